@@ -1,1 +1,27 @@
+//! Policy: what each CSI call means, in terms of pools and the machine.
+//!
+//! The engine is synchronous and sees storage and the machine only through the traits of
+//! `orlop-model`. Every operation takes the lock of what it changes or answers "busy"; every
+//! step says what must hold afterwards, so that a call can be repeated after any interruption.
 
+mod capacity;
+mod create;
+mod delete;
+mod engine;
+mod expand;
+mod inline;
+mod list;
+mod locks;
+mod modify;
+mod node_publish;
+mod node_stage;
+mod node_stats;
+mod placement;
+mod publish;
+mod quiesce;
+mod recover;
+pub mod request;
+mod snapshot;
+mod validate;
+
+pub use engine::{Engine, Settings};

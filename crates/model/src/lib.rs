@@ -1,1 +1,36 @@
+//! The vocabulary of Orlop: what a volume, a snapshot, a capability and a place are.
+//!
+//! Nothing here does I/O. Values of these types are valid by construction, so nothing further
+//! in has to check them again. The two traits at the end, [`Pool`] and [`Host`], are all that
+//! the engine sees of storage and of the machine.
 
+pub mod capability;
+pub mod condition;
+pub mod error;
+pub mod host;
+pub mod id;
+pub mod name;
+pub mod parameters;
+pub mod path;
+pub mod pool;
+pub mod record;
+pub mod size;
+pub mod topology;
+
+pub use capability::{
+    AccessMode, AccessType, CapabilitySet, FsType, MountAccess, MountFlags, VolumeCapability,
+};
+pub use condition::{Condition, Usage};
+pub use error::{Error, Result};
+pub use host::{DeviceSignature, Host, MountRequest, NodeRecord, Occupant, Publication, Stage};
+pub use id::{NameDigest, NodeId, PoolId, SnapshotId, VolumeId};
+pub use name::ObjectName;
+pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
+pub use path::TargetPath;
+pub use pool::{Device, DeviceAccess, Draft, NewSnapshot, NewVolume, Pool, PoolCapacity};
+pub use record::{
+    ContentSource, ControllerPublication, FormatState, FsUuid, SnapshotRecord, Timestamp,
+    VolumeRecord,
+};
+pub use size::{ALLOCATION_UNIT, CapacityRange};
+pub use topology::{Topology, TopologyRequirement};

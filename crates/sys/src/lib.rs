@@ -1,1 +1,26 @@
+//! Kernel calls and host tools.
+//!
+//! This crate knows files, loop devices, mounts, filesystems and cgroups; it knows nothing of
+//! volumes, pools or CSI. It is the only crate that starts programs and the only one that holds
+//! `unsafe`, all of it in [`abi`], behind functions that are safe to call.
+//!
+//! Every function blocks, and says in its error which operation failed on which path.
 
+#![allow(unsafe_code, reason = "ioctls and mount_setattr have no safe wrapper elsewhere")]
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+mod abi;
+mod error;
+pub mod file;
+pub mod filesystem;
+pub mod loopdev;
+pub mod mounts;
+pub mod ownership;
+pub mod rand;
+mod resolve;
+#[cfg(test)]
+mod testbed;
+pub mod throttle;
+pub mod tool;
+
+pub use error::{Error, Result};

@@ -1,0 +1,189 @@
+//! What callers ask of the engine and what they are told, as values that are valid by
+//! construction.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use orlop_model::{
+    CapabilitySet, CapacityRange, Condition, ContentSource, IoLimitsChange, NodeId, ObjectName,
+    SnapshotId, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability, VolumeId,
+    VolumeParameters, VolumeRecord,
+};
+
+/// The opaque map that goes with a volume through every call.
+pub type VolumeContext = BTreeMap<String, String>;
+
+#[derive(Debug, Clone)]
+pub struct CreateVolume {
+    pub name: ObjectName,
+    pub range: Option<CapacityRange>,
+    pub capabilities: CapabilitySet,
+    pub parameters: VolumeParameters,
+    pub limits: IoLimitsChange,
+    pub source: Option<ContentSource>,
+    pub topology: Option<TopologyRequirement>,
+}
+
+/// A volume with what only the engine knows about it.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    pub record: VolumeRecord,
+    pub place: Topology,
+    pub context: VolumeContext,
+}
+
+#[derive(Debug, Clone)]
+pub struct VolumeStatus {
+    pub id: VolumeId,
+    /// Absent where the record cannot be read; the condition says why.
+    pub volume: Option<Volume>,
+    pub condition: Condition,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page<Entry, Id> {
+    pub entries: Vec<Entry>,
+    /// Where the next page starts; absent on the last one.
+    pub next: Option<Id>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ControllerPublish {
+    pub volume: VolumeId,
+    pub node: NodeId,
+    pub capability: VolumeCapability,
+    pub read_only: bool,
+    pub context: VolumeContext,
+}
+
+/// What ControllerPublishVolume hands to the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PublishContext {
+    pub read_only: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Validate {
+    pub volume: VolumeId,
+    pub capabilities: CapabilitySet,
+    pub context: VolumeContext,
+    /// Absent: not given, so not checked.
+    pub parameters: Option<VolumeParameters>,
+}
+
+#[derive(Debug, Clone)]
+pub struct CapacityQuery {
+    pub capabilities: Option<CapabilitySet>,
+    pub parameters: VolumeParameters,
+    pub place: Option<Topology>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapacityAnswer {
+    pub available: u64,
+    pub maximum_volume: u64,
+    pub minimum_volume: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreateSnapshot {
+    pub name: ObjectName,
+    pub source: VolumeId,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotFilter {
+    pub snapshot: Option<SnapshotId>,
+    pub source: Option<VolumeId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expanded {
+    pub capacity_bytes: u64,
+    pub node_expansion_required: bool,
+}
+
+/// A volume as a node call names it. Inline volumes have ids of the orchestrator's making.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeRef {
+    Issued(VolumeId),
+    Foreign(String),
+}
+
+impl VolumeRef {
+    pub fn parse(text: &str) -> Self {
+        match text.parse() {
+            Ok(id) => Self::Issued(id),
+            Err(_) => Self::Foreign(text.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for VolumeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Issued(id) => id.fmt(f),
+            Self::Foreign(text) => f.write_str(&orlop_model::id::shown(text)),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct StageVolume {
+    pub volume: VolumeId,
+    pub path: TargetPath,
+    pub capability: VolumeCapability,
+    pub publish: PublishContext,
+    pub context: VolumeContext,
+}
+
+#[derive(Debug, Clone)]
+pub struct PublishVolume {
+    pub volume: VolumeRef,
+    /// Absent only for inline volumes (NP-07).
+    pub staging: Option<TargetPath>,
+    pub target: TargetPath,
+    pub capability: VolumeCapability,
+    pub read_only: bool,
+    pub publish: PublishContext,
+    pub context: VolumeContext,
+    /// Set when the volume is to be made for this one publication.
+    pub inline: Option<InlineVolume>,
+}
+
+/// What an inline volume is to be.
+#[derive(Debug, Clone)]
+pub struct InlineVolume {
+    pub range: Option<CapacityRange>,
+    pub parameters: VolumeParameters,
+    pub limits: IoLimitsChange,
+}
+
+#[derive(Debug, Clone)]
+pub struct VolumeStats {
+    pub usage: VolumeUsage,
+    pub condition: Condition,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeUsage {
+    Filesystem(Usage),
+    Block { total_bytes: u64 },
+    /// The path is there, but what was mounted is gone or cannot be asked; see the condition.
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeExpand {
+    pub volume: VolumeRef,
+    pub path: TargetPath,
+    pub range: Option<CapacityRange>,
+    pub capability: Option<VolumeCapability>,
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeInfo {
+    pub id: NodeId,
+    pub place: Topology,
+    pub max_volumes: u32,
+}

@@ -1,0 +1,172 @@
+//! What the engine needs of the machine on which volumes are used.
+
+use serde::{Deserialize, Serialize};
+
+use crate::capability::{FsType, VolumeCapability};
+use crate::condition::Usage;
+use crate::error::Result;
+use crate::id::VolumeId;
+use crate::parameters::IoLimits;
+use crate::path::TargetPath;
+use crate::pool::Device;
+use crate::record::FsUuid;
+
+/// What the CSI calls on one volume said, kept where a reboot clears it together with the
+/// mounts. Written before the first effect and removed after the last, so that whatever is
+/// attached or mounted has a record; the kernel decides what of it still holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodeRecord {
+    pub stage: Option<Stage>,
+    pub publications: Vec<Publication>,
+}
+
+impl NodeRecord {
+    pub fn is_empty(&self) -> bool {
+        self.stage.is_none() && self.publications.is_empty()
+    }
+
+    pub fn publication(&self, target: &TargetPath) -> Option<&Publication> {
+        self.publications
+            .iter()
+            .find(|publication| publication.target == *target)
+    }
+}
+
+/// The arguments of NodeStageVolume that a second call is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    pub path: TargetPath,
+    pub capability: VolumeCapability,
+    pub read_only: bool,
+}
+
+/// The arguments of NodePublishVolume that a second call is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Publication {
+    pub target: TargetPath,
+    pub capability: VolumeCapability,
+    pub read_only: bool,
+}
+
+/// What stands on a device, from its first and last blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceSignature {
+    /// Nothing but zeroes.
+    Blank,
+    Filesystem {
+        fs: FsType,
+        uuid: FsUuid,
+        needs_check: bool,
+    },
+    /// Something, but no filesystem that Orlop makes.
+    Foreign,
+}
+
+/// What is mounted at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occupant {
+    /// Device number of the filesystem's device, or of the device node bound there.
+    pub major: u32,
+    pub minor: u32,
+    pub is_device_node: bool,
+    /// This mount refuses writes.
+    pub read_only: bool,
+    /// The filesystem itself refuses writes, for all its mounts.
+    pub filesystem_read_only: bool,
+}
+
+impl Occupant {
+    pub fn is_of(&self, device: &Device) -> bool {
+        (self.major, self.minor) == (device.major, device.minor)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct MountRequest<'a> {
+    pub device: &'a Device,
+    pub fs: FsType,
+    pub options: Vec<String>,
+    pub read_only: bool,
+}
+
+/// The machine. Every `ensure_*` may be repeated.
+pub trait Host: Send + Sync {
+    /// Filesystems that can be made and mounted here, the default first.
+    fn filesystems(&self) -> &[FsType];
+
+    /// Is every tool still there that was there at start?
+    fn check_health(&self) -> Result<()>;
+
+    fn random_uuid(&self) -> Result<FsUuid>;
+
+    fn signature(&self, device: &Device) -> Result<DeviceSignature>;
+
+    /// mkfs. The caller has made sure that this is a volume that was never formatted.
+    fn format(&self, device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()>;
+
+    /// Mends what an unmounted filesystem says is wrong with it.
+    fn check_filesystem(&self, device: &Device, fs: FsType) -> Result<()>;
+
+    /// Gives an unmounted copy an identity of its own.
+    fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()>;
+
+    /// Where a filesystem can grow before it is mounted (ext4), do it.
+    fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()>;
+
+    /// Grows a mounted filesystem to its device's size. `Precondition` where the kernel refuses.
+    fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()>;
+
+    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>>;
+
+    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()>;
+
+    /// Binds a directory to another path, made if missing. A read-only bind is never visible as a
+    /// writable one, not even for an instant.
+    fn ensure_bound_directory(
+        &self,
+        source: &TargetPath,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()>;
+
+    /// Binds a device node to a file, made if missing.
+    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()>;
+
+    /// Missing or not mounted is fine; a busy mount is `Precondition`.
+    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()>;
+
+    /// Removes the empty file or directory that a mount stood on (NN-03).
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()>;
+
+    /// A directory of Orlop's own where a volume without a staging path is mounted.
+    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath>;
+
+    /// AM-07, AM-08: what is and what will be below `root` is the group's to read and write.
+    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()>;
+
+    fn usage(&self, path: &TargetPath) -> Result<Usage>;
+
+    fn device_size(&self, device: &Device) -> Result<u64>;
+
+    /// Holds writers still. Thaws by itself after a while, so that a hanging call cannot
+    /// freeze a workload for good.
+    fn freeze(&self, mount: &TargetPath) -> Result<()>;
+
+    /// Was it frozen all the time until now? If not, what was copied meanwhile is not consistent.
+    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool>;
+
+    /// Writes back what is only in memory.
+    fn sync_device(&self, device: &Device) -> Result<()>;
+
+    /// `Err` with a reason where this machine cannot limit I/O.
+    fn check_limits_work(&self) -> Result<()>;
+
+    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()>;
+
+    fn node_record(&self, id: &VolumeId) -> Result<NodeRecord>;
+
+    /// An empty record is removed.
+    fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()>;
+
+    fn node_records(&self) -> Result<Vec<VolumeId>>;
+}

@@ -1,0 +1,232 @@
+//! StorageClass parameters and the limits that can be changed while a volume is in use.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// When space is taken from the pool: as data is written, or all at once at creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provisioning {
+    #[default]
+    Thin,
+    Thick,
+}
+
+impl Provisioning {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Thin => "thin",
+            Self::Thick => "thick",
+        }
+    }
+}
+
+/// What a volume is made with; fixed for its life.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VolumeParameters {
+    /// The name of the pool to use; absent leaves the choice to placement.
+    pub pool: Option<String>,
+    pub provisioning: Provisioning,
+    /// Arguments for mkfs, from [`MKFS_OPTIONS`].
+    pub mkfs_options: Vec<String>,
+}
+
+/// Orchestrators put what they know of the claim under these prefixes, into parameters as well
+/// as into a volume's context. It is theirs: accepted and not looked at.
+const FOREIGN_PREFIXES: [&str; 2] = ["csi.storage.k8s.io/", "storage.kubernetes.io/"];
+
+pub fn is_foreign_key(key: &str) -> bool {
+    FOREIGN_PREFIXES
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+/// mkfs arguments that change how a filesystem is laid out and nothing else.
+const MKFS_OPTIONS: [(&str, fn(&str) -> bool); 6] = [
+    ("-i", is_number), // ext4: bytes per inode; xfs: see -isize=
+    ("-N", is_number), // ext4: number of inodes
+    ("-m", is_word),   // ext4: reserved percentage; xfs: crc/reflink/... features
+    ("-O", is_word),   // ext4, btrfs: features
+    ("-L", is_word),   // label
+    ("-n", is_word),   // btrfs: node size; xfs: naming
+];
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_word(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.,=^".contains(&b);
+    !text.is_empty() && !text.starts_with('-') && text.bytes().all(plain)
+}
+
+impl VolumeParameters {
+    /// Also returns the I/O limits that stand among the parameters (CV-19 lets
+    /// `mutable_parameters` override them).
+    pub fn parse(parameters: &BTreeMap<String, String>) -> Result<(Self, IoLimitsChange)> {
+        let mut parsed = Self::default();
+        let mut limits = IoLimitsChange::default();
+        for (key, value) in parameters {
+            match key.as_str() {
+                "pool" => parsed.pool = Some(parse_pool(value)?),
+                "provisioning" => parsed.provisioning = parse_provisioning(value)?,
+                "mkfsOptions" => parsed.mkfs_options = parse_mkfs_options(value)?,
+                other if is_foreign_key(other) => {}
+                other => limits.set(other, value)?,
+            }
+        }
+        Ok((parsed, limits))
+    }
+}
+
+fn parse_pool(value: &str) -> Result<String> {
+    if is_word(value) && value.len() <= 63 {
+        return Ok(value.to_owned());
+    }
+    Err(Error::invalid(
+        "parameters",
+        "pool is not the name of a pool",
+    ))
+}
+
+fn parse_provisioning(value: &str) -> Result<Provisioning> {
+    match value {
+        "thin" => Ok(Provisioning::Thin),
+        "thick" => Ok(Provisioning::Thick),
+        _ => Err(Error::invalid(
+            "parameters",
+            "provisioning is neither thin nor thick",
+        )),
+    }
+}
+
+/// Pairs of an allowed option and its value, separated by blanks: `-i 16384 -O ^has_journal`.
+fn parse_mkfs_options(value: &str) -> Result<Vec<String>> {
+    let words: Vec<&str> = value.split_ascii_whitespace().collect();
+    for pair in words.chunks(2) {
+        let allowed = match pair {
+            [option, value] => MKFS_OPTIONS
+                .iter()
+                .any(|(known, valid)| known == option && valid(value)),
+            _ => false,
+        };
+        if !allowed {
+            return Err(Error::invalid(
+                "parameters",
+                "mkfsOptions takes pairs of -i, -N, -m, -O, -L, -n and a plain value",
+            ));
+        }
+    }
+    Ok(words.into_iter().map(str::to_owned).collect())
+}
+
+/// What a staged volume may do at most; absent means unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoLimits {
+    pub read_iops: Option<u64>,
+    pub write_iops: Option<u64>,
+    pub read_bytes_per_second: Option<u64>,
+    pub write_bytes_per_second: Option<u64>,
+}
+
+impl IoLimits {
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A change of limits: keys that are absent stay as they are (MV-09); 0 or `max` lifts one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IoLimitsChange {
+    read_iops: Option<Option<u64>>,
+    write_iops: Option<Option<u64>>,
+    read_bytes_per_second: Option<Option<u64>>,
+    write_bytes_per_second: Option<Option<u64>>,
+}
+
+impl IoLimitsChange {
+    pub fn parse(parameters: &BTreeMap<String, String>) -> Result<Self> {
+        let mut change = Self::default();
+        for (key, value) in parameters {
+            change.set(key, value)?;
+        }
+        Ok(change)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let field = match key {
+            "readIops" => &mut self.read_iops,
+            "writeIops" => &mut self.write_iops,
+            "readBytesPerSecond" => &mut self.read_bytes_per_second,
+            "writeBytesPerSecond" => &mut self.write_bytes_per_second,
+            _ => {
+                return Err(Error::invalid(
+                    "parameters",
+                    format!(
+                        "{} is not a parameter of this plugin",
+                        crate::id::shown(key)
+                    ),
+                ));
+            }
+        };
+        *field = Some(parse_limit(key, value)?);
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// `self` first, then `later` on top of it.
+    pub fn then(self, later: Self) -> Self {
+        Self {
+            read_iops: later.read_iops.or(self.read_iops),
+            write_iops: later.write_iops.or(self.write_iops),
+            read_bytes_per_second: later.read_bytes_per_second.or(self.read_bytes_per_second),
+            write_bytes_per_second: later.write_bytes_per_second.or(self.write_bytes_per_second),
+        }
+    }
+
+    pub fn applied_to(&self, limits: IoLimits) -> IoLimits {
+        IoLimits {
+            read_iops: self.read_iops.unwrap_or(limits.read_iops),
+            write_iops: self.write_iops.unwrap_or(limits.write_iops),
+            read_bytes_per_second: self
+                .read_bytes_per_second
+                .unwrap_or(limits.read_bytes_per_second),
+            write_bytes_per_second: self
+                .write_bytes_per_second
+                .unwrap_or(limits.write_bytes_per_second),
+        }
+    }
+}
+
+/// The kernel takes rates up to 32 bits for operations and 64 for bytes; nothing real is above
+/// this, and a typo is.
+const HIGHEST_RATE: u64 = 1 << 40;
+
+fn parse_limit(key: &str, value: &str) -> Result<Option<u64>> {
+    if value == "max" {
+        return Ok(None);
+    }
+    let highest = if key.ends_with("Iops") {
+        u64::from(u32::MAX)
+    } else {
+        HIGHEST_RATE
+    };
+    match value.parse::<u64>() {
+        Ok(0) => Ok(None),
+        Ok(rate) if is_number(value) && rate <= highest => Ok(Some(rate)),
+        Ok(_) | Err(_) => Err(Error::invalid(
+            "parameters",
+            format!("{key} is not a whole number up to {highest}, or max"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries
+        .iter()
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .collect()
+}
+
+#[test]
+fn known_parameters_are_read_and_foreign_ones_passed_over() {
+    let (parsed, limits) = VolumeParameters::parse(&map(&[
+        ("pool", "fast"),
+        ("provisioning", "thick"),
+        ("mkfsOptions", "-i 16384 -O ^has_journal"),
+        ("readIops", "100"),
+        ("csi.storage.k8s.io/pvc/name", "data-0"),
+    ]))
+    .unwrap();
+    assert_eq!(parsed.pool.as_deref(), Some("fast"));
+    assert_eq!(parsed.provisioning, Provisioning::Thick);
+    assert_eq!(parsed.mkfs_options, ["-i", "16384", "-O", "^has_journal"]);
+    assert_eq!(limits.applied_to(IoLimits::default()).read_iops, Some(100));
+}
+
+#[test]
+fn unknown_keys_and_bad_values_are_invalid() {
+    for (key, value) in [
+        ("nosuch", "1"),
+        ("provisioning", "medium"),
+        ("pool", "../x"),
+        ("pool", ""),
+        ("mkfsOptions", "-d file=/etc/passwd"),
+        ("mkfsOptions", "-O --help"),
+        ("mkfsOptions", "-i"),
+        ("readIops", "-1"),
+        ("readIops", "+1"),
+        ("readIops", "1.5"),
+        ("writeBytesPerSecond", "99999999999999999999"),
+    ] {
+        let error = VolumeParameters::parse(&map(&[(key, value)])).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{key}={value}");
+    }
+}
+
+#[test]
+fn absent_keys_change_nothing_and_zero_lifts_a_limit() {
+    let first = IoLimitsChange::parse(&map(&[("readIops", "10"), ("writeIops", "20")])).unwrap();
+    let limits = first.applied_to(IoLimits::default());
+    let second = IoLimitsChange::parse(&map(&[("readIops", "0")])).unwrap();
+    let limits = second.applied_to(limits);
+    assert_eq!((limits.read_iops, limits.write_iops), (None, Some(20)));
+}
+
+#[test]
+fn the_later_change_wins() {
+    let fixed = IoLimitsChange::parse(&map(&[("readIops", "10"), ("writeIops", "20")])).unwrap();
+    let mutable = IoLimitsChange::parse(&map(&[("readIops", "99")])).unwrap();
+    let limits = fixed.then(mutable).applied_to(IoLimits::default());
+    assert_eq!((limits.read_iops, limits.write_iops), (Some(99), Some(20)));
+}

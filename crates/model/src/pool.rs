@@ -1,0 +1,138 @@
+//! What the engine needs of a place where volumes are kept.
+
+use std::path::PathBuf;
+
+use crate::capability::CapabilitySet;
+use crate::condition::Condition;
+use crate::error::Result;
+use crate::id::{PoolId, SnapshotId, VolumeId};
+use crate::name::ObjectName;
+use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
+use crate::record::{ContentSource, FormatState, SnapshotRecord, VolumeRecord};
+use crate::topology::Topology;
+
+/// A volume to be made.
+#[derive(Debug, Clone)]
+pub struct NewVolume {
+    pub id: VolumeId,
+    pub name: ObjectName,
+    pub capacity_bytes: u64,
+    pub capabilities: CapabilitySet,
+    pub parameters: VolumeParameters,
+    pub limits: IoLimits,
+    /// On the same pool; its data comes first, zeroes follow up to the capacity.
+    pub source: Option<ContentSource>,
+    pub format: FormatState,
+    pub ephemeral: bool,
+}
+
+/// A snapshot to be made of a volume of the same pool.
+#[derive(Debug, Clone)]
+pub struct NewSnapshot {
+    pub id: SnapshotId,
+    pub name: ObjectName,
+    pub source: VolumeRecord,
+    pub format: FormatState,
+}
+
+/// Something half-made. The data is copied in [`Draft::cut`], so that a caller can hold the
+/// source's writers still for just that long; it becomes visible in [`Draft::commit`], whole
+/// and durable. Dropped before that, it leaves nothing behind.
+pub trait Draft<Record>: Send {
+    fn cut(&mut self) -> Result<()>;
+    fn commit(self: Box<Self>) -> Result<Record>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolCapacity {
+    /// What can still be promised, in bytes.
+    pub available_bytes: u64,
+    /// The largest volume that can be made now.
+    pub largest_volume: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceAccess {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// A block device on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    pub path: PathBuf,
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// A place where volumes are kept. It is the truth about them: what it does not hold does not
+/// exist. Callers serialise operations on one object; a pool copes with anything else at once.
+///
+/// Every `ensure_*` may be repeated, also after a crash at any instruction in it.
+pub trait Pool: Send + Sync {
+    fn id(&self) -> &PoolId;
+
+    /// The operator's name for it, as the parameter `pool` has it.
+    fn name(&self) -> &str;
+
+    /// Where its volumes can be used; empty means everywhere.
+    fn place(&self) -> &Topology;
+
+    /// Is it there and usable? For Probe: quick, and true now, not at start.
+    fn check_health(&self) -> Result<()>;
+
+    /// What can still be made with this way of taking space.
+    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
+
+    /// `Ok(None)`: no such volume. A damaged record is an error, not an absence.
+    fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>>;
+
+    /// In the order of ids, after `after`, at most `limit` (0: all). A volume whose record
+    /// cannot be read is in the list too, with the reason.
+    fn volumes(
+        &self,
+        after: Option<&VolumeId>,
+        limit: usize,
+    ) -> Vec<(VolumeId, Result<VolumeRecord>)>;
+
+    fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
+
+    /// As [`Pool::volumes`]; damaged snapshots are left out, as they can be nobody's source.
+    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord>;
+
+    /// Refuses with `Exhausted` what does not fit.
+    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>>;
+
+    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
+
+    /// Durable once it returns.
+    fn update_volume(
+        &self,
+        id: &VolumeId,
+        change: &mut dyn FnMut(&mut VolumeRecord),
+    ) -> Result<VolumeRecord>;
+
+    /// Grows the data and then the record; never shrinks either.
+    fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
+
+    fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;
+
+    fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()>;
+
+    /// From the pool's point of view: is the data there, whole, with room to write?
+    fn condition(&self, id: &VolumeId) -> Result<Condition>;
+
+    /// Makes the volume a block device of this machine; the same one if it is already.
+    fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device>;
+
+    /// The device, if the volume is attached that way now.
+    fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>>;
+
+    fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
+
+    /// Lets an attached device see that the volume has grown; returns its size.
+    fn refresh_device(&self, id: &VolumeId) -> Result<u64>;
+
+    /// All volumes of this pool that are attached in any way; for recovery at start.
+    fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
+}

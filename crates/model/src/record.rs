@@ -1,0 +1,230 @@
+//! What a pool remembers about a volume or a snapshot, beside the data itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::capability::{CapabilitySet, FsType, VolumeCapability};
+use crate::error::{Error, Result};
+use crate::id::{NodeId, SnapshotId, VolumeId};
+use crate::name::ObjectName;
+use crate::parameters::{IoLimits, VolumeParameters};
+
+/// The record layout that this version writes. A record of a later one is refused, not guessed at.
+pub const RECORD_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    pub version: u32,
+    pub id: VolumeId,
+    pub name: ObjectName,
+    pub capacity_bytes: u64,
+    pub capabilities: CapabilitySet,
+    pub parameters: VolumeParameters,
+    pub limits: IoLimits,
+    pub source: Option<ContentSource>,
+    pub format: FormatState,
+    /// Made by NodePublishVolume for one workload and gone with it.
+    pub ephemeral: bool,
+    pub created: Timestamp,
+    /// Nodes that the controller published the volume to.
+    pub published: BTreeMap<NodeId, ControllerPublication>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRecord {
+    pub version: u32,
+    pub id: SnapshotId,
+    pub name: ObjectName,
+    pub source: VolumeId,
+    /// What a volume restored from this needs at least.
+    pub size_bytes: u64,
+    pub format: FormatState,
+    /// What the source volume was made for: a restore may not turn raw data into a mount.
+    pub capabilities: CapabilitySet,
+    /// When the data was cut, not when the record was written.
+    pub created: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentSource {
+    Snapshot(SnapshotId),
+    Volume(VolumeId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerPublication {
+    pub read_only: bool,
+    pub capability: VolumeCapability,
+}
+
+/// Whether a volume was ever formatted, and as what. mkfs runs on `Blank` and `Formatting`
+/// only; in every other state a probe that disagrees is an error, never a reason to format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "state")]
+pub enum FormatState {
+    /// Nothing was ever written by anyone.
+    Blank,
+    /// mkfs was about to run or was interrupted; it never was mounted, so mkfs may run again.
+    Formatting {
+        fs: FsType,
+        uuid: FsUuid,
+    },
+    Formatted {
+        fs: FsType,
+        uuid: FsUuid,
+    },
+    /// A copy that was not mounted yet; the original has the same UUID.
+    Copied {
+        fs: FsType,
+        uuid: FsUuid,
+    },
+    /// The UUID of a copy is being changed from `old` to `new`; the device holds either.
+    Renewing {
+        fs: FsType,
+        old: FsUuid,
+        new: FsUuid,
+    },
+    /// Handed out as a raw device: what is on it is the workload's business.
+    Raw,
+}
+
+impl FormatState {
+    pub fn fs(&self) -> Option<FsType> {
+        match self {
+            Self::Blank | Self::Raw => None,
+            Self::Formatting { fs, .. }
+            | Self::Formatted { fs, .. }
+            | Self::Copied { fs, .. }
+            | Self::Renewing { fs, .. } => Some(*fs),
+        }
+    }
+
+    /// The state of a byte-for-byte copy. `None` while the UUID is being changed: the copy could
+    /// hold either.
+    pub fn of_copy(self) -> Option<Self> {
+        match self {
+            Self::Formatted { fs, uuid } => Some(Self::Copied { fs, uuid }),
+            Self::Blank | Self::Raw | Self::Formatting { .. } | Self::Copied { .. } => Some(self),
+            Self::Renewing { .. } => None,
+        }
+    }
+}
+
+/// A filesystem's UUID, in the byte order of its text form.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FsUuid([u8; 16]);
+
+impl FsUuid {
+    /// Marks random bytes as a version 4 UUID.
+    pub fn from_random(mut bytes: [u8; 16]) -> Self {
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self(bytes)
+    }
+
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Display for FsUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for FsUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl TryFrom<String> for FsUuid {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        let malformed = || Error::invalid("uuid", "is not a UUID");
+        let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+        let digits = str::from_utf8(&digits).map_err(|_| malformed())?;
+        if text.len() != 36 || digits.len() != 32 {
+            return Err(malformed());
+        }
+        let number = u128::from_str_radix(digits, 16).map_err(|_| malformed())?;
+        Ok(Self(number.to_be_bytes()))
+    }
+}
+
+impl From<FsUuid> for String {
+    fn from(uuid: FsUuid) -> String {
+        uuid.to_string()
+    }
+}
+
+/// A moment, as the wire has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Timestamp {
+    pub seconds: i64,
+    pub nanos: i32,
+}
+
+impl From<SystemTime> for Timestamp {
+    /// A clock before 1970 is a broken clock; the epoch is as good an answer as any.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(since.subsec_nanos()).unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_uuid_survives_the_way_through_text() {
+        let uuid = FsUuid::from_random([0xab; 16]);
+        assert_eq!(uuid.to_string(), "abababab-abab-4bab-abab-abababababab");
+        assert_eq!(FsUuid::try_from(uuid.to_string()).unwrap(), uuid);
+        assert!(FsUuid::try_from("not-a-uuid".to_owned()).is_err());
+    }
+
+    #[test]
+    fn a_copy_knows_that_it_shares_its_uuid() {
+        let uuid = FsUuid::from_random([1; 16]);
+        let formatted = FormatState::Formatted {
+            fs: FsType::Btrfs,
+            uuid,
+        };
+        let copied = FormatState::Copied {
+            fs: FsType::Btrfs,
+            uuid,
+        };
+        assert_eq!(formatted.of_copy(), Some(copied));
+        assert_eq!(copied.of_copy(), Some(copied));
+        let renewing = FormatState::Renewing {
+            fs: FsType::Btrfs,
+            old: uuid,
+            new: uuid,
+        };
+        assert_eq!(renewing.of_copy(), None);
+    }
+}

@@ -1,0 +1,332 @@
+//! What the kernel's headers say and no crate offers: structures, numbers, and the calls.
+//!
+//! All `unsafe` is here. The functions are safe for any descriptor: each passes a structure of
+//! exactly the size that the kernel reads and writes, and a descriptor of the wrong kind answers
+//! with an error (ENOTTY, EOPNOTSUPP).
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl, opcode};
+
+const LOOP_CLR_FD: Opcode = 0x4C01;
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
+const LOOP_SET_CAPACITY: Opcode = 0x4C07;
+const LOOP_CONFIGURE: Opcode = 0x4C0A;
+const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
+
+pub(crate) const LO_FLAGS_READ_ONLY: u32 = 1;
+pub(crate) const LO_FLAGS_AUTOCLEAR: u32 = 4;
+pub(crate) const LO_FLAGS_DIRECT_IO: u32 = 16;
+pub(crate) const LO_NAME_SIZE: usize = 64;
+
+const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
+const FIFREEZE: Opcode = opcode::read_write::<i32>(b'X', 119);
+const FITHAW: Opcode = opcode::read_write::<i32>(b'X', 120);
+const FS_IOC_FIEMAP: Opcode = opcode::read_write::<FiemapHeader>(b'f', 11);
+const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
+const EXT4_IOC_RESIZE_FS: Opcode = opcode::write::<u64>(b'f', 16);
+const XFS_IOC_FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
+const XFS_IOC_FSGROWFSDATA: Opcode = opcode::write::<XfsGrowData>(b'X', 110);
+const BTRFS_IOC_RESIZE: Opcode = opcode::write::<BtrfsVolumeArgs>(0x94, 3);
+const BTRFS_IOC_DEV_INFO: Opcode = opcode::read_write::<BtrfsDeviceInfo>(0x94, 30);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LoopInfo64 {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) rdevice: u64,
+    pub(crate) offset: u64,
+    pub(crate) size_limit: u64,
+    pub(crate) number: u32,
+    pub(crate) encrypt_type: u32,
+    pub(crate) encrypt_key_size: u32,
+    pub(crate) flags: u32,
+    pub(crate) file_name: [u8; LO_NAME_SIZE],
+    pub(crate) crypt_name: [u8; LO_NAME_SIZE],
+    pub(crate) encrypt_key: [u8; 32],
+    pub(crate) init: [u64; 2],
+}
+
+impl LoopInfo64 {
+    pub(crate) const fn zeroed() -> Self {
+        Self {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: 0,
+            file_name: [0; LO_NAME_SIZE],
+            crypt_name: [0; LO_NAME_SIZE],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        }
+    }
+}
+
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+#[repr(C)]
+struct FileCloneRange {
+    source: i64,
+    source_offset: u64,
+    source_length: u64,
+    target_offset: u64,
+}
+
+#[repr(C)]
+struct FiemapHeader {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct XfsGeometry {
+    pub(crate) block_size: u32,
+    pub(crate) rt_extent_size: u32,
+    pub(crate) ag_blocks: u32,
+    pub(crate) ag_count: u32,
+    pub(crate) log_blocks: u32,
+    pub(crate) sector_size: u32,
+    pub(crate) inode_size: u32,
+    pub(crate) inode_max_percent: u32,
+    pub(crate) data_blocks: u64,
+    pub(crate) rt_blocks: u64,
+    pub(crate) rt_extents: u64,
+    pub(crate) log_start: u64,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) stripe_unit: u32,
+    pub(crate) stripe_width: u32,
+    pub(crate) version: i32,
+    pub(crate) flags: u32,
+    pub(crate) log_sector_size: u32,
+    pub(crate) rt_sector_size: u32,
+    pub(crate) directory_block_size: u32,
+}
+
+#[repr(C)]
+struct XfsGrowData {
+    new_blocks: u64,
+    inode_max_percent: u32,
+}
+
+#[repr(C)]
+struct BtrfsVolumeArgs {
+    fd: i64,
+    name: [u8; 4088],
+}
+
+#[repr(C)]
+struct BtrfsDeviceInfo {
+    device_id: u64,
+    uuid: [u8; 16],
+    bytes_used: u64,
+    total_bytes: u64,
+    unused: [u64; 379],
+    path: [u8; 1024],
+}
+
+// A structure of another size would be another ioctl, or memory the kernel writes past.
+const _: () = {
+    assert!(size_of::<LoopInfo64>() == 232);
+    assert!(size_of::<LoopConfig>() == 304);
+    assert!(size_of::<FileCloneRange>() == 32);
+    assert!(size_of::<FiemapHeader>() == 32);
+    assert!(size_of::<XfsGeometry>() == 112);
+    assert!(size_of::<XfsGrowData>() == 16);
+    assert!(size_of::<BtrfsVolumeArgs>() == 4096);
+    assert!(size_of::<BtrfsDeviceInfo>() == 4096);
+};
+
+/// An ioctl without argument whose answer is its return value.
+struct ReturnsNumber<const OPCODE: Opcode>;
+
+// SAFETY: the kernel is given a null pointer and writes nothing; the output is the return value.
+unsafe impl<const OPCODE: Opcode> Ioctl for ReturnsNumber<OPCODE> {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+
+    fn as_ptr(&mut self) -> *mut rustix::ffi::c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut rustix::ffi::c_void) -> Result<u32> {
+        u32::try_from(output).map_err(|_| Errno::RANGE)
+    }
+}
+
+fn command<const OPCODE: Opcode>(fd: impl AsFd) -> Result<()> {
+    // SAFETY: every OPCODE used with this function ignores its argument.
+    unsafe { ioctl(fd, NoArg::<OPCODE>::new()) }
+}
+
+fn send<const OPCODE: Opcode, T>(fd: impl AsFd, value: T) -> Result<()> {
+    // SAFETY: every OPCODE is used with the structure its definition above names, which the
+    // kernel only reads, and which lives until the call returns.
+    unsafe { ioctl(fd, Setter::<OPCODE, T>::new(value)) }
+}
+
+fn fill<const OPCODE: Opcode, T>(fd: impl AsFd, value: &mut T) -> Result<()> {
+    // SAFETY: every OPCODE is used with the structure its definition above names; all are plain
+    // integers, so any bytes the kernel writes are a valid value.
+    unsafe { ioctl(fd, Updater::<OPCODE, T>::new(value)) }
+}
+
+pub(crate) fn loop_control_get_free(control: impl AsFd) -> Result<u32> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns the device's number.
+    unsafe { ioctl(control, ReturnsNumber::<LOOP_CTL_GET_FREE>) }
+}
+
+pub(crate) fn loop_configure(
+    device: impl AsFd,
+    backing: BorrowedFd<'_>,
+    block_size: u32,
+    info: LoopInfo64,
+) -> Result<()> {
+    let fd = u32::try_from(backing.as_raw_fd()).map_err(|_| Errno::BADF)?;
+    send::<LOOP_CONFIGURE, _>(device, LoopConfig { fd, block_size, info, reserved: [0; 8] })
+}
+
+pub(crate) fn loop_get_status(device: impl AsFd) -> Result<LoopInfo64> {
+    let mut info = LoopInfo64::zeroed();
+    fill::<LOOP_GET_STATUS64, _>(device, &mut info)?;
+    Ok(info)
+}
+
+pub(crate) fn loop_clear(device: impl AsFd) -> Result<()> {
+    command::<LOOP_CLR_FD>(device)
+}
+
+pub(crate) fn loop_set_capacity(device: impl AsFd) -> Result<()> {
+    command::<LOOP_SET_CAPACITY>(device)
+}
+
+pub(crate) fn block_device_size(device: impl AsFd) -> Result<u64> {
+    let mut bytes = 0_u64;
+    fill::<BLKGETSIZE64, _>(device, &mut bytes)?;
+    Ok(bytes)
+}
+
+pub(crate) fn freeze(mount_root: impl AsFd) -> Result<()> {
+    command::<FIFREEZE>(mount_root)
+}
+
+pub(crate) fn thaw(mount_root: impl AsFd) -> Result<()> {
+    command::<FITHAW>(mount_root)
+}
+
+/// Shares `length` bytes at `offset` of `source` with the same place in `target`.
+pub(crate) fn clone_range(
+    source: BorrowedFd<'_>,
+    target: impl AsFd,
+    offset: u64,
+    length: u64,
+) -> Result<()> {
+    let range = FileCloneRange {
+        source: i64::from(source.as_raw_fd()),
+        source_offset: offset,
+        source_length: length,
+        target_offset: offset,
+    };
+    send::<FICLONERANGE, _>(target, range)
+}
+
+/// An empty array makes FIEMAP count the extents instead of listing them.
+pub(crate) fn extent_count(file: impl AsFd) -> Result<u32> {
+    let mut header = FiemapHeader {
+        start: 0,
+        length: u64::MAX,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: 0,
+        reserved: 0,
+    };
+    fill::<FS_IOC_FIEMAP, _>(file, &mut header)?;
+    Ok(header.mapped_extents)
+}
+
+pub(crate) fn ext4_resize(mount_root: impl AsFd, blocks: u64) -> Result<()> {
+    send::<EXT4_IOC_RESIZE_FS, _>(mount_root, blocks)
+}
+
+pub(crate) fn xfs_geometry(mount_root: impl AsFd) -> Result<XfsGeometry> {
+    let mut geometry = XfsGeometry::default();
+    fill::<XFS_IOC_FSGEOMETRY_V1, _>(mount_root, &mut geometry)?;
+    Ok(geometry)
+}
+
+pub(crate) fn xfs_grow(
+    mount_root: impl AsFd,
+    new_blocks: u64,
+    inode_max_percent: u32,
+) -> Result<()> {
+    send::<XFS_IOC_FSGROWFSDATA, _>(mount_root, XfsGrowData { new_blocks, inode_max_percent })
+}
+
+/// The size that the filesystem uses of the first device.
+pub(crate) fn btrfs_device_bytes(mount_root: impl AsFd) -> Result<u64> {
+    let mut info = BtrfsDeviceInfo {
+        device_id: 1,
+        uuid: [0; 16],
+        bytes_used: 0,
+        total_bytes: 0,
+        unused: [0; 379],
+        path: [0; 1024],
+    };
+    fill::<BTRFS_IOC_DEV_INFO, _>(mount_root, &mut info)?;
+    Ok(info.total_bytes)
+}
+
+/// Grows the filesystem to the end of its first device.
+pub(crate) fn btrfs_grow_to_device(mount_root: impl AsFd) -> Result<()> {
+    const WHOLE_FIRST_DEVICE: &[u8] = b"1:max";
+    let mut name = [0; 4088];
+    name[..WHOLE_FIRST_DEVICE.len()].copy_from_slice(WHOLE_FIRST_DEVICE);
+    send::<BTRFS_IOC_RESIZE, _>(mount_root, BtrfsVolumeArgs { fd: 0, name })
+}
+
+/// Makes a mount, attached anywhere or not yet, read-only. Linux 5.12.
+pub(crate) fn set_mount_read_only(mount: BorrowedFd<'_>) -> Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path is a terminated string and `attributes` a structure of the size given;
+    // the kernel reads both and keeps neither.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            std::ptr::from_ref(&attributes),
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,92 @@
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use rustix::io::Errno;
+
+use crate::resolve::path_of;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{operation} {}: {errno}", path.display())]
+    Call { operation: &'static str, path: PathBuf, errno: Errno },
+
+    /// The kernel explained itself through the log of a filesystem context.
+    #[error("{operation} {}: {errno}: {messages}", path.display())]
+    Explained { operation: &'static str, path: PathBuf, errno: Errno, messages: String },
+
+    /// Nothing failed, but what is there is not what this operation may touch.
+    #[error("{operation} {}: {reason}", path.display())]
+    Refused { operation: &'static str, path: PathBuf, reason: String },
+
+    #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
+    ToolMissing { tool: String },
+
+    /// Never carries the arguments: they may hold what must not reach a log.
+    #[error("{tool} ended with {status}: {stderr}")]
+    Tool { tool: String, status: ExitStatus, stderr: String },
+}
+
+impl Error {
+    pub(crate) fn refused(operation: &'static str, path: &Path, reason: impl Into<String>) -> Self {
+        Self::Refused { operation, path: path.to_owned(), reason: reason.into() }
+    }
+
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Call { errno, .. } | Self::Explained { errno, .. } => Some(*errno),
+            Self::Refused { .. } | Self::ToolMissing { .. } | Self::Tool { .. } => None,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Some(Errno::NOENT)
+    }
+
+    pub fn is_no_space(&self) -> bool {
+        matches!(self.errno(), Some(Errno::NOSPC | Errno::DQUOT))
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.errno() == Some(Errno::BUSY)
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.errno() == Some(Errno::ROFS)
+    }
+}
+
+/// Names the operation and its object where a kernel call failed.
+pub(crate) trait Context<T> {
+    fn on(self, operation: &'static str, path: &Path) -> Result<T>;
+    fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T>;
+}
+
+impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
+    fn on(self, operation: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|error| Error::Call {
+            operation,
+            path: path.to_owned(),
+            errno: errno_of(&error.into()),
+        })
+    }
+
+    fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T> {
+        self.map_err(|error| Error::Call {
+            operation,
+            path: path_of(fd),
+            errno: errno_of(&error.into()),
+        })
+    }
+}
+
+/// Errors that std makes up itself (a write of zero bytes, an early end of file) carry no number;
+/// on a block device or an image they all mean that the medium did not deliver.
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Runs host programs: mkfs, fsck and their like.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Context, Error, Result};
+
+const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+const REMINDER: Duration = Duration::from_secs(30);
+const KEPT_LINES: usize = 8;
+const KEPT_BYTES: usize = 1024;
+
+/// The absolute path of a program. The caller's `PATH` has no say in it.
+pub fn find(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return None;
+    }
+    DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
+}
+
+/// Runs a program to its end; any exit status but 0 is an error.
+///
+/// It is never killed on a timeout, for a writer killed half-way does damage; a warning in the log
+/// every 30 seconds tells what is being waited for.
+pub fn run<I, S>(name: &str, arguments: I) -> Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    run_accepting(name, arguments, &[0])
+}
+
+/// Like [`run`], for programs that say more than yes or no with their exit status.
+pub fn run_accepting<I, S>(name: &str, arguments: I, accepted: &[i32]) -> Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
+    let child = Command::new(&program)
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("PATH", SEARCH_PATH)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .on("start", &program)?;
+    let watch = Watch::start(name);
+    let output = child.wait_with_output().on("wait for", &program)?;
+    drop(watch);
+
+    if output.status.code().is_some_and(|code| accepted.contains(&code)) {
+        return Ok(output);
+    }
+    Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+/// What the program said last. e2fsck complains on stdout.
+fn complaint(output: &Output) -> String {
+    let spoken = [&output.stderr, &output.stdout]
+        .into_iter()
+        .map(|stream| String::from_utf8_lossy(stream))
+        .find(|text| !text.trim().is_empty())
+        .unwrap_or_default();
+    last_lines(&spoken)
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let kept = lines[lines.len().saturating_sub(KEPT_LINES)..].join("; ");
+    let mut start = kept.len().saturating_sub(KEPT_BYTES);
+    while !kept.is_char_boundary(start) {
+        start += 1;
+    }
+    kept[start..].to_owned()
+}
+
+/// Warns while a program runs for long; ends when dropped.
+struct Watch {
+    _ended: mpsc::Sender<()>,
+}
+
+impl Watch {
+    fn start(name: &str) -> Self {
+        let (ended, end) = mpsc::channel();
+        let name = name.to_owned();
+        let watching = std::thread::Builder::new().name(format!("watch {name}")).spawn(move || {
+            let started = Instant::now();
+            while end.recv_timeout(REMINDER) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let seconds = started.elapsed().as_secs();
+                tracing::warn!(tool = name, seconds, "still running");
+            }
+        });
+        if let Err(error) = watching {
+            tracing::debug!(%error, "a running tool is not watched");
+        }
+        Self { _ended: ended }
+    }
+}
+
+#[cfg(test)]
+mod tests;
