@@ -168,7 +168,9 @@ pub struct VolumeStats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeUsage {
     Filesystem(Usage),
-    Block { total_bytes: u64 },
+    Block {
+        total_bytes: u64,
+    },
     /// The path is there, but what was mounted is gone or cannot be asked; see the condition.
     Unknown,
 }

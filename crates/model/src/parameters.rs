@@ -44,8 +44,10 @@ pub fn is_foreign_key(key: &str) -> bool {
         .any(|prefix| key.starts_with(prefix))
 }
 
+type ValueCheck = fn(&str) -> bool;
+
 /// mkfs arguments that change how a filesystem is laid out and nothing else.
-const MKFS_OPTIONS: [(&str, fn(&str) -> bool); 6] = [
+const MKFS_OPTIONS: [(&str, ValueCheck); 6] = [
     ("-i", is_number), // ext4: bytes per inode; xfs: see -isize=
     ("-N", is_number), // ext4: number of inodes
     ("-m", is_word),   // ext4: reserved percentage; xfs: crc/reflink/... features

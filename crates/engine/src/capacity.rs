@@ -1,0 +1,65 @@
+//! GetCapacity: what can really be promised.
+
+use orlop_model::{ALLOCATION_UNIT, CapabilitySet, Result};
+
+use crate::create::smallest_volume;
+use crate::engine::{Engine, PoolRef};
+use crate::request::{CapacityAnswer, CapacityQuery};
+
+impl Engine {
+    /// A pool or a place that is not here has room for nothing; that is an answer, not an error,
+    /// as the orchestrator asks every node about every class.
+    pub fn capacity(&self, query: &CapacityQuery) -> Result<CapacityAnswer> {
+        let capabilities = query
+            .capabilities
+            .clone()
+            .map(|wanted| self.with_default(wanted));
+        let minimum_volume = capabilities
+            .as_ref()
+            .map_or(ALLOCATION_UNIT, smallest_volume);
+        let mut answer = CapacityAnswer {
+            available: 0,
+            maximum_volume: 0,
+            minimum_volume,
+        };
+        if !capabilities
+            .as_ref()
+            .is_none_or(|wanted| self.offers(wanted))
+        {
+            return Ok(answer);
+        }
+        for pool in self.pools.values().filter(|pool| fits(pool, query)) {
+            let capacity = pool.capacity(query.parameters.provisioning)?;
+            answer.available = answer.available.saturating_add(capacity.available_bytes);
+            answer.maximum_volume = answer.maximum_volume.max(capacity.largest_volume);
+        }
+        Ok(answer)
+    }
+
+    fn with_default(&self, capabilities: CapabilitySet) -> CapabilitySet {
+        match self.host.filesystems().first() {
+            Some(default) => capabilities.with_default_fs(*default),
+            None => capabilities,
+        }
+    }
+
+    fn offers(&self, capabilities: &CapabilitySet) -> bool {
+        !capabilities.wants_mount()
+            || capabilities
+                .fs()
+                .is_some_and(|fs| self.host.filesystems().contains(&fs))
+    }
+}
+
+fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
+    let named = query
+        .parameters
+        .pool
+        .as_deref()
+        .is_none_or(|name| pool.name() == name);
+    let reachable = query
+        .place
+        .as_ref()
+        .is_none_or(|place| pool.place().is_empty() || pool.place().is_within(place));
+    named && reachable
+}

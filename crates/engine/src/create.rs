@@ -1,0 +1,266 @@
+//! CreateVolume: empty, from a snapshot, or from another volume.
+
+use orlop_model::{
+    ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Error, FormatState, FsType,
+    IoLimits, NameDigest, NewVolume, Result, VolumeId, VolumeRecord,
+};
+
+use crate::engine::{Engine, PoolRef};
+use crate::locks::{Held, Key};
+use crate::placement::Wanted;
+use crate::request::{CreateVolume, Volume};
+
+/// A source that exists, cannot go away while it is held, and will be copied.
+struct Source<'a> {
+    pool: &'a PoolRef,
+    size_bytes: u64,
+    format: FormatState,
+    /// Set when the source is a volume, whose writers have to be held still for the cut.
+    volume: Option<VolumeRecord>,
+    _lock: Held,
+}
+
+impl Engine {
+    pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume> {
+        let digest = NameDigest::of(&request.name);
+        let _lock = self.lock_volume(&digest)?;
+        if let Some((pool, existing)) = self.find_volume(&digest)? {
+            check_same_request(pool, &existing, request)?;
+            return Ok(self.describe(pool, existing));
+        }
+        self.create_new(&digest, request, false)
+    }
+
+    pub(crate) fn create_new(
+        &self,
+        digest: &NameDigest,
+        request: &CreateVolume,
+        ephemeral: bool,
+    ) -> Result<Volume> {
+        let source = request
+            .source
+            .as_ref()
+            .map(|source| self.hold_source(source))
+            .transpose()?;
+        let capabilities = self.settle_capabilities(&request.capabilities, source.as_ref())?;
+        if !request.limits.is_empty() {
+            self.host
+                .check_limits_work()
+                .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
+        }
+        let format = source
+            .as_ref()
+            .map_or(FormatState::Blank, |source| source.format);
+        let plan = NewVolumePlan {
+            capacity_bytes: self.choose_size(request, &capabilities, source.as_ref())?,
+            capabilities,
+            limits: request.limits.applied_to(IoLimits::default()),
+            format,
+            ephemeral,
+        };
+        let wanted = Wanted {
+            parameters: &request.parameters,
+            topology: request.topology.as_ref(),
+            source_pool: source.as_ref().map(|source| source.pool),
+        };
+        let mut refusal = None;
+        for pool in self.candidates(&wanted)? {
+            let new = plan.on(&pool, digest, request);
+            match self.create_on(&pool, &new, source.as_ref()) {
+                Ok(record) => return Ok(self.describe(&pool, record)),
+                Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_))) => {
+                    refusal = Some(milder(refusal, full));
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| Error::Exhausted("no pool can take the volume".to_owned())))
+    }
+
+    fn create_on(
+        &self,
+        pool: &PoolRef,
+        new: &NewVolume,
+        source: Option<&Source<'_>>,
+    ) -> Result<VolumeRecord> {
+        let mut draft = pool.begin_volume(new)?;
+        match source.and_then(|source| source.volume.as_ref()) {
+            Some(volume) => self.cut_quiesced(pool, volume, draft.as_mut())?,
+            None => draft.cut()?,
+        }
+        draft.commit()
+    }
+
+    fn hold_source(&self, source: &ContentSource) -> Result<Source<'_>> {
+        match source {
+            ContentSource::Snapshot(id) => {
+                let lock = self.locks.try_shared(Key::Snapshot(id.digest().clone()))?;
+                let missing = || Error::NoSuchSnapshot(id.to_string());
+                let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+                let snapshot = pool.snapshot(id)?.ok_or_else(missing)?;
+                let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
+                Ok(Source {
+                    pool,
+                    size_bytes,
+                    format,
+                    volume: None,
+                    _lock: lock,
+                })
+            }
+            ContentSource::Volume(id) => {
+                let lock = self.lock_volume(id.digest())?;
+                let (pool, volume) = self.require_volume(id)?;
+                let format = copied_format(&volume)?;
+                let size_bytes = volume.capacity_bytes;
+                Ok(Source {
+                    pool,
+                    size_bytes,
+                    format,
+                    volume: Some(volume),
+                    _lock: lock,
+                })
+            }
+        }
+    }
+
+    /// Names the filesystem where it was left open: the source's, else this node's default.
+    fn settle_capabilities(
+        &self,
+        wanted: &CapabilitySet,
+        source: Option<&Source<'_>>,
+    ) -> Result<CapabilitySet> {
+        if !wanted.wants_mount() {
+            return Ok(wanted.clone());
+        }
+        let offered = self.host.filesystems();
+        let copied = source.and_then(|source| source.format.fs());
+        if let (Some(copied), Some(named)) = (copied, wanted.fs())
+            && copied != named
+        {
+            return Err(Error::invalid(
+                "volume_content_source",
+                format!("holds {copied}, but {named} is asked for"),
+            ));
+        }
+        let default = copied.or(offered.first().copied()).ok_or_else(|| {
+            Error::invalid(
+                "volume_capabilities",
+                "no filesystem can be made on this node",
+            )
+        })?;
+        let settled = wanted.clone().with_default_fs(default);
+        match settled.fs() {
+            Some(fs) if !offered.contains(&fs) => {
+                let reason = format!("{fs} is not offered; offered are {}", names(offered));
+                Err(Error::invalid("volume_capabilities", reason))
+            }
+            Some(_) | None => Ok(settled),
+        }
+    }
+
+    fn choose_size(
+        &self,
+        request: &CreateVolume,
+        capabilities: &CapabilitySet,
+        source: Option<&Source<'_>>,
+    ) -> Result<u64> {
+        let floor = smallest_volume(capabilities);
+        let Some(source) = source else {
+            let preferred = self.settings.default_capacity;
+            return CapacityRange::choose(request.range.as_ref(), floor, preferred);
+        };
+        // CV-14: a copy is never smaller than its source.
+        let floor = floor.max(source.size_bytes);
+        CapacityRange::choose(request.range.as_ref(), floor, floor)
+    }
+}
+
+struct NewVolumePlan {
+    capacity_bytes: u64,
+    capabilities: CapabilitySet,
+    limits: IoLimits,
+    format: FormatState,
+    ephemeral: bool,
+}
+
+impl NewVolumePlan {
+    fn on(&self, pool: &PoolRef, digest: &NameDigest, request: &CreateVolume) -> NewVolume {
+        NewVolume {
+            id: VolumeId::new(pool.id().clone(), digest.clone()),
+            name: request.name.clone(),
+            capacity_bytes: self.capacity_bytes,
+            capabilities: self.capabilities.clone(),
+            parameters: request.parameters.clone(),
+            limits: self.limits,
+            source: request.source.clone(),
+            format: self.format,
+            ephemeral: self.ephemeral,
+        }
+    }
+}
+
+/// GC-13: the smallest volume that can be used in all the ways asked for.
+pub(crate) fn smallest_volume(capabilities: &CapabilitySet) -> u64 {
+    capabilities
+        .fs()
+        .map_or(ALLOCATION_UNIT, FsType::smallest_volume)
+}
+
+pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
+    volume.format.of_copy().ok_or_else(|| {
+        Error::precondition(format!(
+            "the identity of volume {} is being renewed; stage it once, then copy it",
+            volume.id
+        ))
+    })
+}
+
+fn names(offered: &[FsType]) -> String {
+    let names: Vec<_> = offered.iter().map(|fs| fs.as_str()).collect();
+    names.join(", ")
+}
+
+/// "Full now" on one pool outweighs "never possible" on another.
+fn milder(known: Option<Error>, new: Error) -> Error {
+    match known {
+        Some(full @ Error::Exhausted(_)) => full,
+        Some(_) | None => new,
+    }
+}
+
+/// CV-03, CV-29: is the volume of this name what is asked for now?
+fn check_same_request(
+    pool: &PoolRef,
+    existing: &VolumeRecord,
+    request: &CreateVolume,
+) -> Result<()> {
+    let clash = |reason: &str| Err(Error::conflict(format!("volume {}", existing.name), reason));
+    if request
+        .range
+        .is_some_and(|range| !range.holds(existing.capacity_bytes))
+    {
+        return clash(&format!("its size is {} bytes", existing.capacity_bytes));
+    }
+    let wanted = match existing.capabilities.fs() {
+        Some(fs) => request.capabilities.clone().with_default_fs(fs),
+        None => request.capabilities.clone(),
+    };
+    if !existing.capabilities.same_uses(&wanted) {
+        return clash("it was made for other volume_capabilities");
+    }
+    if existing.parameters != request.parameters {
+        return clash("it was made with other parameters");
+    }
+    if existing.source != request.source {
+        return clash("it was made from another volume_content_source");
+    }
+    if existing.ephemeral {
+        return clash("it belongs to a single workload");
+    }
+    match &request.topology {
+        Some(topology) if !pool.place().is_empty() && topology.rank(pool.place()).is_none() => {
+            clash("it cannot be reached from the places asked for")
+        }
+        Some(_) | None => Ok(()),
+    }
+}

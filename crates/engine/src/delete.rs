@@ -1,0 +1,49 @@
+//! DeleteVolume.
+
+use orlop_model::{DeviceAccess, Error, NodeRecord, Result, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+
+impl Engine {
+    /// Snapshots of the volume stay (DV-05, DV-06).
+    pub fn delete_volume(&self, id: &VolumeId) -> Result<()> {
+        let _lock = self.lock_volume(id.digest())?;
+        let pool = self.pool_of(id).ok_or_else(|| Self::not_served(id))?;
+        let Some(record) = pool.volume(id)? else {
+            return pool.ensure_no_volume(id);
+        };
+        if let Some(node) = record.published.keys().next() {
+            return Err(Error::precondition(format!(
+                "volume {id} is published to node {node}; unpublish it first"
+            )));
+        }
+        self.check_unused_here(pool, id)?;
+        self.remove_volume(pool, id)
+    }
+
+    /// The caller holds the lock and knows that nothing uses the volume.
+    pub(crate) fn remove_volume(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        pool.ensure_detached(id, DeviceAccess::ReadOnly)?;
+        pool.ensure_detached(id, DeviceAccess::ReadWrite)?;
+        self.host.save_node_record(id, &NodeRecord::default())?;
+        pool.ensure_no_volume(id)
+    }
+
+    /// DV-08. Records that the kernel no longer agrees with do not count.
+    fn check_unused_here(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        let publications = self.live_publications(pool, id)?;
+        if let Some(publication) = publications.first() {
+            return Err(Error::precondition(format!(
+                "volume {id} is in use at {}; unpublish it first",
+                publication.target
+            )));
+        }
+        if let Some(stage) = self.live_stage(pool, id)? {
+            return Err(Error::precondition(format!(
+                "volume {id} is staged at {}; unstage it first",
+                stage.path
+            )));
+        }
+        Ok(())
+    }
+}

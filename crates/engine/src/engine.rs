@@ -1,0 +1,179 @@
+//! The engine itself, and the look-ups that every operation starts with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orlop_model::parameters::is_foreign_key;
+use orlop_model::{
+    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, Topology, VolumeCapability,
+    VolumeId, VolumeRecord,
+};
+
+use crate::locks::{Held, Key, Locks};
+use crate::publish::NodeLoad;
+use crate::request::{NodeInfo, Volume, VolumeContext};
+
+pub(crate) type PoolRef = Arc<dyn Pool>;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub node_id: NodeId,
+    /// Where this node is.
+    pub place: Topology,
+    /// Are volumes published to nodes by the controller before nodes use them?
+    pub attach: bool,
+    pub max_volumes: u32,
+    /// The size of a volume whose creator left it open.
+    pub default_capacity: u64,
+}
+
+pub struct Engine {
+    pub(crate) pools: BTreeMap<PoolId, PoolRef>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) settings: Settings,
+    pub(crate) locks: Locks,
+    pub(crate) load: NodeLoad,
+}
+
+impl Engine {
+    /// Takes the pools over and puts right what an interrupted predecessor left.
+    pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
+        let pools: BTreeMap<_, _> = pools
+            .into_iter()
+            .map(|pool| (pool.id().clone(), pool))
+            .collect();
+        let load = NodeLoad::of(pools.values());
+        let engine = Self {
+            pools,
+            host,
+            settings,
+            locks: Locks::default(),
+            load,
+        };
+        engine.recover()?;
+        Ok(engine)
+    }
+
+    pub fn node_info(&self) -> NodeInfo {
+        NodeInfo {
+            id: self.settings.node_id.clone(),
+            place: self.settings.place.clone(),
+            max_volumes: self.settings.max_volumes,
+        }
+    }
+
+    pub fn check_health(&self) -> Result<()> {
+        self.host.check_health()?;
+        self.pools.values().try_for_each(|pool| pool.check_health())
+    }
+
+    pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
+        self.locks.try_exclusive(Key::Volume(digest.clone()))
+    }
+
+    pub(crate) fn lock_snapshot(&self, digest: &NameDigest) -> Result<Held> {
+        self.locks.try_exclusive(Key::Snapshot(digest.clone()))
+    }
+
+    pub(crate) fn pool_of(&self, id: &VolumeId) -> Option<&PoolRef> {
+        self.pools.get(id.pool())
+    }
+
+    pub(crate) fn require_volume(&self, id: &VolumeId) -> Result<(&PoolRef, VolumeRecord)> {
+        let missing = || Error::NoSuchVolume(id.to_string());
+        let pool = self.pool_of(id).ok_or_else(missing)?;
+        let record = pool.volume(id)?.ok_or_else(missing)?;
+        Ok((pool, record))
+    }
+
+    /// Names decide ids, so a name is looked for by asking each pool for the one id it could
+    /// have there.
+    pub(crate) fn find_volume(
+        &self,
+        digest: &NameDigest,
+    ) -> Result<Option<(&PoolRef, VolumeRecord)>> {
+        for pool in self.pools.values() {
+            let id = VolumeId::new(pool.id().clone(), digest.clone());
+            if let Some(record) = pool.volume(&id)? {
+                return Ok(Some((pool, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An id of a pool that is not served here. Saying "deleted" would leave its data behind
+    /// for good, so this is an error, unlike an id that was never issued (DV-10).
+    pub(crate) fn not_served(id: &VolumeId) -> Error {
+        Error::precondition(format!(
+            "volume {id} is on pool {}, which this daemon does not serve; configure that pool \
+             or send the call to the daemon that has it",
+            id.pool()
+        ))
+    }
+
+    pub(crate) fn not_served_snapshot(id: &SnapshotId) -> Error {
+        Error::precondition(format!(
+            "snapshot {id} is on pool {}, which this daemon does not serve; configure that pool \
+             or send the call to the daemon that has it",
+            id.pool()
+        ))
+    }
+
+    pub(crate) fn describe(&self, pool: &PoolRef, record: VolumeRecord) -> Volume {
+        let context = context_of(pool, &record);
+        Volume {
+            record,
+            place: pool.place().clone(),
+            context,
+        }
+    }
+
+    /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
+    pub(crate) fn check_use(&self, record: &VolumeRecord, wanted: &VolumeCapability) -> Result<()> {
+        record
+            .capabilities
+            .check_grants(wanted)
+            .map_err(Error::Precondition)?;
+        match record.capabilities.fs() {
+            Some(fs) if !wanted.is_block() && !self.host.filesystems().contains(&fs) => Err(
+                Error::precondition(format!("{fs} is not offered on this node")),
+            ),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.
+fn context_of(pool: &PoolRef, record: &VolumeRecord) -> VolumeContext {
+    BTreeMap::from([
+        ("pool".to_owned(), pool.id().to_string()),
+        (
+            "provisioning".to_owned(),
+            record.parameters.provisioning.as_str().to_owned(),
+        ),
+    ])
+}
+
+/// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add keys
+/// of their own.
+pub(crate) fn context_fits(pool: &PoolRef, record: &VolumeRecord, given: &VolumeContext) -> bool {
+    let own: BTreeMap<_, _> = given
+        .iter()
+        .filter(|(key, _)| !is_foreign_key(key))
+        .collect();
+    own.is_empty() || own == context_of(pool, record).iter().collect()
+}
+
+pub(crate) fn check_context(
+    pool: &PoolRef,
+    record: &VolumeRecord,
+    given: &VolumeContext,
+) -> Result<()> {
+    if context_fits(pool, record, given) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "volume_context",
+        "is not the one this volume was created with",
+    ))
+}

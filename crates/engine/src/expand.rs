@@ -1,0 +1,87 @@
+//! Growing: the volume on the pool, then the device and the filesystem on the node.
+
+use orlop_model::{
+    CapacityRange, DeviceAccess, Error, Result, VolumeCapability, VolumeId, VolumeRecord,
+};
+
+use crate::engine::Engine;
+use crate::request::{Expanded, NodeExpand};
+
+impl Engine {
+    /// Always followed by the node: a device that is in use has to be told of its new size.
+    pub fn expand_volume(
+        &self,
+        id: &VolumeId,
+        range: &CapacityRange,
+        capability: Option<&VolumeCapability>,
+    ) -> Result<Expanded> {
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, record) = self.require_volume(id)?;
+        check_capability(&record, capability)?;
+        let now = record.capacity_bytes;
+        let wanted = CapacityRange::choose(Some(range), now, now)?;
+        let grown = pool.ensure_capacity(id, wanted)?;
+        Ok(Expanded {
+            capacity_bytes: grown.capacity_bytes,
+            node_expansion_required: true,
+        })
+    }
+
+    pub fn expand_node_volume(&self, request: &NodeExpand) -> Result<u64> {
+        let id = self.resolve(&request.volume)?;
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, record) = self.require_volume(&id)?;
+        check_capability(&record, request.capability.as_ref())?;
+        let node = self.host.node_record(&id)?;
+        let stage = self.stage_at(&id, &node, &request.path)?;
+        check_range(&record, request.range.as_ref())?;
+        if self.live_stage(pool, &id)?.is_none() {
+            return Err(Error::precondition(format!(
+                "volume {id} is recorded at {}, but its device or mount is gone; stage it again",
+                stage.path
+            )));
+        }
+        let size = pool.refresh_device(&id)?;
+        let Some(fs) = record.format.fs().filter(|_| !stage.capability.is_block()) else {
+            return Ok(size);
+        };
+        if stage.read_only {
+            return Err(Error::precondition(format!(
+                "volume {id} is staged read-only; its filesystem grows when it is staged next"
+            )));
+        }
+        if let Some(device) = pool.attached(&id, DeviceAccess::ReadWrite)? {
+            self.host.ensure_grown_mounted(&device, fs, &stage.path)?;
+        }
+        Ok(size)
+    }
+}
+
+/// CE-10, NE-13.
+fn check_capability(record: &VolumeRecord, capability: Option<&VolumeCapability>) -> Result<()> {
+    let Some(wanted) = capability else {
+        return Ok(());
+    };
+    record
+        .capabilities
+        .check_grants(wanted)
+        .map_err(|reason| Error::invalid("volume_capability", reason))
+}
+
+/// NE-16: the node makes use of what the controller granted, and grants nothing itself.
+fn check_range(record: &VolumeRecord, range: Option<&CapacityRange>) -> Result<()> {
+    let size = record.capacity_bytes;
+    match range {
+        Some(range) if range.required() > size => Err(Error::OutOfRange(format!(
+            "volume {} is {size} bytes; expand it by ControllerExpandVolume first",
+            record.id
+        ))),
+        Some(range) if range.limit().is_some_and(|limit| limit < size) => {
+            Err(Error::OutOfRange(format!(
+                "volume {} is {size} bytes already, above limit_bytes",
+                record.id
+            )))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

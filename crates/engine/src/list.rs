@@ -1,0 +1,141 @@
+//! ListVolumes, ControllerGetVolume, ListSnapshots: pages in the order of ids.
+
+use orlop_model::{Condition, Error, Result, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord};
+
+use crate::engine::{Engine, PoolRef};
+use crate::request::{Page, SnapshotFilter, VolumeStatus};
+
+impl Engine {
+    /// An id is its own page token: a page starts after it, whether or not it still exists, so
+    /// volumes that come and go between pages disturb nothing (LV-16, LV-17).
+    pub fn list_volumes(
+        &self,
+        after: Option<&VolumeId>,
+        max: usize,
+    ) -> Result<Page<VolumeStatus, VolumeId>> {
+        let mut entries = Vec::new();
+        for pool in self.pools.values() {
+            if after.is_some_and(|after| after.pool() > pool.id()) {
+                continue;
+            }
+            let wanted = one_more_than(max, entries.len());
+            for (id, record) in pool.volumes(after, wanted) {
+                entries.push(self.status_of(pool, id, record));
+            }
+            if is_more_than(max, entries.len()) {
+                break;
+            }
+        }
+        Ok(page(entries, max, |entry| entry.id.clone()))
+    }
+
+    pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
+        let missing = || Error::NoSuchVolume(id.to_string());
+        let pool = self.pool_of(id).ok_or_else(missing)?;
+        let record = match pool.volume(id) {
+            Ok(None) => return Err(missing()),
+            Ok(Some(record)) => Ok(record),
+            Err(error) => Err(error),
+        };
+        Ok(self.status_of(pool, id.clone(), record))
+    }
+
+    fn status_of(
+        &self,
+        pool: &PoolRef,
+        id: VolumeId,
+        record: Result<VolumeRecord>,
+    ) -> VolumeStatus {
+        match record {
+            Ok(record) => {
+                let condition = pool
+                    .condition(&id)
+                    .unwrap_or_else(|error| Condition::abnormal(error.to_string()));
+                VolumeStatus {
+                    id,
+                    volume: Some(self.describe(pool, record)),
+                    condition,
+                }
+            }
+            Err(error) => VolumeStatus {
+                id,
+                volume: None,
+                condition: Condition::abnormal(error.to_string()),
+            },
+        }
+    }
+
+    pub fn list_snapshots(
+        &self,
+        filter: &SnapshotFilter,
+        after: Option<&SnapshotId>,
+        max: usize,
+    ) -> Result<Page<SnapshotRecord, SnapshotId>> {
+        let fits = |record: &SnapshotRecord| {
+            filter
+                .source
+                .as_ref()
+                .is_none_or(|source| record.source == *source)
+        };
+        if let Some(id) = &filter.snapshot {
+            let after_it = after.is_some_and(|after| after >= id);
+            let found = self
+                .pools
+                .get(id.pool())
+                .map(|pool| pool.snapshot(id))
+                .transpose()?;
+            let entries = found
+                .flatten()
+                .into_iter()
+                .filter(|r| !after_it && fits(r))
+                .collect();
+            return Ok(Page {
+                entries,
+                next: None,
+            });
+        }
+        let mut entries = Vec::new();
+        for pool in self.pools.values() {
+            if after.is_some_and(|after| after.pool() > pool.id()) {
+                continue;
+            }
+            // With a filter, how many to read is not known beforehand.
+            let wanted = if filter.source.is_some() {
+                0
+            } else {
+                one_more_than(max, entries.len())
+            };
+            entries.extend(pool.snapshots(after, wanted).into_iter().filter(fits));
+            if is_more_than(max, entries.len()) {
+                break;
+            }
+        }
+        Ok(page(entries, max, |entry| entry.id.clone()))
+    }
+}
+
+/// One entry more than the page holds tells whether there is a next page. 0 asks for all.
+fn one_more_than(max: usize, have: usize) -> usize {
+    if max == 0 {
+        0
+    } else {
+        max.saturating_add(1).saturating_sub(have)
+    }
+}
+
+fn is_more_than(max: usize, have: usize) -> bool {
+    max != 0 && have > max
+}
+
+fn page<Entry, Id>(
+    mut entries: Vec<Entry>,
+    max: usize,
+    id: impl Fn(&Entry) -> Id,
+) -> Page<Entry, Id> {
+    let more = is_more_than(max, entries.len());
+    if more {
+        entries.truncate(max);
+    }
+    let next = if more { entries.last().map(id) } else { None };
+    Page { entries, next }
+}

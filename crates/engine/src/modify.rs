@@ -1,0 +1,34 @@
+//! ControllerModifyVolume: I/O limits, live on a volume in use.
+
+use orlop_model::{DeviceAccess, IoLimits, IoLimitsChange, Result, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+
+impl Engine {
+    /// The record comes first: a crash before the device was told is mended by the repeated
+    /// call, and by the next stage.
+    pub fn modify_volume(&self, id: &VolumeId, change: &IoLimitsChange) -> Result<()> {
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, record) = self.require_volume(id)?;
+        self.host.check_limits_work()?;
+        let limits = change.applied_to(record.limits);
+        if limits != record.limits {
+            pool.update_volume(id, &mut |record| record.limits = limits)?;
+        }
+        self.apply_limits(pool, id, &limits)
+    }
+
+    pub(crate) fn apply_limits(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        limits: &IoLimits,
+    ) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            if let Some(device) = pool.attached(id, access)? {
+                self.host.ensure_limits(&device, limits)?;
+            }
+        }
+        Ok(())
+    }
+}

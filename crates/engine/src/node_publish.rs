@@ -1,0 +1,228 @@
+//! NodePublishVolume and NodeUnpublishVolume: a staged volume at the workload's path.
+
+use orlop_model::{
+    DeviceAccess, Error, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+};
+
+use crate::engine::{Engine, PoolRef, check_context};
+use crate::node_stage::wants_read_only;
+use crate::request::{PublishVolume, VolumeRef};
+
+impl Engine {
+    pub fn publish_volume(&self, request: &PublishVolume) -> Result<()> {
+        if let Some(inline) = &request.inline {
+            return self.publish_inline(request, inline);
+        }
+        let VolumeRef::Issued(id) = &request.volume else {
+            return Err(Error::NoSuchVolume(request.volume.to_string()));
+        };
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, record) = self.require_volume(id)?;
+        check_context(pool, &record, &request.context)?;
+        self.check_use(&record, &request.capability)?;
+        // NP-07
+        let staging = request.staging.as_ref().ok_or_else(|| {
+            Error::precondition("staging_target_path is missing; stage the volume first")
+        })?;
+        self.publish_staged(pool, &record, staging, request)
+    }
+
+    pub(crate) fn publish_staged(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        staging: &TargetPath,
+        request: &PublishVolume,
+    ) -> Result<()> {
+        let stage = self.require_stage(pool, &record.id, staging)?;
+        let wanted = Publication {
+            target: request.target.clone(),
+            capability: request.capability.clone(),
+            read_only: request.read_only,
+        };
+        let live = self.live_publications(pool, &record.id)?;
+        if let Some(current) = live.iter().find(|current| current.target == wanted.target) {
+            return check_same_publication(record, current, &wanted);
+        }
+        check_second_target(record, &live, &wanted)?;
+        if stage.capability.is_block() != wanted.capability.is_block() {
+            return Err(Error::precondition(format!(
+                "volume {} is staged for another access type",
+                record.id
+            )));
+        }
+        let read_only = wanted.read_only
+            || stage.read_only
+            || request.publish.read_only
+            || wanted.capability.mode.is_read_only()
+            || wants_read_only(&wanted.capability.access);
+        self.ensure_published(pool, record, (stage, live), wanted, read_only)
+    }
+
+    /// Record first, then the effect; a failure takes both back (NP-37).
+    fn ensure_published(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        (stage, live): (Stage, Vec<Publication>),
+        wanted: Publication,
+        read_only: bool,
+    ) -> Result<()> {
+        let before = NodeRecord {
+            stage: Some(stage.clone()),
+            publications: live,
+        };
+        let mut after = before.clone();
+        after.publications.push(wanted.clone());
+        self.host.save_node_record(&record.id, &after)?;
+        let done = if stage.capability.is_block() {
+            self.publish_device(pool, record, &wanted.target, read_only)
+        } else {
+            self.host
+                .ensure_bound_directory(&stage.path, &wanted.target, read_only)
+        };
+        if done.is_err() {
+            self.release_read_only_device(pool, &record.id, &before)?;
+            self.host.save_node_record(&record.id, &before)?;
+        }
+        done
+    }
+
+    /// A read-only bind of a device node does not stop writes to the device, so read-only
+    /// publications get a device of their own that refuses them.
+    fn publish_device(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()> {
+        let access = if read_only {
+            DeviceAccess::ReadOnly
+        } else {
+            DeviceAccess::ReadWrite
+        };
+        let device = pool.ensure_attached(&record.id, access)?;
+        if !record.limits.is_unlimited() {
+            self.host.ensure_limits(&device, &record.limits)?;
+        }
+        self.host.ensure_bound_device(&device, target)
+    }
+
+    /// Undoes one publication and leaves the others (NN-10).
+    pub fn unpublish_volume(&self, volume: &VolumeRef, target: &TargetPath) -> Result<()> {
+        let id = match volume {
+            VolumeRef::Issued(id) => id.clone(),
+            VolumeRef::Foreign(text) => match self.find_inline(text)? {
+                Some(id) => id,
+                None => return self.clear_target(volume, target),
+            },
+        };
+        let _lock = self.lock_volume(id.digest())?;
+        let Some(pool) = self.pool_of(&id) else {
+            return self.clear_target(volume, target);
+        };
+        let mut node = self.host.node_record(&id)?;
+        let recorded = node.publication(target).is_some();
+        if self.occupied_by(pool, &id, target)? {
+            self.host.ensure_unmounted(target)?;
+        }
+        self.clear_target(volume, target)?;
+        if recorded {
+            node.publications
+                .retain(|publication| publication.target != *target);
+            self.release_read_only_device(pool, &id, &node)?;
+            self.host.save_node_record(&id, &node)?;
+        }
+        self.discard_inline(pool, &id, &node)
+    }
+
+    /// NN-03: nothing of ours stays at the path. A path with something else in it is not ours.
+    fn clear_target(&self, volume: &VolumeRef, target: &TargetPath) -> Result<()> {
+        self.check_vacant(volume, target)?;
+        self.host.ensure_target_removed(target)
+    }
+
+    /// The extra read-only device goes with the last publication that could need it.
+    fn release_read_only_device(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        node: &NodeRecord,
+    ) -> Result<()> {
+        let staged_read_only = node.stage.as_ref().is_some_and(|stage| stage.read_only);
+        if staged_read_only || !node.publications.is_empty() {
+            return Ok(());
+        }
+        pool.ensure_detached(id, DeviceAccess::ReadOnly)
+    }
+
+    fn require_stage(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<Stage> {
+        // NP-38: an empty directory must never be published in the volume's place.
+        match self.live_stage(pool, id)? {
+            Some(stage) if stage.path == *path => Ok(stage),
+            Some(stage) => Err(Error::precondition(format!(
+                "volume {id} is staged at {}, not at {path}",
+                stage.path
+            ))),
+            None => Err(Error::precondition(format!(
+                "volume {id} is not staged at {path}; call NodeStageVolume first"
+            ))),
+        }
+    }
+
+    /// The publications on record that the kernel agrees with.
+    pub(crate) fn live_publications(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+    ) -> Result<Vec<Publication>> {
+        let mut live = Vec::new();
+        for publication in self.host.node_record(id)?.publications {
+            if self.occupied_by(pool, id, &publication.target)? {
+                live.push(publication);
+            }
+        }
+        Ok(live)
+    }
+}
+
+/// NP-03, NP-16. Secrets are not part of it (NP-34): they are not kept.
+fn check_same_publication(
+    record: &VolumeRecord,
+    current: &Publication,
+    wanted: &Publication,
+) -> Result<()> {
+    if current == wanted {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        format!("volume {} at {}", record.id, current.target),
+        "it is published there with another readonly or volume_capability",
+    ))
+}
+
+/// NP-22 to NP-33, and open point 1: another target needs a mode that allows it and the same
+/// way of using the volume.
+fn check_second_target(
+    record: &VolumeRecord,
+    live: &[Publication],
+    wanted: &Publication,
+) -> Result<()> {
+    let Some(other) = live.first() else {
+        return Ok(());
+    };
+    if !wanted.capability.mode.allows_second_target() {
+        return Err(Error::precondition(format!(
+            "volume {} is published at {}, and its access mode allows one path only",
+            record.id, other.target
+        )));
+    }
+    if !other.capability.same_use(&wanted.capability) {
+        return Err(Error::precondition(format!(
+            "volume {} is published at {} with another volume_capability",
+            record.id, other.target
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! From a device to a filesystem that may be mounted: made once, checked ever after.
+//!
+//! The record is written before each tool runs, with all that the tool will be told. So a crash
+//! between any two steps leaves a state that says what may be done next, and mkfs never meets
+//! a volume that could hold data.
+
+use orlop_model::{
+    Device, DeviceSignature, Error, FormatState, FsType, FsUuid, Result, VolumeRecord,
+};
+
+use crate::engine::{Engine, PoolRef};
+
+impl Engine {
+    pub(super) fn ensure_filesystem(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+    ) -> Result<FsType> {
+        match record.format {
+            FormatState::Blank => {
+                let fs = self.filesystem_to_make(record)?;
+                self.check_blank(record, device)?;
+                let uuid = self.host.random_uuid()?;
+                self.set_format(pool, record, FormatState::Formatting { fs, uuid })?;
+                self.make_filesystem(pool, record, device, fs, uuid)
+            }
+            FormatState::Formatting { fs, uuid } => {
+                self.make_filesystem(pool, record, device, fs, uuid)
+            }
+            FormatState::Formatted { fs, uuid } => {
+                self.check_identity(record, device, fs, &[uuid])?;
+                Ok(fs)
+            }
+            FormatState::Copied { fs, uuid } => {
+                self.check_identity(record, device, fs, &[uuid])?;
+                self.settle_copy(pool, record, device, fs, uuid)
+            }
+            FormatState::Renewing { fs, old, new } => {
+                let found = self.check_identity(record, device, fs, &[old, new])?;
+                self.renew(pool, record, device, fs, (found, new))
+            }
+            FormatState::Raw => self.adopt(pool, record, device),
+        }
+    }
+
+    /// A device handed out raw may be written from its first byte on.
+    pub(super) fn mark_raw(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
+        match record.format {
+            FormatState::Blank | FormatState::Formatting { .. } => {
+                self.set_format(pool, record, FormatState::Raw)
+            }
+            FormatState::Formatted { .. }
+            | FormatState::Copied { .. }
+            | FormatState::Renewing { .. }
+            | FormatState::Raw => Ok(()),
+        }
+    }
+
+    fn filesystem_to_make(&self, record: &VolumeRecord) -> Result<FsType> {
+        record
+            .capabilities
+            .fs()
+            .or(self.host.filesystems().first().copied())
+            .ok_or_else(|| {
+                Error::precondition("no filesystem can be made on this node: no mkfs is installed")
+            })
+    }
+
+    fn make_filesystem(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+        uuid: FsUuid,
+    ) -> Result<FsType> {
+        self.host
+            .format(device, fs, uuid, &record.parameters.mkfs_options)?;
+        self.set_format(pool, record, FormatState::Formatted { fs, uuid })?;
+        Ok(fs)
+    }
+
+    /// btrfs knows filesystems by UUID: mounting a copy beside its original would show the
+    /// original (before Linux 6.7). XFS is told not to mind, ext4 does not mind.
+    fn settle_copy(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+        uuid: FsUuid,
+    ) -> Result<FsType> {
+        match fs {
+            FsType::Btrfs => {
+                let new = self.host.random_uuid()?;
+                self.set_format(pool, record, FormatState::Renewing { fs, old: uuid, new })?;
+                self.renew(pool, record, device, fs, (uuid, new))
+            }
+            FsType::Xfs | FsType::Ext4 => {
+                self.set_format(pool, record, FormatState::Formatted { fs, uuid })?;
+                Ok(fs)
+            }
+        }
+    }
+
+    fn renew(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+        (found, new): (FsUuid, FsUuid),
+    ) -> Result<FsType> {
+        if found != new {
+            self.host.renew_uuid(device, fs, new)?;
+        }
+        self.set_format(pool, record, FormatState::Formatted { fs, uuid: new })?;
+        Ok(fs)
+    }
+
+    /// A volume that was used raw and is now to be mounted: what the workload made is taken as
+    /// it is, if it is what was asked for. Never formatted, as nobody here knows what is on it.
+    fn adopt(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<FsType> {
+        let wanted = self.filesystem_to_make(record)?;
+        match self.host.signature(device)? {
+            DeviceSignature::Filesystem { fs, uuid, .. } if fs == wanted => {
+                self.set_format(pool, record, FormatState::Copied { fs, uuid })?;
+                self.settle_copy(pool, record, device, fs, uuid)
+            }
+            DeviceSignature::Filesystem { .. }
+            | DeviceSignature::Foreign
+            | DeviceSignature::Blank => Err(Error::precondition(format!(
+                "volume {} was used as a raw device and holds no {wanted}; it is never \
+                     formatted after that",
+                record.id
+            ))),
+        }
+    }
+
+    fn check_blank(&self, record: &VolumeRecord, device: &Device) -> Result<()> {
+        match self.host.signature(device)? {
+            DeviceSignature::Blank => Ok(()),
+            DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => Err(Error::damaged(
+                format!("volume {}", record.id),
+                "its record says that it was never written, but it holds data; it is left \
+                     as it is",
+            )),
+        }
+    }
+
+    /// Is on the device what the record promises? Returns which of the UUIDs it has.
+    fn check_identity(
+        &self,
+        record: &VolumeRecord,
+        device: &Device,
+        fs: FsType,
+        uuids: &[FsUuid],
+    ) -> Result<FsUuid> {
+        match self.host.signature(device)? {
+            DeviceSignature::Filesystem {
+                fs: found,
+                uuid,
+                needs_check,
+            } if found == fs && uuids.contains(&uuid) => {
+                if needs_check {
+                    self.host.check_filesystem(device, fs)?;
+                }
+                Ok(uuid)
+            }
+            DeviceSignature::Filesystem { .. }
+            | DeviceSignature::Foreign
+            | DeviceSignature::Blank => Err(Error::damaged(
+                format!("volume {}", record.id),
+                format!(
+                    "its record promises {fs}, but the device holds something else; it \
+                             is neither mounted nor formatted"
+                ),
+            )),
+        }
+    }
+
+    fn set_format(&self, pool: &PoolRef, record: &VolumeRecord, format: FormatState) -> Result<()> {
+        pool.update_volume(&record.id, &mut |record| record.format = format)?;
+        Ok(())
+    }
+}

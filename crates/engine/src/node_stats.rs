@@ -1,0 +1,98 @@
+//! NodeGetVolumeStats: how full a volume is, and how this node sees its health.
+
+use orlop_model::{Condition, Device, Error, NodeRecord, Result, Stage, TargetPath, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+use crate::node_stage::stage_access;
+use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
+
+impl Engine {
+    pub fn volume_stats(&self, volume: &VolumeRef, path: &TargetPath) -> Result<VolumeStats> {
+        let id = self.resolve(volume)?;
+        let (pool, _) = self.require_volume(&id)?;
+        let node = self.host.node_record(&id)?;
+        let stage = self.stage_at(&id, &node, path)?;
+        let device = pool.attached(&id, stage_access(stage))?;
+        let stats = match device {
+            None => gone("the volume's device is gone from this node"),
+            Some(device) if stage.capability.is_block() => self.block_stats(&device)?,
+            Some(_) => self.filesystem_stats(pool, &id, stage, path)?,
+        };
+        Ok(stats)
+    }
+
+    /// The id of a volume as a node call names it.
+    pub(crate) fn resolve(&self, volume: &VolumeRef) -> Result<VolumeId> {
+        match volume {
+            VolumeRef::Issued(id) => Ok(id.clone()),
+            VolumeRef::Foreign(text) => self
+                .find_inline(text)?
+                .ok_or_else(|| Error::NoSuchVolume(volume.to_string())),
+        }
+    }
+
+    /// ST-04, ST-05, NE-04: the path is where the volume is staged or published.
+    pub(crate) fn stage_at<'a>(
+        &self,
+        id: &VolumeId,
+        node: &'a NodeRecord,
+        path: &TargetPath,
+    ) -> Result<&'a Stage> {
+        let elsewhere = |reason: &str| Error::NotAtPath {
+            volume: id.to_string(),
+            path: path.to_string(),
+            reason: reason.to_owned(),
+        };
+        let stage = node
+            .stage
+            .as_ref()
+            .ok_or_else(|| elsewhere("it is not staged here"))?;
+        if stage.path == *path || node.publication(path).is_some() {
+            return Ok(stage);
+        }
+        Err(elsewhere("it is neither staged nor published there"))
+    }
+
+    fn block_stats(&self, device: &Device) -> Result<VolumeStats> {
+        let total_bytes = self.host.device_size(device)?;
+        Ok(VolumeStats {
+            usage: VolumeUsage::Block { total_bytes },
+            condition: Condition::healthy("the device is attached"),
+        })
+    }
+
+    fn filesystem_stats(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        stage: &Stage,
+        path: &TargetPath,
+    ) -> Result<VolumeStats> {
+        if !self.occupied_by(pool, id, path)? {
+            return Ok(gone("the volume is not mounted there any more"));
+        }
+        let read_only = self
+            .host
+            .occupant(path)?
+            .is_some_and(|at| at.filesystem_read_only);
+        let condition = if read_only && !stage.read_only {
+            Condition::abnormal("the filesystem has become read-only; look for I/O errors")
+        } else {
+            Condition::healthy("the filesystem is mounted")
+        };
+        Ok(match self.host.usage(path) {
+            Ok(usage) => VolumeStats {
+                usage: VolumeUsage::Filesystem(usage),
+                condition,
+            },
+            Err(error) => gone(&error.to_string()),
+        })
+    }
+}
+
+fn gone(reason: &str) -> VolumeStats {
+    VolumeStats {
+        usage: VolumeUsage::Unknown,
+        condition: Condition::abnormal(reason),
+    }
+}

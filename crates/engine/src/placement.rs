@@ -1,0 +1,72 @@
+//! Which pool takes a new volume.
+
+use orlop_model::{Error, Provisioning, Result, TopologyRequirement, VolumeParameters};
+
+use crate::engine::{Engine, PoolRef};
+
+/// What limits the choice.
+pub(crate) struct Wanted<'a> {
+    pub(crate) parameters: &'a VolumeParameters,
+    pub(crate) topology: Option<&'a TopologyRequirement>,
+    /// A copy stays on the pool of its source: extents are shared within a pool only.
+    pub(crate) source_pool: Option<&'a PoolRef>,
+}
+
+impl Engine {
+    /// Pools that may take the volume, the best first: by the caller's order of preference,
+    /// then by free space.
+    pub(crate) fn candidates(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {
+        let mut ranked: Vec<(usize, u64, PoolRef)> = Vec::new();
+        for pool in self.named_pools(wanted)? {
+            let rank = match wanted.topology {
+                Some(topology) if !pool.place().is_empty() => topology.rank(pool.place()),
+                Some(_) | None => Some(0),
+            };
+            if let Some(rank) = rank {
+                let free = free_space(&pool, wanted.parameters.provisioning);
+                ranked.push((rank, free, pool));
+            }
+        }
+        if ranked.is_empty() {
+            // TP-17
+            return Err(Error::Exhausted(
+                "no pool that fits the parameters can be reached from the places asked for"
+                    .to_owned(),
+            ));
+        }
+        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        Ok(ranked.into_iter().map(|(_, _, pool)| pool).collect())
+    }
+
+    fn named_pools(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {
+        let name = wanted.parameters.pool.as_deref();
+        let fits = |pool: &&PoolRef| name.is_none_or(|name| pool.name() == name);
+        if let Some(source) = wanted.source_pool {
+            if fits(&source) {
+                return Ok(vec![PoolRef::clone(source)]);
+            }
+            return Err(Error::invalid(
+                "volume_content_source",
+                format!(
+                    "is on pool {}; a copy cannot be made on another pool",
+                    source.name()
+                ),
+            ));
+        }
+        let pools: Vec<_> = self.pools.values().filter(fits).cloned().collect();
+        if pools.is_empty() {
+            // Other nodes may have it, so the orchestrator is to try there, not to give up.
+            return Err(Error::Exhausted(format!(
+                "this node has no pool named {}",
+                name.unwrap_or("at all")
+            )));
+        }
+        Ok(pools)
+    }
+}
+
+/// A pool that cannot tell is tried last; creating there then says what is wrong with it.
+fn free_space(pool: &PoolRef, provisioning: Provisioning) -> u64 {
+    pool.capacity(provisioning)
+        .map_or(0, |capacity| capacity.available_bytes)
+}

@@ -1,0 +1,39 @@
+//! What a predecessor that was killed may have left, and how it is put right at start.
+//!
+//! Half-made volumes are the pools' own business, frozen filesystems the host's. What remains
+//! is a device that was attached by a call which never got as far as mounting it.
+
+use orlop_model::{DeviceAccess, Result, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+
+impl Engine {
+    pub(crate) fn recover(&self) -> Result<()> {
+        for pool in self.pools.values() {
+            for id in pool.attached_volumes()? {
+                self.release_unless_wanted(pool, &id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A device with a node record is in use, or will be cleaned up by the call that comes
+    /// again. One without belongs to nobody: records are written before anything is attached.
+    fn release_unless_wanted(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        match self.host.node_record(id) {
+            Ok(record) if record.is_empty() => {}
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, volume = %id, "left a device alone: its record is unreadable");
+                return Ok(());
+            }
+        }
+        for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
+            if let Err(error) = pool.ensure_detached(id, access) {
+                tracing::warn!(%error, volume = %id, "a device that nobody recorded is in use");
+            }
+        }
+        tracing::info!(volume = %id, "released a device that an interrupted call had attached");
+        Ok(())
+    }
+}

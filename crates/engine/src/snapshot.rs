@@ -1,0 +1,66 @@
+//! CreateSnapshot, DeleteSnapshot and reading snapshots back.
+
+use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord};
+
+use crate::create::copied_format;
+use crate::engine::Engine;
+use crate::request::CreateSnapshot;
+
+impl Engine {
+    pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
+        let digest = NameDigest::of(&request.name);
+        let _lock = self.lock_snapshot(&digest)?;
+        if let Some(existing) = self.find_snapshot(&digest)? {
+            if existing.source == request.source {
+                return Ok(existing);
+            }
+            // CS-14
+            return Err(Error::conflict(
+                format!("snapshot {}", existing.name),
+                format!("its source is volume {}", existing.source),
+            ));
+        }
+        let _source_lock = self.lock_volume(request.source.digest())?;
+        let (pool, source) = self.require_volume(&request.source)?;
+        let new = NewSnapshot {
+            id: SnapshotId::new(pool.id().clone(), digest),
+            name: request.name.clone(),
+            format: copied_format(&source)?,
+            source: source.clone(),
+        };
+        let mut draft = pool.begin_snapshot(&new)?;
+        self.cut_quiesced(pool, &source, draft.as_mut())?;
+        draft.commit()
+    }
+
+    /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
+    pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        let _lock = self.lock_snapshot(id.digest())?;
+        let pool = self
+            .pools
+            .get(id.pool())
+            .ok_or_else(|| Self::not_served_snapshot(id))?;
+        pool.ensure_no_snapshot(id)
+    }
+
+    pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
+        let found = self
+            .pools
+            .get(id.pool())
+            .map(|pool| pool.snapshot(id))
+            .transpose()?;
+        found
+            .flatten()
+            .ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
+    }
+
+    fn find_snapshot(&self, digest: &NameDigest) -> Result<Option<SnapshotRecord>> {
+        for pool in self.pools.values() {
+            let id = SnapshotId::new(pool.id().clone(), digest.clone());
+            if let Some(record) = pool.snapshot(&id)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+}
