@@ -1,1 +1,68 @@
-fn main() {}
+//! The `orlop` command.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod config;
+mod serve;
+mod telemetry;
+
+/// Exit codes: 2 for a configuration that cannot work, 1 for anything that fails later.
+const MISCONFIGURED: u8 = 2;
+
+#[derive(Parser)]
+#[command(name = "orlop", version, about = "A Container Storage Interface plugin for volumes on \
+    one machine's directory", long_about = None)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve CSI on a UNIX socket until SIGTERM
+    Serve(ServeArguments),
+}
+
+/// Everything else is configured by ORLOP_* variables or a TOML file.
+#[derive(clap::Args)]
+struct ServeArguments {
+    /// Where to listen, as unix:///absolute/path.sock
+    #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]
+    endpoint: Option<String>,
+
+    /// A TOML file with settings; variables win over it
+    #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+
+    /// Check the configuration and exit
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let Command::Serve(arguments) = Arguments::parse().command;
+    let config = match config::load(arguments.endpoint.as_deref(), arguments.config.as_deref()) {
+        Ok(config) => config,
+        Err(error) => return complain(MISCONFIGURED, &error),
+    };
+    if arguments.check {
+        return ExitCode::SUCCESS;
+    }
+    if let Err(error) = telemetry::start(&config.log) {
+        return complain(MISCONFIGURED, &error);
+    }
+    match serve::serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(1, &error),
+    }
+}
+
+/// The reason stands on a line of its own at the end of stderr, whatever the log format.
+fn complain(code: u8, error: &dyn std::error::Error) -> ExitCode {
+    // A closed stderr is no reason to change the exit code.
+    let _ = writeln!(std::io::stderr(), "orlop: {error}");
+    ExitCode::from(code)
+}

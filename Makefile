@@ -1,0 +1,49 @@
+# make run    the daemon on a pool of its own, ready to answer on its socket
+# make test   everything, from a machine that has only Rust; needs root
+.PHONY: help run build test unit real sanity lint fmt clean-run
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# make /make /p; s/^#: /make /p' $(MAKEFILE_LIST)
+
+run: build
+	@scripts/run
+
+#: build       the release binary, target/release/orlop
+build:
+	cargo build --release --locked --package orlop
+
+test:
+	@scripts/test
+
+#: unit        tests that need no root
+unit:
+	ORLOP_TEST_SKIP_ROOT=1 cargo test --workspace --locked
+
+#: real        all tests of the workspace, as root on real loop devices and mounts
+real:
+	cargo test --workspace --locked --no-run
+	scripts/without-leaks scripts/rust-tests
+
+#: sanity      csi-sanity on an XFS pool and on a plain directory, mount and block
+sanity: build
+	scripts/prerequisites
+	scripts/without-leaks tests/sanity/run
+
+#: lint        format, clippy, the architecture's rules, licences where cargo-deny is installed
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	scripts/architecture
+	@if cargo deny --version >/dev/null 2>&1; then \
+	    cargo deny --locked check --hide-inclusion-graph bans licenses sources; \
+	else \
+	    echo 'cargo-deny is not installed: licences and sources of dependencies are not checked'; \
+	fi
+
+fmt:
+	cargo fmt --all
+
+#: clean-run   remove the pool of make run
+clean-run:
+	@scripts/clean-run

@@ -1,0 +1,62 @@
+//! The TOML file, as it is written. Everything is optional here; `settle` decides the rest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settings {
+    pub(super) endpoint: Option<String>,
+    pub(super) mode: Option<String>,
+    pub(super) driver_name: Option<String>,
+    pub(super) node_id: Option<String>,
+    #[serde(default)]
+    pub(super) topology: BTreeMap<String, String>,
+    pub(super) attach: Option<bool>,
+    pub(super) max_volumes_per_node: Option<u32>,
+    pub(super) default_size: Option<String>,
+    pub(super) default_fs: Option<String>,
+    pub(super) filesystems: Option<Vec<String>>,
+    pub(super) run_dir: Option<PathBuf>,
+    pub(super) workload_cgroup: Option<String>,
+    pub(super) freeze_limit_seconds: Option<u32>,
+    #[serde(default)]
+    pub(super) log: LogSettings,
+    #[serde(default, rename = "pool")]
+    pub(super) pools: Vec<PoolSettings>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogSettings {
+    pub(super) level: Option<String>,
+    pub(super) format: Option<LogFormat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolSettings {
+    pub(super) name: Option<String>,
+    pub(super) path: Option<PathBuf>,
+    pub(super) floor: Option<String>,
+    pub(super) overcommit: Option<f64>,
+    pub(super) image_size: Option<String>,
+}
+
+pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let wrong = |problem: String| ConfigError::new(path.display().to_string(), problem);
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    toml::from_str(&text).map_err(|error| wrong(error.to_string()))
+}

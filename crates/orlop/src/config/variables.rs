@@ -1,0 +1,137 @@
+//! ORLOP_* variables.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::ConfigError;
+use super::file::{LogFormat, PoolSettings, Settings};
+
+/// Sets what the variables say. `ORLOP_POOL*` describe one pool, for which the file then has none.
+pub(super) fn apply(
+    settings: &mut Settings,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<(), ConfigError> {
+    let mut pool = PoolSettings::default();
+    let mut pool_described = false;
+    for (name, value) in variables {
+        let Some(key) = name.strip_prefix("ORLOP_") else {
+            continue;
+        };
+        if let Some(rest) = key.strip_prefix("POOL") {
+            set_pool(&mut pool, &name, rest, value)?;
+            pool_described = true;
+        } else {
+            set(settings, &name, key, value)?;
+        }
+    }
+    if !pool_described {
+        return Ok(());
+    }
+    if !settings.pools.is_empty() {
+        return Err(ConfigError::new(
+            "ORLOP_POOL",
+            "pools are described by the configuration file too; use one or the other",
+        ));
+    }
+    settings.pools.push(pool);
+    Ok(())
+}
+
+fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<(), ConfigError> {
+    match key {
+        "MODE" => settings.mode = Some(value),
+        "DRIVER_NAME" => settings.driver_name = Some(value),
+        "NODE_ID" => settings.node_id = Some(value),
+        "TOPOLOGY" => settings.topology = pairs(name, &value)?,
+        "ATTACH" => settings.attach = Some(parse(name, &value, "true or false")?),
+        "MAX_VOLUMES_PER_NODE" => {
+            settings.max_volumes_per_node = Some(parse(name, &value, "a whole number")?);
+        }
+        "DEFAULT_SIZE" => settings.default_size = Some(value),
+        "DEFAULT_FS" => settings.default_fs = Some(value),
+        "FILESYSTEMS" => {
+            settings.filesystems = Some(value.split(',').map(|fs| fs.trim().to_owned()).collect());
+        }
+        "RUN_DIR" => settings.run_dir = Some(PathBuf::from(value)),
+        "WORKLOAD_CGROUP" => settings.workload_cgroup = Some(value),
+        "FREEZE_LIMIT_SECONDS" => {
+            settings.freeze_limit_seconds = Some(parse(name, &value, "a whole number")?);
+        }
+        "LOG" => settings.log.level = Some(value),
+        "LOG_FORMAT" => settings.log.format = Some(log_format(name, &value)?),
+        // Read by the command line.
+        "CONFIG" => {}
+        other if is_injected(other) => {}
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
+}
+
+fn set_pool(
+    pool: &mut PoolSettings,
+    name: &str,
+    rest: &str,
+    value: String,
+) -> Result<(), ConfigError> {
+    match rest {
+        "" => pool.path = Some(PathBuf::from(value)),
+        "_NAME" => pool.name = Some(value),
+        "_FLOOR" => pool.floor = Some(value),
+        "_OVERCOMMIT" => pool.overcommit = Some(parse(name, &value, "a number such as 1.5")?),
+        "_IMAGE_SIZE" => pool.image_size = Some(value),
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
+}
+
+/// Kubernetes describes a Service named `orlop` to every pod by variables such as
+/// ORLOP_SERVICE_HOST and ORLOP_PORT_80_TCP; tests have some of their own.
+fn is_injected(key: &str) -> bool {
+    ["SERVICE_", "PORT"]
+        .iter()
+        .any(|mark| key.starts_with(mark) || key.contains(&format!("_{mark}")))
+        || key.starts_with("TEST_")
+}
+
+fn unknown(name: &str) -> ConfigError {
+    ConfigError::new(
+        name,
+        "is not a variable that orlop knows; see the README for all of them",
+    )
+}
+
+fn parse<T: FromStr>(name: &str, value: &str, expected: &str) -> Result<T, ConfigError> {
+    value
+        .parse()
+        .map_err(|_| ConfigError::new(name, format!("{value:?} is not {expected}")))
+}
+
+fn log_format(name: &str, value: &str) -> Result<LogFormat, ConfigError> {
+    match value {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(ConfigError::new(
+            name,
+            format!("{value:?} is neither text nor json"),
+        )),
+    }
+}
+
+/// `zone=z1,rack=r7`
+fn pairs(
+    name: &str,
+    value: &str,
+) -> Result<std::collections::BTreeMap<String, String>, ConfigError> {
+    value
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| match pair.split_once('=') {
+            Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+            None => Err(ConfigError::new(
+                name,
+                format!("{pair:?} is not of the form key=value"),
+            )),
+        })
+        .collect()
+}

@@ -1,0 +1,28 @@
+//! Logs: to stderr only (OP-12), as text for people or JSON for collectors.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{ConfigError, LogConfig, LogFormat};
+
+pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
+    let filter = EnvFilter::try_new(&config.level).map_err(|error| {
+        ConfigError::new(
+            "ORLOP_LOG",
+            format!("is not a log level or filter: {error}"),
+        )
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match config.format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => builder
+            .json()
+            .with_current_span(true)
+            .with_span_list(false)
+            .init(),
+    }
+    Ok(())
+}
