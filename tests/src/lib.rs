@@ -1,1 +1,99 @@
+//! The harness of the black-box tests: the real binary on a real pool, driven over its socket as
+//! an orchestrator drives it.
+//!
+//! ```no_run
+//! # use orlop_tests::*;
+//! # async fn example() {
+//! let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+//! let daemon = Daemon::start(&pool).await;
+//! let client = daemon.client();
+//! let volume = client.create("data").size(GIB).fs("ext4").done().await;
+//! let node = client.on_node(&volume, mount("ext4"));
+//! node.up().await;
+//! Pattern::new(1).write(&node.target.join("file"), 5 * MIB);
+//! node.down().await;
+//! client.delete(&volume.volume_id).await.unwrap();
+//! # }
+//! ```
+//!
+//! Whatever a test leaves behind fails it, and is removed so that the next one is not disturbed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test says what it expects by unwrapping it"
+)]
+
+mod capability;
+mod client;
+mod create;
+mod daemon;
+mod leaks;
+mod on_node;
+mod pattern;
+mod pool;
+mod scratch;
+
+pub use capability::{Mode, VolumeCapabilityExt, block, mount};
+pub use client::{Answer, Client, expect_code, int};
+pub use create::Create;
+pub use daemon::{Daemon, Ended, Launch};
+pub use on_node::OnNode;
+pub use orlop_csi::proto::csi::v1;
+pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
+pub use pool::{PoolFs, TestPool};
+pub use scratch::Scratch;
+pub use tonic::Code;
+
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+
+/// False if the run opted out of tests that need root; without that, being somebody else fails.
+pub fn root() -> bool {
+    if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
+        return false;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "run as root, or set ORLOP_TEST_SKIP_ROOT=1"
+    );
+    true
+}
+
+/// Leaves the test if the run opted out of those that need root.
+#[macro_export]
+macro_rules! needs_root {
+    () => {
+        if !$crate::root() {
+            return;
+        }
+    };
+}
+
+/// One test for each kind of pool, out of an `async fn(PoolFs)`.
+#[macro_export]
+macro_rules! on_every_pool {
+    ($($test:ident),+ $(,)?) => {$(
+        mod $test {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_an_xfs_pool() {
+                $crate::needs_root!();
+                super::$test($crate::PoolFs::Xfs).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_a_btrfs_pool() {
+                $crate::needs_root!();
+                super::$test($crate::PoolFs::Btrfs).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_a_plain_directory() {
+                $crate::needs_root!();
+                super::$test($crate::PoolFs::Directory).await;
+            }
+        }
+    )+};
+}

@@ -1,1 +1,22 @@
+//! The edge: where gRPC ends and the model begins.
+//!
+//! A call comes in through [`server`], is observed by a layer (span, outcome, panics), reaches
+//! one of the services, is parsed once into types that cannot be wrong, runs on the engine on a
+//! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
+
+mod dispatch;
+mod layers;
+mod offers;
+mod parse;
 pub mod proto;
+mod reply;
+mod routes;
+pub mod server;
+mod services;
+mod socket;
+mod status;
+
+pub use dispatch::Core;
+pub use offers::{Mode, Offers};
+pub use server::{ServeError, serve};
+pub use socket::{BindError, Socket, bind};

@@ -1,1 +1,9 @@
+//! The machine on which volumes are used: [`LinuxHost`] for real, [`MemoryHost`] for tests of the
+//! engine and the edge that need neither root nor a kernel.
 
+pub mod linux;
+pub mod memory;
+mod same_mount;
+
+pub use linux::{LinuxHost, LinuxHostConfig};
+pub use memory::MemoryHost;

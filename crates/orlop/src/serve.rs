@@ -5,7 +5,7 @@ use std::sync::Arc;
 use orlop_csi::{Core, Offers, Socket};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, Settings};
-use orlop_host::linux::{LinuxHost, LinuxHostConfig};
+use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::{Host, Pool};
 use orlop_pools::image::ImagePool;
 use tokio::signal::unix::{Signal, SignalKind, signal};

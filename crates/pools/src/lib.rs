@@ -1,1 +1,11 @@
+//! Places where volumes are kept, behind `orlop_model::Pool`.
+//!
+//! [`image`] keeps them as files in a directory, attached by loop devices; [`memory`] only
+//! pretends, for tests of the layers above without root.
 
+pub mod image;
+pub mod memory;
+mod poison;
+
+pub use image::{Floor, ImagePool, ImagePoolConfig};
+pub use memory::{MemoryPool, MemoryPoolConfig};

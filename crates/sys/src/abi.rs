@@ -7,12 +7,15 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
-use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{
+    IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl, opcode,
+};
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 const LOOP_SET_CAPACITY: Opcode = 0x4C07;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
+const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 
 pub(crate) const LO_FLAGS_READ_ONLY: u32 = 1;
@@ -197,6 +200,13 @@ pub(crate) fn loop_control_get_free(control: impl AsFd) -> Result<u32> {
     unsafe { ioctl(control, ReturnsNumber::<LOOP_CTL_GET_FREE>) }
 }
 
+/// `EBUSY` while the device is attached or open.
+pub(crate) fn loop_control_remove(control: impl AsFd, number: u32) -> Result<()> {
+    let number = usize::try_from(number).map_err(|_| Errno::RANGE)?;
+    // SAFETY: LOOP_CTL_REMOVE takes the device's number as its argument, no pointer.
+    unsafe { ioctl(control, IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number)) }
+}
+
 pub(crate) fn loop_configure(
     device: impl AsFd,
     backing: BorrowedFd<'_>,
@@ -204,7 +214,15 @@ pub(crate) fn loop_configure(
     info: LoopInfo64,
 ) -> Result<()> {
     let fd = u32::try_from(backing.as_raw_fd()).map_err(|_| Errno::BADF)?;
-    send::<LOOP_CONFIGURE, _>(device, LoopConfig { fd, block_size, info, reserved: [0; 8] })
+    send::<LOOP_CONFIGURE, _>(
+        device,
+        LoopConfig {
+            fd,
+            block_size,
+            info,
+            reserved: [0; 8],
+        },
+    )
 }
 
 pub(crate) fn loop_get_status(device: impl AsFd) -> Result<LoopInfo64> {
@@ -280,7 +298,13 @@ pub(crate) fn xfs_grow(
     new_blocks: u64,
     inode_max_percent: u32,
 ) -> Result<()> {
-    send::<XFS_IOC_FSGROWFSDATA, _>(mount_root, XfsGrowData { new_blocks, inode_max_percent })
+    send::<XFS_IOC_FSGROWFSDATA, _>(
+        mount_root,
+        XfsGrowData {
+            new_blocks,
+            inode_max_percent,
+        },
+    )
 }
 
 /// The size that the filesystem uses of the first device.

@@ -2,11 +2,14 @@
 //!
 //! This crate knows files, loop devices, mounts, filesystems and cgroups; it knows nothing of
 //! volumes, pools or CSI. It is the only crate that starts programs and the only one that holds
-//! `unsafe`, all of it in [`abi`], behind functions that are safe to call.
+//! `unsafe`, all of it in `abi`, behind functions that are safe to call.
 //!
 //! Every function blocks, and says in its error which operation failed on which path.
 
-#![allow(unsafe_code, reason = "ioctls and mount_setattr have no safe wrapper elsewhere")]
+#![allow(
+    unsafe_code,
+    reason = "ioctls and mount_setattr have no safe wrapper elsewhere"
+)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod abi;

@@ -29,7 +29,10 @@ impl Place {
             ResolveFlags::NO_MAGICLINKS,
         )
         .on(operation, path)?;
-        Ok(Self { parent, name: name.to_owned() })
+        Ok(Self {
+            parent,
+            name: name.to_owned(),
+        })
     }
 
     /// Opens what is there: `ELOOP` if that is a link.

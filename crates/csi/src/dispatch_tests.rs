@@ -1,0 +1,94 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use super::*;
+
+#[tokio::test]
+async fn before_the_engine_is_there_everything_is_starting() {
+    let core = Core::starting();
+    assert_eq!(core.run(|_| Ok(())).await, Err(Error::Starting));
+    assert_eq!(core.check_health().await, Err(Error::Starting));
+    core.drained().await;
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_and_gives_its_place_back() {
+    let lane = Lane::new(1);
+    for _ in 0..3 {
+        let outcome: Result<()> = lane.run(|| panic!("a bug")).await;
+        assert!(matches!(outcome, Err(Error::Failed { .. })));
+    }
+    assert_eq!(lane.run(|| Ok(7)).await, Ok(7));
+}
+
+/// Work that stands still until it is let go, and says so when it is done.
+struct Held {
+    lane: Arc<Lane>,
+    caller: tokio::task::JoinHandle<Result<()>>,
+    release: mpsc::Sender<()>,
+    done: Arc<AtomicBool>,
+}
+
+async fn hold(lane: &Arc<Lane>) -> Held {
+    let lane = Arc::clone(lane);
+    let (release, wait) = mpsc::channel();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let done = Arc::new(AtomicBool::new(false));
+    let (its_lane, its_done) = (Arc::clone(&lane), Arc::clone(&done));
+    let caller = tokio::spawn(async move {
+        let work = move || {
+            begun.send(()).unwrap();
+            wait.recv().unwrap();
+            its_done.store(true, Ordering::SeqCst);
+            Ok(())
+        };
+        its_lane.run(work).await
+    });
+    has_begun.await.unwrap();
+    Held {
+        lane,
+        caller,
+        release,
+        done,
+    }
+}
+
+#[tokio::test]
+async fn work_goes_on_when_its_caller_hangs_up_and_is_waited_for() {
+    let held = hold(&Arc::new(Lane::new(1))).await;
+    held.caller.abort();
+    assert!(held.caller.await.unwrap_err().is_cancelled());
+
+    let lane = Arc::clone(&held.lane);
+    let draining = tokio::spawn(async move { lane.drained().await });
+    tokio::task::yield_now().await;
+    assert!(!draining.is_finished());
+    assert!(!held.done.load(Ordering::SeqCst));
+
+    held.release.send(()).unwrap();
+    draining.await.unwrap();
+    assert!(held.done.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn abandoned_work_keeps_its_place_until_it_is_done() {
+    let held = hold(&Arc::new(Lane::new(1))).await;
+    held.caller.abort();
+    assert_eq!(held.lane.free.available_permits(), 0);
+    held.release.send(()).unwrap();
+    assert_eq!(held.lane.run(|| Ok(())).await, Ok(()));
+    assert!(held.done.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn nothing_begins_after_the_lane_is_drained() {
+    let lane = Lane::new(2);
+    lane.drained().await;
+    lane.drained().await;
+    assert!(matches!(
+        lane.run(|| Ok(())).await,
+        Err(Error::Failed { .. })
+    ));
+}

@@ -1,0 +1,65 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tonic::codegen::http::HeaderMap;
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+
+fn request(path: &str) -> Request<Body> {
+    Request::builder().uri(path).body(Body::default()).unwrap()
+}
+
+async fn status_of<S>(service: S) -> Option<Status>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    let observed = ObserveCalls.layer(service);
+    let response = observed
+        .oneshot(request("/csi.v1.Node/NodeGetInfo"))
+        .await
+        .unwrap();
+    Status::from_header_map(response.headers())
+}
+
+#[tokio::test]
+async fn a_panic_in_a_handler_is_answered() {
+    let panics = service_fn(|_: Request<Body>| async {
+        tokio::task::yield_now().await;
+        panic!("a bug")
+    });
+    let status = status_of(panics).await.unwrap();
+    assert_eq!(status.code(), Code::Internal);
+    assert!(!status.message().is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_word_gets_one() {
+    let mute =
+        service_fn(|_: Request<Body>| async { Ok(Status::unimplemented("").into_http::<Body>()) });
+    let status = status_of(mute).await.unwrap();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(!status.message().is_empty());
+}
+
+#[tokio::test]
+async fn other_answers_pass_unchanged() {
+    let refuses =
+        service_fn(|_: Request<Body>| async { Ok(Status::aborted("busy").into_http::<Body>()) });
+    assert_eq!(status_of(refuses).await.unwrap().message(), "busy");
+    let answers = service_fn(|_: Request<Body>| async { Ok(Response::new(Body::default())) });
+    assert!(status_of(answers).await.is_none());
+}
+
+#[test]
+fn only_headers_of_a_failed_call_are_a_refusal() {
+    let mut response = Response::new(Body::default());
+    assert!(refusal(&response).is_none());
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert("grpc-status", "0".parse().unwrap());
+    assert!(refusal(&response).is_none());
+    response
+        .headers_mut()
+        .insert("grpc-status", "5".parse().unwrap());
+    assert_eq!(refusal(&response).unwrap().code(), Code::NotFound);
+}

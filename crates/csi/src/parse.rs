@@ -1,0 +1,30 @@
+//! From the wire to the model, once: what comes out of here cannot be wrong.
+//!
+//! Every call checks in the same order (open point 8 of the requirements): first that all
+//! required fields are there, then that values are legal, last whether ids name anything.
+
+mod capability;
+mod context;
+mod fields;
+mod ids;
+mod page;
+mod parameters;
+mod quantity;
+mod source;
+mod topology;
+
+pub(crate) use capability::{
+    capability, capability_in_use, capability_set, capability_set_to_validate,
+};
+pub(crate) use context::{inline_volume, publish_context, volume_context};
+pub(crate) use fields::{capacity_range, discard_secrets, optional_path, require};
+pub(crate) use ids::{
+    issued_snapshot, issued_volume, optional_node, snapshot_id, volume_id, volume_path, volume_ref,
+};
+pub(crate) use page::{max_entries, page_token};
+pub(crate) use parameters::{check_snapshot_parameters, mutable_parameters, volume_parameters};
+pub(crate) use source::content_source;
+pub(crate) use topology::{place, topology_requirement};
+
+#[cfg(test)]
+mod tests;

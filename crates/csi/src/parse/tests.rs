@@ -1,0 +1,40 @@
+#![allow(clippy::unwrap_used)]
+
+mod capabilities;
+mod contexts;
+mod fields;
+
+use std::collections::BTreeMap;
+
+use orlop_engine::request::NodeInfo;
+use orlop_model::{Error, Topology};
+
+use crate::offers::{Mode, Offers};
+
+fn offers(attach: bool, limits: bool) -> Offers {
+    Offers {
+        driver_name: "orlop.example".to_owned(),
+        version: "0".to_owned(),
+        node: NodeInfo {
+            id: "node".parse().unwrap(),
+            place: Topology::default(),
+            max_volumes: 0,
+        },
+        attach,
+        limits,
+        mode: Mode::All,
+    }
+}
+
+fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    entries.iter().map(owned).collect()
+}
+
+fn is_invalid<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Invalid { .. }))
+}
+
+fn is_precondition<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Precondition(_)))
+}

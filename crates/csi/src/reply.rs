@@ -1,0 +1,34 @@
+//! From the model to the wire. Strings and maps stay within what a response may hold (GEN-01,
+//! GEN-02).
+
+mod snapshot;
+mod text;
+mod usage;
+mod volume;
+
+pub(crate) use snapshot::snapshot;
+pub(crate) use text::shortened;
+pub(crate) use usage::{condition, usage};
+pub(crate) use volume::{READ_ONLY_KEY, publish_context, published_nodes, status_volume, volume};
+
+use orlop_model::Topology;
+
+use crate::proto::csi::v1;
+
+/// GEN-01: response strings without a limit of their own.
+pub(crate) const LONGEST_TEXT: usize = 128;
+
+/// The wire counts bytes with a sign; nothing real comes near its end.
+pub(crate) fn bytes(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn topology(place: &Topology) -> v1::Topology {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    v1::Topology {
+        segments: place.segments().map(owned).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

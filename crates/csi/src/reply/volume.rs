@@ -1,0 +1,67 @@
+//! Volumes as a caller sees them.
+
+use std::collections::BTreeMap;
+
+use orlop_engine::request::{PublishContext, Volume, VolumeStatus};
+use orlop_model::ContentSource;
+
+use super::{bytes, topology};
+use crate::proto::csi::v1;
+use crate::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
+
+/// The one entry of a publish context.
+pub(crate) const READ_ONLY_KEY: &str = "readonly";
+
+pub(crate) fn volume(volume: &Volume) -> v1::Volume {
+    let anywhere = volume.place.is_empty();
+    v1::Volume {
+        capacity_bytes: bytes(volume.record.capacity_bytes),
+        volume_id: volume.record.id.to_string(),
+        volume_context: volume.context.clone(),
+        content_source: volume.record.source.as_ref().map(content_source),
+        accessible_topology: if anywhere {
+            Vec::new()
+        } else {
+            vec![topology(&volume.place)]
+        },
+    }
+}
+
+/// VO-11.
+fn content_source(source: &ContentSource) -> v1::VolumeContentSource {
+    let source = match source {
+        ContentSource::Snapshot(id) => Type::Snapshot(SnapshotSource {
+            snapshot_id: id.to_string(),
+        }),
+        ContentSource::Volume(id) => Type::Volume(VolumeSource {
+            volume_id: id.to_string(),
+        }),
+    };
+    v1::VolumeContentSource {
+        r#type: Some(source),
+    }
+}
+
+/// A volume whose record cannot be read still has its id; its condition tells the rest.
+pub(crate) fn status_volume(status: &VolumeStatus) -> v1::Volume {
+    match &status.volume {
+        Some(known) => volume(known),
+        None => v1::Volume {
+            volume_id: status.id.to_string(),
+            ..Default::default()
+        },
+    }
+}
+
+pub(crate) fn published_nodes(status: &VolumeStatus) -> Vec<String> {
+    let nodes = status
+        .volume
+        .iter()
+        .flat_map(|known| known.record.published.keys());
+    nodes.map(ToString::to_string).collect()
+}
+
+/// CP-19: the same for the same publication, whenever it is asked for.
+pub(crate) fn publish_context(context: PublishContext) -> BTreeMap<String, String> {
+    BTreeMap::from([(READ_ONLY_KEY.to_owned(), context.read_only.to_string())])
+}

@@ -1,0 +1,42 @@
+//! GetCapacity.
+
+use orlop_engine::request::CapacityQuery;
+use orlop_model::Result;
+
+use super::Controller;
+use crate::offers::Offers;
+use crate::proto::csi::v1;
+use crate::{parse, reply};
+
+impl Controller {
+    pub(super) async fn get_capacity(
+        &self,
+        request: v1::GetCapacityRequest,
+    ) -> Result<v1::GetCapacityResponse> {
+        let query = parse_query(request, &self.offers)?;
+        let capacity = self.core.run(move |engine| engine.capacity(&query)).await?;
+        Ok(v1::GetCapacityResponse {
+            available_capacity: reply::bytes(capacity.available),
+            maximum_volume_size: Some(reply::bytes(capacity.maximum_volume)),
+            minimum_volume_size: Some(reply::bytes(capacity.minimum_volume)),
+        })
+    }
+}
+
+fn parse_query(request: v1::GetCapacityRequest, offers: &Offers) -> Result<CapacityQuery> {
+    let place = request
+        .accessible_topology
+        .map(|topology| parse::place("accessible_topology", topology))
+        .transpose()?;
+    let capabilities = Some(request.volume_capabilities)
+        .filter(|capabilities| !capabilities.is_empty())
+        .map(parse::capability_set)
+        .transpose()?;
+    // Limits cost no space.
+    let (parameters, _limits) = parse::volume_parameters(&request.parameters, offers)?;
+    Ok(CapacityQuery {
+        capabilities,
+        parameters,
+        place,
+    })
+}

@@ -1,0 +1,65 @@
+//! ListVolumes and ControllerGetVolume.
+
+use orlop_engine::request::VolumeStatus;
+use orlop_model::Result;
+
+use super::Controller;
+use crate::proto::csi::v1;
+use crate::proto::csi::v1::{controller_get_volume_response, list_volumes_response};
+use crate::services::note_volume;
+use crate::{parse, reply};
+
+impl Controller {
+    pub(super) async fn list_volumes(
+        &self,
+        request: v1::ListVolumesRequest,
+    ) -> Result<v1::ListVolumesResponse> {
+        let max = parse::max_entries(request.max_entries)?;
+        let after = parse::page_token(&request.starting_token)?;
+        let page = self
+            .core
+            .run(move |engine| engine.list_volumes(after.as_ref(), max))
+            .await?;
+        let entry = |status: &VolumeStatus| list_volumes_response::Entry {
+            volume: Some(reply::status_volume(status)),
+            // Open point 17: always there, since it carries the condition.
+            status: Some(list_volumes_response::VolumeStatus {
+                published_node_ids: self.published_nodes(status),
+                volume_condition: Some(reply::condition(&status.condition)),
+            }),
+        };
+        Ok(v1::ListVolumesResponse {
+            entries: page.entries.iter().map(entry).collect(),
+            next_token: page.next.map(String::from).unwrap_or_default(),
+        })
+    }
+
+    pub(super) async fn get_volume(
+        &self,
+        request: v1::ControllerGetVolumeRequest,
+    ) -> Result<v1::ControllerGetVolumeResponse> {
+        parse::require([("volume_id", !request.volume_id.is_empty())])?;
+        let id = parse::volume_id("volume_id", &request.volume_id)?;
+        note_volume(&id);
+        let status = self
+            .core
+            .run(move |engine| engine.volume_status(&id))
+            .await?;
+        Ok(v1::ControllerGetVolumeResponse {
+            volume: Some(reply::status_volume(&status)),
+            status: Some(controller_get_volume_response::VolumeStatus {
+                published_node_ids: self.published_nodes(&status),
+                volume_condition: Some(reply::condition(&status.condition)),
+            }),
+        })
+    }
+
+    /// Only with LIST_VOLUMES_PUBLISHED_NODES (LV-13, GV-06).
+    fn published_nodes(&self, status: &VolumeStatus) -> Vec<String> {
+        if self.offers.attach {
+            reply::published_nodes(status)
+        } else {
+            Vec::new()
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! CreateSnapshot, DeleteSnapshot, ListSnapshots, GetSnapshot.
+
+use orlop_engine::request::{CreateSnapshot, SnapshotFilter};
+use orlop_model::{Result, SnapshotRecord};
+
+use super::Controller;
+use crate::proto::csi::v1;
+use crate::proto::csi::v1::list_snapshots_response::Entry;
+use crate::services::{note_snapshot, note_volume};
+use crate::{parse, reply};
+
+impl Controller {
+    pub(super) async fn create_snapshot(
+        &self,
+        request: v1::CreateSnapshotRequest,
+    ) -> Result<v1::CreateSnapshotResponse> {
+        parse::require([
+            ("source_volume_id", !request.source_volume_id.is_empty()),
+            ("name", !request.name.is_empty()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        parse::check_snapshot_parameters(&request.parameters)?;
+        let wanted = CreateSnapshot {
+            name: request.name.parse()?,
+            source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
+        };
+        note_volume(&wanted.source);
+        let made = self
+            .core
+            .run(move |engine| engine.create_snapshot(&wanted))
+            .await?;
+        note_snapshot(&made.id);
+        Ok(v1::CreateSnapshotResponse {
+            snapshot: Some(reply::snapshot(&made)),
+        })
+    }
+
+    pub(super) async fn delete_snapshot(
+        &self,
+        request: v1::DeleteSnapshotRequest,
+    ) -> Result<v1::DeleteSnapshotResponse> {
+        parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        if let Some(id) = parse::issued_snapshot(&request.snapshot_id)? {
+            note_snapshot(&id);
+            self.core
+                .run(move |engine| engine.delete_snapshot(&id))
+                .await?;
+        }
+        Ok(v1::DeleteSnapshotResponse {})
+    }
+
+    pub(super) async fn list_snapshots(
+        &self,
+        request: v1::ListSnapshotsRequest,
+    ) -> Result<v1::ListSnapshotsResponse> {
+        let max = parse::max_entries(request.max_entries)?;
+        parse::discard_secrets(request.secrets)?;
+        let after = parse::page_token(&request.starting_token)?;
+        let Some(filter) = parse_filter(&request.snapshot_id, &request.source_volume_id)? else {
+            return Ok(v1::ListSnapshotsResponse::default());
+        };
+        let page = self
+            .core
+            .run(move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
+            .await?;
+        let entry = |record: &SnapshotRecord| Entry {
+            snapshot: Some(reply::snapshot(record)),
+        };
+        Ok(v1::ListSnapshotsResponse {
+            entries: page.entries.iter().map(entry).collect(),
+            next_token: page.next.map(String::from).unwrap_or_default(),
+        })
+    }
+
+    pub(super) async fn get_snapshot(
+        &self,
+        request: v1::GetSnapshotRequest,
+    ) -> Result<v1::GetSnapshotResponse> {
+        parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        let id = parse::snapshot_id(&request.snapshot_id)?;
+        note_snapshot(&id);
+        let record = self.core.run(move |engine| engine.snapshot(&id)).await?;
+        Ok(v1::GetSnapshotResponse {
+            snapshot: Some(reply::snapshot(&record)),
+        })
+    }
+}
+
+/// `None`: a filter that nothing can match (LS-14, LS-15).
+fn parse_filter(snapshot: &str, source: &str) -> Result<Option<SnapshotFilter>> {
+    let mut filter = SnapshotFilter::default();
+    if !source.is_empty() {
+        filter.source = parse::issued_volume("source_volume_id", source)?;
+        if filter.source.is_none() {
+            return Ok(None);
+        }
+    }
+    if !snapshot.is_empty() {
+        filter.snapshot = parse::issued_snapshot(snapshot)?;
+        if filter.snapshot.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(filter))
+}

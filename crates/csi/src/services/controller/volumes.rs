@@ -1,0 +1,85 @@
+//! CreateVolume, DeleteVolume, ControllerModifyVolume.
+
+use orlop_engine::request::CreateVolume;
+use orlop_model::Result;
+
+use super::Controller;
+use crate::offers::Offers;
+use crate::proto::csi::v1;
+use crate::services::note_volume;
+use crate::{parse, reply};
+
+impl Controller {
+    pub(super) async fn create_volume(
+        &self,
+        request: v1::CreateVolumeRequest,
+    ) -> Result<v1::CreateVolumeResponse> {
+        let wanted = parse_creation(request, &self.offers)?;
+        let made = self
+            .core
+            .run(move |engine| engine.create_volume(&wanted))
+            .await?;
+        note_volume(&made.record.id);
+        Ok(v1::CreateVolumeResponse {
+            volume: Some(reply::volume(&made)),
+        })
+    }
+
+    pub(super) async fn delete_volume(
+        &self,
+        request: v1::DeleteVolumeRequest,
+    ) -> Result<v1::DeleteVolumeResponse> {
+        parse::require([("volume_id", !request.volume_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
+            note_volume(&id);
+            self.core
+                .run(move |engine| engine.delete_volume(&id))
+                .await?;
+        }
+        Ok(v1::DeleteVolumeResponse {})
+    }
+
+    pub(super) async fn modify_volume(
+        &self,
+        request: v1::ControllerModifyVolumeRequest,
+    ) -> Result<v1::ControllerModifyVolumeResponse> {
+        self.offers.require_limits("ControllerModifyVolume")?;
+        parse::require([
+            ("volume_id", !request.volume_id.is_empty()),
+            ("mutable_parameters", !request.mutable_parameters.is_empty()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        let change = parse::mutable_parameters(&request.mutable_parameters, &self.offers)?;
+        let id = parse::volume_id("volume_id", &request.volume_id)?;
+        note_volume(&id);
+        self.core
+            .run(move |engine| engine.modify_volume(&id, &change))
+            .await?;
+        Ok(v1::ControllerModifyVolumeResponse {})
+    }
+}
+
+fn parse_creation(request: v1::CreateVolumeRequest, offers: &Offers) -> Result<CreateVolume> {
+    parse::require([
+        ("name", !request.name.is_empty()),
+        (
+            "volume_capabilities",
+            !request.volume_capabilities.is_empty(),
+        ),
+    ])?;
+    parse::discard_secrets(request.secrets)?;
+    let (parameters, limits) = parse::volume_parameters(&request.parameters, offers)?;
+    let mutable = parse::mutable_parameters(&request.mutable_parameters, offers)?;
+    Ok(CreateVolume {
+        name: request.name.parse()?,
+        range: parse::capacity_range(request.capacity_range)?,
+        capabilities: parse::capability_set(request.volume_capabilities)?,
+        parameters,
+        // CV-19
+        limits: limits.then(mutable),
+        topology: parse::topology_requirement(request.accessibility_requirements)?,
+        // Last, as it can tell that something does not exist.
+        source: parse::content_source(request.volume_content_source)?,
+    })
+}

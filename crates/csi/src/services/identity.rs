@@ -1,0 +1,90 @@
+//! csi.v1.Identity: who this is, what it can do, whether it is well.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orlop_model::{Error, Result};
+use tonic::{Request, Response, Status};
+
+use super::answer;
+use crate::dispatch::Core;
+use crate::offers::Offers;
+use crate::proto::csi::v1;
+use crate::proto::csi::v1::plugin_capability::{self, Service, VolumeExpansion, service};
+
+pub(crate) struct Identity {
+    core: Arc<Core>,
+    offers: Arc<Offers>,
+}
+
+impl Identity {
+    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
+        Self { core, offers }
+    }
+
+    fn info(&self) -> v1::GetPluginInfoResponse {
+        let manifest = [("license", "Apache-2.0")];
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        v1::GetPluginInfoResponse {
+            name: self.offers.driver_name.clone(),
+            vendor_version: self.offers.version.clone(),
+            manifest: manifest.map(owned).into_iter().collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    async fn probe(&self) -> Result<v1::ProbeResponse> {
+        match self.core.check_health().await {
+            Ok(()) => Ok(v1::ProbeResponse { ready: Some(true) }),
+            Err(Error::Starting) => Ok(v1::ProbeResponse { ready: Some(false) }),
+            // ID-24, ID-25: whatever is wrong with a pool or a tool, to a prober it is this.
+            Err(error) => Err(Error::precondition(error.to_string())),
+        }
+    }
+}
+
+/// The plugin as a whole, so the same from every instance, whatever it serves (ID-11).
+fn capabilities() -> Vec<v1::PluginCapability> {
+    let service = |service: service::Type| {
+        plugin_capability::Type::Service(Service {
+            r#type: service.into(),
+        })
+    };
+    let expansion = plugin_capability::Type::VolumeExpansion(VolumeExpansion {
+        r#type: plugin_capability::volume_expansion::Type::Online.into(),
+    });
+    [
+        service(service::Type::ControllerService),
+        service(service::Type::VolumeAccessibilityConstraints),
+        expansion,
+    ]
+    .map(|r#type| v1::PluginCapability {
+        r#type: Some(r#type),
+    })
+    .into()
+}
+
+#[tonic::async_trait]
+impl v1::identity_server::Identity for Identity {
+    async fn get_plugin_info(
+        &self,
+        _: Request<v1::GetPluginInfoRequest>,
+    ) -> std::result::Result<Response<v1::GetPluginInfoResponse>, Status> {
+        answer(Ok(self.info()))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<v1::GetPluginCapabilitiesRequest>,
+    ) -> std::result::Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
+        answer(Ok(v1::GetPluginCapabilitiesResponse {
+            capabilities: capabilities(),
+        }))
+    }
+
+    async fn probe(
+        &self,
+        _: Request<v1::ProbeRequest>,
+    ) -> std::result::Result<Response<v1::ProbeResponse>, Status> {
+        answer(self.probe().await)
+    }
+}

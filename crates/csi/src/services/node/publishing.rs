@@ -1,0 +1,74 @@
+//! NodePublishVolume and NodeUnpublishVolume.
+
+use orlop_engine::request::PublishVolume;
+use orlop_model::{Error, Result, TargetPath};
+
+use super::Node;
+use crate::offers::Offers;
+use crate::parse;
+use crate::proto::csi::v1;
+use crate::services::{given, note_volume};
+
+impl Node {
+    pub(super) async fn publish(
+        &self,
+        request: v1::NodePublishVolumeRequest,
+    ) -> Result<v1::NodePublishVolumeResponse> {
+        let wanted = parse_publish(request, &self.offers)?;
+        note_volume(&wanted.volume);
+        self.core
+            .run(move |engine| engine.publish_volume(&wanted))
+            .await?;
+        Ok(v1::NodePublishVolumeResponse {})
+    }
+
+    pub(super) async fn unpublish(
+        &self,
+        request: v1::NodeUnpublishVolumeRequest,
+    ) -> Result<v1::NodeUnpublishVolumeResponse> {
+        parse::require([
+            ("volume_id", !request.volume_id.is_empty()),
+            ("target_path", !request.target_path.is_empty()),
+        ])?;
+        let target = TargetPath::parse("target_path", &request.target_path)?;
+        let volume = parse::volume_ref(&request.volume_id)?;
+        note_volume(&volume);
+        self.core
+            .run(move |engine| engine.unpublish_volume(&volume, &target))
+            .await?;
+        Ok(v1::NodeUnpublishVolumeResponse {})
+    }
+}
+
+fn parse_publish(request: v1::NodePublishVolumeRequest, offers: &Offers) -> Result<PublishVolume> {
+    parse::require([
+        ("volume_id", !request.volume_id.is_empty()),
+        ("target_path", !request.target_path.is_empty()),
+        ("volume_capability", request.volume_capability.is_some()),
+    ])?;
+    parse::discard_secrets(request.secrets)?;
+    let volume = parse::volume_ref(&request.volume_id)?;
+    let target = TargetPath::parse("target_path", &request.target_path)?;
+    let staging = parse::optional_path("staging_target_path", &request.staging_target_path)?;
+    let publish = parse::publish_context(&request.publish_context, offers)?;
+    let context = parse::volume_context(request.volume_context)?;
+    let inline = parse::inline_volume(&context, offers)?;
+    let capability = given("volume_capability", request.volume_capability)?;
+    let capability = parse::capability_in_use(capability)?;
+    if staging.is_none() && inline.is_none() {
+        // NP-07: the one missing field that is not an invalid argument.
+        return Err(Error::precondition(
+            "staging_target_path is missing: volumes are staged before they are published",
+        ));
+    }
+    Ok(PublishVolume {
+        volume,
+        staging,
+        target,
+        capability,
+        read_only: request.readonly,
+        publish,
+        context,
+        inline,
+    })
+}

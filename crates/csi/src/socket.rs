@@ -1,0 +1,159 @@
+//! The UNIX socket: made without a moment of wider permissions, never taken from a live
+//! daemon, and removed by whoever made it.
+
+use std::fs::{DirBuilder, File, Metadata, symlink_metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, listen, socket_with,
+};
+
+/// Connections that the kernel holds for us while all of ours are busy.
+const BACKLOG: i32 = 128;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{0} is in use: another daemon answers there; stop it, or choose another endpoint")]
+    Live(PathBuf),
+
+    #[error("{0} exists and is not a socket; remove it, or choose another endpoint")]
+    NotASocket(PathBuf),
+
+    #[error(
+        "{0} is not a path that a socket can have; it takes an absolute one of at most 107 bytes"
+    )]
+    BadPath(PathBuf),
+
+    #[error("cannot make the socket {path}: {source}")]
+    Failed { path: PathBuf, source: io::Error },
+}
+
+/// A socket that listens. Dropped, it takes its file with it, unless the file is no longer its.
+#[derive(Debug)]
+pub struct Socket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    /// Device and inode of the file that was made.
+    identity: (u64, u64),
+}
+
+impl Socket {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the listener out; the file stays until the rest is dropped.
+    pub(crate) fn take_listener(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Else a successor could put its own socket there between the look and the removal.
+        let _lock = self.path.parent().map(lock_directory);
+        let is_ours = |found: Metadata| (found.dev(), found.ino()) == self.identity;
+        if symlink_metadata(&self.path).is_ok_and(is_ours)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket");
+        }
+    }
+}
+
+/// Makes the socket, and the directory for it if that is missing. A socket that nobody answers
+/// on is replaced.
+pub fn bind(path: &Path) -> Result<Socket, BindError> {
+    let failed = |source: io::Error| BindError::Failed {
+        path: path.to_owned(),
+        source,
+    };
+    let bad_path = || BindError::BadPath(path.to_owned());
+    let address = SocketAddrUnix::new(path).map_err(|_| bad_path())?;
+    let directory = path
+        .parent()
+        .filter(|_| path.is_absolute())
+        .ok_or_else(bad_path)?;
+    ensure_directory(directory).map_err(failed)?;
+
+    // Held while we look and bind, so that of two daemons that find a dead socket, one does not
+    // remove what the other has just made.
+    let _lock = lock_directory(directory).map_err(failed)?;
+
+    ensure_no_dead_socket(path, &address)?;
+    let listener = listen_at(&address).map_err(|errno| failed(errno.into()))?;
+    let made = symlink_metadata(path).map_err(failed)?;
+    Ok(Socket {
+        listener: Some(listener),
+        path: path.to_owned(),
+        identity: (made.dev(), made.ino()),
+    })
+}
+
+fn ensure_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(directory)
+}
+
+/// On the directory itself, since nothing but the socket may be put there (OP-06).
+fn lock_directory(directory: &Path) -> io::Result<File> {
+    let directory = File::open(directory)?;
+    flock(&directory, FlockOperation::LockExclusive)?;
+    Ok(directory)
+}
+
+fn ensure_no_dead_socket(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
+    let failed = |source: io::Error| BindError::Failed {
+        path: path.to_owned(),
+        source,
+    };
+    let found = match symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket(path.to_owned()));
+    }
+    if is_live(address).map_err(|errno| failed(errno.into()))? {
+        return Err(BindError::Live(path.to_owned()));
+    }
+    std::fs::remove_file(path).map_err(failed)
+}
+
+fn is_live(address: &SocketAddrUnix) -> rustix::io::Result<bool> {
+    match connect(new_socket()?, address) {
+        Ok(()) => Ok(true),
+        // A daemon too busy to accept is alive. A socket of another kind belongs to someone, too.
+        Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<UnixListener> {
+    let socket = new_socket()?;
+    // Before bind: Linux gives the file the mode of the socket, so that at no instant anyone
+    // else can connect.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;

@@ -1,0 +1,20 @@
+//! What the engine decides, on pools and a machine that exist in memory only.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bench;
+mod capacity;
+mod controller_publish;
+mod copies;
+mod create;
+mod delete;
+mod expand;
+mod format;
+mod inline;
+mod lists;
+mod modify;
+mod node_publish;
+mod placement;
+mod recover;
+mod stage;
+mod stats;
+mod validate;

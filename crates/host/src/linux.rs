@@ -1,0 +1,199 @@
+//! Linux. The kernel is asked what is mounted where; files under the run directory, which a
+//! reboot clears together with the mounts, hold only what the kernel does not know.
+
+mod failure;
+mod filesystem;
+mod freezer;
+mod limits;
+mod mount_options;
+mod mounting;
+mod notes;
+mod occupancy;
+mod offer;
+mod records;
+mod run_dir;
+#[cfg(test)]
+mod testbed;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use orlop_model::{
+    Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
+    Result, TargetPath, Usage, VolumeId,
+};
+use orlop_sys::{file, loopdev, ownership, rand};
+
+use failure::Doing;
+use freezer::Freezer;
+use limits::Limiter;
+use offer::Offer;
+use records::NodeRecords;
+use run_dir::RunDirectory;
+
+#[derive(Debug, Clone)]
+pub struct LinuxHostConfig {
+    /// Must be cleared by a reboot, as mounts are: a directory under /run.
+    pub run_dir: PathBuf,
+    /// `None`: all whose tools are installed.
+    pub filesystems: Option<Vec<FsType>>,
+    pub default_fs: Option<FsType>,
+    /// The cgroup of the workloads whose I/O is limited, relative to the controller's mount.
+    pub workload_cgroup: String,
+    /// How long a filesystem stays frozen when nobody thaws it.
+    pub freeze_limit: Duration,
+}
+
+pub struct LinuxHost {
+    offer: Offer,
+    run_dir: RunDirectory,
+    records: NodeRecords,
+    freezer: Freezer,
+    limiter: Limiter,
+}
+
+impl LinuxHost {
+    /// Also thaws what an earlier process left frozen.
+    pub fn new(config: LinuxHostConfig) -> Result<Self> {
+        let run_dir = RunDirectory::ensure(&config.run_dir)?;
+        let host = Self {
+            offer: Offer::choose(config.filesystems, config.default_fs)?,
+            records: NodeRecords::new(run_dir.volumes()),
+            freezer: Freezer::new(run_dir.frozen(), config.freeze_limit),
+            limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
+            run_dir,
+        };
+        host.thaw_leftovers()?;
+        Ok(host)
+    }
+
+    /// Thaws every filesystem that a note says was frozen when its process ended.
+    pub fn thaw_leftovers(&self) -> Result<()> {
+        self.freezer.thaw_leftovers()
+    }
+}
+
+impl Host for LinuxHost {
+    fn filesystems(&self) -> &[FsType] {
+        self.offer.filesystems()
+    }
+
+    fn check_health(&self) -> Result<()> {
+        self.offer.check_tools()
+    }
+
+    fn random_uuid(&self) -> Result<FsUuid> {
+        let bytes = rand::random_bytes().doing("draw a UUID")?;
+        Ok(FsUuid::from_random(bytes))
+    }
+
+    fn signature(&self, device: &Device) -> Result<DeviceSignature> {
+        filesystem::signature(device)
+    }
+
+    fn format(&self, device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()> {
+        filesystem::format(device, fs, uuid, options)
+    }
+
+    fn check_filesystem(&self, device: &Device, fs: FsType) -> Result<()> {
+        filesystem::check(device, fs)
+    }
+
+    fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()> {
+        filesystem::renew_uuid(device, fs, uuid)
+    }
+
+    fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()> {
+        filesystem::ensure_grown_unmounted(device, fs)
+    }
+
+    fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
+        filesystem::ensure_grown_mounted(device, fs, at)
+    }
+
+    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
+        occupancy::occupant(path)
+    }
+
+    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+        mounting::ensure_mounted(request, target)
+    }
+
+    fn ensure_bound_directory(
+        &self,
+        source: &TargetPath,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()> {
+        mounting::ensure_bound_directory(source, target, read_only)
+    }
+
+    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
+        mounting::ensure_bound_device(device, target)
+    }
+
+    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
+        mounting::ensure_unmounted(path)
+    }
+
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
+        mounting::ensure_target_removed(path)
+    }
+
+    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
+        self.run_dir.private_stage(id)
+    }
+
+    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
+        ownership::apply_group(root.as_path(), group)
+            .doing(&format!("give {root} to group {group}"))
+    }
+
+    fn usage(&self, path: &TargetPath) -> Result<Usage> {
+        let space = file::space(path.as_path()).doing("measure a filesystem")?;
+        Ok(Usage {
+            total_bytes: space.total,
+            available_bytes: space.free,
+            total_inodes: space.inodes,
+            free_inodes: space.inodes_free,
+        })
+    }
+
+    fn device_size(&self, device: &Device) -> Result<u64> {
+        loopdev::size(&device.path).doing("measure a device")
+    }
+
+    fn freeze(&self, mount: &TargetPath) -> Result<()> {
+        self.freezer.freeze(mount)
+    }
+
+    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
+        self.freezer.ensure_thawed(mount)
+    }
+
+    fn sync_device(&self, device: &Device) -> Result<()> {
+        file::sync_device(&device.path).doing("write back a device")
+    }
+
+    fn check_limits_work(&self) -> Result<()> {
+        self.limiter.check()
+    }
+
+    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()> {
+        self.limiter.ensure(device, limits)
+    }
+
+    fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
+        self.records.read(id)
+    }
+
+    fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
+        self.records.save(id, record)
+    }
+
+    fn node_records(&self) -> Result<Vec<VolumeId>> {
+        self.records.ids()
+    }
+}

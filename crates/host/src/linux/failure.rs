@@ -1,0 +1,47 @@
+//! What the kernel and the tools say, as errors named by what a caller can do about them.
+
+use orlop_model::{Error, Result};
+use rustix::io::Errno;
+
+pub(super) fn explained(doing: &str, failure: &orlop_sys::Error) -> Error {
+    named(doing, failure, failure.to_string())
+}
+
+/// The one place where a failure of the machine gets its name. `text` stands for what the failure
+/// says of itself, where that must not be shown as it is.
+pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Error {
+    if failure.is_no_space() {
+        return Error::Exhausted(format!("{doing}: {text}"));
+    }
+    if failure.is_busy() {
+        return Error::precondition(format!("{doing}: {text}; something still uses it"));
+    }
+    Error::failed(doing, text)
+}
+
+/// Nothing is there, nor can be: a file stands where a directory of the path should be.
+pub(super) fn is_missing(failure: &orlop_sys::Error) -> bool {
+    matches!(failure.errno(), Some(Errno::NOENT | Errno::NOTDIR))
+}
+
+pub(super) trait Doing<T> {
+    fn doing(self, what: &str) -> Result<T>;
+}
+
+impl<T> Doing<T> for orlop_sys::Result<T> {
+    fn doing(self, what: &str) -> Result<T> {
+        self.map_err(|failure| explained(what, &failure))
+    }
+}
+
+/// std's own file calls, which carry no path.
+impl<T> Doing<T> for std::io::Result<T> {
+    fn doing(self, what: &str) -> Result<T> {
+        self.map_err(|failure| {
+            if failure.kind() == std::io::ErrorKind::StorageFull {
+                return Error::Exhausted(format!("{what}: {failure}"));
+            }
+            Error::failed(what, failure)
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! What is on a device, making it, mending it, and letting it fill its device.
+
+use orlop_model::{Device, DeviceSignature, Error, FsType, FsUuid, Result, TargetPath};
+use orlop_sys::filesystem::{self as fs, Format, FsKind, Signature};
+use rustix::io::Errno;
+
+use super::failure::{Doing, explained};
+use super::occupancy::occupant;
+
+pub(super) fn kind_of(fs: FsType) -> FsKind {
+    match fs {
+        FsType::Ext4 => FsKind::Ext4,
+        FsType::Xfs => FsKind::Xfs,
+        FsType::Btrfs => FsKind::Btrfs,
+    }
+}
+
+pub(super) fn type_of(kind: FsKind) -> FsType {
+    match kind {
+        FsKind::Ext4 => FsType::Ext4,
+        FsKind::Xfs => FsType::Xfs,
+        FsKind::Btrfs => FsType::Btrfs,
+    }
+}
+
+pub(super) fn signature(device: &Device) -> Result<DeviceSignature> {
+    let signature = fs::probe(&device.path).doing("look what is on a device")?;
+    Ok(match signature {
+        Signature::Blank => DeviceSignature::Blank,
+        Signature::Foreign => DeviceSignature::Foreign,
+        Signature::Filesystem {
+            kind,
+            uuid,
+            needs_check,
+        } => DeviceSignature::Filesystem {
+            fs: type_of(kind),
+            uuid: FsUuid::from_bytes(uuid),
+            needs_check,
+        },
+    })
+}
+
+pub(super) fn format(device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()> {
+    let doing = format!("format {} as {fs}", device.path.display());
+    let wanted = Format {
+        kind: kind_of(fs),
+        uuid: uuid.bytes(),
+        extra_options: options,
+    };
+    fs::format(&device.path, &wanted).doing(&doing)?;
+    check_identity(device, fs, uuid, &doing)
+}
+
+/// The record is about to promise this identity: it must be what the next probe will see.
+fn check_identity(device: &Device, fs: FsType, uuid: FsUuid, doing: &str) -> Result<()> {
+    let found = signature(device)?;
+    match found {
+        DeviceSignature::Filesystem {
+            fs: found_fs,
+            uuid: found_uuid,
+            ..
+        } if (found_fs, found_uuid) == (fs, uuid) => Ok(()),
+        DeviceSignature::Filesystem { .. } | DeviceSignature::Blank | DeviceSignature::Foreign => {
+            Err(Error::failed(
+                doing,
+                format!("the device should hold {fs} with UUID {uuid}, but shows {found:?}"),
+            ))
+        }
+    }
+}
+
+pub(super) fn check(device: &Device, fs: FsType) -> Result<()> {
+    match fs {
+        FsType::Ext4 => fs::check_ext4(&device.path).doing("check ext4"),
+        // These mend themselves from their log when they are mounted.
+        FsType::Xfs | FsType::Btrfs => Ok(()),
+    }
+}
+
+pub(super) fn renew_uuid(device: &Device, fs: FsType, uuid: FsUuid) -> Result<()> {
+    match fs {
+        // The kernel takes two btrfs devices of one UUID for one filesystem.
+        FsType::Btrfs => renew_btrfs_uuid(device, uuid),
+        // ext4 does not care, and XFS is mounted with nouuid.
+        FsType::Ext4 | FsType::Xfs => Ok(()),
+    }
+}
+
+fn renew_btrfs_uuid(device: &Device, uuid: FsUuid) -> Result<()> {
+    const DOING: &str = "give a copy of btrfs a UUID of its own";
+    fs::set_btrfs_uuid(&device.path, uuid.bytes()).doing(DOING)?;
+    check_identity(device, FsType::Btrfs, uuid, DOING)
+}
+
+pub(super) fn ensure_grown_unmounted(device: &Device, fs: FsType) -> Result<()> {
+    const DOING: &str = "grow ext4 before it is mounted";
+    match fs {
+        // Grown when mounted needs CAP_SYS_RESOURCE; grown now needs nothing.
+        FsType::Ext4 => match fs::ext4_spans_device(&device.path).doing(DOING)? {
+            true => Ok(()),
+            false => fs::grow_ext4_unmounted(&device.path).doing(DOING),
+        },
+        FsType::Xfs | FsType::Btrfs => Ok(()),
+    }
+}
+
+pub(super) fn ensure_grown_mounted(device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
+    // Growing goes by path: where the volume is not mounted, it would reach the filesystem that
+    // holds the empty directory.
+    if !occupant(at)?.is_some_and(|there| there.is_of(device) && !there.is_device_node) {
+        return Err(Error::precondition(format!(
+            "the volume is not mounted at {at}, so its filesystem cannot grow there"
+        )));
+    }
+    let doing = format!("grow the {fs} at {at}");
+    let (mount_point, kind) = (at.as_path(), kind_of(fs));
+    if fs::fits_device(mount_point, &device.path, kind).doing(&doing)? {
+        return Ok(());
+    }
+    fs::grow_mounted(mount_point, &device.path, kind).map_err(|failure| {
+        let forbidden = failure.errno() == Some(Errno::PERM);
+        match forbidden && fs == FsType::Ext4 {
+            true => Error::precondition(
+                "growing a mounted ext4 needs CAP_SYS_RESOURCE; it will be grown when the volume \
+                 is staged next",
+            ),
+            false => explained(&doing, &failure),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

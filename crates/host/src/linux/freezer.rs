@@ -1,0 +1,148 @@
+//! Filesystems whose writers are held still while they are copied.
+//!
+//! A workload must never stay frozen because of us. Three things see to that: the caller thaws;
+//! a watchdog thaws when the caller is late; and a note under the run directory, written before
+//! the freeze, lets the next process thaw what this one left behind.
+
+mod watchdog;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, NameDigest, Result, TargetPath};
+use orlop_sys::file;
+use orlop_sys::filesystem::{self as fs, ThawOutcome};
+
+use super::failure::{Doing, explained};
+use super::notes::Notes;
+use super::occupancy::occupant;
+use watchdog::{Freeze, Watchdog};
+
+/// No configured limit is above this; it keeps the arithmetic of deadlines from overflowing.
+const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+pub(super) struct Freezer {
+    limit: Duration,
+    notes: Arc<FreezeNotes>,
+    watchdog: Watchdog,
+}
+
+impl Freezer {
+    pub(super) fn new(notes: PathBuf, limit: Duration) -> Self {
+        let notes = Arc::new(FreezeNotes(Notes::new(notes)));
+        Self {
+            limit: limit.min(LONGEST_LIMIT),
+            watchdog: Watchdog::new(Arc::clone(&notes)),
+            notes,
+        }
+    }
+
+    pub(super) fn freeze(&self, mount: &TargetPath) -> Result<()> {
+        // FIFREEZE goes by path: where no volume is mounted, it would stop the machine's own
+        // filesystem.
+        if occupant(mount)?.is_none_or(|there| there.is_device_node) {
+            return Err(Error::precondition(format!(
+                "no filesystem is mounted at {mount}, so it cannot be frozen"
+            )));
+        }
+        // Written back while writers still run: a backlog would make the freeze take seconds.
+        file::sync_filesystem(mount.as_path()).doing("write back before freezing")?;
+        self.watchdog.begin(mount)?;
+        match self.notes.freeze(mount) {
+            // The time starts now: FIFREEZE itself may wait long for writers, and a thaw in the
+            // middle of it would have no effect.
+            Ok(()) => {
+                self.watchdog.watch(mount, Instant::now() + self.limit);
+                Ok(())
+            }
+            Err(error) => {
+                self.watchdog.forget(mount);
+                Err(error)
+            }
+        }
+    }
+
+    /// True if nobody, the watchdog included, thawed it before.
+    pub(super) fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
+        let freeze = self.watchdog.claim(mount);
+        let outcome = self.notes.thaw(mount).inspect_err(|_| {
+            if freeze.is_some() {
+                self.watchdog.retry(mount);
+            }
+        })?;
+        self.watchdog.forget(mount);
+        let in_time = match freeze {
+            Some(Freeze::Until(_)) => true,
+            Some(Freeze::InHand | Freeze::Overdue(_) | Freeze::Expired) | None => false,
+        };
+        Ok(in_time && outcome == ThawOutcome::Thawed)
+    }
+
+    pub(super) fn thaw_leftovers(&self) -> Result<()> {
+        for mount in self.notes.mounts()? {
+            match self.notes.thaw(&mount) {
+                Ok(ThawOutcome::Thawed) => {
+                    tracing::warn!(%mount, "thawed a filesystem that was left frozen");
+                }
+                Ok(ThawOutcome::WasNotFrozen) => {}
+                // Its note stays, so the next start tries again; the others get their turn now.
+                Err(error) => tracing::error!(%mount, %error, "cannot thaw what was left frozen"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A note for each freeze, under a digest of its path, which may be longer than a file name.
+struct FreezeNotes(Notes);
+
+impl FreezeNotes {
+    fn freeze(&self, mount: &TargetPath) -> Result<()> {
+        let name = note_name(mount);
+        // Before the freeze: after it, a crash could leave it without a note.
+        self.0.write(&name, mount.to_string().as_bytes())?;
+        fs::freeze(mount.as_path()).map_err(|failure| {
+            if let Err(error) = self.0.ensure_removed(&name) {
+                tracing::warn!(%mount, %error, "the note of a freeze that failed stays behind");
+            }
+            match failure.is_busy() {
+                true => Error::precondition(format!(
+                    "the filesystem at {mount} was frozen by something else; thaw it and try again"
+                )),
+                false => explained("freeze", &failure),
+            }
+        })
+    }
+
+    fn thaw(&self, mount: &TargetPath) -> Result<ThawOutcome> {
+        let outcome = match fs::ensure_thawed(mount.as_path()) {
+            // Without its mount point, nothing is mounted there.
+            Err(failure) if failure.is_not_found() => ThawOutcome::WasNotFrozen,
+            outcome => outcome.doing("thaw")?,
+        };
+        self.0.ensure_removed(&note_name(mount))?;
+        Ok(outcome)
+    }
+
+    fn mounts(&self) -> Result<Vec<TargetPath>> {
+        let mut mounts = Vec::new();
+        for name in self.0.names()? {
+            let contents = self.0.read(&name)?.unwrap_or_default();
+            match String::from_utf8(contents).map(TargetPath::try_from) {
+                Ok(Ok(mount)) => mounts.push(mount),
+                Ok(Err(_)) | Err(_) => {
+                    tracing::warn!(note = name, "a note of a freeze names no path; ignored");
+                }
+            }
+        }
+        Ok(mounts)
+    }
+}
+
+fn note_name(mount: &TargetPath) -> String {
+    NameDigest::of_text(&mount.to_string()).as_str().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Thaws what was frozen for too long. Its thread lives as long as something is frozen.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, Result, TargetPath};
+
+use super::FreezeNotes;
+
+/// How soon a thaw that the kernel refused is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freeze {
+    /// Somebody is freezing or thawing it at this moment; all others wait.
+    InHand,
+    Until(Instant),
+    /// The kernel refused the thaw; to be tried again then.
+    Overdue(Instant),
+    /// Thawed here, and whoever froze it has not come back yet.
+    Expired,
+}
+
+impl Freeze {
+    fn due(self) -> Option<Instant> {
+        match self {
+            Self::Until(due) | Self::Overdue(due) => Some(due),
+            Self::InHand | Self::Expired => None,
+        }
+    }
+}
+
+pub(super) struct Watchdog {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    notes: Arc<FreezeNotes>,
+    watched: Mutex<Watched>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Watched {
+    freezes: HashMap<TargetPath, Freeze>,
+    has_thread: bool,
+}
+
+impl Watchdog {
+    pub(super) fn new(notes: Arc<FreezeNotes>) -> Self {
+        let shared = Shared {
+            notes,
+            watched: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Takes a mount in hand that is about to be frozen. Starts the thread now: once the
+    /// filesystem is frozen, it would be too late to find out that there can be none.
+    pub(super) fn begin(&self, mount: &TargetPath) -> Result<()> {
+        let mut watched = self.shared.lock();
+        match watched.freezes.get(mount) {
+            None | Some(Freeze::Expired) => {}
+            Some(Freeze::InHand | Freeze::Until(_) | Freeze::Overdue(_)) => {
+                return Err(Error::precondition(format!(
+                    "the filesystem at {mount} is frozen already"
+                )));
+            }
+        }
+        if !watched.has_thread {
+            let shared = Arc::clone(&self.shared);
+            std::thread::Builder::new()
+                .name("thaw-watchdog".to_owned())
+                .spawn(move || shared.run())
+                .map_err(|error| Error::failed("start the watchdog of a freeze", error))?;
+            watched.has_thread = true;
+        }
+        watched.freezes.insert(mount.clone(), Freeze::InHand);
+        Ok(())
+    }
+
+    /// Takes a mount in hand that is about to be thawed, once nobody else has it there: a thaw of
+    /// ours that comes late must not end the next freeze. Tells what it was until now.
+    pub(super) fn claim(&self, mount: &TargetPath) -> Option<Freeze> {
+        let in_hand = |watched: &mut Watched| watched.freezes.get(mount) == Some(&Freeze::InHand);
+        let free = self.shared.changed.wait_while(self.shared.lock(), in_hand);
+        let mut watched = free.unwrap_or_else(PoisonError::into_inner);
+        let freeze = watched.freezes.get_mut(mount)?;
+        Some(std::mem::replace(freeze, Freeze::InHand))
+    }
+
+    pub(super) fn watch(&self, mount: &TargetPath, until: Instant) {
+        self.shared.put(mount, Freeze::Until(until));
+    }
+
+    pub(super) fn retry(&self, mount: &TargetPath) {
+        self.shared
+            .put(mount, Freeze::Overdue(Instant::now() + RETRY));
+    }
+
+    pub(super) fn forget(&self, mount: &TargetPath) {
+        self.shared.lock().freezes.remove(mount);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut watched = self.lock();
+        while watched.has_something_to_watch() {
+            let late = watched.take_late(Instant::now());
+            watched = if late.is_empty() {
+                self.wait(watched)
+            } else {
+                // The kernel may take its time: others can freeze and thaw meanwhile.
+                drop(watched);
+                late.iter().for_each(|mount| self.thaw_late(mount));
+                self.lock()
+            };
+        }
+        watched.has_thread = false;
+    }
+
+    fn wait<'a>(&self, watched: MutexGuard<'a, Watched>) -> MutexGuard<'a, Watched> {
+        let next = watched
+            .freezes
+            .values()
+            .filter_map(|freeze| freeze.due())
+            .min();
+        match next {
+            None => self
+                .changed
+                .wait(watched)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(due) => {
+                let remaining = due.saturating_duration_since(Instant::now());
+                let woken = self.changed.wait_timeout(watched, remaining);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    fn thaw_late(&self, mount: &TargetPath) {
+        let freeze = match self.notes.thaw(mount) {
+            Ok(_) => {
+                tracing::error!(%mount, "a freeze took too long and was ended");
+                Freeze::Expired
+            }
+            Err(error) => {
+                tracing::error!(%mount, %error, "a freeze takes too long and cannot be ended");
+                Freeze::Overdue(Instant::now() + RETRY)
+            }
+        };
+        self.put(mount, freeze);
+    }
+
+    fn put(&self, mount: &TargetPath, freeze: Freeze) {
+        self.lock().freezes.insert(mount.clone(), freeze);
+        self.changed.notify_all();
+    }
+}
+
+impl Watched {
+    fn has_something_to_watch(&self) -> bool {
+        self.freezes
+            .values()
+            .any(|freeze| *freeze != Freeze::Expired)
+    }
+
+    fn take_late(&mut self, now: Instant) -> Vec<TargetPath> {
+        let mut late = Vec::new();
+        for (mount, freeze) in &mut self.freezes {
+            if freeze.due().is_some_and(|due| due <= now) {
+                *freeze = Freeze::InHand;
+                late.push(mount.clone());
+            }
+        }
+        late
+    }
+}

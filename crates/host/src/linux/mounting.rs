@@ -1,0 +1,102 @@
+//! Mounts at paths that callers name.
+
+use orlop_model::{Device, Error, FsType, MountRequest, Result, TargetPath};
+use orlop_sys::mounts::{self, BindAccess, FsMount};
+use rustix::io::Errno;
+
+use super::failure::{Doing, explained, is_missing, named};
+use super::mount_options::without_options;
+use super::occupancy::occupant;
+use crate::same_mount;
+
+pub(super) fn ensure_mounted(request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+    if let Some(there) = occupant(target)? {
+        return same_mount::check_filesystem(target, &there, request);
+    }
+    let created = mounts::ensure_directory(target.as_path()).doing("prepare a mount point")?;
+    let mut options = request.options.clone();
+    // A copy has the UUID of its original, and XFS refuses to mount the second of two.
+    if request.fs == FsType::Xfs && !options.iter().any(|option| option == "nouuid") {
+        options.push("nouuid".to_owned());
+    }
+    let mount = FsMount {
+        device: &request.device.path,
+        fs_type: request.fs.as_str(),
+        options: &options,
+        read_only: request.read_only,
+    };
+    mounts::mount_filesystem(&mount, target.as_path()).map_err(|failure| {
+        remove_if(created, target);
+        let doing = format!("mount {} at {target}", request.fs);
+        named(
+            &doing,
+            &failure,
+            without_options(&failure.to_string(), &request.options),
+        )
+    })
+}
+
+pub(super) fn ensure_bound_directory(
+    source: &TargetPath,
+    target: &TargetPath,
+    read_only: bool,
+) -> Result<()> {
+    let staged = same_mount::staged(source, occupant(source)?)?;
+    if let Some(there) = occupant(target)? {
+        return same_mount::check_bind(target, &there, &staged, read_only);
+    }
+    let access = match read_only {
+        true => BindAccess::ReadOnly,
+        false => BindAccess::ReadWrite,
+    };
+    let created = mounts::ensure_directory(target.as_path()).doing("prepare a target")?;
+    mounts::bind(source.as_path(), target.as_path(), access)
+        .inspect_err(|_| remove_if(created, target))
+        .doing("publish a directory")
+}
+
+pub(super) fn ensure_bound_device(device: &Device, target: &TargetPath) -> Result<()> {
+    if let Some(there) = occupant(target)? {
+        return same_mount::check_device(target, &there, device);
+    }
+    let created = mounts::ensure_file(target.as_path()).doing("prepare a target")?;
+    mounts::bind(&device.path, target.as_path(), BindAccess::ReadWrite)
+        .inspect_err(|_| remove_if(created, target))
+        .doing("publish a device")
+}
+
+pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {
+    match mounts::ensure_unmounted(path.as_path()) {
+        Ok(()) => Ok(()),
+        Err(failure) if is_missing(&failure) => Ok(()),
+        Err(failure) if failure.is_busy() => Err(Error::precondition(format!(
+            "{path} is busy: a process has files open below it, works in it, or something is \
+             mounted in it; stop the workload that uses it and try again"
+        ))),
+        Err(failure) => Err(explained("unmount", &failure)),
+    }
+}
+
+pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
+    match mounts::remove_mount_point(path.as_path()) {
+        Ok(()) => Ok(()),
+        Err(failure) if is_missing(&failure) => Ok(()),
+        Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {
+            Err(Error::precondition(format!(
+                "{path} holds files that were written while no volume was mounted there; move \
+                 them away and try again"
+            )))
+        }
+        Err(failure) => Err(explained("clean up", &failure)),
+    }
+}
+
+/// Best effort: an empty directory that stays behind does not hide why the mount failed.
+fn remove_if(created: bool, target: &TargetPath) {
+    if created && let Err(error) = mounts::remove_mount_point(target.as_path()) {
+        tracing::warn!(%target, %error, "an unused mount point stays behind");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use std::fs::File;
+
+use orlop_model::Host;
+
+use super::super::testbed::{MIB, Testbed, read_write};
+use super::*;
+
+fn assert_refused(outcome: Result<()>) -> String {
+    match outcome {
+        Err(Error::Precondition(text)) => text,
+        other => panic!("should be refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_taken_path_is_refused() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let one = bed.mounted(&host, FsType::Ext4, "one");
+    let two = bed.mounted(&host, FsType::Btrfs, "two");
+    let target = bed.path("target");
+    host.ensure_bound_directory(&one.path, &target, false)
+        .unwrap();
+
+    assert_refused(host.ensure_mounted(&read_write(&two.device, FsType::Btrfs), &one.path));
+    assert_refused(host.ensure_bound_directory(&two.path, &target, false));
+    assert_refused(host.ensure_bound_directory(&one.path, &target, true));
+    assert_refused(host.ensure_bound_device(&one.device, &target));
+    let there = host.occupant(&target).unwrap().unwrap();
+    assert!(there.is_of(&one.device), "nothing was mounted over it");
+}
+
+#[test]
+fn a_mount_of_other_access_is_refused() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    for fs in FsType::ALL {
+        let staged = bed.mounted(&host, fs, fs.as_str());
+        let writing = read_write(&staged.device, fs);
+        let reading = MountRequest {
+            read_only: true,
+            ..writing.clone()
+        };
+        assert_refused(host.ensure_mounted(&reading, &staged.path));
+        host.ensure_unmounted(&staged.path).unwrap();
+        for _ in 0..2 {
+            host.ensure_mounted(&reading, &staged.path).unwrap();
+        }
+        assert_refused(host.ensure_mounted(&writing, &staged.path));
+
+        let target = bed.path("target");
+        for _ in 0..2 {
+            host.ensure_bound_directory(&staged.path, &target, false)
+                .unwrap();
+        }
+        assert!(host.occupant(&target).unwrap().unwrap().read_only, "{fs}");
+        host.ensure_unmounted(&target).unwrap();
+    }
+}
+
+#[test]
+fn an_empty_directory_is_not_published() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let (source, target) = (bed.path("stage"), bed.path("target"));
+    assert_refused(host.ensure_bound_directory(&source, &target, false));
+    std::fs::create_dir(source.as_path()).unwrap();
+    assert_refused(host.ensure_bound_directory(&source, &target, false));
+    assert!(!target.as_path().exists());
+}
+
+#[test]
+fn paths_without_a_mount_have_no_occupant() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    std::fs::create_dir(bed.file("directory")).unwrap();
+    std::fs::write(bed.file("file"), "").unwrap();
+    std::os::unix::fs::symlink("/", bed.file("link")).unwrap();
+    for name in [
+        "missing",
+        "missing/below",
+        "directory",
+        "file",
+        "file/below",
+        "link",
+    ] {
+        assert_eq!(host.occupant(&bed.path(name)).unwrap(), None, "{name}");
+        host.ensure_unmounted(&bed.path(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_failed_leaves_no_mount_point() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let blank = bed.device("blank", 16 * MIB);
+    let target = bed.path("target");
+    let failed = host.ensure_mounted(&read_write(&blank, FsType::Ext4), &target);
+    assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
+    assert!(!target.as_path().exists());
+
+    let gone = Device {
+        path: bed.file("no-such-node"),
+        ..blank
+    };
+    assert!(host.ensure_bound_device(&gone, &target).is_err());
+    assert!(!target.as_path().exists());
+}
+
+#[test]
+fn a_link_is_not_mounted_over() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    std::fs::create_dir(bed.file("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(bed.file("elsewhere"), bed.file("link")).unwrap();
+    let link = bed.path("link");
+    assert!(
+        host.ensure_bound_directory(&staged.path, &link, false)
+            .is_err()
+    );
+    assert!(host.ensure_bound_device(&staged.device, &link).is_err());
+    assert_eq!(host.occupant(&bed.path("elsewhere")).unwrap(), None);
+    assert!(bed.file("link").is_symlink());
+}
+
+#[test]
+fn the_kernel_explains_a_failure_without_the_callers_options() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    host.ensure_unmounted(&staged.path).unwrap();
+    let request = MountRequest {
+        options: vec!["noatime".to_owned(), "commit=hunter2".to_owned()],
+        ..read_write(&staged.device, FsType::Ext4)
+    };
+    let error = host.ensure_mounted(&request, &staged.path).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("[mount option]"), "{text}");
+    assert!(
+        !text.contains("hunter2") && !text.contains("commit"),
+        "{text}"
+    );
+    assert!(
+        text.contains(staged.device.path.to_str().unwrap()),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_busy_mount_stays_until_it_is_free() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    let open = File::create(staged.path.as_path().join("open")).unwrap();
+    let text = assert_refused(host.ensure_unmounted(&staged.path));
+    assert!(text.contains("busy"), "{text}");
+    assert_refused(host.ensure_target_removed(&staged.path));
+    drop(open);
+    host.ensure_unmounted(&staged.path).unwrap();
+    host.ensure_target_removed(&staged.path).unwrap();
+}
+
+#[test]
+fn a_target_that_is_gone_is_removed() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    std::fs::write(bed.file("file"), "").unwrap();
+    for name in ["missing", "missing/below", "file/below", "file"] {
+        host.ensure_target_removed(&bed.path(name)).unwrap();
+        assert!(!bed.file(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn files_below_a_target_are_not_removed() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    std::fs::create_dir(bed.file("target")).unwrap();
+    std::fs::write(bed.file("target/stray"), "precious").unwrap();
+    let text = assert_refused(host.ensure_target_removed(&bed.path("target")));
+    assert!(text.contains("move them away"), "{text}");
+    assert!(bed.file("target/stray").exists());
+}

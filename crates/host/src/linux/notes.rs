@@ -1,0 +1,62 @@
+//! Small files, one for each thing that must be undone if this process ends too early.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use orlop_model::Result;
+use orlop_sys::file;
+
+use super::failure::Doing;
+
+pub(super) struct Notes {
+    directory: PathBuf,
+}
+
+impl Notes {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(super) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
+        file::replace_file(&self.directory, name, contents).doing("write to the run directory")
+    }
+
+    /// `None`: there is no such note.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path(name);
+        match std::fs::read(&path) {
+            Ok(contents) => Ok(Some(contents)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).doing(&format!("read {}", path.display())),
+        }
+    }
+
+    pub(super) fn ensure_removed(&self, name: &str) -> Result<()> {
+        ensure_file_removed(&self.path(name))
+    }
+
+    /// Hidden files are what an interrupted write left behind.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let doing = format!("list {}", self.directory.display());
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.directory).doing(&doing)? {
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry.doing(&doing)?.file_name().into_string());
+        }
+        names.retain(|name| !name.starts_with('.'));
+        Ok(names)
+    }
+}
+
+fn ensure_file_removed(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).doing(&format!("remove {}", path.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

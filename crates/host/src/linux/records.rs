@@ -1,0 +1,60 @@
+//! Node records: one JSON file for each volume that is in use here.
+
+use std::path::PathBuf;
+
+use orlop_model::{Error, NodeRecord, Result, VolumeId};
+
+use super::notes::Notes;
+
+const SUFFIX: &str = ".json";
+
+pub(super) struct NodeRecords {
+    notes: Notes,
+}
+
+impl NodeRecords {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self {
+            notes: Notes::new(directory),
+        }
+    }
+
+    pub(super) fn read(&self, id: &VolumeId) -> Result<NodeRecord> {
+        let name = file_name(id);
+        let Some(contents) = self.notes.read(&name)? else {
+            return Ok(NodeRecord::default());
+        };
+        serde_json::from_slice(&contents).map_err(|error| {
+            let path = self.notes.path(&name);
+            Error::damaged(format!("the node record {}", path.display()), error)
+        })
+    }
+
+    pub(super) fn save(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
+        let name = file_name(id);
+        if record.is_empty() {
+            return self.notes.ensure_removed(&name);
+        }
+        let contents = serde_json::to_vec_pretty(record)
+            .map_err(|error| Error::failed(format!("write the node record of {id}"), error))?;
+        self.notes.write(&name, &contents)
+    }
+
+    /// In the order of ids. What is not named after a volume is passed over.
+    pub(super) fn ids(&self) -> Result<Vec<VolumeId>> {
+        let names = self.notes.names()?;
+        let mut ids: Vec<VolumeId> = names
+            .iter()
+            .filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok())
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}
+
+fn file_name(id: &VolumeId) -> String {
+    format!("{id}{SUFFIX}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! [`Host`] over maps.
+
+use orlop_model::{
+    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord,
+    Occupant, Result, TargetPath, Usage, VolumeId,
+};
+
+use super::{Freeze, MemoryHost, Op, State};
+use crate::same_mount;
+
+impl Host for MemoryHost {
+    fn filesystems(&self) -> &[FsType] {
+        &self.filesystems
+    }
+
+    fn check_health(&self) -> Result<()> {
+        self.attempt(Op::CheckHealth).map(drop)
+    }
+
+    fn random_uuid(&self) -> Result<FsUuid> {
+        let mut state = self.attempt(Op::DrawUuid)?;
+        state.uuids_drawn += 1;
+        let number = u128::from(state.uuids_drawn);
+        Ok(FsUuid::from_random(number.to_be_bytes()))
+    }
+
+    fn signature(&self, device: &Device) -> Result<DeviceSignature> {
+        Ok(self.attempt(Op::Probe)?.device(device).signature)
+    }
+
+    fn format(&self, device: &Device, fs: FsType, uuid: FsUuid, _: &[String]) -> Result<()> {
+        let mut state = self.attempt(Op::Format)?;
+        if state.is_mounted(device) {
+            let reason = "the device is mounted";
+            return Err(Error::failed(format!("format {}", number(device)), reason));
+        }
+        let formatted = state.device(device);
+        formatted.signature = clean_filesystem(fs, uuid);
+        formatted.filesystem_size = formatted.size;
+        state.done(Op::Format, format!("{} {fs}", number(device)));
+        Ok(())
+    }
+
+    fn check_filesystem(&self, device: &Device, _: FsType) -> Result<()> {
+        let mut state = self.attempt(Op::CheckFilesystem)?;
+        let checked = &mut state.device(device).signature;
+        if let DeviceSignature::Filesystem { fs, uuid, .. } = *checked {
+            *checked = clean_filesystem(fs, uuid);
+        }
+        state.done(Op::CheckFilesystem, number(device));
+        Ok(())
+    }
+
+    /// As on Linux, only btrfs needs it.
+    fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()> {
+        let mut state = self.attempt(Op::RenewUuid)?;
+        if fs == FsType::Btrfs {
+            state.device(device).signature = clean_filesystem(fs, uuid);
+            state.done(Op::RenewUuid, number(device));
+        }
+        Ok(())
+    }
+
+    fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()> {
+        let mut state = self.attempt(Op::GrowUnmounted)?;
+        if fs == FsType::Ext4 {
+            state.grow(Op::GrowUnmounted, device);
+        }
+        Ok(())
+    }
+
+    fn ensure_grown_mounted(&self, device: &Device, _: FsType, at: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::GrowMounted)?;
+        if !state
+            .mounts
+            .get(at)
+            .is_some_and(|there| there.is_of(device))
+        {
+            return Err(Error::precondition(format!("nothing to grow at {at}")));
+        }
+        state.grow(Op::GrowMounted, device);
+        Ok(())
+    }
+
+    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
+        Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
+    }
+
+    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::Mount)?;
+        if let Some(there) = state.mounts.get(target) {
+            return same_mount::check_filesystem(target, there, request);
+        }
+        match state.device(request.device).signature {
+            DeviceSignature::Filesystem { fs, .. } if fs == request.fs => {}
+            DeviceSignature::Filesystem { .. }
+            | DeviceSignature::Blank
+            | DeviceSignature::Foreign => {
+                let doing = format!("mount {} at {target}", request.fs);
+                return Err(Error::failed(doing, "bad superblock"));
+            }
+        }
+        let mounted = Occupant {
+            read_only: request.read_only,
+            filesystem_read_only: request.read_only,
+            ..occupied_by(request.device)
+        };
+        state.mount(target, mounted);
+        let on = format!("{} {target}", number(request.device));
+        state.done(Op::Mount, on);
+        Ok(())
+    }
+
+    fn ensure_bound_directory(
+        &self,
+        source: &TargetPath,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()> {
+        let mut state = self.attempt(Op::BindDirectory)?;
+        let staged = same_mount::staged(source, state.mounts.get(source).copied())?;
+        if let Some(there) = state.mounts.get(target) {
+            return same_mount::check_bind(target, there, &staged, read_only);
+        }
+        let bound = Occupant {
+            read_only: read_only || staged.read_only,
+            ..staged
+        };
+        state.mount(target, bound);
+        state.done(Op::BindDirectory, target.to_string());
+        Ok(())
+    }
+
+    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::BindDevice)?;
+        if let Some(there) = state.mounts.get(target) {
+            return same_mount::check_device(target, there, device);
+        }
+        let bound = Occupant {
+            is_device_node: true,
+            ..occupied_by(device)
+        };
+        state.mount(target, bound);
+        state.done(Op::BindDevice, format!("{} {target}", number(device)));
+        Ok(())
+    }
+
+    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::Unmount)?;
+        if state.mounts.remove(path).is_some() {
+            state.done(Op::Unmount, path.to_string());
+        }
+        Ok(())
+    }
+
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::RemoveTarget)?;
+        if state.mounts.contains_key(path) {
+            return Err(Error::precondition(format!("{path} is still mounted")));
+        }
+        if state.targets.remove(path) {
+            state.done(Op::RemoveTarget, path.to_string());
+        }
+        Ok(())
+    }
+
+    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
+        TargetPath::parse("private_stage", &format!("/memory/inline/{id}"))
+    }
+
+    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
+        let mut state = self.attempt(Op::SetGroup)?;
+        if state.groups.insert(root.clone(), group) != Some(group) {
+            state.done(Op::SetGroup, format!("{root} {group}"));
+        }
+        Ok(())
+    }
+
+    fn usage(&self, path: &TargetPath) -> Result<Usage> {
+        let state = self.attempt(Op::MeasureUsage)?;
+        let there = state.mounts.get(path).ok_or_else(|| {
+            Error::failed(
+                "measure a filesystem",
+                format!("nothing is mounted at {path}"),
+            )
+        })?;
+        let device = state.devices.get(&(there.major, there.minor));
+        let total = device.map_or(0, |device| device.filesystem_size);
+        Ok(Usage {
+            total_bytes: total,
+            available_bytes: total,
+            total_inodes: 1024,
+            free_inodes: 1024,
+        })
+    }
+
+    fn device_size(&self, device: &Device) -> Result<u64> {
+        Ok(self.attempt(Op::MeasureDevice)?.device(device).size)
+    }
+
+    fn freeze(&self, mount: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::Freeze)?;
+        if !state.mounts.contains_key(mount) || state.freezes.get(mount) == Some(&Freeze::Holds) {
+            return Err(Error::precondition(format!("{mount} cannot be frozen")));
+        }
+        state.freezes.insert(mount.clone(), Freeze::Holds);
+        state.done(Op::Freeze, mount.to_string());
+        Ok(())
+    }
+
+    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
+        let mut state = self.attempt(Op::Thaw)?;
+        let freeze = state.freezes.remove(mount);
+        if freeze.is_some() {
+            state.done(Op::Thaw, mount.to_string());
+        }
+        Ok(freeze == Some(Freeze::Holds))
+    }
+
+    fn sync_device(&self, device: &Device) -> Result<()> {
+        let mut state = self.attempt(Op::SyncDevice)?;
+        state.done(Op::SyncDevice, number(device));
+        Ok(())
+    }
+
+    fn check_limits_work(&self) -> Result<()> {
+        self.attempt(Op::CheckLimits).map(drop)
+    }
+
+    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()> {
+        let mut state = self.attempt(Op::SetLimits)?;
+        let current = &mut state.device(device).limits;
+        if std::mem::replace(current, *limits) != *limits {
+            state.done(Op::SetLimits, number(device));
+        }
+        Ok(())
+    }
+
+    fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
+        let state = self.attempt(Op::ReadRecord)?;
+        Ok(state.records.get(id).cloned().unwrap_or_default())
+    }
+
+    fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
+        let mut state = self.attempt(Op::SaveRecord)?;
+        match record.is_empty() {
+            true => state.records.remove(id),
+            false => state.records.insert(id.clone(), record.clone()),
+        };
+        state.done(Op::SaveRecord, id.to_string());
+        Ok(())
+    }
+
+    fn node_records(&self) -> Result<Vec<VolumeId>> {
+        let state = self.attempt(Op::ListRecords)?;
+        Ok(state.records.keys().cloned().collect())
+    }
+}
+
+impl State {
+    fn mount(&mut self, target: &TargetPath, occupant: Occupant) {
+        self.targets.insert(target.clone());
+        self.mounts.insert(target.clone(), occupant);
+    }
+
+    fn grow(&mut self, op: Op, device: &Device) {
+        let grown = self.device(device);
+        if grown.filesystem_size < grown.size {
+            grown.filesystem_size = grown.size;
+            self.done(op, number(device));
+        }
+    }
+}
+
+fn number(device: &Device) -> String {
+    format!("{}:{}", device.major, device.minor)
+}
+
+fn clean_filesystem(fs: FsType, uuid: FsUuid) -> DeviceSignature {
+    DeviceSignature::Filesystem {
+        fs,
+        uuid,
+        needs_check: false,
+    }
+}
+
+fn occupied_by(device: &Device) -> Occupant {
+    Occupant {
+        major: device.major,
+        minor: device.minor,
+        is_device_node: false,
+        read_only: false,
+        filesystem_read_only: false,
+    }
+}

@@ -1,0 +1,74 @@
+//! Deleting: renamed into the trash, which makes it gone, then freed.
+
+use std::fs::OpenOptions;
+
+use orlop_model::{Result, SnapshotId, VolumeId};
+use orlop_sys::file::{self, RenameOutcome};
+
+use super::failure::Doing;
+use super::layout::Home;
+use super::shelf::{Kept, Shelf};
+use super::store::Store;
+use crate::poison::lock;
+
+impl Store {
+    pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+        self.adopt(&self.volumes, id)?;
+        if self.volumes.get(id)?.is_some() {
+            // A file that a loop device still holds would keep its space, unseen.
+            self.attachments.ensure_none(id)?;
+        }
+        self.ensure_gone(&self.volumes, id)
+    }
+
+    pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        self.adopt(&self.snapshots, id)?;
+        self.ensure_gone(&self.snapshots, id)
+    }
+
+    /// What is damaged is refused: someone may want to look at it, and it may not be what its
+    /// name says.
+    fn ensure_gone<R: Kept>(&self, shelf: &Shelf<R>, id: &R::Id) -> Result<()> {
+        if shelf.get(id)?.is_none() {
+            return Ok(());
+        }
+        let deleting = || format!("delete {} {id}", R::KIND);
+        let home = shelf.home(id);
+        let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
+        let trash = Home::new(self.layout.new_in_trash(id));
+
+        // A crash before the rename is durable leaves it as it was, and the call is repeated; a
+        // crash after it leaves a directory in trash/ that the next start sweeps away.
+        match file::rename_new(home.directory(), trash.directory()) {
+            Ok(RenameOutcome::Renamed | RenameOutcome::TargetExists) => {}
+            // Removed by someone else: all that is left of it is in our memory.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error).doing(deleting),
+        }
+        let mut ledger = lock(&self.ledger);
+        let charge = shelf.take_out(id);
+        ledger.release_promise(charge);
+        ledger.note_removed(allocated);
+        drop(ledger);
+        empty(&trash);
+        Ok(())
+    }
+}
+
+/// It is deleted already; what goes wrong here costs space until the next start, not the answer.
+fn empty(trash: &Home) {
+    // XFS frees an unlinked file some time later, in the background. Cut to nothing first, its
+    // space is there for the next volume when the answer arrives.
+    let freed = OpenOptions::new().write(true).open(trash.data());
+    if let Ok(data) = freed
+        && let Err(error) = file::set_length(&data, 0)
+    {
+        tracing::debug!(%error, "not cut before it is removed");
+    }
+    if let Err(error) = file::remove_tree(trash.directory()) {
+        tracing::warn!(%error, "deleted, but its space is only freed at the next start");
+    }
+}
+
+#[cfg(test)]
+mod tests;

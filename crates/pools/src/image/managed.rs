@@ -1,0 +1,197 @@
+//! A pool in a filesystem of its own: a sparse XFS image, for hosts whose filesystem cannot share
+//! extents.
+//!
+//! The image is made under a temporary name and renamed, so that it is never half-formatted. Its
+//! device and its mount stay when the daemon dies, for the volumes in it are in use; the next
+//! start finds them by the kernel's word.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
+use orlop_sys::file::{self, Space};
+use orlop_sys::filesystem::{self, Format, FsKind};
+use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
+use orlop_sys::mounts::{self, FsMount};
+use orlop_sys::rand::random_bytes;
+
+use super::failure::Doing;
+use super::layout::ensure_private_directory;
+
+const IMAGE: &str = "pool.xfs";
+const MOUNT_POINT: &str = "mnt";
+
+#[derive(Debug)]
+pub(super) struct Managed {
+    /// The directory that the image lies in.
+    around: PathBuf,
+    mount_point: PathBuf,
+    device: LoopDevice,
+    label: String,
+}
+
+pub(super) fn image_in(root: &Path) -> PathBuf {
+    root.join(IMAGE)
+}
+
+/// Makes the image if there is none.
+pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()> {
+    let image = image_in(root);
+    if image.exists() {
+        return Ok(());
+    }
+    if bytes < FsType::Xfs.smallest_volume() {
+        return Err(Error::invalid(
+            "managed_size",
+            format!("XFS needs at least {} bytes", FsType::Xfs.smallest_volume()),
+        ));
+    }
+    let making = || format!("make the pool's image {}", image.display());
+    let random: [u8; 4] = random_bytes().doing(making)?;
+    let draft = staging.join(format!("{IMAGE}.{:08x}", u32::from_be_bytes(random)));
+    let made = format_image(&draft, bytes / ALLOCATION_UNIT * ALLOCATION_UNIT)
+        .and_then(|()| file::rename_new(&draft, &image).doing(making));
+    if let Err(error) = file::remove_tree(&draft) {
+        tracing::warn!(%error, "a half-made image stays until the next start");
+    }
+    // If one was there by now, another process made it and will have the pool's lock as well.
+    made.map(|_| ())
+}
+
+fn format_image(path: &Path, bytes: u64) -> Result<()> {
+    let formatting = || format!("format {}", path.display());
+    let image = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .doing(formatting)?;
+    file::set_length(&image, bytes).doing(formatting)?;
+    let format = Format {
+        kind: FsKind::Xfs,
+        uuid: FsUuid::from_random(random_bytes().doing(formatting)?).bytes(),
+        extra_options: &[],
+    };
+    filesystem::format(path, &format).doing(formatting)
+}
+
+impl Managed {
+    /// Attaches and mounts the image as far as it is not, and lets it grow to `bytes`.
+    pub(super) fn open(root: &Path, pool: &PoolId, bytes: Option<u64>) -> Result<Self> {
+        let image = image_in(root);
+        if !image.exists() {
+            return Err(Error::damaged(
+                format!("pool {pool}"),
+                format!("its image {} is missing", image.display()),
+            ));
+        }
+        let opening = || format!("open the pool's image {}", image.display());
+        grow_image(&image, bytes)?;
+        let mount_point = root.join(MOUNT_POINT);
+        let label = format!("orlop-pool-{pool}");
+        let device = match loopdev::find(&image, false).doing(opening)? {
+            Some(device) => {
+                // The image may have grown since.
+                loopdev::refresh_size(&device).doing(opening)?;
+                device
+            }
+            None => loopdev::attach(
+                &image,
+                &AttachOptions {
+                    label: &label,
+                    read_only: false,
+                },
+            )
+            .doing(opening)?,
+        };
+        let managed = Self {
+            around: root.to_owned(),
+            mount_point,
+            device,
+            label,
+        };
+        managed.ensure_mounted()?;
+        // Also without a change of the size: a crash may have come between file and filesystem.
+        filesystem::grow_mounted(managed.root(), &managed.device.path(), FsKind::Xfs)
+            .doing(opening)?;
+        Ok(managed)
+    }
+
+    /// The root of the filesystem in the image.
+    pub(super) fn root(&self) -> &Path {
+        &self.mount_point
+    }
+
+    pub(super) fn space_around(&self) -> orlop_sys::Result<Space> {
+        file::space(&self.around)
+    }
+
+    fn ensure_mounted(&self) -> Result<()> {
+        let target = &self.mount_point;
+        let device = self.device.path();
+        let mounting = || format!("mount the pool's image at {}", target.display());
+        if let Some(there) = mounts::mount_at(target).doing(mounting)? {
+            let number = self.device.device_number().doing(mounting)?;
+            if (there.major, there.minor) == number {
+                return Ok(());
+            }
+            return Err(Error::failed(
+                mounting(),
+                format!("{} is mounted there; unmount it", there.source),
+            ));
+        }
+        ensure_private_directory(target)?;
+        // nouuid: a copy of the pool's directory may be open beside it. discard: what is deleted
+        // in the image shall be free around it.
+        let options = ["noatime", "nouuid", "discard"].map(str::to_owned);
+        let mount = FsMount {
+            device: &device,
+            fs_type: FsKind::Xfs.as_str(),
+            options: &options,
+            read_only: false,
+        };
+        mounts::mount_filesystem(&mount, target).doing(mounting)
+    }
+
+    /// Gives the image back, if nothing in it is in use. Otherwise it stays for the next start.
+    pub(super) fn close(&self) {
+        let closed = mounts::ensure_unmounted(&self.mount_point)
+            .and_then(|()| loopdev::ensure_detached(&self.device, &self.label));
+        match closed {
+            Ok(()) => {}
+            Err(error) if error.is_busy() => {
+                tracing::info!("the pool's image stays mounted: volumes in it are in use");
+            }
+            Err(error) => tracing::warn!(%error, "the pool's image stays mounted"),
+        }
+    }
+}
+
+fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
+    let growing = || format!("grow the pool's image {}", image.display());
+    let Some(wanted) = bytes else {
+        return Ok(());
+    };
+    let wanted = wanted / ALLOCATION_UNIT * ALLOCATION_UNIT;
+    let data = OpenOptions::new()
+        .write(true)
+        .open(image)
+        .doing(growing)?;
+    let present = data.metadata().doing(growing)?.len();
+    if wanted < present {
+        tracing::warn!(
+            present,
+            wanted,
+            "the pool's image keeps its size: XFS does not shrink"
+        );
+    }
+    if wanted <= present {
+        return Ok(());
+    }
+    file::set_length(&data, wanted).doing(growing)?;
+    data.sync_all().doing(growing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Opening a pool: find or make it, take its lock, sweep, and read what it holds.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use orlop_model::{Error, Result, Topology};
+use orlop_sys::file;
+
+use super::attach::Attachments;
+use super::failure::Doing;
+use super::layout::{Layout, ensure_private_directory};
+use super::ledger::Ledger;
+use super::managed::{self, Managed};
+use super::marker::{Kind, Marker};
+use super::room::Floor;
+use super::shelf::Shelf;
+use super::store::Store;
+
+/// What the operator says about a pool.
+#[derive(Debug, Clone)]
+pub struct ImagePoolConfig {
+    /// Any directory; made if it is missing.
+    pub path: PathBuf,
+    pub name: String,
+    pub place: Topology,
+    pub floor: Floor,
+    /// How much may be promised, in percent of what is there; 100 promises nothing twice.
+    pub overcommit_percent: u32,
+    /// Keep everything in an XFS image of this size, which is made if it is missing and grows
+    /// when this grows.
+    pub managed_size: Option<u64>,
+}
+
+impl Store {
+    pub(super) fn open(config: ImagePoolConfig) -> Result<Arc<Self>> {
+        let marker = take_or_make(&config)?;
+        let managed = match marker.kind() {
+            Kind::Plain => None,
+            Kind::Managed => {
+                Layout::new(&config.path).sweep_staging()?;
+                Some(Managed::open(
+                    &config.path,
+                    marker.id(),
+                    config.managed_size,
+                )?)
+            }
+        };
+        let layout = Layout::new(managed.as_ref().map_or(&config.path, Managed::root));
+        layout.ensure()?;
+        let opening = || format!("open pool {}", config.name);
+        let filesystem = fs::metadata(layout.root()).doing(opening)?.dev();
+        let backing = file::backing_kind(layout.root()).doing(opening)?;
+        let shares_extents = file::can_share_extents(&layout.staging()).doing(opening)?;
+        if !shares_extents {
+            tracing::warn!(
+                pool = config.name,
+                filesystem = ?backing,
+                "this filesystem cannot share extents: snapshots and clones copy all data and \
+                 hold writers for as long; use XFS, btrfs or a managed pool"
+            );
+        }
+
+        let volumes = Shelf::read(layout.volumes(), marker.id())?;
+        let snapshots = Shelf::read(layout.snapshots(), marker.id())?;
+        // Before the trash is swept: what a device still holds would not be freed.
+        let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
+        layout.sweep()?;
+        let promised = volumes.charges() + snapshots.charges();
+        Ok(Arc::new(Self {
+            name: config.name,
+            topology: config.place,
+            ledger: Mutex::new(Ledger::new(
+                config.floor,
+                config.overcommit_percent,
+                promised,
+            )),
+            layout,
+            marker,
+            managed,
+            filesystem,
+            backing,
+            shares_extents,
+            volumes,
+            snapshots,
+            attachments,
+        }))
+    }
+}
+
+fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
+    ensure_private_directory(&config.path)?;
+    let marker = match Marker::try_take(&config.path)? {
+        Some(marker) => marker,
+        None => make(config)?,
+    };
+    if marker.kind() == Kind::Plain && config.managed_size.is_some() {
+        return Err(Error::failed(
+            format!("open pool {}", config.name),
+            "it is a plain directory that holds volumes as files; a managed size can only be \
+             given to a new pool",
+        ));
+    }
+    Ok(marker)
+}
+
+/// The mark comes last: a directory without it is no pool, whatever a crash left in it.
+fn make(config: &ImagePoolConfig) -> Result<Marker> {
+    refuse_orphans(config)?;
+    let root = &config.path;
+    let staging = Layout::new(root).staging();
+    ensure_private_directory(&staging)?;
+    let kind = match config.managed_size {
+        None => Kind::Plain,
+        Some(bytes) => {
+            managed::ensure_image(root, &staging, bytes)?;
+            Kind::Managed
+        }
+    };
+    Marker::create(root, &staging, kind)
+}
+
+/// Volumes without a mark: it was lost. A new one would have a new id, and all volumes would
+/// belong to nobody.
+fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
+    let layout = Layout::new(&config.path);
+    let image_without_owner =
+        config.managed_size.is_none() && managed::image_in(&config.path).exists();
+    if holds_entries(&layout.volumes()) || holds_entries(&layout.snapshots()) || image_without_owner
+    {
+        return Err(Error::damaged(
+            format!("pool {}", config.name),
+            format!(
+                "{} holds volumes but no orlop.pool; restore that file or use another directory",
+                config.path.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn holds_entries(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[cfg(test)]
+mod tests;

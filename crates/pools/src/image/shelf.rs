@@ -1,0 +1,266 @@
+//! What the pool holds of one kind, in memory; read from the pool at start.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::RwLock;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Error, PoolId, Result, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord};
+use orlop_sys::file;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Doing;
+use super::layout::Home;
+use crate::poison::{read, write};
+
+/// A record that is kept beside the data it describes.
+pub(super) trait Kept: Clone + Serialize + DeserializeOwned {
+    type Id: Clone + Ord + Display + FromStr;
+
+    const KIND: &'static str;
+
+    fn id(&self) -> &Self::Id;
+
+    fn pool_of(id: &Self::Id) -> &PoolId;
+
+    fn missing(id: &Self::Id) -> Error;
+
+    /// How long the data is at least.
+    fn length(&self) -> u64;
+
+    /// What of the pool's space is promised to it, when its data takes `allocated` bytes.
+    fn charge(&self, allocated: u64) -> u64;
+}
+
+impl Kept for VolumeRecord {
+    type Id = VolumeId;
+
+    const KIND: &'static str = "volume";
+
+    fn id(&self) -> &VolumeId {
+        &self.id
+    }
+
+    fn pool_of(id: &VolumeId) -> &PoolId {
+        id.pool()
+    }
+
+    fn missing(id: &VolumeId) -> Error {
+        Error::NoSuchVolume(id.to_string())
+    }
+
+    fn length(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// A volume may be filled at any time.
+    fn charge(&self, _allocated: u64) -> u64 {
+        self.capacity_bytes
+    }
+}
+
+impl Kept for SnapshotRecord {
+    type Id = SnapshotId;
+
+    const KIND: &'static str = "snapshot";
+
+    fn id(&self) -> &SnapshotId {
+        &self.id
+    }
+
+    fn pool_of(id: &SnapshotId) -> &PoolId {
+        id.pool()
+    }
+
+    fn missing(id: &SnapshotId) -> Error {
+        Error::NoSuchSnapshot(id.to_string())
+    }
+
+    fn length(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// A snapshot never grows.
+    fn charge(&self, allocated: u64) -> u64 {
+        allocated
+    }
+}
+
+/// A record, or why it cannot be read.
+struct Entry<R> {
+    record: std::result::Result<R, String>,
+    charge: u64,
+}
+
+pub(super) struct Shelf<R: Kept> {
+    directory: PathBuf,
+    entries: RwLock<BTreeMap<R::Id, Entry<R>>>,
+}
+
+impl<R: Kept> Shelf<R> {
+    pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
+        let shelf = Self {
+            directory,
+            entries: RwLock::default(),
+        };
+        let listing = || format!("read {}", shelf.directory.display());
+        for file in fs::read_dir(&shelf.directory).doing(listing)? {
+            let name = file.doing(listing)?.file_name();
+            let id = name.to_str().and_then(|name| name.parse::<R::Id>().ok());
+            match id.filter(|id| R::pool_of(id) == pool) {
+                Some(id) => {
+                    shelf.load(&id);
+                }
+                None => tracing::warn!(
+                    directory = %shelf.directory.display(),
+                    name = %name.display(),
+                    "this is not of this pool; it is left alone"
+                ),
+            }
+        }
+        Ok(shelf)
+    }
+
+    pub(super) fn home(&self, id: &R::Id) -> Home {
+        Home::new(self.directory.join(id.to_string()))
+    }
+
+    /// Takes in what is on the pool under this id; returns what it is charged.
+    fn load(&self, id: &R::Id) -> u64 {
+        let home = self.home(id);
+        // Missing data is found again, and reported, by whoever looks at the condition.
+        let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
+        let record = read_record::<R>(id, &home);
+        let charge = match &record {
+            Ok(record) => record.charge(allocated),
+            Err(reason) => {
+                tracing::error!(kind = R::KIND, %id, reason, "damaged");
+                allocated
+            }
+        };
+        write(&self.entries).insert(id.clone(), Entry { record, charge });
+        charge
+    }
+
+    /// Takes in what stands on the pool without our knowing; returns what it is charged.
+    pub(super) fn adopt(&self, id: &R::Id) -> Result<Option<u64>> {
+        let directory = self.home(id);
+        let directory = directory.directory();
+        let there = directory
+            .try_exists()
+            .doing(|| format!("look at {}", directory.display()))?;
+        if !there || read(&self.entries).contains_key(id) {
+            return Ok(None);
+        }
+        Ok(Some(self.load(id)))
+    }
+
+    pub(super) fn get(&self, id: &R::Id) -> Result<Option<R>> {
+        read(&self.entries)
+            .get(id)
+            .map(|entry| self.checked(id, entry))
+            .transpose()
+    }
+
+    pub(super) fn require(&self, id: &R::Id) -> Result<R> {
+        self.get(id)?.ok_or_else(|| R::missing(id))
+    }
+
+    fn checked(&self, id: &R::Id, entry: &Entry<R>) -> Result<R> {
+        entry
+            .record
+            .clone()
+            .map_err(|reason| self.damaged(id, &reason))
+    }
+
+    pub(super) fn damaged(&self, id: &R::Id, reason: &str) -> Error {
+        Error::damaged(
+            format!("{} {id}", R::KIND),
+            format!(
+                "{reason}; it is left as it is, inspect {}",
+                self.home(id).directory().display()
+            ),
+        )
+    }
+
+    pub(super) fn page(&self, after: Option<&R::Id>, limit: usize) -> Vec<(R::Id, Result<R>)> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .take(limit)
+            .map(|(id, entry)| (id.clone(), self.checked(id, entry)))
+            .collect()
+    }
+
+    /// Leaves damaged ones out.
+    pub(super) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .filter_map(|(_, entry)| entry.record.as_ref().ok().cloned())
+            .take(limit)
+            .collect()
+    }
+
+    pub(super) fn put(&self, record: R, charge: u64) {
+        let id = record.id().clone();
+        let record = Ok(record);
+        write(&self.entries).insert(id, Entry { record, charge });
+    }
+
+    /// Returns what was charged for it.
+    pub(super) fn take_out(&self, id: &R::Id) -> u64 {
+        write(&self.entries)
+            .remove(id)
+            .map_or(0, |entry| entry.charge)
+    }
+
+    pub(super) fn charges(&self) -> u128 {
+        read(&self.entries)
+            .values()
+            .map(|entry| u128::from(entry.charge))
+            .sum()
+    }
+
+    /// What all data here takes now. One stat for each; files that are gone count nothing.
+    pub(super) fn allocated(&self) -> u128 {
+        let ids: Vec<R::Id> = read(&self.entries).keys().cloned().collect();
+        ids.iter()
+            .filter_map(|id| file::allocated_bytes(&self.home(id).data()).ok())
+            .map(u128::from)
+            .sum()
+    }
+}
+
+/// All that is certain about a record of any version.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+fn read_record<R: Kept>(id: &R::Id, home: &Home) -> std::result::Result<R, String> {
+    let text = fs::read(home.record())
+        .map_err(|error| format!("its {} cannot be read: {error}", Home::RECORD))?;
+    let malformed = |error| format!("its {} is malformed: {error}", Home::RECORD);
+    let Version { version } = serde_json::from_slice(&text).map_err(malformed)?;
+    if version != RECORD_VERSION {
+        return Err(format!(
+            "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"
+        ));
+    }
+    let record: R = serde_json::from_slice(&text).map_err(malformed)?;
+    if record.id() != id {
+        return Err(format!("its record is that of {}", record.id()));
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Making a snapshot.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Draft, NewSnapshot, Result, SnapshotRecord};
+use orlop_sys::file::{self, CloneOutcome};
+
+use super::failure::Doing;
+use super::layout::Home;
+use super::ledger::Reservation;
+use super::original::Original;
+use super::room::Demand;
+use super::staged::Staged;
+use super::store::Store;
+
+/// The reservation is the last field, so that it is given back after the files are gone.
+#[derive(Debug)]
+pub(super) struct SnapshotDraft {
+    store: Arc<Store>,
+    staged: Staged,
+    /// Taken by the cut.
+    original: Option<Original>,
+    shares_extents: bool,
+    record: SnapshotRecord,
+    reservation: Reservation,
+}
+
+impl Store {
+    pub(super) fn begin_snapshot(self: &Arc<Self>, new: &NewSnapshot) -> Result<SnapshotDraft> {
+        // A damaged snapshot keeps its name until someone has looked at it.
+        self.snapshots.get(&new.id)?;
+        let source = self.volumes.require(&new.source.id)?;
+        let original = Original::open(&self.volumes, &source)?;
+        let demand = Demand {
+            length: source.capacity_bytes,
+            promise: original.allocated(),
+            physical: if self.shares_extents {
+                0
+            } else {
+                original.allocated()
+            },
+            must_fit: !self.shares_extents,
+        };
+        let reservation = self.try_reserve(demand)?;
+        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)))?;
+        original.prepare(staged.data(), self.backing);
+        Ok(SnapshotDraft {
+            store: Arc::clone(self),
+            staged,
+            original: Some(original),
+            shares_extents: false,
+            record: SnapshotRecord {
+                version: RECORD_VERSION,
+                id: new.id.clone(),
+                name: new.name.clone(),
+                source: source.id,
+                size_bytes: source.capacity_bytes,
+                format: new.format,
+                capabilities: source.capabilities,
+                created: SystemTime::now().into(),
+            },
+            reservation,
+        })
+    }
+}
+
+impl Draft<SnapshotRecord> for SnapshotDraft {
+    fn cut(&mut self) -> Result<()> {
+        if let Some(original) = self.original.take() {
+            let outcome = original.cut_into(self.staged.data())?;
+            self.shares_extents = outcome == CloneOutcome::Shared;
+            self.record.created = SystemTime::now().into();
+        }
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
+        self.cut()?;
+        // A crash while the source grew may have left its data longer than its record says.
+        file::set_length(self.staged.data(), self.record.size_bytes)
+            .doing(|| format!("make snapshot {}", self.record.id))?;
+        self.reservation.note_written();
+        let shelf = &self.store.snapshots;
+        self.store
+            .place(shelf, &self.staged, &self.record, self.shares_extents)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! A volume or snapshot in the making: a directory that is filled under a temporary name and
+//! renamed into its place.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+
+use orlop_model::{Error, Result};
+use orlop_sys::file::{self, RenameOutcome};
+
+use super::failure::Doing;
+use super::layout::Home;
+use super::shelf::Kept;
+
+/// Removed when dropped, unless it was moved into its place by then.
+#[derive(Debug)]
+pub(super) struct Staged {
+    home: Home,
+    data: File,
+}
+
+impl Staged {
+    pub(super) fn create(home: Home) -> Result<Self> {
+        home.create()?;
+        let path = home.data();
+        let created = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .doing(|| format!("create {}", path.display()));
+        match created {
+            Ok(data) => Ok(Self { home, data }),
+            Err(error) => {
+                remove(&home);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn data(&self) -> &File {
+        &self.data
+    }
+
+    pub(super) fn allocated(&self) -> Result<u64> {
+        file::allocated_bytes(&self.home.data()).doing(|| "look at the new data".to_owned())
+    }
+
+    /// Makes it visible, whole and durable, in one step.
+    ///
+    /// A crash before the rename leaves a directory in staging/ that the next start sweeps away;
+    /// a crash after it leaves the finished thing, which a repeated creation finds. For that, all
+    /// that is in the directory must be on disk before the directory gets its name.
+    pub(super) fn place<R: Kept>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
+        let creating = || format!("create {} {}", R::KIND, record.id());
+        let text =
+            serde_json::to_vec_pretty(record).map_err(|error| Error::failed(creating(), error))?;
+        self.data.sync_all().doing(creating)?;
+        file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+        file::sync_dir(self.home.directory()).doing(creating)?;
+        file::rename_new(self.home.directory(), place.directory()).doing(creating)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        remove(&self.home);
+    }
+}
+
+/// After the rename there is nothing under the temporary name, and names are not used twice.
+fn remove(home: &Home) {
+    if let Err(error) = file::remove_tree(home.directory()) {
+        tracing::warn!(%error, "a draft stays until the next start");
+    }
+}

@@ -1,0 +1,82 @@
+//! The state that the pool shares with its drafts.
+
+use std::sync::Mutex;
+
+use orlop_model::{PoolId, Result, SnapshotRecord, Topology, VolumeRecord};
+use orlop_sys::file::{BackingKind, RenameOutcome};
+
+use super::attach::Attachments;
+use super::layout::Layout;
+use super::ledger::Ledger;
+use super::managed::Managed;
+use super::marker::Marker;
+use super::shelf::{Kept, Shelf};
+use super::staged::Staged;
+use crate::poison::lock;
+
+pub(super) struct Store {
+    pub(super) name: String,
+    pub(super) topology: Topology,
+    pub(super) layout: Layout,
+    pub(super) marker: Marker,
+    pub(super) managed: Option<Managed>,
+    /// `st_dev` of the pool's directory: another one there means that it was unmounted.
+    pub(super) filesystem: u64,
+    pub(super) backing: BackingKind,
+    pub(super) shares_extents: bool,
+    pub(super) volumes: Shelf<VolumeRecord>,
+    pub(super) snapshots: Shelf<SnapshotRecord>,
+    pub(super) ledger: Mutex<Ledger>,
+    pub(super) attachments: Attachments,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("name", &self.name)
+            .field("root", &self.layout.root())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub(super) fn id(&self) -> &PoolId {
+        self.marker.id()
+    }
+
+    /// Puts what is staged into its place, or finds there what an earlier attempt made and could
+    /// not report.
+    pub(super) fn place<R: Kept>(
+        &self,
+        shelf: &Shelf<R>,
+        staged: &Staged,
+        record: &R,
+        shares_extents: bool,
+    ) -> Result<R> {
+        let allocated = staged.allocated()?;
+        match staged.place(record, &shelf.home(record.id()))? {
+            RenameOutcome::Renamed => {
+                let charge = record.charge(allocated);
+                let mut ledger = lock(&self.ledger);
+                ledger.promise(charge);
+                ledger.note_stored(allocated, shares_extents);
+                shelf.put(record.clone(), charge);
+                Ok(record.clone())
+            }
+            RenameOutcome::TargetExists => {
+                self.adopt(shelf, record.id())?;
+                shelf.require(record.id())
+            }
+        }
+    }
+
+    /// A rename whose fsync failed was reported as a failure, but may well have happened. This
+    /// takes in what it left.
+    pub(super) fn adopt<R: Kept>(&self, shelf: &Shelf<R>, id: &R::Id) -> Result<()> {
+        let mut ledger = lock(&self.ledger);
+        if let Some(charge) = shelf.adopt(id)? {
+            ledger.promise(charge);
+        }
+        Ok(())
+    }
+}

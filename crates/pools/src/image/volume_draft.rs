@@ -1,0 +1,148 @@
+//! Making a volume.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{
+    ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord,
+};
+use orlop_sys::file::{self, CloneOutcome};
+
+use super::failure::Doing;
+use super::layout::Home;
+use super::ledger::Reservation;
+use super::original::Original;
+use super::room::Demand;
+use super::staged::Staged;
+use super::store::Store;
+
+/// The reservation is the last field, so that it is given back after the files are gone.
+#[derive(Debug)]
+pub(super) struct VolumeDraft {
+    store: Arc<Store>,
+    staged: Staged,
+    /// Taken by the cut.
+    original: Option<Original>,
+    shares_extents: bool,
+    record: VolumeRecord,
+    reservation: Reservation,
+}
+
+impl Store {
+    pub(super) fn begin_volume(self: &Arc<Self>, new: &NewVolume) -> Result<VolumeDraft> {
+        // A damaged volume keeps its name until someone has looked at it.
+        self.volumes.get(&new.id)?;
+        let original = self.original_of(new)?;
+        let demand = Demand {
+            length: new.capacity_bytes,
+            promise: new.capacity_bytes,
+            physical: self.taken_at_once(new, original.as_ref()),
+            must_fit: true,
+        };
+        let reservation = self.try_reserve(demand)?;
+        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)))?;
+        let mut draft = VolumeDraft {
+            store: Arc::clone(self),
+            staged,
+            original,
+            shares_extents: false,
+            record: record_of(new),
+            reservation,
+        };
+        match &draft.original {
+            Some(original) => original.prepare(draft.staged.data(), self.backing),
+            None => draft.shape()?,
+        }
+        Ok(draft)
+    }
+
+    fn original_of(&self, new: &NewVolume) -> Result<Option<Original>> {
+        let (original, length) = match &new.source {
+            None => return Ok(None),
+            Some(ContentSource::Snapshot(id)) => {
+                let record = self.snapshots.require(id)?;
+                (Original::open(&self.snapshots, &record)?, record.size_bytes)
+            }
+            Some(ContentSource::Volume(id)) => {
+                let record = self.volumes.require(id)?;
+                (Original::open(&self.volumes, &record)?, record.capacity_bytes)
+            }
+        };
+        if length > new.capacity_bytes {
+            return Err(Error::OutOfRange(format!(
+                "the source has {length} bytes, which do not fit into {}",
+                new.capacity_bytes
+            )));
+        }
+        Ok(Some(original))
+    }
+
+    /// Thick takes everything at once: even if extents are shared at first, a thick volume must
+    /// find room to have each of them for itself.
+    fn taken_at_once(&self, new: &NewVolume, original: Option<&Original>) -> u64 {
+        match (new.parameters.provisioning, original) {
+            (Provisioning::Thick, _) => new.capacity_bytes,
+            (Provisioning::Thin, Some(original)) if !self.shares_extents => original.allocated(),
+            (Provisioning::Thin, Some(_) | None) => 0,
+        }
+    }
+}
+
+fn record_of(new: &NewVolume) -> VolumeRecord {
+    VolumeRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        capacity_bytes: new.capacity_bytes,
+        capabilities: new.capabilities.clone(),
+        parameters: new.parameters.clone(),
+        limits: new.limits,
+        source: new.source.clone(),
+        format: new.format,
+        ephemeral: new.ephemeral,
+        created: SystemTime::now().into(),
+        published: std::collections::BTreeMap::new(),
+    }
+}
+
+impl VolumeDraft {
+    /// Gives the data its full length and, if thick, its space. Holes of a copy are filled too;
+    /// extents that it shares with its source stay shared until one of both is written.
+    fn shape(&mut self) -> Result<()> {
+        let shaping = || format!("make room for volume {}", self.record.id);
+        let bytes = self.record.capacity_bytes;
+        let data = self.staged.data();
+        file::set_length(data, bytes).doing(shaping)?;
+        match self.record.parameters.provisioning {
+            Provisioning::Thin => {}
+            Provisioning::Thick => file::preallocate(data, 0, bytes).doing(shaping)?,
+        }
+        self.reservation.note_written();
+        Ok(())
+    }
+}
+
+impl Draft<VolumeRecord> for VolumeDraft {
+    fn cut(&mut self) -> Result<()> {
+        if let Some(original) = self.original.take() {
+            let outcome = original.cut_into(self.staged.data())?;
+            self.shares_extents = outcome == CloneOutcome::Shared;
+        }
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
+        let is_copy = self.record.source.is_some();
+        self.cut()?;
+        if is_copy {
+            self.shape()?;
+        }
+        let shelf = &self.store.volumes;
+        self.store
+            .place(shelf, &self.staged, &self.record, self.shares_extents)
+    }
+}
+
+#[cfg(test)]
+mod tests;

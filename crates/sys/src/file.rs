@@ -1,0 +1,127 @@
+//! Files: their space, durability, and copies that share or keep sparse.
+
+mod copy;
+mod durable;
+mod remove;
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{
+    FallocateFlags, FlockOperation, Mode, OFlags, StatVfsMountFlags, fallocate, flock, ftruncate,
+    open, statfs, statvfs,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+pub use copy::{
+    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, preclone_chunks,
+    try_clone_file,
+};
+pub use durable::{
+    RenameOutcome, create_file_durable, rename_new, replace_file, sync_device, sync_dir,
+    sync_filesystem,
+};
+pub use remove::remove_tree;
+
+use crate::error::{Context, Result};
+
+/// `stat` counts in units of 512 bytes whatever the filesystem's block size.
+const STAT_BLOCK: u64 = 512;
+
+/// The space a file takes, as opposed to its length.
+pub fn allocated_bytes(path: &Path) -> Result<u64> {
+    let metadata = std::fs::symlink_metadata(path).on("look at", path)?;
+    Ok(metadata.blocks() * STAT_BLOCK)
+}
+
+pub fn set_length(file: &File, bytes: u64) -> Result<()> {
+    retry_on_intr(|| ftruncate(file, bytes)).on_fd("set the length of", file)
+}
+
+/// Reserves space for a range; the file becomes longer if the range ends past its end.
+pub fn preallocate(file: &File, from: u64, bytes: u64) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes))
+        .on_fd("reserve space for", file)
+}
+
+/// An exclusive lock that ends with this value, or with the process.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Closing is not enough: a child that is being started has a copy of the descriptor until it
+    /// executes its program.
+    fn drop(&mut self) {
+        if let Err(errno) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::warn!(%errno, "a lock is released late");
+        }
+    }
+}
+
+/// `None`: someone else holds it.
+pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::RUSR | Mode::WUSR).on("open the lock", path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Lock {
+            file: File::from(file),
+        })),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno).on("lock", path),
+    }
+}
+
+/// What a filesystem has, in bytes and inodes. `free` is what an ordinary writer can still use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    pub total: u64,
+    pub free: u64,
+    pub inodes: u64,
+    pub inodes_free: u64,
+    pub read_only: bool,
+}
+
+pub fn space(path: &Path) -> Result<Space> {
+    let state = statvfs(path).on("read the space of", path)?;
+    Ok(Space {
+        total: state.f_blocks.saturating_mul(state.f_frsize),
+        free: state.f_bavail.saturating_mul(state.f_frsize),
+        inodes: state.f_files,
+        inodes_free: state.f_ffree,
+        read_only: state.f_flag.contains(StatVfsMountFlags::RDONLY),
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackingKind {
+    Xfs,
+    Btrfs,
+    /// ext2 and ext3 have the same number and are served by the same driver.
+    Ext4,
+    Tmpfs,
+    Overlay,
+    Other,
+}
+
+/// The filesystem that holds `path`.
+pub fn backing_kind(path: &Path) -> Result<BackingKind> {
+    let state = statfs(path).on("read the filesystem type of", path)?;
+    let kind = match i128::from(state.f_type) {
+        0x5846_5342 => BackingKind::Xfs,
+        0x9123_683E => BackingKind::Btrfs,
+        0xEF53 => BackingKind::Ext4,
+        0x0102_1994 => BackingKind::Tmpfs,
+        0x794C_7630 => BackingKind::Overlay,
+        _ => BackingKind::Other,
+    };
+    Ok(kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Changes that are still there after the power went.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, open, rename, renameat_with,
+    syncfs,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::set_length;
+use crate::error::{Context, Result};
+use crate::resolve::parent_of;
+
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Replaces the contents of `dir/name`, or creates it: after a crash either the old contents are
+/// there or the new.
+///
+/// The new contents are gathered in `.NAME.new`, which a crash may leave and the next replacement
+/// uses again. Writers of one name queue at a lock on that file.
+pub fn replace_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
+    let gathering = dir.join(format!(".{name}.new"));
+    let mut file = lock_gathering_file(&gathering)?;
+    set_length(&file, 0)?;
+    file.write_all(contents).on("write", &gathering)?;
+    fsync(&file).on("sync", &gathering)?;
+    rename(&gathering, dir.join(name)).on("rename into place", &gathering)?;
+    sync_dir(dir)
+}
+
+/// The writer before us renames the file it holds the lock of, so the one that we waited for may
+/// be in place already; then there is a new one to make.
+fn lock_gathering_file(path: &Path) -> Result<File> {
+    loop {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(open(path, flags, PRIVATE).on("create", path)?);
+        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).on("lock", path)?;
+        if still_names(path, &file)? {
+            return Ok(file);
+        }
+    }
+}
+
+fn still_names(path: &Path, file: &File) -> Result<bool> {
+    let opened = file.metadata().on("look at", path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).on("look at", path),
+    }
+}
+
+/// Creates a file that must not exist. The caller syncs the directory, once for all its files.
+pub fn create_file_durable(path: &Path, contents: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(open(path, flags, PRIVATE).on("create", path)?);
+    file.write_all(contents).on("write", path)?;
+    fsync(&file).on("sync", path)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenameOutcome {
+    Renamed,
+    TargetExists,
+}
+
+/// Renames durably, and only if nothing has the new name: the step in which a thing is born.
+pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Ok(RenameOutcome::TargetExists),
+        Err(errno) => return Err(errno).on("rename", from),
+    }
+    let (old_parent, new_parent) = (parent_of(from), parent_of(to));
+    sync_dir(new_parent)?;
+    if old_parent != new_parent {
+        sync_dir(old_parent)?;
+    }
+    Ok(RenameOutcome::Renamed)
+}
+
+pub fn sync_dir(dir: &Path) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open(dir, flags, Mode::empty()).on("open", dir)?;
+    fsync(directory).on("sync", dir)
+}
+
+/// Writes back everything of the filesystem that holds `path`.
+pub fn sync_filesystem(path: &Path) -> Result<()> {
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).on("open", path)?;
+    syncfs(file).on("sync the filesystem of", path)
+}
+
+/// Writes back what was written through a block device's node, and flushes its cache.
+pub fn sync_device(path: &Path) -> Result<()> {
+    let device = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).on("open", path)?;
+    fsync(device).on("sync", path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::filesystem::FsKind;
+use crate::testbed::{MIB, Volume, root, scratch};
+
+#[test]
+fn length_and_space_are_two_things() {
+    let dir = scratch();
+    let path = dir.path().join("file");
+    let file = File::create(&path).unwrap();
+    set_length(&file, 8 * MIB).unwrap();
+    assert_eq!(allocated_bytes(&path).unwrap(), 0);
+
+    preallocate(&file, 0, 4 * MIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 8 * MIB);
+    assert!(allocated_bytes(&path).unwrap() >= 4 * MIB);
+
+    preallocate(&file, 8 * MIB, 2 * MIB).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 10 * MIB);
+    preallocate(&file, 0, 0).unwrap();
+}
+
+#[test]
+fn a_lock_is_held_once_and_ends_with_its_value() {
+    let dir = scratch();
+    let path = dir.path().join("lock");
+    let held = try_lock(&path).unwrap();
+    assert!(held.is_some());
+    assert!(try_lock(&path).unwrap().is_none());
+    drop(held);
+    assert!(try_lock(&path).unwrap().is_some());
+}
+
+#[test]
+fn a_lock_is_not_sought_through_a_link() {
+    let dir = scratch();
+    symlink(dir.path().join("elsewhere"), dir.path().join("lock")).unwrap();
+    assert_eq!(
+        try_lock(&dir.path().join("lock")).unwrap_err().errno(),
+        Some(Errno::LOOP)
+    );
+    assert!(!dir.path().join("elsewhere").exists());
+}
+
+#[test]
+fn a_full_filesystem_is_recognised() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Xfs);
+    let file = File::create(volume.root().join("file")).unwrap();
+    let error = preallocate(&file, 0, 1 << 40).unwrap_err();
+    assert!(error.is_no_space(), "{error}");
+}
+
+#[test]
+fn space_and_kind_of_each_filesystem() {
+    if !root() {
+        return;
+    }
+    for (kind, expected) in [
+        (FsKind::Ext4, BackingKind::Ext4),
+        (FsKind::Xfs, BackingKind::Xfs),
+        (FsKind::Btrfs, BackingKind::Btrfs),
+    ] {
+        let volume = Volume::new(kind);
+        assert_eq!(backing_kind(volume.root()).unwrap(), expected);
+        let before = space(volume.root()).unwrap();
+        assert!(
+            before.total > 200 * MIB && before.total <= 320 * MIB,
+            "{kind}: {before:?}"
+        );
+        assert!(
+            before.free <= before.total && !before.read_only,
+            "{kind}: {before:?}"
+        );
+
+        let file = File::create(volume.root().join("file")).unwrap();
+        preallocate(&file, 0, 32 * MIB).unwrap();
+        sync_filesystem(volume.root()).unwrap();
+        let after = space(volume.root()).unwrap();
+        assert!(
+            after.free + 32 * MIB <= before.free + MIB,
+            "{kind}: {before:?} {after:?}"
+        );
+    }
+    assert_eq!(
+        backing_kind(Path::new("/proc")).unwrap(),
+        BackingKind::Other
+    );
+}

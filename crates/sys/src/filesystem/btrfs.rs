@@ -1,0 +1,102 @@
+//! A new identity for a copy of a btrfs.
+//!
+//! The kernel takes two devices of one fsid for parts of one filesystem, so a copy needs its own
+//! before it is ever mounted. The fsid stands in every tree block; a superblock may therefore
+//! name another one to the outside and keep the old as `metadata_uuid` (Linux 5.0).
+//!
+//! btrfstune does the same, but within a transaction: the superblock's generation advances past
+//! that of the log tree, and a copy that was taken of a live filesystem can no longer be mounted.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, fsync, open};
+
+use super::signature::bytes_at;
+use crate::error::{Context, Error, Result};
+use crate::loopdev;
+
+pub(super) const FIRST_SUPERBLOCK: usize = 0x1_0000;
+const MIRRORS: [u64; 2] = [64 << 20, 256 << 30];
+const SUPERBLOCK_BYTES: usize = 4096;
+const SUPERBLOCK_LENGTH: u64 = 4096;
+
+const FSID: usize = 0x20;
+const MAGIC_OFFSET: usize = 0x40;
+const MAGIC: [u8; 8] = *b"_BHRfS_M";
+const INCOMPAT_FLAGS: usize = 0xBC;
+const CHECKSUM_TYPE: usize = 0xC4;
+const CHECKSUM_CRC32C: u16 = 0;
+const METADATA_UUID: usize = 0x23B;
+const INCOMPAT_METADATA_UUID: u64 = 1 << 10;
+
+pub(super) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
+    (bytes_at(superblock, MAGIC_OFFSET)? == MAGIC)
+        .then(|| bytes_at(superblock, FSID))
+        .flatten()
+}
+
+/// Gives an unmounted btrfs another UUID; having it already is fine.
+pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
+    const OPERATION: &str = "change the UUID of";
+    // On a block device O_EXCL fails with EBUSY while it is mounted.
+    let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = File::from(open(device, flags, Mode::empty()).on("open", device)?);
+    let size = loopdev::size(device)?;
+
+    let first = u64::try_from(FIRST_SUPERBLOCK).unwrap_or(u64::MAX);
+    let mirrors = MIRRORS
+        .into_iter()
+        .filter(|start| start + SUPERBLOCK_LENGTH <= size);
+    // The first copy, which alone decides what is mounted, last: until then a crash changed
+    // nothing, and a repetition rewrites all.
+    for offset in mirrors.chain([first]) {
+        let mut superblock = [0; SUPERBLOCK_BYTES];
+        file.read_exact_at(&mut superblock, offset)
+            .on("read", device)?;
+        match fsid(&superblock) {
+            None if offset == first => return Err(Error::refused(OPERATION, device, "no btrfs")),
+            None => continue,
+            Some(_) => {}
+        }
+        rename_superblock(&mut superblock, uuid)
+            .ok_or_else(|| Error::refused(OPERATION, device, "its checksums are not crc32c"))?;
+        file.write_all_at(&superblock, offset).on("write", device)?;
+        fsync(&file).on("sync", device)?;
+    }
+    Ok(())
+}
+
+/// `None` if the checksum is of a kind that cannot be computed here.
+fn rename_superblock(superblock: &mut [u8; SUPERBLOCK_BYTES], uuid: [u8; 16]) -> Option<()> {
+    if bytes_at(superblock, CHECKSUM_TYPE).map(u16::from_le_bytes)? != CHECKSUM_CRC32C {
+        return None;
+    }
+    let flags = bytes_at(superblock, INCOMPAT_FLAGS).map(u64::from_le_bytes)?;
+    if flags & INCOMPAT_METADATA_UUID == 0 {
+        superblock.copy_within(FSID..FSID + uuid.len(), METADATA_UUID);
+        let flags = (flags | INCOMPAT_METADATA_UUID).to_le_bytes();
+        superblock[INCOMPAT_FLAGS..INCOMPAT_FLAGS + flags.len()].copy_from_slice(&flags);
+    }
+    superblock[FSID..FSID + uuid.len()].copy_from_slice(&uuid);
+    let checksum = crc32c(&superblock[FSID..]).to_le_bytes();
+    superblock[..checksum.len()].copy_from_slice(&checksum);
+    Some(())
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    const REVERSED_POLYNOMIAL: u32 = 0x82F6_3B78;
+    let mut crc = !0_u32;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            let carry = if crc & 1 == 1 { REVERSED_POLYNOMIAL } else { 0 };
+            crc = crc >> 1 ^ carry;
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests;

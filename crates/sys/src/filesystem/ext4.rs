@@ -1,0 +1,173 @@
+//! ext4 as seen from its device: the superblock, checking, and growing while unmounted.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::signature::bytes_at;
+use crate::error::{Context, Error, Result};
+use crate::file::sync_device;
+use crate::{loopdev, tool};
+
+const SUPERBLOCK: usize = 1024;
+const SUPERBLOCK_END: usize = 2048;
+const MAGIC: u16 = 0xEF53;
+const STATE_ERRORS: u16 = 0x2;
+const INCOMPAT_64BIT: u32 = 0x80;
+const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
+/// resize2fs does not start a group that would have fewer usable blocks than this.
+const FEWEST_USABLE_BLOCKS: u64 = 50;
+
+#[derive(Debug, Clone)]
+pub(super) struct Ext4Superblock {
+    pub(super) uuid: [u8; 16],
+    pub(super) has_errors: bool,
+    pub(super) blocks: u64,
+    block_size: u64,
+    first_block: u64,
+    blocks_per_group: u64,
+    inode_table_blocks: u64,
+    descriptor_size: u64,
+    reserved_descriptor_blocks: u64,
+    sparse: bool,
+}
+
+impl Ext4Superblock {
+    /// `head` is the start of the device. A magic number of two bytes is met by chance, so the
+    /// fields that everything else is computed from must make sense as well.
+    pub(super) fn parse(head: &[u8]) -> Option<Self> {
+        let block = head.get(SUPERBLOCK..SUPERBLOCK_END)?;
+        if u16_at(block, 0x38)? != MAGIC {
+            return None;
+        }
+        let block_size = 1024_u64.checked_shl(u32_at(block, 0x18)?.min(32))?;
+        let inodes = u32_at(block, 0)?;
+        let inodes_per_group = u64::from(u32_at(block, 0x28)?);
+        let blocks_per_group = u64::from(u32_at(block, 0x20)?);
+        let revision = u32_at(block, 0x4C)?;
+        let wide = u32_at(block, 0x60)? & INCOMPAT_64BIT != 0;
+        let high = if wide {
+            u64::from(u32_at(block, 0x150)?)
+        } else {
+            0
+        };
+        let blocks = high << 32 | u64::from(u32_at(block, 0x4)?);
+        let sensible = block_size <= 1 << 16
+            && blocks_per_group > 0
+            && blocks_per_group <= block_size * 8
+            && inodes_per_group > 0
+            && inodes > 0
+            && blocks > 0
+            && revision <= 1;
+        if !sensible {
+            return None;
+        }
+        let inode_size = if revision == 0 {
+            128
+        } else {
+            u64::from(u16_at(block, 0x58)?)
+        };
+        Some(Self {
+            uuid: bytes_at(block, 0x68)?,
+            has_errors: u16_at(block, 0x3A)? & STATE_ERRORS != 0,
+            blocks,
+            block_size,
+            first_block: u64::from(u32_at(block, 0x14)?),
+            blocks_per_group,
+            inode_table_blocks: (inodes_per_group * inode_size).div_ceil(block_size),
+            descriptor_size: if wide {
+                u64::from(u16_at(block, 0xFE)?)
+            } else {
+                32
+            },
+            reserved_descriptor_blocks: u64::from(u16_at(block, 0xCE)?),
+            sparse: u32_at(block, 0x64)? & RO_COMPAT_SPARSE_SUPER != 0,
+        })
+    }
+
+    pub(super) fn read(device: &Path) -> Result<Self> {
+        let mut head = [0; SUPERBLOCK_END];
+        let file = File::open(device).on("open", device)?;
+        file.read_exact_at(&mut head, 0).on("read", device)?;
+        Self::parse(&head)
+            .ok_or_else(|| Error::refused("read the superblock of", device, "no ext4 there"))
+    }
+
+    /// The most blocks that the filesystem can use of a device: a last group too small to hold
+    /// its own tables is left out, as resize2fs does.
+    pub(super) fn usable_blocks(&self, device_bytes: u64) -> u64 {
+        let blocks = device_bytes / self.block_size;
+        let in_groups = blocks.saturating_sub(self.first_block);
+        let tail = in_groups % self.blocks_per_group;
+        let last_group = in_groups / self.blocks_per_group;
+        if tail == 0 || last_group == 0 {
+            return blocks;
+        }
+        if tail < self.group_overhead(last_group) + FEWEST_USABLE_BLOCKS {
+            return blocks - tail;
+        }
+        blocks
+    }
+
+    fn group_overhead(&self, group: u64) -> u64 {
+        let bitmaps = 2;
+        let mut overhead = bitmaps + self.inode_table_blocks;
+        if !self.sparse || holds_sparse_superblock(group) {
+            let descriptors = ((group + 1) * self.descriptor_size).div_ceil(self.block_size);
+            overhead += 1 + descriptors + self.reserved_descriptor_blocks;
+        }
+        overhead
+    }
+
+    pub(super) fn spans(&self, device_bytes: u64) -> bool {
+        self.blocks >= self.usable_blocks(device_bytes)
+    }
+}
+
+/// Groups 0 and 1, and the powers of 3, 5 and 7.
+fn holds_sparse_superblock(group: u64) -> bool {
+    let power_of = |base: u64| {
+        let mut rest = group;
+        while rest > 1 && rest.is_multiple_of(base) {
+            rest /= base;
+        }
+        rest == 1
+    };
+    group <= 1 || [3, 5, 7].into_iter().any(power_of)
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes_at(bytes, offset).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes_at(bytes, offset).map(u32::from_le_bytes)
+}
+
+/// Whether an ext4, mounted or not, uses all of its device.
+pub fn ext4_spans_device(device: &Path) -> Result<bool> {
+    Ok(Ext4Superblock::read(device)?.spans(loopdev::size(device)?))
+}
+
+/// Repairs what can be repaired without a decision.
+pub fn check_ext4(device: &Path) -> Result<()> {
+    // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on it is not right.
+    tool::run_accepting(
+        "e2fsck",
+        [OsStr::new("-p"), device.as_os_str()],
+        &[0, 1, 2, 3],
+    )?;
+    sync_device(device)
+}
+
+/// Grows an unmounted ext4 to the end of its device. resize2fs insists on a full check before.
+pub fn grow_ext4_unmounted(device: &Path) -> Result<()> {
+    let check = [OsStr::new("-f"), OsStr::new("-p"), device.as_os_str()];
+    tool::run_accepting("e2fsck", check, &[0, 1])?;
+    tool::run("resize2fs", [device.as_os_str()])?;
+    sync_device(device)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::Error;
+use crate::file::allocated_bytes;
+use crate::testbed::{Disk, MIB, Mounted, SMALL, root, scratch};
+
+#[test]
+fn a_uuid_is_written_the_usual_way() {
+    let uuid = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xFF];
+    assert_eq!(hyphenated(uuid), "00010203-0405-0607-0809-0a0b0c0d0eff");
+}
+
+#[test]
+fn extended_options_are_gathered_in_one() {
+    let extra = ["-E", "stride=4", "-i", "65536", "-Eresize=1g"].map(str::to_owned);
+    let arguments = ext4_arguments("U", &extra);
+    let text: Vec<_> = arguments
+        .iter()
+        .map(|argument| argument.to_str().unwrap())
+        .collect();
+    assert_eq!(
+        text.iter()
+            .filter(|argument| argument.starts_with("-E"))
+            .count(),
+        1
+    );
+    assert!(
+        text.iter()
+            .any(|argument| argument.ends_with(",stride=4,resize=1g")),
+        "{text:?}"
+    );
+    assert!(text.ends_with(&["-i", "65536"]), "{text:?}");
+}
+
+#[test]
+fn a_fresh_filesystem_takes_little_space_and_mounts() {
+    if !root() {
+        return;
+    }
+    for kind in FsKind::ALL {
+        let dir = scratch();
+        let disk = Disk::formatted(dir.path(), 8 << 30, kind);
+        let taken = allocated_bytes(&disk.image).unwrap();
+        assert!(taken < 80 * MIB, "{kind} takes {taken}");
+        let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
+        std::fs::write(mounted.point.join("file"), "x").unwrap();
+    }
+}
+
+#[test]
+fn a_preallocated_image_keeps_its_blocks() {
+    if !root() {
+        return;
+    }
+    for kind in FsKind::ALL {
+        let dir = scratch();
+        let disk = Disk::new(dir.path(), SMALL);
+        let image = std::fs::File::options()
+            .write(true)
+            .open(&disk.image)
+            .unwrap();
+        crate::file::preallocate(&image, 0, SMALL).unwrap();
+        format(
+            &disk.path(),
+            &Format {
+                kind,
+                uuid: [1; 16],
+                extra_options: &[],
+            },
+        )
+        .unwrap();
+        assert!(allocated_bytes(&disk.image).unwrap() >= SMALL, "{kind}");
+    }
+}
+
+#[test]
+fn further_options_reach_mkfs_and_its_complaint_the_caller() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), SMALL);
+    for (kind, options) in [
+        (FsKind::Ext4, ["-L", "label"]),
+        (FsKind::Xfs, ["-L", "label"]),
+        (FsKind::Btrfs, ["-L", "label"]),
+    ] {
+        let extra_options = options.map(str::to_owned);
+        let uuid = crate::rand::random_bytes().unwrap();
+        format(
+            &disk.path(),
+            &Format {
+                kind,
+                uuid,
+                extra_options: &extra_options,
+            },
+        )
+        .unwrap();
+        let head = std::fs::read(disk.path()).unwrap();
+        assert!(
+            head[..128 << 10].windows(5).any(|bytes| bytes == b"label"),
+            "{kind}"
+        );
+
+        let extra_options = ["--no-such-option".to_owned()];
+        let refused = format(
+            &disk.path(),
+            &Format {
+                kind,
+                uuid,
+                extra_options: &extra_options,
+            },
+        );
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Tool { .. }), "{error}");
+        assert!(error.to_string().contains(kind.mkfs()), "{error}");
+    }
+}

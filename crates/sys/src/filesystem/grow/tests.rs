@@ -1,0 +1,76 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::*;
+use crate::file::space;
+use crate::testbed::{MIB, SMALL, Volume, root};
+
+fn assert_grows(kind: FsKind) {
+    let volume = Volume::new(kind);
+    let (mount_point, device) = (volume.root(), volume.disk.path());
+    assert!(fits_device(mount_point, &device, kind).unwrap());
+    grow_mounted(mount_point, &device, kind).unwrap();
+    let before = space(mount_point).unwrap().total;
+
+    volume.disk.grow(SMALL + 200 * MIB);
+    assert!(!fits_device(mount_point, &device, kind).unwrap());
+    grow_mounted(mount_point, &device, kind).unwrap();
+    assert!(fits_device(mount_point, &device, kind).unwrap());
+    let after = space(mount_point).unwrap().total;
+    assert!(after >= before + 190 * MIB, "{kind}: {before} {after}");
+    grow_mounted(mount_point, &device, kind).unwrap();
+
+    // A rest that no filesystem has a use for.
+    volume.disk.grow(SMALL + 200 * MIB + 4096);
+    grow_mounted(mount_point, &device, kind).unwrap();
+    assert!(fits_device(mount_point, &device, kind).unwrap());
+}
+
+#[test]
+fn xfs_grows_while_mounted() {
+    if root() {
+        assert_grows(FsKind::Xfs);
+    }
+}
+
+#[test]
+fn btrfs_grows_while_mounted() {
+    if root() {
+        assert_grows(FsKind::Btrfs);
+    }
+}
+
+#[test]
+fn ext4_grows_while_mounted_if_the_process_may() {
+    if !root() {
+        return;
+    }
+    if capabilities(None)
+        .unwrap()
+        .effective
+        .contains(CapabilitySet::SYS_RESOURCE)
+    {
+        assert_grows(FsKind::Ext4);
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let (mount_point, device) = (volume.root(), volume.disk.path());
+    volume.disk.grow(SMALL + 200 * MIB);
+    assert!(!fits_device(mount_point, &device, FsKind::Ext4).unwrap());
+    let error = grow_mounted(mount_point, &device, FsKind::Ext4).unwrap_err();
+    assert_eq!(error.errno(), Some(Errno::PERM));
+}
+
+#[test]
+fn xfs_leaves_out_a_group_that_would_be_too_small() {
+    let geometry = XfsGeometry {
+        block_size: 4096,
+        ag_blocks: 1000,
+        ..XfsGeometry::default()
+    };
+    assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4000), 4000);
+    assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4063 + 511), 4000);
+    assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4064), 4064);
+}

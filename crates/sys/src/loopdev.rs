@@ -1,0 +1,323 @@
+//! Loop devices, by ioctl.
+//!
+//! A device belongs to whoever's label it carries. Labels and the backing file's inode are kept by
+//! the kernel, so who attached what is known again after a restart.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, major, makedev, minor, mknodat, open, stat};
+use rustix::io::Errno;
+
+use crate::abi::{self, LoopInfo64};
+use crate::error::{Context, Error, Result};
+use crate::resolve;
+
+mod discard;
+
+pub use discard::disable_discard;
+
+const CONTROL: &str = "/dev/loop-control";
+
+/// Fixed from the first attach: once an XFS file was reflinked, direct I/O needs 4096-byte
+/// sectors, and a filesystem made on 512-byte ones could not be mounted again.
+const SECTOR: u32 = 4096;
+
+/// Others may win every race for a free device for a while, but not this often.
+const ATTACH_ATTEMPTS: u32 = 256;
+const DETACH_PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LoopDevice {
+    number: u32,
+}
+
+impl LoopDevice {
+    /// `/dev/loopN`, and nothing that only leads there.
+    pub fn from_path(path: &Path) -> Option<Self> {
+        Self::from_name(path.to_str()?.strip_prefix("/dev/")?)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let device = Self {
+            number: name.strip_prefix("loop")?.parse().ok()?,
+        };
+        (device.name() == name).then_some(device)
+    }
+
+    fn name(&self) -> String {
+        format!("loop{}", self.number)
+    }
+
+    pub fn path(&self) -> PathBuf {
+        Path::new("/dev").join(self.name())
+    }
+
+    fn sysfs(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.name())
+    }
+
+    fn queue(&self) -> PathBuf {
+        self.sysfs().join("queue")
+    }
+
+    /// Told by sysfs, for opening a device keeps others from detaching it.
+    fn has_backing_file(&self) -> bool {
+        self.sysfs().join("loop").exists()
+    }
+
+    /// Major and minor number.
+    pub fn device_number(&self) -> Result<(u32, u32)> {
+        let path = self.path();
+        let rdev = stat(&path).on("look at", &path)?.st_rdev;
+        Ok((major(rdev), minor(rdev)))
+    }
+
+    fn open(&self, access: OFlags) -> rustix::io::Result<OwnedFd> {
+        open(self.path(), access | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// A container's /dev is not kept by the kernel: a device made after its start has no node.
+    fn ensure_node(&self) -> Result<()> {
+        let path = self.path();
+        if path.exists() {
+            return Ok(());
+        }
+        let numbers = self.sysfs().join("dev");
+        let text = std::fs::read_to_string(&numbers).on("read", &numbers)?;
+        let (major, minor) = parse_device_number(&text)
+            .ok_or_else(|| Error::refused("read", &numbers, "no device number"))?;
+        let node = makedev(major, minor);
+        match mknodat(
+            CWD,
+            &path,
+            FileType::BlockDevice,
+            Mode::RUSR | Mode::WUSR,
+            node,
+        ) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno).on("make the node", &path),
+        }
+    }
+}
+
+fn parse_device_number(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopStatus {
+    pub device: LoopDevice,
+    /// `st_dev` and `st_ino` of the backing file.
+    pub backing_device: u64,
+    pub backing_inode: u64,
+    pub label: String,
+    pub read_only: bool,
+    pub direct_io: bool,
+    /// The device goes away when its last user closes it.
+    pub detaching: bool,
+}
+
+impl LoopStatus {
+    fn new(device: &LoopDevice, info: &LoopInfo64) -> Self {
+        let has = |flag| info.flags & flag != 0;
+        let label = info
+            .file_name
+            .split(|byte| *byte == 0)
+            .next()
+            .unwrap_or_default();
+        Self {
+            device: device.clone(),
+            backing_device: info.device,
+            backing_inode: info.inode,
+            label: String::from_utf8_lossy(label).into_owned(),
+            read_only: has(abi::LO_FLAGS_READ_ONLY),
+            direct_io: has(abi::LO_FLAGS_DIRECT_IO),
+            detaching: has(abi::LO_FLAGS_AUTOCLEAR),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct AttachOptions<'a> {
+    /// At most 63 bytes.
+    pub label: &'a str,
+    pub read_only: bool,
+}
+
+/// Attaches a file to a free loop device: direct I/O, 4096-byte sectors, kept until detached.
+pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice> {
+    let info = loop_info(backing, options)?;
+    let access = if options.read_only {
+        OFlags::RDONLY
+    } else {
+        OFlags::RDWR
+    };
+    let image = resolve::open_existing("open", backing, access)?;
+    let control_path = Path::new(CONTROL);
+    let control = File::open(control_path).on("open", control_path)?;
+
+    for attempt in 0..ATTACH_ATTEMPTS {
+        let number =
+            abi::loop_control_get_free(&control).on("ask for a free device", control_path)?;
+        let device = LoopDevice { number };
+        if discard::remove_if_disabled(&device) {
+            continue;
+        }
+        match device.ensure_node() {
+            Err(error) if error.is_not_found() => {}
+            made => made?,
+        }
+        let configured = device
+            .open(access)
+            .and_then(|fd| abi::loop_configure(fd, image.as_fd(), SECTOR, info));
+        match configured {
+            Ok(()) => {
+                warn_without_direct_io(&device, options.label);
+                return Ok(device);
+            }
+            // Another attacher was faster with this device, or it is being removed.
+            Err(Errno::BUSY | Errno::NXIO | Errno::NODEV | Errno::NOENT) => pause(attempt),
+            Err(errno) => return Err(errno).on("attach", backing),
+        }
+    }
+    Err(Errno::BUSY).on("find a free loop device for", backing)
+}
+
+fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopInfo64> {
+    let label = options.label.as_bytes();
+    let mut info = LoopInfo64::zeroed();
+    // The kernel wants the last byte zero.
+    if label.len() >= info.file_name.len() || label.contains(&0) {
+        return Err(Error::refused(
+            "attach",
+            backing,
+            "the label does not fit a loop device",
+        ));
+    }
+    info.file_name[..label.len()].copy_from_slice(label);
+    info.flags = abi::LO_FLAGS_DIRECT_IO;
+    if options.read_only {
+        info.flags |= abi::LO_FLAGS_READ_ONLY;
+    }
+    Ok(info)
+}
+
+/// The kernel drops direct I/O without a word where the backing filesystem cannot do it.
+fn warn_without_direct_io(device: &LoopDevice, label: &str) {
+    if let Ok(Some(LoopStatus {
+        direct_io: false, ..
+    })) = status(device)
+    {
+        tracing::warn!(label, "no direct I/O: snapshots will stall writers");
+    }
+}
+
+/// `None`: not attached, or no such device.
+pub fn status(device: &LoopDevice) -> Result<Option<LoopStatus>> {
+    match device.open(OFlags::RDONLY).and_then(abi::loop_get_status) {
+        Ok(info) => Ok(Some(LoopStatus::new(device, &info))),
+        Err(Errno::NXIO | Errno::NOENT | Errno::NODEV) => Ok(None),
+        Err(errno) => Err(errno).on("read the status of", &device.path()),
+    }
+}
+
+/// All devices that are attached to something, ours or not.
+pub fn attached() -> Result<Vec<LoopStatus>> {
+    let block = Path::new("/sys/block");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(block).on("list", block)? {
+        let name = entry.on("list", block)?.file_name();
+        let Some(device) = name.to_str().and_then(LoopDevice::from_name) else {
+            continue;
+        };
+        if device.has_backing_file() {
+            found.extend(status(&device)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The device that a file is attached to. The file is known by its inode, so a path that leads to
+/// it under another name finds it too.
+pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
+    let file = std::fs::symlink_metadata(backing).on("look at", backing)?;
+    let wanted = (file.dev(), file.ino(), read_only);
+    let found = attached()?
+        .into_iter()
+        .find(|entry| (entry.backing_device, entry.backing_inode, entry.read_only) == wanted);
+    Ok(found.map(|entry| entry.device))
+}
+
+/// Detaches the device if it carries `label`; another label means that it is someone else's by
+/// now, and ours is long gone.
+///
+/// While somebody has the device open the kernel only marks it to go at the last close. It is
+/// waited for briefly, then the answer is an error that [`Error::is_busy`].
+pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
+    let path = device.path();
+    let deadline = Instant::now() + DETACH_PATIENCE;
+    for attempt in 0.. {
+        if !request_detach(device, label)? {
+            discard::remove_if_disabled(device);
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        // Looked at without opening the device, for an open descriptor would itself keep it.
+        if device.has_backing_file() {
+            pause(attempt);
+        }
+    }
+    Err(Errno::BUSY).on("detach", &path)
+}
+
+/// True while the device was still there, and ours. The descriptor held between the look at the
+/// label and the call keeps the device from being attached to another file in between.
+fn request_detach(device: &LoopDevice, label: &str) -> Result<bool> {
+    let path = device.path();
+    let gone = |errno| [Errno::NXIO, Errno::NOENT, Errno::NODEV].contains(&errno);
+    let fd = match device.open(OFlags::RDONLY) {
+        Err(errno) if gone(errno) => return Ok(false),
+        fd => fd.on("open", &path)?,
+    };
+    match abi::loop_get_status(&fd) {
+        Err(errno) if gone(errno) => return Ok(false),
+        Err(errno) => return Err(errno).on("read the status of", &path),
+        Ok(info) if LoopStatus::new(device, &info).label != label => return Ok(false),
+        Ok(_) => {}
+    }
+    match abi::loop_clear(&fd) {
+        Ok(()) | Err(Errno::BUSY) => Ok(true),
+        Err(errno) if gone(errno) => Ok(false),
+        Err(errno) => Err(errno).on("detach", &path),
+    }
+}
+
+/// Waits longer the more often it is called, so that the usual race costs next to nothing.
+fn pause(attempt: u32) {
+    let wait = Duration::from_micros(100).saturating_mul(1 << attempt.min(16));
+    std::thread::sleep(wait.min(LONGEST_PAUSE));
+}
+
+/// Takes over the backing file's present length.
+pub fn refresh_size(device: &LoopDevice) -> Result<()> {
+    let path = device.path();
+    let fd = device.open(OFlags::RDONLY).on("open", &path)?;
+    abi::loop_set_capacity(fd).on("refresh the size of", &path)
+}
+
+/// The size of any block device.
+pub fn size(device_path: &Path) -> Result<u64> {
+    let device = File::open(device_path).on("open", device_path)?;
+    abi::block_device_size(device).on("read the size of", device_path)
+}
+
+#[cfg(test)]
+mod tests;

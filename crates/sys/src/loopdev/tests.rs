@@ -1,0 +1,250 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::Barrier;
+
+use super::*;
+use crate::file::allocated_bytes;
+use crate::testbed::{Disk, MIB, root, scratch};
+use crate::tool;
+
+fn queue_limit(device: &LoopDevice, name: &str) -> u64 {
+    let path = device.sysfs().join("queue").join(name);
+    std::fs::read_to_string(path)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn only_device_nodes_are_named() {
+    let device = |path: &str| LoopDevice::from_path(Path::new(path));
+    assert_eq!(device("/dev/loop12"), Some(LoopDevice { number: 12 }));
+    for other in [
+        "/dev/loop",
+        "/dev/loop-control",
+        "/dev/loop01",
+        "/dev/loop1p1",
+        "/dev/sda",
+    ] {
+        assert_eq!(device(other), None, "{other}");
+    }
+    assert_eq!(device("/tmp/loop1"), None);
+    assert_eq!(LoopDevice { number: 3 }.path(), Path::new("/dev/loop3"));
+}
+
+#[test]
+fn an_attached_file_is_described_found_and_detached() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), 16 * MIB);
+    let file = std::fs::metadata(&disk.image).unwrap();
+    let expected = LoopStatus {
+        device: disk.device.clone(),
+        backing_device: file.dev(),
+        backing_inode: file.ino(),
+        label: disk.label.clone(),
+        read_only: false,
+        direct_io: true,
+        detaching: false,
+    };
+    assert_eq!(status(&disk.device).unwrap(), Some(expected.clone()));
+    assert!(attached().unwrap().contains(&expected));
+    assert_eq!(find(&disk.image, false).unwrap(), Some(disk.device.clone()));
+    assert_eq!(find(&disk.image, true).unwrap(), None);
+    assert_eq!(queue_limit(&disk.device, "logical_block_size"), 4096);
+    assert_eq!(size(&disk.path()).unwrap(), 16 * MIB);
+    assert_eq!(disk.device.device_number().unwrap().0, 7);
+
+    ensure_detached(&disk.device, &disk.label).unwrap();
+    assert_eq!(find(&disk.image, false).unwrap(), None);
+    ensure_detached(&disk.device, &disk.label).unwrap();
+}
+
+#[test]
+fn a_read_only_device_takes_no_data() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![1; 1 << 20]).unwrap();
+    let disk = Disk::attach(&image, true);
+    assert!(status(&disk.device).unwrap().unwrap().read_only);
+    let written = OpenOptions::new()
+        .write(true)
+        .open(disk.path())
+        .and_then(|mut device| {
+            device.write_all(&[2; 4096])?;
+            device.sync_all()
+        });
+    assert!(written.is_err());
+    assert_eq!(std::fs::read(disk.path()).unwrap(), vec![1; 1 << 20]);
+    drop(disk);
+
+    let again = Disk::attach(&image, false);
+    std::fs::write(again.path(), vec![2; 4096]).unwrap();
+    assert!(!status(&again.device).unwrap().unwrap().read_only);
+}
+
+#[test]
+fn attaching_at_once_gives_different_devices() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let start = Barrier::new(8);
+    let disks: Vec<Disk> = std::thread::scope(|scope| {
+        let attach = || {
+            start.wait();
+            Disk::new(dir.path(), MIB)
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(attach)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let devices: HashSet<PathBuf> = disks.iter().map(Disk::path).collect();
+    assert_eq!(devices.len(), 8);
+    for disk in &disks {
+        assert_eq!(
+            find(&disk.image, false).unwrap().as_ref(),
+            Some(&disk.device)
+        );
+    }
+}
+
+#[test]
+fn a_device_of_another_label_is_left_alone() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), MIB);
+    ensure_detached(&disk.device, "somebody else").unwrap();
+    assert_eq!(status(&disk.device).unwrap().unwrap().label, disk.label);
+}
+
+#[test]
+fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), MIB);
+    let user = File::open(disk.path()).unwrap();
+    assert!(
+        ensure_detached(&disk.device, &disk.label)
+            .unwrap_err()
+            .is_busy()
+    );
+    assert!(status(&disk.device).unwrap().unwrap().detaching);
+    drop(user);
+    ensure_detached(&disk.device, &disk.label).unwrap();
+    assert_eq!(find(&disk.image, false).unwrap(), None);
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let options = AttachOptions {
+        label: "x",
+        read_only: false,
+    };
+    assert!(
+        attach(&dir.path().join("missing"), &options)
+            .unwrap_err()
+            .is_not_found()
+    );
+
+    let image = dir.path().join("image");
+    std::fs::write(&image, [0; 4096]).unwrap();
+    let long = "x".repeat(64);
+    assert!(
+        attach(
+            &image,
+            &AttachOptions {
+                label: &long,
+                read_only: false
+            }
+        )
+        .is_err()
+    );
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&image, &link).unwrap();
+    assert_eq!(
+        attach(&link, &options).unwrap_err().errno(),
+        Some(Errno::LOOP)
+    );
+    assert_eq!(find(&image, false).unwrap(), None);
+}
+
+#[test]
+fn a_longer_file_makes_a_larger_device() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), 4 * MIB);
+    disk.grow(12 * MIB);
+    assert_eq!(size(&disk.path()).unwrap(), 12 * MIB);
+}
+
+#[test]
+fn a_device_that_is_no_device_has_no_status() {
+    assert_eq!(status(&LoopDevice { number: 1_000_000 }).unwrap(), None);
+}
+
+#[test]
+fn discards_free_the_image_unless_disabled() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), 16 * MIB);
+    std::fs::write(disk.path(), vec![5; 16 << 20]).unwrap();
+    crate::file::sync_device(&disk.path()).unwrap();
+    assert!(allocated_bytes(&disk.image).unwrap() >= 16 * MIB);
+
+    disable_discard(&disk.device).unwrap();
+    assert!(tool::run("blkdiscard", [disk.path()]).is_err());
+    assert!(allocated_bytes(&disk.image).unwrap() >= 16 * MIB);
+
+    let image = disk.image.clone();
+    let poisoned = disk.device.clone();
+    drop(disk);
+    // Another test may have it again by now, but then as a new device.
+    assert!(!discard::is_disabled(&poisoned).unwrap_or(false));
+
+    let again = Disk::attach(&image, false);
+    tool::run("blkdiscard", [again.path()]).unwrap();
+    assert!(allocated_bytes(&image).unwrap() < MIB);
+}
+
+#[test]
+fn a_device_left_without_discards_is_not_used_again() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disks: Vec<Disk> = (0..3).map(|_| Disk::new(dir.path(), MIB)).collect();
+    for disk in disks {
+        disable_discard(&disk.device).unwrap();
+        // As losetup does it, without the care of ensure_detached.
+        abi::loop_clear(disk.device.open(OFlags::RDONLY).unwrap()).unwrap();
+        std::mem::forget(disk);
+    }
+    let disks: Vec<Disk> = (0..3).map(|_| Disk::new(dir.path(), MIB)).collect();
+    for disk in &disks {
+        assert!(!discard::is_disabled(&disk.device).unwrap());
+    }
+}

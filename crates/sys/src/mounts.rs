@@ -1,0 +1,192 @@
+//! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
+//! all its flags, before it appears anywhere.
+
+mod mountinfo;
+mod options;
+mod point;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+};
+
+pub use mountinfo::{MountEntry, parse_mountinfo};
+pub use point::{ensure_directory, ensure_file, remove_mount_point};
+
+use crate::abi;
+use crate::error::{Context, Error, Result};
+use crate::resolve::{Place, open_existing};
+use options::{FsOption, MountOptions};
+
+/// A child that is being started has copies of our descriptors until it executes its program, and
+/// a scanner may look around in a mount: who is busy only so gets a moment.
+const UNMOUNT_PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+
+/// All mounts of this mount namespace.
+pub fn all_mounts() -> Result<Vec<MountEntry>> {
+    let path = Path::new("/proc/self/mountinfo");
+    let bytes = std::fs::read(path).on("read", path)?;
+    Ok(mountinfo::parse(&bytes))
+}
+
+/// The mount that one meets at `path`, if `path` is a mount point: the topmost of a stack.
+pub fn mount_at(path: &Path) -> Result<Option<MountEntry>> {
+    match Place::of("look for a mount at", path) {
+        Ok(place) => mount_at_place(&place, path),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The kernel is asked which mount an opened descriptor is on, because the text of mountinfo does
+/// not tell a mount from one that another mount hides. Asked by fdinfo rather than statx: a
+/// filesystem that has shut down after an error answers the latter with EIO.
+fn mount_at_place(place: &Place, path: &Path) -> Result<Option<MountEntry>> {
+    let fd = match place.open(OFlags::PATH) {
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+        fd => fd.on("open", path)?,
+    };
+    let id = mount_id(&fd, path)?;
+    let mount_point = place.canonical_path();
+    let here = |entry: &MountEntry| entry.id == id && entry.mount_point == mount_point;
+    Ok(all_mounts()?.into_iter().find(here))
+}
+
+fn mount_id(fd: &OwnedFd, path: &Path) -> Result<u64> {
+    let info = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
+    let text = std::fs::read_to_string(info).on("read the mount id of", path)?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+        .ok_or_else(|| Error::refused("read the mount id of", path, "the kernel tells none"))
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct FsMount<'a> {
+    pub device: &'a Path,
+    pub fs_type: &'a str,
+    /// As mount(8) takes them after `-o`, one in each string.
+    pub options: &'a [String],
+    pub read_only: bool,
+}
+
+/// Mounts a block device's filesystem at an existing directory.
+pub fn mount_filesystem(mount: &FsMount<'_>, target: &Path) -> Result<()> {
+    let target_fd = open_existing("mount at", target, OFlags::PATH | OFlags::DIRECTORY)?;
+    let options = MountOptions::parse(mount.options, mount.read_only);
+    let context = fsopen(mount.fs_type, FsOpenFlags::FSOPEN_CLOEXEC)
+        .on("open a filesystem context to mount", mount.device)?;
+    let tree = configure(&context, mount, &options).map_err(|errno| Error::Explained {
+        operation: "mount",
+        path: mount.device.to_owned(),
+        errno,
+        messages: messages_of(&context),
+    })?;
+    attach_tree(&tree, &target_fd).on("attach a mount at", target)
+}
+
+fn configure(
+    context: &OwnedFd,
+    mount: &FsMount<'_>,
+    options: &MountOptions,
+) -> rustix::io::Result<OwnedFd> {
+    fsconfig_set_string(context, "source", mount.device)?;
+    for option in &options.filesystem {
+        match option {
+            FsOption::Flag(key) => fsconfig_set_flag(context, key)?,
+            FsOption::Value(key, value) => fsconfig_set_string(context, key, value)?,
+        }
+    }
+    fsconfig_create(context)?;
+    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes)
+}
+
+/// What the filesystem has to say: one message a read, each marked `e`, `w` or `i` in front.
+fn messages_of(context: &OwnedFd) -> String {
+    let mut messages = Vec::new();
+    let mut buffer = [0; 1024];
+    while let Ok(length @ 1..) = rustix::io::read(context, &mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        let text = text.trim();
+        messages.push(
+            text.split_once(' ')
+                .map_or(text, |(_, message)| message)
+                .to_owned(),
+        );
+    }
+    if messages.is_empty() {
+        return "the kernel log may say more".to_owned();
+    }
+    messages.join("; ")
+}
+
+fn attach_tree(tree: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
+    let by_descriptor =
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", target, "", by_descriptor)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BindAccess {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// Makes `source` appear at `target` too, without what is mounted below it: a directory on a
+/// directory, a file or a device node on a file.
+///
+/// Read-only holds for files. A device node leads to the device whatever the mount says: what must
+/// not be written has to be a read-only device.
+pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Result<()> {
+    let source_fd = open_existing("bind", source, OFlags::PATH)?;
+    let target_fd = open_existing("bind at", target, OFlags::PATH)?;
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&source_fd, "", clone).on("clone the mount of", source)?;
+    match access {
+        BindAccess::ReadWrite => {}
+        // Before it is attached, so that it is never seen read-write.
+        BindAccess::ReadOnly => {
+            abi::set_mount_read_only(tree.as_fd()).on("make read-only a mount of", source)?;
+        }
+    }
+    attach_tree(&tree, &target_fd).on("attach a mount at", target)
+}
+
+/// Takes away all mounts stacked at `target`. Not mounted, or missing, is fine; a mount in use is
+/// an error that [`Error::is_busy`].
+pub fn ensure_unmounted(target: &Path) -> Result<()> {
+    let place = match Place::of("unmount", target) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        place => place?,
+    };
+    let path = OsString::from(place.path_through_descriptor());
+    let mut pauses = UNMOUNT_PAUSES.into_iter();
+    while let Some(entry) = mount_at_place(&place, target)? {
+        match unmount(&path, UnmountFlags::NOFOLLOW) {
+            Ok(()) => {}
+            // Someone else was faster. If it is still there, it is a mount we may not take away.
+            Err(Errno::INVAL | Errno::NOENT) if !still_mounted(&place, target, &entry)? => {}
+            Err(Errno::BUSY) => match pauses.next() {
+                Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
+                None => return Err(Errno::BUSY).on("unmount", target),
+            },
+            Err(errno) => return Err(errno).on("unmount", target),
+        }
+    }
+    Ok(())
+}
+
+fn still_mounted(place: &Place, target: &Path, entry: &MountEntry) -> Result<bool> {
+    Ok(mount_at_place(place, target)?.is_some_and(|now| now.id == entry.id))
+}
+
+#[cfg(test)]
+mod tests;

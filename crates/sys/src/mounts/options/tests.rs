@@ -1,0 +1,62 @@
+use super::*;
+
+fn parse(options: &[&str], read_only: bool) -> MountOptions {
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    MountOptions::parse(&options, read_only)
+}
+
+fn flag(name: &str) -> FsOption {
+    FsOption::Flag(name.to_owned())
+}
+
+#[test]
+fn attributes_go_to_the_mount_and_the_rest_to_the_filesystem() {
+    let parsed = parse(
+        &["noatime", "nosuid", "discard", "data=ordered", "sync"],
+        false,
+    );
+    let expected = Attributes::MOUNT_ATTR_NOATIME | Attributes::MOUNT_ATTR_NOSUID;
+    assert_eq!(parsed.attributes, expected);
+    let data = FsOption::Value("data".to_owned(), "ordered".to_owned());
+    assert_eq!(parsed.filesystem, [flag("discard"), data, flag("sync")]);
+}
+
+#[test]
+fn the_last_of_opposites_counts() {
+    assert_eq!(
+        parse(&["nodev", "dev", "noexec"], false).attributes,
+        Attributes::MOUNT_ATTR_NOEXEC
+    );
+    let atime = parse(&["noatime", "strictatime"], false).attributes;
+    assert_eq!(atime, Attributes::MOUNT_ATTR_STRICTATIME);
+    assert_eq!(
+        parse(&["noatime", "relatime"], false).attributes,
+        Attributes::empty()
+    );
+}
+
+#[test]
+fn read_only_is_for_both_and_cannot_be_taken_back() {
+    for parsed in [parse(&["ro"], false), parse(&["rw"], true)] {
+        assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_RDONLY);
+        assert_eq!(parsed.filesystem, [flag("ro")]);
+    }
+    let parsed = parse(&["ro", "rw"], false);
+    assert!(parsed.attributes.is_empty() && parsed.filesystem.is_empty());
+}
+
+#[test]
+fn words_for_the_mount_program_are_dropped() {
+    let parsed = parse(
+        &[
+            "defaults",
+            "_netdev",
+            "x-systemd.automount",
+            "",
+            "nofail,noexec",
+        ],
+        false,
+    );
+    assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_NOEXEC);
+    assert!(parsed.filesystem.is_empty());
+}

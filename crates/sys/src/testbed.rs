@@ -1,0 +1,180 @@
+//! What tests of the real thing need, taken away again when it goes out of scope.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mount::{UnmountFlags, unmount};
+use tempfile::TempDir;
+
+use crate::filesystem::{self, Format, FsKind};
+use crate::loopdev::{self, AttachOptions, LoopDevice};
+use crate::mounts::{self, FsMount};
+
+pub(crate) const MIB: u64 = 1 << 20;
+/// The smallest that every kind of filesystem can be made in.
+pub(crate) const SMALL: u64 = 320 * MIB;
+
+/// False if the run opted out of tests that need root; without that, being somebody else fails.
+pub(crate) fn root() -> bool {
+    if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
+        return false;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "run as root, or set ORLOP_TEST_SKIP_ROOT=1"
+    );
+    true
+}
+
+pub(crate) fn scratch() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("orlop-sys-")
+        .tempdir()
+        .unwrap()
+}
+
+/// A file attached to a loop device.
+pub(crate) struct Disk {
+    pub(crate) image: PathBuf,
+    pub(crate) label: String,
+    pub(crate) device: LoopDevice,
+}
+
+impl Disk {
+    /// A blank one.
+    pub(crate) fn new(dir: &Path, bytes: u64) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("disk{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let image = dir.join(name);
+        File::create_new(&image).unwrap().set_len(bytes).unwrap();
+        Self::attach(&image, false)
+    }
+
+    pub(crate) fn attach(image: &Path, read_only: bool) -> Self {
+        let label = format!(
+            "orlop-test {}",
+            image.file_name().unwrap().to_string_lossy()
+        );
+        let options = AttachOptions {
+            label: &label,
+            read_only,
+        };
+        let device = loopdev::attach(image, &options).unwrap();
+        Self {
+            image: image.to_owned(),
+            label,
+            device,
+        }
+    }
+
+    pub(crate) fn formatted(dir: &Path, bytes: u64, kind: FsKind) -> Self {
+        let disk = Self::new(dir, bytes);
+        let uuid = crate::rand::random_bytes().unwrap();
+        let format = Format {
+            kind,
+            uuid,
+            extra_options: &[],
+        };
+        filesystem::format(&disk.path(), &format).unwrap();
+        disk
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.device.path()
+    }
+
+    pub(crate) fn grow(&self, bytes: u64) {
+        File::options()
+            .write(true)
+            .open(&self.image)
+            .unwrap()
+            .set_len(bytes)
+            .unwrap();
+        loopdev::refresh_size(&self.device).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let detached = loopdev::ensure_detached(&self.device, &self.label);
+        if !std::thread::panicking() {
+            detached.unwrap();
+        }
+    }
+}
+
+/// A mount point with whatever is mounted there.
+pub(crate) struct Mounted {
+    pub(crate) point: PathBuf,
+}
+
+impl Mounted {
+    /// Takes responsibility for a mount that a test makes.
+    pub(crate) fn guard(point: &Path) -> Self {
+        Self {
+            point: point.to_owned(),
+        }
+    }
+
+    pub(crate) fn new(disk: &Disk, kind: FsKind, point: PathBuf, options: &[&str]) -> Self {
+        std::fs::create_dir_all(&point).unwrap();
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let device = disk.path();
+        let mount = FsMount {
+            device: &device,
+            fs_type: kind.as_str(),
+            options: &options,
+            read_only: false,
+        };
+        mounts::mount_filesystem(&mount, &point).unwrap();
+        Self { point }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if mounts::ensure_unmounted(&self.point).is_ok() {
+            return;
+        }
+        while unmount(&self.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+    }
+}
+
+/// A small filesystem in use, with all that holds it.
+pub(crate) struct Volume {
+    pub(crate) mounted: Mounted,
+    pub(crate) disk: Disk,
+    _dir: TempDir,
+}
+
+impl Volume {
+    pub(crate) fn new(kind: FsKind) -> Self {
+        let dir = scratch();
+        let disk = Disk::formatted(dir.path(), SMALL, kind);
+        let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
+        Self {
+            mounted,
+            disk,
+            _dir: dir,
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.mounted.point
+    }
+}
+
+/// Bytes that do not repeat within a file.
+pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..length).map(|_| step()).collect()
+}

@@ -1,0 +1,62 @@
+//! The files of a cgroup hierarchy, in which groups come and go at any time.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::{Context, Result};
+
+pub(super) enum Written {
+    Done,
+    NoSuchFile,
+    NoSuchDevice,
+    GroupGone,
+}
+
+pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
+    let path = group.join(file);
+    let written = OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut opened| opened.write_all(line.as_bytes()));
+    // A group removed between open and write answers ENODEV, as an unknown device does.
+    match written.as_ref().map_err(Errno::from_io_error) {
+        Ok(()) => Ok(Written::Done),
+        Err(Some(Errno::NOENT | Errno::NODEV)) if !group.exists() => Ok(Written::GroupGone),
+        Err(Some(Errno::NOENT)) => Ok(Written::NoSuchFile),
+        Err(Some(Errno::NODEV | Errno::NXIO)) => Ok(Written::NoSuchDevice),
+        Err(_) => written.map(|()| Written::Done).on("write", &path),
+    }
+}
+
+/// The groups directly below; none if the group itself is gone.
+pub(super) fn subgroups(group: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(group) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.on("list", group)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        match entry.and_then(|entry| Ok((entry.file_type()?.is_dir(), entry.path()))) {
+            Ok((true, path)) => found.push(path),
+            Ok((false, _)) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error).on("list", group),
+        }
+    }
+    Ok(found)
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::NODEV)
+    )
+}
+
+pub(super) fn read_words(path: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(path).on("read", path)?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}

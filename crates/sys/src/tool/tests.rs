@@ -1,0 +1,72 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+
+#[test]
+fn programs_are_found_by_name_only() {
+    assert!(find("sh").unwrap().is_absolute());
+    assert_eq!(find("no-such-program"), None);
+    assert_eq!(find("../bin/sh"), None);
+    assert!(matches!(
+        run("no-such-program", ["-x"]),
+        Err(Error::ToolMissing { .. })
+    ));
+}
+
+#[test]
+fn a_program_sees_a_clean_environment_and_no_input() {
+    let output = run("env", [""; 0]).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut variables: Vec<&str> = text.lines().collect();
+    variables.sort_unstable();
+    assert_eq!(variables, ["LC_ALL=C", &format!("PATH={SEARCH_PATH}")]);
+    assert!(run("cat", [""; 0]).unwrap().stdout.is_empty());
+}
+
+#[test]
+fn a_failure_tells_name_status_and_complaint_but_no_arguments() {
+    let error = run(
+        "sh",
+        ["-c", "echo first >&2; echo cannot >&2; exit 3 # hidden"],
+    )
+    .unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("sh") && message.contains("3"), "{message}");
+    assert!(message.contains("first; cannot"), "{message}");
+    assert!(!message.contains("hidden"), "{message}");
+}
+
+#[test]
+fn reasons_on_stdout_are_told_too() {
+    let error = run("sh", ["-c", "echo verdict >&2; echo reason; exit 4"]).unwrap_err();
+    assert!(error.to_string().ends_with("reason; verdict"), "{error}");
+}
+
+#[test]
+fn other_statuses_may_be_accepted_but_a_signal_never() {
+    assert!(run_accepting("sh", ["-c", "exit 1"], &[0, 1]).is_ok());
+    assert!(run_accepting("sh", ["-c", "exit 2"], &[0, 1]).is_err());
+    let killed = run_accepting("sh", ["-c", "kill -TERM $$"], &[0, 1]).unwrap_err();
+    assert!(killed.to_string().contains("signal"), "{killed}");
+}
+
+#[test]
+fn much_output_does_not_block_a_program() {
+    let output = run(
+        "sh",
+        [
+            "-c",
+            "head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2",
+        ],
+    );
+    assert_eq!(output.unwrap().stdout.len(), 1_000_000);
+}
+
+#[test]
+fn long_complaints_are_cut_at_a_character() {
+    let text = "ä".repeat(2 * KEPT_BYTES);
+    let kept = last_lines(&text);
+    assert!(kept.len() <= KEPT_BYTES && kept.chars().all(|character| character == 'ä'));
+    let lines = "line\n".repeat(100);
+    assert_eq!(last_lines(&lines).matches("line").count(), KEPT_LINES);
+}

@@ -1,0 +1,319 @@
+//! The process under test.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+use crate::leaks;
+use crate::pool::TestPool;
+use crate::scratch::Scratch;
+
+/// Far more than anything here takes; reached only by a daemon that hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LONGEST_LOG: usize = 200;
+
+/// How a daemon is to be started.
+#[derive(Clone)]
+pub struct Launch {
+    scratch: Scratch,
+    fixtures: Vec<PathBuf>,
+    variables: Vec<(OsString, OsString)>,
+    command: Vec<OsString>,
+}
+
+impl Launch {
+    /// With its own socket, run directory and node id, on the given pool.
+    pub fn on(pool: &TestPool) -> Self {
+        let scratch = pool.scratch().clone();
+        let socket = format!("unix://{}", scratch.join("csi.sock").display());
+        let launch = Self {
+            fixtures: pool.fixtures(),
+            variables: Vec::new(),
+            command: vec![binary().into(), "serve".into()],
+            scratch,
+        };
+        launch
+            .env("CSI_ENDPOINT", socket)
+            .env("ORLOP_POOL", &pool.path)
+            .env("ORLOP_RUN_DIR", pool.scratch().join("run"))
+            .env("ORLOP_NODE_ID", "test-node")
+            .env("ORLOP_LOG", "debug")
+    }
+
+    /// Sets a variable, in place of what it was before.
+    pub fn env(self, name: &str, value: impl Into<OsString>) -> Self {
+        let mut launch = self.without_env(name);
+        launch.variables.push((name.into(), value.into()));
+        launch
+    }
+
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// Arguments after `orlop serve`.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.command.push(argument.into());
+        self
+    }
+
+    /// Words before the binary, such as `unshare -m`; the first is an absolute path.
+    pub fn run_by(mut self, words: &[&str]) -> Self {
+        self.command.splice(0..0, words.iter().map(OsString::from));
+        self
+    }
+
+    pub async fn start(self) -> Daemon {
+        let child = self.spawn();
+        let daemon = Daemon {
+            child: Some(child),
+            launch: self,
+        };
+        daemon.until_ready().await
+    }
+
+    /// For a start that is to fail: its status and what it printed.
+    pub fn run_to_end(&self) -> Ended {
+        let mut child = self.spawn();
+        let status = wait(&mut child).unwrap_or_else(|| {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the daemon was to end, but runs:\n{}", self.log());
+        });
+        Ended {
+            status,
+            output: self.log(),
+        }
+    }
+
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        let (_, endpoint) = self
+            .variables
+            .iter()
+            .find(|(name, _)| name == "CSI_ENDPOINT")
+            .expect("an endpoint is set");
+        let endpoint = endpoint.to_str().expect("the endpoint is text");
+        PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint))
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.scratch.join("daemon.log")
+    }
+
+    /// All that daemons of this test printed so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the binary under test is no host tool"
+    )]
+    fn spawn(&self) -> Child {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("open the log");
+        let [program, arguments @ ..] = self.command.as_slice() else {
+            panic!("an empty command");
+        };
+        // TMPDIR tells whose process this is, should it outlive the test.
+        let temporary = std::env::var_os("TMPDIR").map(|value| ("TMPDIR".into(), value));
+        Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .envs(temporary.iter().chain(&self.variables).cloned())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("share the log"))
+            .stderr(log)
+            .spawn()
+            .expect("start the daemon")
+    }
+}
+
+/// Cargo puts test binaries into `deps`, beside which the daemon's binary is.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let profile = test.parent().and_then(Path::parent);
+    let binary = profile.expect("target/PROFILE/deps").join("orlop");
+    assert!(
+        binary.is_file(),
+        "{} is missing; build it first: cargo build -p orlop",
+        binary.display()
+    );
+    binary
+}
+
+/// A daemon that ended by itself.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub output: String,
+}
+
+pub struct Daemon {
+    child: Option<Child>,
+    launch: Launch,
+}
+
+impl Daemon {
+    pub async fn start(pool: &TestPool) -> Self {
+        Launch::on(pool).start().await
+    }
+
+    /// Connects at the first call, and again after a restart.
+    pub fn client(&self) -> Client {
+        Client::new(&self.launch.socket(), self.launch.scratch.clone())
+    }
+
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    pub fn log(&self) -> String {
+        self.launch.log()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a running daemon").id()
+    }
+
+    /// As if the machine's memory had run out: no clean-up of any kind.
+    pub fn kill9(&mut self) {
+        let mut child = self.child.take().expect("a running daemon");
+        child.kill().expect("kill the daemon");
+        child.wait().expect("wait for the daemon");
+    }
+
+    /// SIGTERM; the daemon must end well and take its socket with it.
+    pub fn terminate(&mut self) {
+        self.stop(Signal::TERM);
+    }
+
+    pub fn stop(&mut self, signal: Signal) {
+        let mut child = self.child.take().expect("a running daemon");
+        send(&child, signal);
+        let Some(status) = wait(&mut child) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the daemon does not end");
+        };
+        assert_eq!(status.code(), Some(0), "the daemon failed while it stopped");
+        let socket = self.launch.socket();
+        assert!(!socket.exists(), "{} was left", socket.display());
+    }
+
+    /// Sends a signal and does not wait.
+    pub fn signal(&self, signal: Signal) {
+        send(self.child.as_ref().expect("a running daemon"), signal);
+    }
+
+    /// Waits for an end that was asked for by [`Self::signal`].
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a running daemon");
+        match wait(&mut child) {
+            Some(status) => status,
+            None => {
+                self.child = Some(child);
+                panic!("the daemon does not end");
+            }
+        }
+    }
+
+    /// A successor, started as this one was; if this one still runs, it is terminated first.
+    pub async fn restart(&mut self) {
+        if self.child.is_some() {
+            self.terminate();
+        }
+        self.child = Some(self.launch.spawn());
+        self.wait_until_ready().await;
+    }
+
+    /// Loop devices and mounts of this test that are there now, but for the pool's own.
+    pub fn leaks(&self) -> Vec<String> {
+        leaks::describe(self.launch.scratch.path(), &self.launch.fixtures)
+    }
+
+    async fn until_ready(mut self) -> Self {
+        self.wait_until_ready().await;
+        self
+    }
+
+    async fn wait_until_ready(&mut self) {
+        let client = self.client();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let child = self.child.as_mut().expect("a running daemon");
+            if let Some(status) = child.try_wait().expect("look at the daemon") {
+                self.child = None;
+                panic!("the daemon ended at its start: {status}");
+            }
+            if client.probe().await.is_ok_and(|ready| ready) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the daemon is not ready after {PATIENCE:?}");
+    }
+
+    fn ensure_ended(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        send(&child, Signal::TERM);
+        if wait(&mut child).is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn print_log(&self) {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let first = lines.len().saturating_sub(LONGEST_LOG);
+        eprintln!("--- the daemon's log\n{}\n---", lines[first..].join("\n"));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.ensure_ended();
+        let left = self.leaks();
+        leaks::remove_all_but(self.launch.scratch.path(), &self.launch.fixtures);
+        if std::thread::panicking() {
+            self.print_log();
+        } else if !left.is_empty() {
+            self.print_log();
+            panic!("left behind:\n{}", left.join("\n"));
+        }
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    // Not waited for yet, so the number cannot have gone to another process.
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let _ = kill_process(pid.expect("a process id"), signal);
+}
+
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("wait for the daemon") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}

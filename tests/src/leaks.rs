@@ -1,0 +1,85 @@
+//! What a test holds of the kernel: loop devices on its files, mounts in its directory.
+
+use std::path::{Path, PathBuf};
+
+use orlop_sys::loopdev::{self, LoopDevice};
+use orlop_sys::{filesystem, mounts};
+use rustix::mount::{UnmountFlags, unmount};
+
+/// Loop devices whose files are in the directory, with these files.
+pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").expect("list block devices") {
+        let name = entry.expect("list block devices").file_name();
+        let file = Path::new("/sys/block")
+            .join(&name)
+            .join("loop/backing_file");
+        let Ok(text) = std::fs::read_to_string(file) else {
+            continue;
+        };
+        // The kernel says so of a file that was removed while it is attached.
+        let text = text.trim_end().trim_end_matches(" (deleted)");
+        let device = LoopDevice::from_path(&Path::new("/dev").join(&name));
+        if let Some(device) = device
+            && Path::new(text).starts_with(ground)
+        {
+            found.push((device, PathBuf::from(text)));
+        }
+    }
+    found
+}
+
+/// Mount points in the directory, the topmost mount of a stack and the deepest path first.
+pub(crate) fn mount_points(ground: &Path) -> Vec<PathBuf> {
+    let mut points: Vec<_> = mounts::all_mounts()
+        .expect("read mountinfo")
+        .into_iter()
+        .map(|entry| entry.mount_point)
+        .filter(|point| point.starts_with(ground))
+        .collect();
+    points.reverse();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    points
+}
+
+/// Loop devices and mounts that are there now and were not before, one in each line.
+pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
+    let devices = loop_devices(ground)
+        .into_iter()
+        .filter(|(_, file)| !expected.contains(file))
+        .map(|(device, file)| format!("{} on {}", device.path().display(), file.display()));
+    let mounts = mount_points(ground)
+        .into_iter()
+        .filter(|point| !expected.contains(point))
+        .map(|point| format!("mount at {}", point.display()));
+    devices.chain(mounts).collect()
+}
+
+/// Thaws, unmounts and detaches all that is in the directory, but what is expected there.
+pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
+    let devices = loop_devices(ground);
+    for point in mount_points(ground) {
+        if !expected.contains(&point) {
+            // Block publications are binds of device nodes and cannot be frozen.
+            let _ = filesystem::ensure_thawed(&point);
+            let _ = unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        }
+    }
+    for (device, file) in devices {
+        if expected.contains(&file) {
+            continue;
+        }
+        let detached = match loopdev::status(&device) {
+            Ok(Some(status)) => loopdev::ensure_detached(&device, &status.label),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = detached {
+            eprintln!("could not detach {}: {error}", device.path().display());
+        }
+    }
+}
+
+pub(crate) fn remove_everything(ground: &Path) {
+    remove_all_but(ground, &[]);
+}
