@@ -134,7 +134,7 @@ impl Call {
         self.has_ended = true;
         match refusal(response) {
             Some(status) => self.tell(code_name(status.code()), status.message()),
-            None => self.tell(code_name(Code::Ok), ""),
+            None => self.tell(code_name(Code::Ok), "done"),
         }
     }
 

@@ -84,6 +84,9 @@ impl Engine {
         if done.is_err() {
             self.release_read_only_device(pool, &record.id, &before)?;
             self.host.save_node_record(&record.id, &before)?;
+        } else if !record.limits.is_unlimited() {
+            // Under cgroup v1 a workload's own group was made after the volume was staged.
+            self.apply_limits(pool, &record.id, &record.limits)?;
         }
         done
     }
@@ -103,9 +106,6 @@ impl Engine {
             DeviceAccess::ReadWrite
         };
         let device = pool.ensure_attached(&record.id, access)?;
-        if !record.limits.is_unlimited() {
-            self.host.ensure_limits(&device, &record.limits)?;
-        }
         self.host.ensure_bound_device(&device, target)
     }
 

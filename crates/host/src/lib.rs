@@ -1,7 +1,7 @@
 //! The machine on which volumes are used: [`LinuxHost`] for real, [`MemoryHost`] for tests of the
 //! engine and the edge that need neither root nor a kernel.
 
-pub mod linux;
+mod linux;
 pub mod memory;
 mod same_mount;
 

@@ -7,6 +7,7 @@
 mod draft;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,7 +60,25 @@ struct State {
     reserved: u64,
     volumes: BTreeMap<VolumeId, MemoryVolume>,
     snapshots: BTreeMap<SnapshotId, MemorySnapshot>,
-    faults: Vec<(&'static str, Error)>,
+    faults: Vec<Fault>,
+    interlude: Option<Interlude>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    operation: &'static str,
+    /// So many calls go well before.
+    successes: usize,
+    error: Error,
+}
+
+/// What a test lets happen in the middle of a copy.
+struct Interlude(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Interlude {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interlude")
+    }
 }
 
 #[derive(Debug)]
@@ -68,8 +87,22 @@ struct MemoryVolume {
     tag: String,
     damage: Option<String>,
     condition: Option<Condition>,
-    read_write: Option<Device>,
-    read_only: Option<Device>,
+    read_write: Port,
+    read_only: Port,
+}
+
+/// A volume keeps its device numbers for life, attached or not: a machine of the imagination
+/// knows what is on a device by its number.
+#[derive(Debug, Default)]
+struct Port {
+    device: Option<Device>,
+    attached: bool,
+}
+
+impl Port {
+    fn attached(&self) -> Option<&Device> {
+        self.device.as_ref().filter(|_| self.attached)
+    }
 }
 
 #[derive(Debug)]
@@ -89,7 +122,7 @@ impl MemoryVolume {
         }
     }
 
-    fn device(&mut self, access: DeviceAccess) -> &mut Option<Device> {
+    fn port(&mut self, access: DeviceAccess) -> &mut Port {
         match access {
             DeviceAccess::ReadWrite => &mut self.read_write,
             DeviceAccess::ReadOnly => &mut self.read_only,
@@ -99,9 +132,16 @@ impl MemoryVolume {
 
 impl State {
     fn fault(&mut self, operation: &'static str) -> Result<()> {
-        match self.faults.iter().position(|(name, _)| *name == operation) {
-            Some(index) => Err(self.faults.remove(index).1),
-            None => Ok(()),
+        let of_operation = |fault: &Fault| fault.operation == operation;
+        let Some(index) = self.faults.iter().position(of_operation) else {
+            return Ok(());
+        };
+        match self.faults[index].successes.checked_sub(1) {
+            Some(fewer) => {
+                self.faults[index].successes = fewer;
+                Ok(())
+            }
+            None => Err(self.faults.remove(index).error),
         }
     }
 
@@ -158,7 +198,29 @@ impl MemoryPool {
     /// Lets the next call of this method of the trait fail; `cut` and `commit` are those of
     /// drafts. Several for one method fail one after another.
     pub fn fail_next(&self, operation: &'static str, error: Error) {
-        lock(&self.state).faults.push((operation, error));
+        self.fail_after(operation, 0, error);
+    }
+
+    /// As [`Self::fail_next`], but so many calls go well before.
+    pub fn fail_after(&self, operation: &'static str, successes: usize, error: Error) {
+        lock(&self.state).faults.push(Fault {
+            operation,
+            successes,
+            error,
+        });
+    }
+
+    /// What happens while the next cut is being made, on its thread.
+    pub fn during_next_cut(&self, interlude: impl FnOnce() + Send + 'static) {
+        lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
+    }
+
+    /// The pool stays, its devices are gone.
+    pub fn reboot(&self) {
+        for volume in lock(&self.state).volumes.values_mut() {
+            volume.read_write.attached = false;
+            volume.read_only.attached = false;
+        }
     }
 
     /// What a workload would do with the device.
@@ -332,7 +394,9 @@ impl Pool for MemoryPool {
             DeviceAccess::ReadWrite => format!("/memory/{id}"),
             DeviceAccess::ReadOnly => format!("/memory/{id}/ro"),
         };
-        let device = state.volume(id)?.device(access).get_or_insert_with(|| Device {
+        let port = state.volume(id)?.port(access);
+        port.attached = true;
+        let device = port.device.get_or_insert_with(|| Device {
             path: PathBuf::from(path),
             major: MAJOR,
             minor: MINORS.fetch_add(1, Ordering::Relaxed),
@@ -344,14 +408,14 @@ impl Pool for MemoryPool {
         let mut state = lock(&self.state);
         state.fault("attached")?;
         let volume = state.volumes.get_mut(id);
-        Ok(volume.and_then(|volume| volume.device(access).clone()))
+        Ok(volume.and_then(|volume| volume.port(access).attached().cloned()))
     }
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let mut state = lock(&self.state);
         state.fault("ensure_detached")?;
         if let Some(volume) = state.volumes.get_mut(id) {
-            *volume.device(access) = None;
+            volume.port(access).attached = false;
         }
         Ok(())
     }
@@ -360,7 +424,7 @@ impl Pool for MemoryPool {
         let mut state = lock(&self.state);
         state.fault("refresh_device")?;
         let volume = state.volume(id)?;
-        if volume.read_write.is_none() && volume.read_only.is_none() {
+        if !volume.read_write.attached && !volume.read_only.attached {
             return Err(Error::precondition(format!("volume {id} is not attached")));
         }
         Ok(volume.record.capacity_bytes)
@@ -369,9 +433,8 @@ impl Pool for MemoryPool {
     fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
         let mut state = lock(&self.state);
         state.fault("attached_volumes")?;
-        let attached = |volume: &MemoryVolume| {
-            volume.read_write.is_some() || volume.read_only.is_some()
-        };
+        let attached =
+            |volume: &MemoryVolume| volume.read_write.attached || volume.read_only.attached;
         let entries = state.volumes.iter().filter(|(_, volume)| attached(volume));
         Ok(entries.map(|(id, _)| id.clone()).collect())
     }

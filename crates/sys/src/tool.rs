@@ -10,6 +10,9 @@ use crate::error::{Context, Error, Result};
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// libblkid trusts what it remembers of a device for seconds. By then a loop device may hold
+/// another file, and mkfs.btrfs takes a UUID for used that is not.
+const NO_CACHE: &str = "/dev/null";
 const REMINDER: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
 const KEPT_BYTES: usize = 1024;
@@ -55,6 +58,7 @@ where
         .env_clear()
         .env("LC_ALL", "C")
         .env("PATH", SEARCH_PATH)
+        .env("BLKID_FILE", NO_CACHE)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -11,7 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use orlop_model::{Device, DeviceAccess, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord};
+use orlop_model::{
+    Device, DeviceAccess, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
+};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 
 use super::failure::Doing;
@@ -59,9 +61,8 @@ fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
 }
 
 fn backs(data: &Path, status: &LoopStatus) -> bool {
-    fs::symlink_metadata(data).is_ok_and(|file| {
-        (file.dev(), file.ino()) == (status.backing_device, status.backing_inode)
-    })
+    fs::symlink_metadata(data)
+        .is_ok_and(|file| (file.dev(), file.ino()) == (status.backing_device, status.backing_inode))
 }
 
 impl Attachments {

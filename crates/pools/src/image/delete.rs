@@ -1,7 +1,5 @@
 //! Deleting: renamed into the trash, which makes it gone, then freed.
 
-use std::fs::OpenOptions;
-
 use orlop_model::{Result, SnapshotId, VolumeId};
 use orlop_sys::file::{self, RenameOutcome};
 
@@ -50,23 +48,11 @@ impl Store {
         ledger.release_promise(charge);
         ledger.note_removed(allocated);
         drop(ledger);
-        empty(&trash);
+        // It is deleted; what goes wrong now costs space until the next start, not the answer.
+        if let Err(error) = trash.remove() {
+            tracing::warn!(%error, "deleted, but its space is only freed at the next start");
+        }
         Ok(())
-    }
-}
-
-/// It is deleted already; what goes wrong here costs space until the next start, not the answer.
-fn empty(trash: &Home) {
-    // XFS frees an unlinked file some time later, in the background. Cut to nothing first, its
-    // space is there for the next volume when the answer arrives.
-    let freed = OpenOptions::new().write(true).open(trash.data());
-    if let Ok(data) = freed
-        && let Err(error) = file::set_length(&data, 0)
-    {
-        tracing::debug!(%error, "not cut before it is removed");
-    }
-    if let Err(error) = file::remove_tree(trash.directory()) {
-        tracing::warn!(%error, "deleted, but its space is only freed at the next start");
     }
 }
 

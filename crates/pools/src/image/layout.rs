@@ -8,7 +8,7 @@
 //! ```
 
 use std::fmt::Display;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,5 +147,17 @@ impl Home {
             .mode(PRIVATE)
             .create(&self.0)
             .doing(|| format!("make the directory {}", self.0.display()))
+    }
+
+    /// Removes the directory with all that is in it; missing is fine.
+    pub(super) fn remove(&self) -> orlop_sys::Result<()> {
+        // XFS frees an unlinked file some time later, in the background. Cut to nothing first,
+        // its space is there for the next volume when this returns.
+        if let Ok(data) = OpenOptions::new().write(true).open(self.data())
+            && let Err(error) = file::set_length(&data, 0)
+        {
+            tracing::debug!(%error, "not cut before it is removed");
+        }
+        file::remove_tree(&self.0)
     }
 }

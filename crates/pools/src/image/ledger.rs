@@ -167,9 +167,7 @@ impl Store {
             taken: Instant::now(),
         };
         let room = lock(&self.ledger).room(&space, &nothing, 0);
-        Ok(room
-            .is_below_floor()
-            .then(|| room.below_floor(&self.name)))
+        Ok(room.is_below_floor().then(|| room.below_floor(&self.name)))
     }
 
     fn room(&self, ledger: &mut Ledger, freshness: Freshness) -> Result<Room> {

@@ -174,10 +174,7 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
         return Ok(());
     };
     let wanted = wanted / ALLOCATION_UNIT * ALLOCATION_UNIT;
-    let data = OpenOptions::new()
-        .write(true)
-        .open(image)
-        .doing(growing)?;
+    let data = OpenOptions::new().write(true).open(image).doing(growing)?;
     let present = data.metadata().doing(growing)?.len();
     if wanted < present {
         tracing::warn!(

@@ -70,7 +70,7 @@ impl Drop for Staged {
 
 /// After the rename there is nothing under the temporary name, and names are not used twice.
 fn remove(home: &Home) {
-    if let Err(error) = file::remove_tree(home.directory()) {
+    if let Err(error) = home.remove() {
         tracing::warn!(%error, "a draft stays until the next start");
     }
 }

@@ -1,0 +1,286 @@
+//! Pools on real filesystems for tests, taken down with all their devices and mounts when the
+//! test ends, also by a panic.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use orlop_model::{
+    AccessMode, AccessType, CapabilitySet, ContentSource, Draft, FormatState, IoLimits, NameDigest,
+    NewSnapshot, NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord, Topology,
+    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+};
+use orlop_sys::file;
+use orlop_sys::filesystem::{Format, FsKind, format};
+use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
+use orlop_sys::mounts::{self, FsMount};
+use tempfile::TempDir;
+
+use super::{Floor, ImagePool, ImagePoolConfig};
+
+pub(super) const MIB: u64 = 1 << 20;
+const BED_BYTES: u64 = 1 << 30;
+const BED_LABEL: &str = "orlop-test-bed";
+
+/// A temporary directory, or a filesystem of its own mounted in one.
+pub(super) struct Bed {
+    path: PathBuf,
+    device: Option<LoopDevice>,
+    directory: TempDir,
+}
+
+/// `None` where the run opted out of tests that need root.
+fn root_or_opted_out() -> Option<()> {
+    if rustix::process::geteuid().is_root() {
+        return Some(());
+    }
+    let opted_out = std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1");
+    assert!(opted_out, "needs root; ORLOP_TEST_SKIP_ROOT=1 skips it");
+    None
+}
+
+impl Bed {
+    /// Whatever filesystem temporary files are on.
+    pub(super) fn plain() -> Option<Self> {
+        root_or_opted_out()?;
+        let directory = tempfile::tempdir().unwrap();
+        Some(Self {
+            path: directory.path().to_owned(),
+            device: None,
+            directory,
+        })
+    }
+
+    pub(super) fn xfs() -> Option<Self> {
+        Self::formatted(FsKind::Xfs)
+    }
+
+    pub(super) fn btrfs() -> Option<Self> {
+        Self::formatted(FsKind::Btrfs)
+    }
+
+    pub(super) fn ext4() -> Option<Self> {
+        Self::formatted(FsKind::Ext4)
+    }
+
+    /// One of each kind that the pool treats differently.
+    pub(super) fn all() -> Vec<Self> {
+        let beds = [Self::plain(), Self::xfs(), Self::btrfs(), Self::ext4()];
+        beds.into_iter().flatten().collect()
+    }
+
+    pub(super) fn sharing() -> Vec<Self> {
+        [Self::xfs(), Self::btrfs()].into_iter().flatten().collect()
+    }
+
+    fn formatted(kind: FsKind) -> Option<Self> {
+        let mut bed = Self::plain()?;
+        let image = bed.path.join("image");
+        file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
+        let options = AttachOptions {
+            label: BED_LABEL,
+            read_only: false,
+        };
+        let device = loopdev::attach(&image, &options).unwrap();
+        bed.device = Some(device.clone());
+        bed.path = bed.path.join("mounted");
+        let uuid = orlop_sys::rand::random_bytes().unwrap();
+        format(
+            &device.path(),
+            &Format {
+                kind,
+                uuid,
+                extra_options: &[],
+            },
+        )
+        .unwrap();
+        mounts::ensure_directory(&bed.path).unwrap();
+        let mount = FsMount {
+            device: &device.path(),
+            fs_type: kind.as_str(),
+            options: &[],
+            read_only: false,
+        };
+        mounts::mount_filesystem(&mount, &bed.path).unwrap();
+        Some(bed)
+    }
+
+    pub(super) fn pool_path(&self) -> PathBuf {
+        self.path.join("pool")
+    }
+
+    pub(super) fn config(&self) -> ImagePoolConfig {
+        ImagePoolConfig {
+            path: self.pool_path(),
+            name: "test".to_owned(),
+            place: Topology::default(),
+            floor: Floor::Bytes(16 * MIB),
+            overcommit_percent: 100,
+            managed_size: None,
+        }
+    }
+
+    pub(super) fn open(&self) -> ImagePool {
+        ImagePool::open(self.config()).unwrap()
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        file::sync_filesystem(&self.path).unwrap();
+        file::space(&self.path).unwrap().free
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let pool = self.pool_path();
+        for device in devices_of_pool_at(&pool) {
+            report(loopdev::ensure_detached(&device.device, &device.label));
+        }
+        report(mounts::ensure_unmounted(&pool));
+        report(mounts::ensure_unmounted(&pool.join("mnt")));
+        for device in devices_of_pool_at(&pool) {
+            report(loopdev::ensure_detached(&device.device, &device.label));
+        }
+        if let Some(device) = &self.device {
+            report(mounts::ensure_unmounted(&self.path));
+            report(loopdev::ensure_detached(device, BED_LABEL));
+        }
+        report(file::remove_tree(self.directory.path()));
+    }
+}
+
+fn report(outcome: orlop_sys::Result<()>) {
+    if let Err(error) = outcome {
+        println!("left behind by a test: {error}");
+    }
+}
+
+/// All devices that carry the id of the pool in their label, the pool's own image included.
+pub(super) fn devices_of_pool_at(path: &Path) -> Vec<loopdev::LoopStatus> {
+    let Ok(mark) = fs::read(path.join("orlop.pool")) else {
+        return Vec::new();
+    };
+    let mark: serde_json::Value = serde_json::from_slice(&mark).unwrap_or_default();
+    let Some(id) = mark["id"].as_str() else {
+        return Vec::new();
+    };
+    let mut devices = loopdev::attached().unwrap_or_default();
+    devices.retain(|device| device.label.contains(id));
+    devices
+}
+
+pub(super) fn volume_id(pool: &ImagePool, name: &str) -> VolumeId {
+    VolumeId::new(pool.id().clone(), NameDigest::of_text(name))
+}
+
+pub(super) fn snapshot_id(pool: &ImagePool, name: &str) -> SnapshotId {
+    SnapshotId::new(pool.id().clone(), NameDigest::of_text(name))
+}
+
+pub(super) fn volume_of(pool: &ImagePool, name: &str, bytes: u64) -> NewVolume {
+    let capability = VolumeCapability {
+        access: AccessType::Block,
+        mode: AccessMode::SingleNodeWriter,
+    };
+    NewVolume {
+        id: volume_id(pool, name),
+        name: name.parse().unwrap(),
+        capacity_bytes: bytes,
+        capabilities: CapabilitySet::new(vec![capability]).unwrap(),
+        parameters: VolumeParameters::default(),
+        limits: IoLimits::default(),
+        source: None,
+        format: FormatState::Blank,
+        ephemeral: false,
+    }
+}
+
+pub(super) fn thick_volume_of(pool: &ImagePool, name: &str, bytes: u64) -> NewVolume {
+    let mut new = volume_of(pool, name, bytes);
+    new.parameters.provisioning = Provisioning::Thick;
+    new
+}
+
+pub(super) fn copy_of(
+    pool: &ImagePool,
+    name: &str,
+    source: ContentSource,
+    bytes: u64,
+) -> NewVolume {
+    let mut new = volume_of(pool, name, bytes);
+    new.source = Some(source);
+    new
+}
+
+pub(super) fn try_create(pool: &ImagePool, new: &NewVolume) -> Result<VolumeRecord> {
+    let mut draft: Box<dyn Draft<VolumeRecord>> = pool.begin_volume(new)?;
+    draft.cut()?;
+    draft.commit()
+}
+
+pub(super) fn create(pool: &ImagePool, new: &NewVolume) -> VolumeRecord {
+    try_create(pool, new).unwrap()
+}
+
+pub(super) fn snapshot_of(pool: &ImagePool, name: &str, source: &VolumeRecord) -> NewSnapshot {
+    NewSnapshot {
+        id: snapshot_id(pool, name),
+        name: name.parse().unwrap(),
+        source: source.clone(),
+        format: FormatState::Raw,
+    }
+}
+
+pub(super) fn snapshot(pool: &ImagePool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
+    let mut draft = pool
+        .begin_snapshot(&snapshot_of(pool, name, source))
+        .unwrap();
+    draft.cut().unwrap();
+    draft.commit().unwrap()
+}
+
+pub(super) fn data_of(pool: &ImagePool, id: &VolumeId) -> PathBuf {
+    pool.store.volumes.home(id).data()
+}
+
+pub(super) fn snapshot_data_of(pool: &ImagePool, id: &SnapshotId) -> PathBuf {
+    pool.store.snapshots.home(id).data()
+}
+
+/// Bytes that differ from block to block and from seed to seed.
+pub(super) fn pattern(seed: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0xA5; usize::try_from(length).unwrap()];
+    for (block, n) in bytes.chunks_exact_mut(512).zip(0u64..) {
+        let word = (n ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        block[..8].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    bytes == vec![0; bytes.len()]
+}
+
+/// Writes in two places with a hole between, durably, so that allocation can be looked at.
+pub(super) fn scribble(path: &Path, seed: u64, piece: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.write_all_at(&pattern(seed, piece), 0).unwrap();
+    file.write_all_at(&pattern(!seed, piece), length - piece)
+        .unwrap();
+    file.sync_all().unwrap();
+}
+
+pub(super) fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+/// Names in a directory of the pool.
+pub(super) fn listing(bed: &Bed, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(bed.pool_path().join(directory)).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}

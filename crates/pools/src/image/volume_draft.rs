@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
-use orlop_model::{
-    ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord,
-};
+use orlop_model::{ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{self, CloneOutcome};
 
 use super::failure::Doing;
@@ -66,7 +64,10 @@ impl Store {
             }
             Some(ContentSource::Volume(id)) => {
                 let record = self.volumes.require(id)?;
-                (Original::open(&self.volumes, &record)?, record.capacity_bytes)
+                (
+                    Original::open(&self.volumes, &record)?,
+                    record.capacity_bytes,
+                )
             }
         };
         if length > new.capacity_bytes {

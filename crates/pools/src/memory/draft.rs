@@ -1,7 +1,7 @@
 //! Half-made volumes and snapshots of the memory pool.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
@@ -9,8 +9,19 @@ use orlop_model::{
     ContentSource, Draft, Error, NewSnapshot, NewVolume, Result, SnapshotRecord, VolumeRecord,
 };
 
-use super::{MemorySnapshot, MemoryVolume, State};
+use super::{Interlude, MemorySnapshot, MemoryVolume, Port, State};
 use crate::poison::lock;
+
+/// A test may want something to happen now, and may want the pool for that.
+fn begin_cut(shared: &Mutex<State>) -> Result<MutexGuard<'_, State>> {
+    let interlude = lock(shared).interlude.take();
+    if let Some(Interlude(happen)) = interlude {
+        happen();
+    }
+    let mut state = lock(shared);
+    state.fault("cut")?;
+    Ok(state)
+}
 
 #[derive(Debug)]
 pub(super) struct VolumeDraft {
@@ -75,8 +86,7 @@ impl VolumeDraft {
 
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
-        let mut state = lock(&self.state);
-        state.fault("cut")?;
+        let mut state = begin_cut(&self.state)?;
         if self.tag.is_none() {
             let tag = self.source_tag(&mut state)?;
             drop(state);
@@ -99,8 +109,8 @@ impl Draft<VolumeRecord> for VolumeDraft {
             tag: self.tag.clone().unwrap_or_default(),
             damage: None,
             condition: None,
-            read_write: None,
-            read_only: None,
+            read_write: Port::default(),
+            read_only: Port::default(),
         };
         state.volumes.insert(self.record.id.clone(), volume);
         Ok(self.record.clone())
@@ -143,8 +153,7 @@ impl SnapshotDraft {
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
     fn cut(&mut self) -> Result<()> {
-        let mut state = lock(&self.state);
-        state.fault("cut")?;
+        let mut state = begin_cut(&self.state)?;
         if self.tag.is_none() {
             self.tag = Some(state.volume(&self.record.source)?.tag.clone());
             self.record.created = SystemTime::now().into();

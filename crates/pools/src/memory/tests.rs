@@ -1,0 +1,128 @@
+use orlop_model::{
+    AccessMode, AccessType, CapabilitySet, ContentSource, FormatState, IoLimits, NameDigest,
+    VolumeCapability, VolumeParameters,
+};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn pool() -> MemoryPool {
+    MemoryPool::new(MemoryPoolConfig {
+        capacity_bytes: 100 * MIB,
+        ..MemoryPoolConfig::default()
+    })
+}
+
+fn volume(pool: &MemoryPool, name: &str, bytes: u64) -> NewVolume {
+    let block = VolumeCapability {
+        access: AccessType::Block,
+        mode: AccessMode::SingleNodeWriter,
+    };
+    NewVolume {
+        id: VolumeId::new(pool.id().clone(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        capacity_bytes: bytes,
+        capabilities: CapabilitySet::new(vec![block]).unwrap(),
+        parameters: VolumeParameters::default(),
+        limits: IoLimits::default(),
+        source: None,
+        format: FormatState::Blank,
+        ephemeral: false,
+    }
+}
+
+fn create(pool: &MemoryPool, new: &NewVolume) -> VolumeRecord {
+    let mut draft = pool.begin_volume(new).unwrap();
+    draft.cut().unwrap();
+    draft.commit().unwrap()
+}
+
+#[test]
+fn copies_inherit_what_was_written_before_the_cut() {
+    let pool = pool();
+    let source = create(&pool, &volume(&pool, "source", 10 * MIB));
+    pool.write_tag(&source.id, "one").unwrap();
+    let new = NewSnapshot {
+        id: SnapshotId::new(pool.id().clone(), NameDigest::of_text("s")),
+        name: "s".parse().unwrap(),
+        source: source.clone(),
+        format: FormatState::Raw,
+    };
+    let mut draft = pool.begin_snapshot(&new).unwrap();
+    draft.cut().unwrap();
+    pool.write_tag(&source.id, "two").unwrap();
+    draft.commit().unwrap();
+    assert_eq!(pool.snapshot_tag(&new.id).as_deref(), Some("one"));
+
+    pool.ensure_no_volume(&source.id).unwrap();
+    let mut restored = volume(&pool, "restored", 10 * MIB);
+    restored.source = Some(ContentSource::Snapshot(new.id));
+    let restored = create(&pool, &restored);
+    assert_eq!(pool.tag(&restored.id).unwrap(), "one");
+}
+
+#[test]
+fn space_is_kept_while_a_draft_lives() {
+    let pool = pool();
+    let large = volume(&pool, "large", 100 * MIB);
+    let draft = pool.begin_volume(&large).unwrap();
+    let small = volume(&pool, "small", MIB);
+    let refused = pool.begin_volume(&small).err();
+    assert!(matches!(refused, Some(Error::Exhausted(_))));
+    drop(draft);
+    create(&pool, &large);
+    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    assert_eq!(capacity.largest_volume, 0);
+    let huge = volume(&pool, "huge", 101 * MIB);
+    let refused = pool.begin_volume(&huge).err();
+    assert!(matches!(refused, Some(Error::OutOfRange(_))));
+    pool.ensure_no_volume(&large.id).unwrap();
+    create(&pool, &small);
+    let grown = pool.ensure_capacity(&small.id, 100 * MIB).unwrap();
+    assert_eq!(grown.capacity_bytes, 100 * MIB);
+}
+
+#[test]
+fn a_failure_comes_once_where_it_was_asked_for() {
+    let pool = pool();
+    let new = volume(&pool, "a", MIB);
+    pool.fail_next("commit", Error::failed("commit", "as asked"));
+    let draft = pool.begin_volume(&new).unwrap();
+    assert!(draft.commit().is_err());
+    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    let record = create(&pool, &new);
+    pool.fail_next("ensure_attached", Error::failed("attach", "as asked"));
+    let access = DeviceAccess::ReadWrite;
+    assert!(pool.ensure_attached(&record.id, access).is_err());
+    let device = pool.ensure_attached(&record.id, access).unwrap();
+    assert_eq!(pool.ensure_attached(&record.id, access).unwrap(), device);
+    assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+    pool.ensure_detached(&record.id, access).unwrap();
+    assert_eq!(pool.attached(&record.id, access).unwrap(), None);
+}
+
+#[test]
+fn damage_is_an_error_and_not_an_absence() {
+    let pool = pool();
+    let record = create(&pool, &volume(&pool, "a", MIB));
+    pool.damage_volume(&record.id, "as asked");
+    assert!(matches!(
+        pool.volume(&record.id),
+        Err(Error::Damaged { .. })
+    ));
+    assert!(pool.ensure_no_volume(&record.id).is_err());
+    assert!(pool.condition(&record.id).unwrap().abnormal);
+    assert_eq!(pool.volumes(None, 0).len(), 1);
+}
+
+#[test]
+fn devices_of_two_pools_differ() {
+    let [first, second] = [pool(), pool()].map(|pool| {
+        let record = create(&pool, &volume(&pool, "a", MIB));
+        pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)
+            .unwrap()
+    });
+    assert_ne!((first.major, first.minor), (second.major, second.minor));
+    assert_ne!(first.path, second.path);
+}

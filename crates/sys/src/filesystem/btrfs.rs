@@ -7,12 +7,12 @@
 //! btrfstune does the same, but within a transaction: the superblock's generation advances past
 //! that of the log tree, and a copy that was taken of a live filesystem can no longer be mounted.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, fsync, open};
+use rustix::fs::fsync;
 
+use super::open_exclusively;
 use super::signature::bytes_at;
 use crate::error::{Context, Error, Result};
 use crate::loopdev;
@@ -40,9 +40,7 @@ pub(super) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
 /// Gives an unmounted btrfs another UUID; having it already is fine.
 pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     const OPERATION: &str = "change the UUID of";
-    // On a block device O_EXCL fails with EBUSY while it is mounted.
-    let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = File::from(open(device, flags, Mode::empty()).on("open", device)?);
+    let file = open_exclusively(device)?;
     let size = loopdev::size(device)?;
 
     let first = u64::try_from(FIRST_SUPERBLOCK).unwrap_or(u64::MAX);

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::signature::bytes_at;
+use super::wait_until_unclaimed;
 use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::{loopdev, tool};
@@ -152,6 +153,7 @@ pub fn ext4_spans_device(device: &Path) -> Result<bool> {
 
 /// Repairs what can be repaired without a decision.
 pub fn check_ext4(device: &Path) -> Result<()> {
+    wait_until_unclaimed(device)?;
     // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on it is not right.
     tool::run_accepting(
         "e2fsck",
@@ -163,6 +165,7 @@ pub fn check_ext4(device: &Path) -> Result<()> {
 
 /// Grows an unmounted ext4 to the end of its device. resize2fs insists on a full check before.
 pub fn grow_ext4_unmounted(device: &Path) -> Result<()> {
+    wait_until_unclaimed(device)?;
     let check = [OsStr::new("-f"), OsStr::new("-p"), device.as_os_str()];
     tool::run_accepting("e2fsck", check, &[0, 1])?;
     tool::run("resize2fs", [device.as_os_str()])?;

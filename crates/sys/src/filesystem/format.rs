@@ -1,10 +1,14 @@
 use std::ffi::OsString;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::FsKind;
-use crate::error::Result;
+use rustix::fs::fsync;
+
+use super::signature::{HEAD, Signature, TAIL, probe};
+use super::{FsKind, open_exclusively, wait_until_unclaimed};
+use crate::error::{Context, Result};
 use crate::file::sync_device;
-use crate::tool;
+use crate::{loopdev, tool};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Format<'a> {
@@ -16,6 +20,11 @@ pub struct Format<'a> {
 
 /// Makes a filesystem, whatever was there before. It is on the device when this returns.
 pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
+    // A superblock that the new filesystem happens not to overwrite would make it ambiguous, and
+    // mkfs.btrfs refuses a UUID that is in use, even by what it would replace.
+    if probe(device)? != Signature::Blank {
+        erase_signatures(device)?;
+    }
     let uuid = hyphenated(format.uuid);
     let mut arguments = match format.kind {
         FsKind::Ext4 => ext4_arguments(&uuid, format.extra_options),
@@ -23,8 +32,22 @@ pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
         FsKind::Btrfs => btrfs_arguments(&uuid, format.extra_options),
     };
     arguments.push(device.into());
+    wait_until_unclaimed(device)?;
     tool::run(format.kind.mkfs(), arguments)?;
     sync_device(device)
+}
+
+fn erase_signatures(device: &Path) -> Result<()> {
+    let file = open_exclusively(device)?;
+    let size = loopdev::size(device)?;
+    for (offset, length) in [
+        (0, HEAD.min(size)),
+        (size.saturating_sub(TAIL), TAIL.min(size)),
+    ] {
+        let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
+        file.write_all_at(&zeros, offset).on("erase", device)?;
+    }
+    fsync(&file).on("sync", device)
 }
 
 // Discarding is left out everywhere: a fresh image has nothing to discard, and a preallocated one

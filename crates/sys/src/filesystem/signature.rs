@@ -8,8 +8,8 @@ use super::btrfs;
 use super::ext4::Ext4Superblock;
 use crate::error::{Context, Result};
 
-const HEAD: u64 = 1 << 20;
-const TAIL: u64 = 64 << 10;
+pub(super) const HEAD: u64 = 1 << 20;
+pub(super) const TAIL: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signature {

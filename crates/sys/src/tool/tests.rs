@@ -19,7 +19,8 @@ fn a_program_sees_a_clean_environment_and_no_input() {
     let text = String::from_utf8(output.stdout).unwrap();
     let mut variables: Vec<&str> = text.lines().collect();
     variables.sort_unstable();
-    assert_eq!(variables, ["LC_ALL=C", &format!("PATH={SEARCH_PATH}")]);
+    let path = format!("PATH={SEARCH_PATH}");
+    assert_eq!(variables, ["BLKID_FILE=/dev/null", "LC_ALL=C", &path]);
     assert!(run("cat", [""; 0]).unwrap().stdout.is_empty());
 }
 

@@ -1,0 +1,209 @@
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use orlop_model::Pool;
+use orlop_sys::file::allocated_bytes;
+
+use super::super::ImagePool;
+use super::super::testbed::*;
+use super::*;
+
+const RW: DeviceAccess = DeviceAccess::ReadWrite;
+const RO: DeviceAccess = DeviceAccess::ReadOnly;
+
+fn devices(bed: &Bed) -> usize {
+    devices_of_pool_at(&bed.pool_path()).len()
+}
+
+fn write_through(device: &Device, seed: u64, bytes: u64) {
+    let device = File::options().write(true).open(&device.path).unwrap();
+    device.write_all_at(&pattern(seed, bytes), 0).unwrap();
+    device.sync_all().unwrap();
+}
+
+#[test]
+fn labels_lead_back_to_volumes() {
+    let id: VolumeId = "v-01234567-0123456789abcdef0123456789abcdef"
+        .parse()
+        .unwrap();
+    for access in [RW, RO] {
+        let label = label_of(&id, access);
+        assert!(label.len() <= 63);
+        assert_eq!(parse_label(&label), Some((id.clone(), access)));
+    }
+    assert_eq!(parse_label("/var/lib/other.img"), None);
+}
+
+#[test]
+fn attaching_and_detaching_may_be_repeated() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
+        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+        assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
+        assert_eq!(pool.attached(&record.id, RO).unwrap(), None);
+        assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
+        assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+
+        write_through(&device, 5, MIB);
+        let data = read(&data_of(&pool, &record.id));
+        assert!(data.starts_with(&pattern(5, MIB)));
+
+        for _ in 0..2 {
+            pool.ensure_detached(&record.id, RW).unwrap();
+        }
+        assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
+        assert!(pool.attached_volumes().unwrap().is_empty());
+        assert_eq!(devices(&bed), 0);
+    }
+}
+
+#[test]
+fn a_read_only_device_is_another_and_refuses_writes() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let writable = pool.ensure_attached(&record.id, RW).unwrap();
+    let read_only = pool.ensure_attached(&record.id, RO).unwrap();
+    assert_ne!(writable, read_only);
+    let opened = File::options().write(true).open(&read_only.path);
+    let refused = opened.and_then(|device| device.write_all_at(&[1; 4096], 0));
+    assert!(refused.is_err());
+    assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+    pool.ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(pool.attached(&record.id, RO).unwrap(), Some(read_only));
+    pool.ensure_no_volume(&record.id).unwrap();
+    assert_eq!(devices(&bed), 0);
+}
+
+#[test]
+fn eight_callers_at_once_get_one_device() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let found: Vec<Device> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| pool.ensure_attached(&record.id, RW).unwrap()))
+            .collect();
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .collect()
+    });
+    assert!(found.iter().all(|device| *device == found[0]));
+    assert_eq!(devices(&bed), 1);
+}
+
+#[test]
+fn a_new_process_finds_what_the_last_attached() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let user = File::open(&device.path).unwrap();
+        drop(pool);
+        let pool = bed.open();
+        assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
+        assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+        assert_eq!(devices(&bed), 1);
+        drop(user);
+    }
+}
+
+#[test]
+fn a_device_taken_away_is_replaced() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = LoopDevice::from_path(&device.path).unwrap();
+    loopdev::ensure_detached(&device, &record.id.to_string()).unwrap();
+    assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
+    pool.ensure_attached(&record.id, RW).unwrap();
+    assert_eq!(devices(&bed), 1);
+}
+
+#[test]
+fn a_device_in_use_is_not_taken_away() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let user = File::open(&device.path).unwrap();
+    let refused = pool.ensure_detached(&record.id, RW);
+    assert!(
+        matches!(refused, Err(Error::Precondition(_))),
+        "{refused:?}"
+    );
+    // It goes with its last user, so it is nothing to build on.
+    let refused = pool.ensure_attached(&record.id, RW);
+    assert!(
+        matches!(refused, Err(Error::Precondition(_))),
+        "{refused:?}"
+    );
+    drop(user);
+    pool.ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(devices(&bed), 0);
+}
+
+#[test]
+fn devices_of_deleted_volumes_are_taken_down_at_start() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let [deleted, trashed] =
+        ["deleted", "trashed"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
+    for record in [&deleted, &trashed] {
+        pool.ensure_attached(&record.id, RW).unwrap();
+    }
+    let home = pool.store.volumes.home(&deleted.id);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+    let home = pool.store.volumes.home(&trashed.id);
+    let trash = pool.store.layout.new_in_trash(&trashed.id);
+    fs::rename(home.directory(), trash).unwrap();
+    drop(pool);
+    assert_eq!(devices(&bed), 2);
+    let pool = bed.open();
+    assert_eq!(devices(&bed), 0);
+    assert!(pool.attached_volumes().unwrap().is_empty());
+}
+
+#[test]
+fn a_device_grows_with_its_volume() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        let refused = pool.refresh_device(&record.id);
+        assert!(matches!(refused, Err(Error::Precondition(_))));
+        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let user = File::open(&device.path).unwrap();
+        pool.ensure_capacity(&record.id, 24 * MIB).unwrap();
+        assert_eq!(pool.refresh_device(&record.id).unwrap(), 24 * MIB);
+        assert_eq!(loopdev::size(&device.path).unwrap(), 24 * MIB);
+        drop(user);
+    }
+}
+
+fn allocated_after_discard(pool: &ImagePool, record: &VolumeRecord) -> u64 {
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    write_through(&device, 1, 16 * MIB);
+    let before = allocated_bytes(&data_of(pool, &record.id)).unwrap();
+    assert!(before >= 16 * MIB);
+    // Refused for a thick volume, which is as good as ignored.
+    let _ = orlop_sys::tool::run("blkdiscard", ["-f".as_ref(), device.path.as_os_str()]);
+    let data = File::open(data_of(pool, &record.id)).unwrap();
+    data.sync_all().unwrap();
+    allocated_bytes(&data_of(pool, &record.id)).unwrap()
+}
+
+#[test]
+fn discards_shrink_a_thin_volume_and_never_a_thick_one() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let thin = create(&pool, &volume_of(&pool, "thin", 16 * MIB));
+        assert!(allocated_after_discard(&pool, &thin) < MIB);
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 16 * MIB));
+        assert!(allocated_after_discard(&pool, &thick) >= 16 * MIB);
+    }
+}

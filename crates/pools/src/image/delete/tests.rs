@@ -1,0 +1,98 @@
+use std::fs;
+
+use orlop_model::{DeviceAccess, Error, Pool};
+
+use super::super::testbed::*;
+
+#[test]
+fn what_is_deleted_is_gone_and_its_space_free() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+        scribble(&data_of(&pool, &record.id), 1, 8 * MIB);
+        let taken = snapshot(&pool, "s", &record);
+        for _ in 0..2 {
+            pool.ensure_no_volume(&record.id).unwrap();
+            pool.ensure_no_snapshot(&taken.id).unwrap();
+        }
+        assert_eq!(pool.volume(&record.id).unwrap(), None);
+        assert_eq!(pool.snapshot(&taken.id).unwrap(), None);
+        for directory in ["volumes", "snapshots", "trash", "staging"] {
+            assert!(listing(&bed, directory).is_empty(), "{directory}");
+        }
+        drop(pool);
+        let pool = bed.open();
+        assert!(pool.volumes(None, 0).is_empty());
+        create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    }
+}
+
+#[test]
+fn what_is_damaged_is_neither_deleted_nor_overwritten() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let record = create(&pool, &new);
+        let taken = snapshot(&pool, "s", &record);
+        let volume = pool.store.volumes.home(&record.id);
+        let snapshot = pool.store.snapshots.home(&taken.id);
+        drop(pool);
+        fs::write(volume.record(), "{").unwrap();
+        fs::write(snapshot.record(), "{").unwrap();
+
+        let pool = bed.open();
+        let damaged = |error: Option<Error>| match error {
+            Some(Error::Damaged { reason, .. }) => reason,
+            other => panic!("not damaged: {other:?}"),
+        };
+        let reason = damaged(pool.ensure_no_volume(&record.id).err());
+        assert!(reason.contains(&volume.directory().display().to_string()));
+        damaged(pool.volume(&record.id).err());
+        damaged(pool.begin_volume(&new).err());
+        damaged(
+            pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)
+                .err(),
+        );
+        damaged(pool.ensure_capacity(&record.id, 65 * MIB).err());
+        damaged(pool.update_volume(&record.id, &mut |_| {}).err());
+        damaged(pool.ensure_no_snapshot(&taken.id).err());
+        damaged(pool.begin_snapshot(&snapshot_of(&pool, "s", &record)).err());
+        assert!(pool.condition(&record.id).unwrap().abnormal);
+        assert_eq!(pool.volumes(None, 0).len(), 1);
+        assert!(pool.volumes(None, 0)[0].1.is_err());
+        assert!(pool.snapshots(None, 0).is_empty());
+        assert_eq!(fs::read_to_string(volume.record()).unwrap(), "{");
+        assert_eq!(fs::metadata(volume.data()).unwrap().len(), 64 * MIB);
+    }
+}
+
+#[test]
+fn what_someone_else_removed_is_forgotten() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let home = pool.store.volumes.home(&record.id);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+    assert!(pool.condition(&record.id).unwrap().abnormal);
+    pool.ensure_no_volume(&record.id).unwrap();
+    assert_eq!(pool.volume(&record.id).unwrap(), None);
+}
+
+#[test]
+fn what_is_in_use_is_not_deleted() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let access = DeviceAccess::ReadWrite;
+    let device = pool.ensure_attached(&record.id, access).unwrap();
+    let user = fs::File::open(&device.path).unwrap();
+    let refused = pool.ensure_no_volume(&record.id);
+    assert!(
+        matches!(refused, Err(Error::Precondition(_))),
+        "{refused:?}"
+    );
+    assert!(pool.volume(&record.id).unwrap().is_some());
+    drop(user);
+    pool.ensure_no_volume(&record.id).unwrap();
+    assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
+}

@@ -1,0 +1,86 @@
+use orlop_model::Pool;
+
+use super::super::ImagePool;
+use super::super::testbed::*;
+use super::*;
+
+#[test]
+fn a_pool_keeps_its_id() {
+    let Some(bed) = Bed::plain() else { return };
+    let id = bed.open().id().clone();
+    assert_eq!(*bed.open().id(), id);
+    for directory in ["volumes", "snapshots", "groups", "group-snapshots"] {
+        assert!(listing(&bed, directory).is_empty());
+    }
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let refused = ImagePool::open(bed.config()).unwrap_err().to_string();
+    assert!(refused.contains("another daemon"), "{refused}");
+    drop(pool);
+    bed.open();
+}
+
+#[test]
+fn leftovers_are_swept() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 8 * MIB));
+        let half_made = pool
+            .begin_volume(&volume_of(&pool, "half-made", 8 * MIB))
+            .unwrap();
+        // A process that dies does not clean up behind itself.
+        std::mem::forget(half_made);
+        let home = pool.store.volumes.home(&record.id);
+        let trash = pool.store.layout.new_in_trash(&record.id);
+        fs::rename(home.directory(), trash).unwrap();
+        release_lock_of_forgotten(&bed);
+        drop(pool);
+
+        let pool = bed.open();
+        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&bed, "trash").is_empty());
+        assert!(pool.volumes(None, 0).is_empty());
+    }
+}
+
+/// The forgotten draft holds the store, and with it the lock on the mark's inode. A copy of the
+/// mark is another inode.
+fn release_lock_of_forgotten(bed: &Bed) {
+    let mark = bed.pool_path().join("orlop.pool");
+    let copy = bed.pool_path().join("copy");
+    fs::copy(&mark, &copy).unwrap();
+    fs::rename(&copy, &mark).unwrap();
+}
+
+#[test]
+fn volumes_without_a_mark_are_not_taken_over() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    create(&pool, &volume_of(&pool, "a", MIB));
+    drop(pool);
+    fs::remove_file(bed.pool_path().join("orlop.pool")).unwrap();
+    let refused = ImagePool::open(bed.config()).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+    assert_eq!(listing(&bed, "volumes").len(), 1);
+}
+
+#[test]
+fn a_directory_that_has_other_files_can_be_a_pool() {
+    let Some(bed) = Bed::plain() else { return };
+    fs::create_dir_all(bed.pool_path().join("lost+found")).unwrap();
+    bed.open().check_health().unwrap();
+    assert!(bed.pool_path().join("lost+found").exists());
+}
+
+#[test]
+fn sharing_is_found_out_by_trying() {
+    for bed in Bed::sharing() {
+        assert!(bed.open().store.shares_extents);
+    }
+    let Some(bed) = Bed::ext4() else { return };
+    assert!(!bed.open().store.shares_extents);
+}

@@ -1,0 +1,209 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use orlop_model::Pool;
+use orlop_sys::file::allocated_bytes;
+
+use super::super::testbed::*;
+use super::*;
+
+#[test]
+fn a_volume_is_there_with_its_record_after_reopening() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let record = create(&pool, &new);
+        assert_eq!(record.id, new.id);
+        assert_eq!(pool.volume(&new.id).unwrap().as_ref(), Some(&record));
+        assert_eq!(
+            fs::metadata(data_of(&pool, &new.id)).unwrap().len(),
+            64 * MIB
+        );
+        assert!(allocated_bytes(&data_of(&pool, &new.id)).unwrap() < MIB);
+        drop(pool);
+        let pool = bed.open();
+        assert_eq!(pool.volume(&new.id).unwrap(), Some(record));
+        assert_eq!(pool.volumes(None, 0).len(), 1);
+    }
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", MIB));
+    let home = pool.store.volumes.home(&record.id);
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(home.directory()), 0o700);
+    assert_eq!(mode(&home.data()), 0o600);
+    assert_eq!(mode(&home.record()), 0o600);
+    assert_eq!(mode(&bed.pool_path()), 0o700);
+}
+
+#[test]
+fn a_thick_volume_has_its_space() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &thick_volume_of(&pool, "a", 64 * MIB));
+        let data = data_of(&pool, &record.id);
+        assert!(allocated_bytes(&data).unwrap() >= 64 * MIB);
+        assert!(is_zero(&read(&data)));
+    }
+}
+
+#[test]
+fn a_dropped_draft_leaves_nothing() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let mut draft = pool.begin_volume(&new).unwrap();
+        draft.cut().unwrap();
+        assert_eq!(listing(&bed, "staging").len(), 1);
+        drop(draft);
+        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&bed, "volumes").is_empty());
+        assert_eq!(pool.volume(&new.id).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_clone_is_equal_at_first_and_independent_ever_after() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
+        let from = ContentSource::Volume(source.id.clone());
+        let larger = create(&pool, &copy_of(&pool, "larger", from.clone(), 48 * MIB));
+        let same = create(&pool, &copy_of(&pool, "same", from, 32 * MIB));
+
+        let original = read(&data_of(&pool, &source.id));
+        assert!(original == read(&data_of(&pool, &same.id)));
+        let copy = read(&data_of(&pool, &larger.id));
+        assert_eq!(u64::try_from(copy.len()).unwrap(), 48 * MIB);
+        assert!(copy[..original.len()] == original);
+        assert!(is_zero(&copy[original.len()..]));
+
+        scribble(&data_of(&pool, &source.id), 2, 4 * MIB);
+        assert!(read(&data_of(&pool, &same.id)) == original);
+        scribble(&data_of(&pool, &same.id), 3, 4 * MIB);
+        assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
+        assert!(read(&data_of(&pool, &source.id)) != original);
+        pool.ensure_no_volume(&source.id).unwrap();
+        assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
+    }
+}
+
+#[test]
+fn a_clone_takes_no_space_where_extents_are_shared() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 256 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
+        let before = bed.free();
+        let from = ContentSource::Volume(source.id);
+        let copy = create(&pool, &copy_of(&pool, "copy", from, 256 * MIB));
+        let after = bed.free();
+        assert!(before.abs_diff(after) < 16 * MIB, "{before} {after}");
+        assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 128 * MIB);
+    }
+}
+
+#[test]
+fn a_copy_of_many_extents_is_the_data_of_the_cut() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 64 * MIB));
+    let data = data_of(&pool, &source.id);
+    let file = fs::File::options().write(true).open(&data).unwrap();
+    for n in 0..3000 {
+        use std::os::unix::fs::FileExt;
+        file.write_all_at(&pattern(n, 4096), n * 16384).unwrap();
+    }
+    file.sync_all().unwrap();
+    let from = ContentSource::Volume(source.id.clone());
+    let mut draft = pool
+        .begin_volume(&copy_of(&pool, "copy", from, 64 * MIB))
+        .unwrap();
+    assert!(bed_draft_is_not_blank(&bed));
+    scribble(&data, 7, MIB);
+    draft.cut().unwrap();
+    let at_the_cut = read(&data);
+    scribble(&data, 8, MIB);
+    let copy = draft.commit().unwrap();
+    assert!(read(&data_of(&pool, &copy.id)) == at_the_cut);
+}
+
+/// More than 2000 extents are shared before the cut.
+fn bed_draft_is_not_blank(bed: &Bed) -> bool {
+    let staging = bed.pool_path().join("staging");
+    let draft = staging.join(&listing(bed, "staging")[0]).join("data");
+    allocated_bytes(&draft).unwrap() > 0
+}
+
+#[test]
+fn a_thick_copy_has_space_for_its_holes() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
+        let mut new = copy_of(
+            &pool,
+            "copy",
+            ContentSource::Volume(source.id.clone()),
+            48 * MIB,
+        );
+        new.parameters.provisioning = Provisioning::Thick;
+        let copy = create(&pool, &new);
+        assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 48 * MIB);
+        let original = read(&data_of(&pool, &source.id));
+        assert!(read(&data_of(&pool, &copy.id))[..original.len()] == original);
+    }
+}
+
+#[test]
+fn sources_must_exist_and_fit() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+    let missing = ContentSource::Volume(volume_id(&pool, "missing"));
+    let refused = try_create(&pool, &copy_of(&pool, "a", missing, 32 * MIB));
+    assert!(matches!(refused, Err(Error::NoSuchVolume(_))));
+    let missing = ContentSource::Snapshot(snapshot_id(&pool, "missing"));
+    let refused = try_create(&pool, &copy_of(&pool, "a", missing, 32 * MIB));
+    assert!(matches!(refused, Err(Error::NoSuchSnapshot(_))));
+    let from = ContentSource::Volume(source.id.clone());
+    let refused = try_create(&pool, &copy_of(&pool, "a", from.clone(), 31 * MIB));
+    assert!(matches!(refused, Err(Error::OutOfRange(_))));
+    fs::remove_file(data_of(&pool, &source.id)).unwrap();
+    let refused = try_create(&pool, &copy_of(&pool, "a", from, 32 * MIB));
+    assert!(matches!(refused, Err(Error::Damaged { .. })));
+    assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn a_second_commit_of_one_id_meets_the_first() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let first = pool.begin_volume(&new).unwrap();
+    let mut other = new.clone();
+    other.capacity_bytes = 64 * MIB;
+    let second = pool.begin_volume(&other).unwrap();
+    let made = first.commit().unwrap();
+    assert_eq!(second.commit().unwrap(), made);
+    assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+    assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn a_volume_whose_creation_was_not_reported_is_found() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let made = create(&pool, &new);
+    // As if the rename had been made, and the fsync after it had failed.
+    pool.store.volumes.take_out(&new.id);
+    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    assert_eq!(try_create(&pool, &new).unwrap(), made);
+    assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+}

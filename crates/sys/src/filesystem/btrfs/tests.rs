@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fs::File;
 use std::io::Write;
 
 use super::super::{FsKind, Signature, probe};

@@ -105,3 +105,15 @@ fn a_device_without_ext4_is_refused() {
     let error = Ext4Superblock::read(&path).unwrap_err();
     assert!(error.to_string().contains("no ext4"), "{error}");
 }
+
+#[test]
+fn what_is_mounted_is_neither_checked_nor_grown() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::formatted(dir.path(), SMALL, FsKind::Ext4);
+    let _mounted = Mounted::new(&disk, FsKind::Ext4, dir.path().join("mnt"), &[]);
+    assert!(check_ext4(&disk.path()).unwrap_err().is_busy());
+    assert!(grow_ext4_unmounted(&disk.path()).unwrap_err().is_busy());
+}

@@ -117,3 +117,40 @@ fn further_options_reach_mkfs_and_its_complaint_the_caller() {
         assert!(error.to_string().contains(kind.mkfs()), "{error}");
     }
 }
+
+#[test]
+fn formatting_may_be_repeated_and_replaces_any_other_kind() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), SMALL);
+    let uuid = crate::rand::random_bytes().unwrap();
+    for kind in [FsKind::ALL, FsKind::ALL].concat() {
+        for _ in 0..2 {
+            format(
+                &disk.path(),
+                &Format {
+                    kind,
+                    uuid,
+                    extra_options: &[],
+                },
+            )
+            .unwrap();
+            let expected = Signature::Filesystem {
+                kind,
+                uuid,
+                needs_check: false,
+            };
+            assert_eq!(probe(&disk.path()).unwrap(), expected);
+        }
+    }
+    let mounted = Mounted::new(&disk, FsKind::Btrfs, dir.path().join("mnt"), &[]);
+    let again = Format {
+        kind: FsKind::Ext4,
+        uuid,
+        extra_options: &[],
+    };
+    assert!(format(&disk.path(), &again).unwrap_err().is_busy());
+    std::fs::write(mounted.point.join("file"), "x").unwrap();
+}

@@ -1,0 +1,262 @@
+//! A plugin in this process, and clients for it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
+use orlop_csi::proto::csi::v1::node_client::NodeClient;
+use orlop_csi::{Core, Mode, Offers, ServeError};
+use orlop_engine::request::NodeInfo;
+use orlop_engine::{Engine, Settings};
+use orlop_host::MemoryHost;
+use orlop_model::{NodeId, Topology};
+use orlop_pools::{MemoryPool, MemoryPoolConfig};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use crate::gate::{Gate, GatedPool};
+
+pub(crate) const MIB: i64 = 1 << 20;
+pub(crate) const NODE: &str = "node-1";
+
+/// Well-formed, but never issued by a pool of these tests.
+pub(crate) const NO_VOLUME: &str = "v-ffffffff-00112233445566778899aabbccddeeff";
+pub(crate) const NO_SNAPSHOT: &str = "s-ffffffff-00112233445566778899aabbccddeeff";
+
+pub(crate) struct Setup {
+    pub(crate) attach: bool,
+    pub(crate) limits: bool,
+    pub(crate) mode: Mode,
+    /// Without it, the plugin stays in the state before its pools are read.
+    pub(crate) ready: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            attach: true,
+            limits: true,
+            mode: Mode::All,
+            ready: true,
+        }
+    }
+}
+
+pub(crate) struct Plugin {
+    pub(crate) pool: Arc<MemoryPool>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) socket: PathBuf,
+    pub(crate) serving: JoinHandle<Result<(), ServeError>>,
+    channel: Channel,
+    stop: Option<oneshot::Sender<()>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Plugin {
+    pub(crate) async fn start() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup) -> Self {
+        log();
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let pool = Arc::new(MemoryPool::new(MemoryPoolConfig::default()));
+        let gate = Arc::new(Gate::default());
+        let core = Arc::new(Core::starting());
+        if setup.ready {
+            let gated = GatedPool::new(Arc::clone(&pool), Arc::clone(&gate));
+            core.ready(Arc::new(engine(gated, setup.attach)));
+        }
+        let (stop, stopped) = oneshot::channel();
+        let bound = orlop_csi::bind(&socket).unwrap();
+        let shutdown = async {
+            stopped.await.ok();
+        };
+        let serving = tokio::spawn(orlop_csi::serve(bound, core, offers(&setup), shutdown));
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+        Self {
+            pool,
+            gate,
+            channel: endpoint.connect().await.unwrap(),
+            socket,
+            serving,
+            stop: Some(stop),
+            _directory: directory,
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn identity(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(self.channel())
+    }
+
+    pub(crate) fn controller(&self) -> ControllerClient<Channel> {
+        ControllerClient::new(self.channel())
+    }
+
+    pub(crate) fn node(&self) -> NodeClient<Channel> {
+        NodeClient::new(self.channel())
+    }
+
+    pub(crate) async fn volume(&self, name: &str) -> v1::Volume {
+        let made = self.controller().create_volume(new_volume(name)).await;
+        made.unwrap().into_inner().volume.unwrap()
+    }
+
+    pub(crate) async fn snapshot(&self, volume: &v1::Volume, name: &str) -> v1::Snapshot {
+        let request = v1::CreateSnapshotRequest {
+            source_volume_id: volume.volume_id.clone(),
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        let made = self.controller().create_snapshot(request).await;
+        made.unwrap().into_inner().snapshot.unwrap()
+    }
+}
+
+pub(crate) fn place() -> Topology {
+    Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
+}
+
+fn node_id() -> NodeId {
+    NODE.parse().unwrap()
+}
+
+fn engine(pool: GatedPool, attach: bool) -> Engine {
+    let settings = Settings {
+        node_id: node_id(),
+        place: place(),
+        attach,
+        max_volumes: 8,
+        default_capacity: 1 << 30,
+    };
+    Engine::new(
+        vec![Arc::new(pool)],
+        Arc::new(MemoryHost::default()),
+        settings,
+    )
+    .unwrap()
+}
+
+fn offers(setup: &Setup) -> Offers {
+    Offers {
+        driver_name: "orlop.example".to_owned(),
+        version: "1.2.3".to_owned(),
+        node: NodeInfo {
+            id: node_id(),
+            place: place(),
+            max_volumes: 8,
+        },
+        attach: setup.attach,
+        limits: setup.limits,
+        mode: setup.mode,
+    }
+}
+
+pub(crate) fn mount() -> v1::VolumeCapability {
+    use v1::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
+    v1::VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode {
+            mode: Mode::SingleNodeWriter.into(),
+        }),
+    }
+}
+
+pub(crate) fn mount_of(fs_type: &str) -> v1::VolumeCapability {
+    use v1::volume_capability::{AccessType, MountVolume};
+    let access = MountVolume {
+        fs_type: fs_type.to_owned(),
+        ..Default::default()
+    };
+    v1::VolumeCapability {
+        access_type: Some(AccessType::Mount(access)),
+        ..mount()
+    }
+}
+
+pub(crate) fn range(required_bytes: i64, limit_bytes: i64) -> v1::CapacityRange {
+    v1::CapacityRange {
+        required_bytes,
+        limit_bytes,
+    }
+}
+
+pub(crate) fn new_volume(name: &str) -> v1::CreateVolumeRequest {
+    v1::CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(range(400 * MIB, 0)),
+        volume_capabilities: vec![mount()],
+        ..Default::default()
+    }
+}
+
+pub(crate) fn entry(key: &str, value: &str) -> std::collections::BTreeMap<String, String> {
+    [(key.to_owned(), value.to_owned())].into()
+}
+
+/// The code of any answer; a refusal has a text and no details (GEN-16, GEN-17).
+pub(crate) fn code<T>(answer: Result<T, Status>) -> Code {
+    match answer {
+        Ok(_) => Code::Ok,
+        Err(status) => {
+            assert!(
+                !status.message().is_empty(),
+                "{:?} without a text",
+                status.code()
+            );
+            assert!(status.details().is_empty());
+            status.code()
+        }
+    }
+}
+
+/// Everything that was logged since the first test of this process.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// All tests log into one place, at the most talkative level.
+pub(crate) fn log() -> &'static Log {
+    static LOG: OnceLock<Log> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        log
+    })
+}
