@@ -157,7 +157,7 @@ async fn a_larger_restore_has_its_full_size(pool: PoolFs) {
             assert_eq!(restored.capacity_bytes, int(2 * VOLUME));
             let restored = client.on_node(&restored, capability.clone());
             restored.up().await;
-            assert_full_size(&restored, 2 * VOLUME);
+            assert_size(&restored, 2 * VOLUME);
             Pattern::new(5).check(&restored.data_path(), DATA);
             restored.down().await;
             client.delete(&restored.id).await.unwrap();
@@ -165,21 +165,6 @@ async fn a_larger_restore_has_its_full_size(pool: PoolFs) {
         client.delete(&source.id).await.unwrap();
         client.delete_snapshot(&snapshot).await.unwrap();
     }
-}
-
-/// Exactly, for a device; for a filesystem, nearly all of it.
-fn assert_full_size(node: &OnNode, bytes: u64) {
-    if node.capability.is_block() {
-        assert_eq!(orlop_sys::loopdev::size(&node.target).unwrap(), bytes);
-        return;
-    }
-    let space = orlop_sys::file::space(&node.target).unwrap();
-    let name = label(&node.capability);
-    assert!(
-        space.total <= bytes && space.total > bytes / 10 * 8,
-        "{name} shows {} of {bytes} bytes",
-        space.total
-    );
 }
 
 /// Each generation adds to what it got; in the end only the last one is left.

@@ -35,6 +35,7 @@ mod on_node;
 mod pattern;
 mod pool;
 mod scratch;
+mod sizes;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
 pub use client::{Answer, Client, expect_code, int};
@@ -45,6 +46,7 @@ pub use orlop_csi::proto::csi::v1;
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
+pub use sizes::assert_size;
 pub use tonic::Code;
 
 pub const MIB: u64 = 1 << 20;

@@ -1,14 +1,14 @@
 //! The UNIX socket: made without a moment of wider permissions, never taken from a live
 //! daemon, and removed by whoever made it.
 
-use std::fs::{DirBuilder, File, Metadata, symlink_metadata};
+use std::fs::{DirBuilder, File, symlink_metadata};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, listen, socket_with,
@@ -39,8 +39,9 @@ pub enum BindError {
 pub struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
-    /// Device and inode of the file that was made.
-    identity: (u64, u64),
+    /// The file that was made. Held, because the inode number of a removed file is soon that of
+    /// the next one.
+    file: OwnedFd,
 }
 
 impl Socket {
@@ -58,8 +59,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // Else a successor could put its own socket there between the look and the removal.
         let _lock = self.path.parent().map(lock_directory);
-        let is_ours = |found: Metadata| (found.dev(), found.ino()) == self.identity;
-        if symlink_metadata(&self.path).is_ok_and(is_ours)
+        if is_same_file(&self.file, &self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the socket");
@@ -88,12 +88,25 @@ pub fn bind(path: &Path) -> Result<Socket, BindError> {
 
     ensure_no_dead_socket(path, &address)?;
     let listener = listen_at(&address).map_err(|errno| failed(errno.into()))?;
-    let made = symlink_metadata(path).map_err(failed)?;
+    let file = open_itself(path).map_err(|errno| failed(errno.into()))?;
     Ok(Socket {
         listener: Some(listener),
         path: path.to_owned(),
-        identity: (made.dev(), made.ino()),
+        file,
     })
+}
+
+/// A descriptor of the socket's file, not a connection to whoever listens there.
+fn open_itself(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+fn is_same_file(file: &OwnedFd, path: &Path) -> bool {
+    match (fstat(file), lstat(path)) {
+        (Ok(held), Ok(found)) => (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino),
+        (Ok(_) | Err(_), _) => false,
+    }
 }
 
 fn ensure_directory(directory: &Path) -> io::Result<()> {

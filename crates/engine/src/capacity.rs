@@ -10,22 +10,10 @@ impl Engine {
     /// A pool or a place that is not here has room for nothing; that is an answer, not an error,
     /// as the orchestrator asks every node about every class.
     pub fn capacity(&self, query: &CapacityQuery) -> Result<CapacityAnswer> {
-        let capabilities = query
-            .capabilities
-            .clone()
-            .map(|wanted| self.with_default(wanted));
-        let minimum_volume = capabilities
-            .as_ref()
-            .map_or(ALLOCATION_UNIT, smallest_volume);
-        let mut answer = CapacityAnswer {
-            available: 0,
-            maximum_volume: 0,
-            minimum_volume,
-        };
-        if !capabilities
-            .as_ref()
-            .is_none_or(|wanted| self.offers(wanted))
-        {
+        let capabilities = query.capabilities.clone().map(|wanted| self.with_default(wanted));
+        let minimum_volume = capabilities.as_ref().map_or(ALLOCATION_UNIT, smallest_volume);
+        let mut answer = CapacityAnswer { available: 0, maximum_volume: 0, minimum_volume };
+        if !capabilities.as_ref().is_none_or(|wanted| self.offers(wanted)) {
             return Ok(answer);
         }
         for pool in self.pools.values().filter(|pool| fits(pool, query)) {
@@ -45,18 +33,12 @@ impl Engine {
 
     fn offers(&self, capabilities: &CapabilitySet) -> bool {
         !capabilities.wants_mount()
-            || capabilities
-                .fs()
-                .is_some_and(|fs| self.host.filesystems().contains(&fs))
+            || capabilities.fs().is_some_and(|fs| self.host.filesystems().contains(&fs))
     }
 }
 
 fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
-    let named = query
-        .parameters
-        .pool
-        .as_deref()
-        .is_none_or(|name| pool.name() == name);
+    let named = query.parameters.pool.as_deref().is_none_or(|name| pool.name() == name);
     let reachable = query
         .place
         .as_ref()

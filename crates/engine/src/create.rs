@@ -37,20 +37,17 @@ impl Engine {
         request: &CreateVolume,
         ephemeral: bool,
     ) -> Result<Volume> {
-        let source = request
-            .source
-            .as_ref()
-            .map(|source| self.hold_source(source))
-            .transpose()?;
+        let source = request.source.as_ref().map(|source| self.hold_source(source)).transpose()?;
         let capabilities = self.settle_capabilities(&request.capabilities, source.as_ref())?;
+        if let Some(fs) = capabilities.fs() {
+            request.parameters.check_fit(fs)?;
+        }
         if !request.limits.is_empty() {
             self.host
                 .check_limits_work()
                 .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
         }
-        let format = source
-            .as_ref()
-            .map_or(FormatState::Blank, |source| source.format);
+        let format = source.as_ref().map_or(FormatState::Blank, |source| source.format);
         let plan = NewVolumePlan {
             capacity_bytes: self.choose_size(request, &capabilities, source.as_ref())?,
             capabilities,
@@ -99,26 +96,17 @@ impl Engine {
                 let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
                 let snapshot = pool.snapshot(id)?.ok_or_else(missing)?;
                 let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
-                Ok(Source {
-                    pool,
-                    size_bytes,
-                    format,
-                    volume: None,
-                    _lock: lock,
-                })
+                Ok(Source { pool, size_bytes, format, volume: None, _lock: lock })
             }
             ContentSource::Volume(id) => {
+                // Else a volume that is to be made from a lost one of its own name would be
+                // busy with itself for ever.
+                self.require_volume(id)?;
                 let lock = self.lock_volume(id.digest())?;
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
                 let size_bytes = volume.capacity_bytes;
-                Ok(Source {
-                    pool,
-                    size_bytes,
-                    format,
-                    volume: Some(volume),
-                    _lock: lock,
-                })
+                Ok(Source { pool, size_bytes, format, volume: Some(volume), _lock: lock })
             }
         }
     }
@@ -143,10 +131,7 @@ impl Engine {
             ));
         }
         let default = copied.or(offered.first().copied()).ok_or_else(|| {
-            Error::invalid(
-                "volume_capabilities",
-                "no filesystem can be made on this node",
-            )
+            Error::invalid("volume_capabilities", "no filesystem can be made on this node")
         })?;
         let settled = wanted.clone().with_default_fs(default);
         match settled.fs() {
@@ -201,9 +186,7 @@ impl NewVolumePlan {
 
 /// GC-13: the smallest volume that can be used in all the ways asked for.
 pub(crate) fn smallest_volume(capabilities: &CapabilitySet) -> u64 {
-    capabilities
-        .fs()
-        .map_or(ALLOCATION_UNIT, FsType::smallest_volume)
+    capabilities.fs().map_or(ALLOCATION_UNIT, FsType::smallest_volume)
 }
 
 pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
@@ -235,10 +218,7 @@ fn check_same_request(
     request: &CreateVolume,
 ) -> Result<()> {
     let clash = |reason: &str| Err(Error::conflict(format!("volume {}", existing.name), reason));
-    if request
-        .range
-        .is_some_and(|range| !range.holds(existing.capacity_bytes))
-    {
+    if request.range.is_some_and(|range| !range.holds(existing.capacity_bytes)) {
         return clash(&format!("its size is {} bytes", existing.capacity_bytes));
     }
     let wanted = match existing.capabilities.fs() {

@@ -38,18 +38,9 @@ pub struct Engine {
 impl Engine {
     /// Takes the pools over and puts right what an interrupted predecessor left.
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
-        let pools: BTreeMap<_, _> = pools
-            .into_iter()
-            .map(|pool| (pool.id().clone(), pool))
-            .collect();
+        let pools = by_id(pools)?;
         let load = NodeLoad::of(pools.values());
-        let engine = Self {
-            pools,
-            host,
-            settings,
-            locks: Locks::default(),
-            load,
-        };
+        let engine = Self { pools, host, settings, locks: Locks::default(), load };
         engine.recover()?;
         Ok(engine)
     }
@@ -121,46 +112,47 @@ impl Engine {
 
     pub(crate) fn describe(&self, pool: &PoolRef, record: VolumeRecord) -> Volume {
         let context = context_of(pool, &record);
-        Volume {
-            record,
-            place: pool.place().clone(),
-            context,
-        }
+        Volume { record, place: pool.place().clone(), context }
     }
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
     pub(crate) fn check_use(&self, record: &VolumeRecord, wanted: &VolumeCapability) -> Result<()> {
-        record
-            .capabilities
-            .check_grants(wanted)
-            .map_err(Error::Precondition)?;
+        record.capabilities.check_grants(wanted).map_err(Error::Precondition)?;
         match record.capabilities.fs() {
-            Some(fs) if !wanted.is_block() && !self.host.filesystems().contains(&fs) => Err(
-                Error::precondition(format!("{fs} is not offered on this node")),
-            ),
+            Some(fs) if !wanted.is_block() && !self.host.filesystems().contains(&fs) => {
+                Err(Error::precondition(format!("{fs} is not offered on this node")))
+            }
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// A pool directory that was copied has its original's id, and so have all volumes in it.
+fn by_id(pools: Vec<PoolRef>) -> Result<BTreeMap<PoolId, PoolRef>> {
+    let mut by_id: BTreeMap<PoolId, PoolRef> = BTreeMap::new();
+    for pool in pools {
+        if let Some(other) = by_id.insert(pool.id().clone(), PoolRef::clone(&pool)) {
+            return Err(Error::failed(
+                format!("serving pool {}", pool.name()),
+                format!("it has the same id as pool {}: one is a copy of the other", other.name()),
+            ));
+        }
+    }
+    Ok(by_id)
 }
 
 /// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.
 fn context_of(pool: &PoolRef, record: &VolumeRecord) -> VolumeContext {
     BTreeMap::from([
         ("pool".to_owned(), pool.id().to_string()),
-        (
-            "provisioning".to_owned(),
-            record.parameters.provisioning.as_str().to_owned(),
-        ),
+        ("provisioning".to_owned(), record.parameters.provisioning.as_str().to_owned()),
     ])
 }
 
 /// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add keys
 /// of their own.
 pub(crate) fn context_fits(pool: &PoolRef, record: &VolumeRecord, given: &VolumeContext) -> bool {
-    let own: BTreeMap<_, _> = given
-        .iter()
-        .filter(|(key, _)| !is_foreign_key(key))
-        .collect();
+    let own: BTreeMap<_, _> = given.iter().filter(|(key, _)| !is_foreign_key(key)).collect();
     own.is_empty() || own == context_of(pool, record).iter().collect()
 }
 
@@ -172,8 +164,5 @@ pub(crate) fn check_context(
     if context_fits(pool, record, given) {
         return Ok(());
     }
-    Err(Error::invalid(
-        "volume_context",
-        "is not the one this volume was created with",
-    ))
+    Err(Error::invalid("volume_context", "is not the one this volume was created with"))
 }

@@ -21,10 +21,7 @@ impl Engine {
         let now = record.capacity_bytes;
         let wanted = CapacityRange::choose(Some(range), now, now)?;
         let grown = pool.ensure_capacity(id, wanted)?;
-        Ok(Expanded {
-            capacity_bytes: grown.capacity_bytes,
-            node_expansion_required: true,
-        })
+        Ok(Expanded { capacity_bytes: grown.capacity_bytes, node_expansion_required: true })
     }
 
     pub fn expand_node_volume(&self, request: &NodeExpand) -> Result<u64> {
@@ -76,12 +73,9 @@ fn check_range(record: &VolumeRecord, range: Option<&CapacityRange>) -> Result<(
             "volume {} is {size} bytes; expand it by ControllerExpandVolume first",
             record.id
         ))),
-        Some(range) if range.limit().is_some_and(|limit| limit < size) => {
-            Err(Error::OutOfRange(format!(
-                "volume {} is {size} bytes already, above limit_bytes",
-                record.id
-            )))
-        }
+        Some(range) if range.limit().is_some_and(|limit| limit < size) => Err(Error::OutOfRange(
+            format!("volume {} is {size} bytes already, above limit_bytes", record.id),
+        )),
         Some(_) | None => Ok(()),
     }
 }

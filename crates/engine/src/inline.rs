@@ -17,19 +17,13 @@ impl Engine {
         inline: &InlineVolume,
     ) -> Result<()> {
         let VolumeRef::Foreign(text) = &request.volume else {
-            return Err(Error::invalid(
-                "volume_id",
-                "is that of a volume that is not inline",
-            ));
+            return Err(Error::invalid("volume_id", "is that of a volume that is not inline"));
         };
-        let name: ObjectName = text
-            .parse()
-            .map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
+        let name: ObjectName =
+            text.parse().map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
         let _lock = self.lock_volume(&NameDigest::of(&name))?;
         let record = self.ensure_inline_volume(name, request, inline)?;
-        let pool = self
-            .pool_of(&record.id)
-            .ok_or_else(|| Self::not_served(&record.id))?;
+        let pool = self.pool_of(&record.id).ok_or_else(|| Self::not_served(&record.id))?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
             capability: request.capability.clone(),
@@ -56,10 +50,7 @@ impl Engine {
             if record.ephemeral {
                 return Ok(record);
             }
-            return Err(Error::conflict(
-                format!("volume {name}"),
-                "it is not an inline volume",
-            ));
+            return Err(Error::conflict(format!("volume {name}"), "it is not an inline volume"));
         }
         let new = CreateVolume {
             name,
@@ -75,9 +66,7 @@ impl Engine {
 
     pub(crate) fn find_inline(&self, text: &str) -> Result<Option<VolumeId>> {
         let found = self.find_volume(&NameDigest::of_text(text))?;
-        Ok(found
-            .filter(|(_, record)| record.ephemeral)
-            .map(|(_, record)| record.id))
+        Ok(found.filter(|(_, record)| record.ephemeral).map(|(_, record)| record.id))
     }
 
     /// Once nothing is published any more, an inline volume has no reason to exist.

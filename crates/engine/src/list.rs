@@ -51,17 +51,11 @@ impl Engine {
                 let condition = pool
                     .condition(&id)
                     .unwrap_or_else(|error| Condition::abnormal(error.to_string()));
-                VolumeStatus {
-                    id,
-                    volume: Some(self.describe(pool, record)),
-                    condition,
-                }
+                VolumeStatus { id, volume: Some(self.describe(pool, record)), condition }
             }
-            Err(error) => VolumeStatus {
-                id,
-                volume: None,
-                condition: Condition::abnormal(error.to_string()),
-            },
+            Err(error) => {
+                VolumeStatus { id, volume: None, condition: Condition::abnormal(error.to_string()) }
+            }
         }
     }
 
@@ -72,27 +66,13 @@ impl Engine {
         max: usize,
     ) -> Result<Page<SnapshotRecord, SnapshotId>> {
         let fits = |record: &SnapshotRecord| {
-            filter
-                .source
-                .as_ref()
-                .is_none_or(|source| record.source == *source)
+            filter.source.as_ref().is_none_or(|source| record.source == *source)
         };
         if let Some(id) = &filter.snapshot {
             let after_it = after.is_some_and(|after| after >= id);
-            let found = self
-                .pools
-                .get(id.pool())
-                .map(|pool| pool.snapshot(id))
-                .transpose()?;
-            let entries = found
-                .flatten()
-                .into_iter()
-                .filter(|r| !after_it && fits(r))
-                .collect();
-            return Ok(Page {
-                entries,
-                next: None,
-            });
+            let found = self.pools.get(id.pool()).map(|pool| pool.snapshot(id)).transpose()?;
+            let entries = found.flatten().into_iter().filter(|r| !after_it && fits(r)).collect();
+            return Ok(Page { entries, next: None });
         }
         let mut entries = Vec::new();
         for pool in self.pools.values() {
@@ -100,11 +80,8 @@ impl Engine {
                 continue;
             }
             // With a filter, how many to read is not known beforehand.
-            let wanted = if filter.source.is_some() {
-                0
-            } else {
-                one_more_than(max, entries.len())
-            };
+            let wanted =
+                if filter.source.is_some() { 0 } else { one_more_than(max, entries.len()) };
             entries.extend(pool.snapshots(after, wanted).into_iter().filter(fits));
             if is_more_than(max, entries.len()) {
                 break;
@@ -116,11 +93,7 @@ impl Engine {
 
 /// One entry more than the page holds tells whether there is a next page. 0 asks for all.
 fn one_more_than(max: usize, have: usize) -> usize {
-    if max == 0 {
-        0
-    } else {
-        max.saturating_add(1).saturating_sub(have)
-    }
+    if max == 0 { 0 } else { max.saturating_add(1).saturating_sub(have) }
 }
 
 fn is_more_than(max: usize, have: usize) -> bool {

@@ -53,10 +53,7 @@ impl Locks {
             return Err(Error::Busy(key.describe()));
         }
         held.insert(key.clone(), Holders::One);
-        Ok(Held {
-            table: Arc::clone(&self.0),
-            key,
-        })
+        Ok(Held { table: Arc::clone(&self.0), key })
     }
 
     /// For sources that are only read: many restores of one snapshot may run at once.
@@ -69,10 +66,7 @@ impl Locks {
                 held.insert(key.clone(), Holders::Readers(1));
             }
         }
-        Ok(Held {
-            table: Arc::clone(&self.0),
-            key,
-        })
+        Ok(Held { table: Arc::clone(&self.0), key })
     }
 }
 
@@ -124,10 +118,6 @@ mod tests {
     fn a_volume_and_a_snapshot_of_one_name_do_not_meet() {
         let locks = Locks::default();
         let _volume = locks.try_exclusive(key("a")).unwrap();
-        assert!(
-            locks
-                .try_exclusive(Key::Snapshot(NameDigest::of_text("a")))
-                .is_ok()
-        );
+        assert!(locks.try_exclusive(Key::Snapshot(NameDigest::of_text("a"))).is_ok());
     }
 }

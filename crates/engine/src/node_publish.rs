@@ -1,7 +1,8 @@
 //! NodePublishVolume and NodeUnpublishVolume: a staged volume at the workload's path.
 
 use orlop_model::{
-    DeviceAccess, Error, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    DeviceAccess, Error, IoLimits, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
@@ -68,27 +69,34 @@ impl Engine {
         wanted: Publication,
         read_only: bool,
     ) -> Result<()> {
-        let before = NodeRecord {
-            stage: Some(stage.clone()),
-            publications: live,
-        };
+        let before = NodeRecord { stage: Some(stage.clone()), publications: live };
         let mut after = before.clone();
         after.publications.push(wanted.clone());
         self.host.save_node_record(&record.id, &after)?;
         let done = if stage.capability.is_block() {
             self.publish_device(pool, record, &wanted.target, read_only)
         } else {
-            self.host
-                .ensure_bound_directory(&stage.path, &wanted.target, read_only)
+            self.publish_directory(pool, record, &stage.path, &wanted.target, read_only)
         };
         if done.is_err() {
             self.release_read_only_device(pool, &record.id, &before)?;
             self.host.save_node_record(&record.id, &before)?;
-        } else if !record.limits.is_unlimited() {
-            // Under cgroup v1 a workload's own group was made after the volume was staged.
-            self.apply_limits(pool, &record.id, &record.limits)?;
         }
         done
+    }
+
+    /// Limits come again before each bind: under cgroup v1 a workload's own group was made after
+    /// the volume was staged.
+    fn publish_directory(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        staging: &TargetPath,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()> {
+        self.apply_limits(pool, &record.id, &record.limits)?;
+        self.host.ensure_bound_directory(staging, target, read_only)
     }
 
     /// A read-only bind of a device node does not stop writes to the device, so read-only
@@ -100,26 +108,22 @@ impl Engine {
         target: &TargetPath,
         read_only: bool,
     ) -> Result<()> {
-        let access = if read_only {
-            DeviceAccess::ReadOnly
-        } else {
-            DeviceAccess::ReadWrite
-        };
+        let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
         let device = pool.ensure_attached(&record.id, access)?;
+        self.apply_limits(pool, &record.id, &record.limits)?;
         self.host.ensure_bound_device(&device, target)
     }
 
     /// Undoes one publication and leaves the others (NN-10).
     pub fn unpublish_volume(&self, volume: &VolumeRef, target: &TargetPath) -> Result<()> {
+        // Before the look-up: an inline volume may be just about to be made.
+        let _lock = self.lock_volume(&volume.digest())?;
         let id = match volume {
-            VolumeRef::Issued(id) => id.clone(),
-            VolumeRef::Foreign(text) => match self.find_inline(text)? {
-                Some(id) => id,
-                None => return self.clear_target(volume, target),
-            },
+            VolumeRef::Issued(id) => Some(id.clone()),
+            VolumeRef::Foreign(text) => self.find_inline(text)?,
         };
-        let _lock = self.lock_volume(id.digest())?;
-        let Some(pool) = self.pool_of(&id) else {
+        let served = id.and_then(|id| self.pool_of(&id).map(|pool| (pool, id)));
+        let Some((pool, id)) = served else {
             return self.clear_target(volume, target);
         };
         let mut node = self.host.node_record(&id)?;
@@ -129,8 +133,7 @@ impl Engine {
         }
         self.clear_target(volume, target)?;
         if recorded {
-            node.publications
-                .retain(|publication| publication.target != *target);
+            node.publications.retain(|publication| publication.target != *target);
             self.release_read_only_device(pool, &id, &node)?;
             self.host.save_node_record(&id, &node)?;
         }
@@ -153,6 +156,9 @@ impl Engine {
         let staged_read_only = node.stage.as_ref().is_some_and(|stage| stage.read_only);
         if staged_read_only || !node.publications.is_empty() {
             return Ok(());
+        }
+        if let Some(device) = pool.attached(id, DeviceAccess::ReadOnly)? {
+            self.host.ensure_limits(&device, &IoLimits::default())?;
         }
         pool.ensure_detached(id, DeviceAccess::ReadOnly)
     }

@@ -77,9 +77,7 @@ impl Engine {
             AccessType::Block => self.stage_block(pool, record, wanted)?,
             AccessType::Mount(mount) => self.stage_mount(pool, record, wanted, mount)?,
         }
-        if record.limits.is_unlimited() {
-            return Ok(());
-        }
+        // Also when there are none: the device's number may still have another volume's.
         self.apply_limits(pool, &record.id, &record.limits)
     }
 
@@ -137,23 +135,14 @@ impl Engine {
         if self.occupied_by(pool, id, path)? {
             self.host.ensure_unmounted(path)?;
         }
-        self.release_limits(pool, id)?;
+        // Limits stick to a device's number, and the number goes to another volume next.
+        self.apply_limits(pool, id, &IoLimits::default())?;
         pool.ensure_detached(id, DeviceAccess::ReadOnly)?;
         pool.ensure_detached(id, DeviceAccess::ReadWrite)?;
         let mut node = self.host.node_record(id)?;
         node.stage = None;
         node.publications.clear();
         self.host.save_node_record(id, &node)
-    }
-
-    /// Limits stick to a device's number, and the number goes to another volume next.
-    fn release_limits(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        match pool.volume(id) {
-            Ok(Some(record)) if !record.limits.is_unlimited() => {
-                self.apply_limits(pool, id, &IoLimits::default())
-            }
-            Ok(_) | Err(_) => Ok(()),
-        }
     }
 
     /// The stage on record, if the kernel agrees that it is still there.
@@ -211,12 +200,14 @@ impl Engine {
     }
 }
 
+/// A filesystem that is only read still has a writable device: it was grown there first.
+/// A mount is read-only by its flags, on a device that can replay a journal; a raw device has to
+/// refuse writes itself.
 pub(crate) fn stage_access(stage: &Stage) -> DeviceAccess {
-    if stage.read_only {
-        DeviceAccess::ReadOnly
-    } else {
-        DeviceAccess::ReadWrite
+    if stage.read_only && stage.capability.is_block() {
+        return DeviceAccess::ReadOnly;
     }
+    DeviceAccess::ReadWrite
 }
 
 pub(crate) fn wants_read_only(access: &AccessType) -> bool {

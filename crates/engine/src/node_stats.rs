@@ -25,9 +25,9 @@ impl Engine {
     pub(crate) fn resolve(&self, volume: &VolumeRef) -> Result<VolumeId> {
         match volume {
             VolumeRef::Issued(id) => Ok(id.clone()),
-            VolumeRef::Foreign(text) => self
-                .find_inline(text)?
-                .ok_or_else(|| Error::NoSuchVolume(volume.to_string())),
+            VolumeRef::Foreign(text) => {
+                self.find_inline(text)?.ok_or_else(|| Error::NoSuchVolume(volume.to_string()))
+            }
         }
     }
 
@@ -43,10 +43,7 @@ impl Engine {
             path: path.to_string(),
             reason: reason.to_owned(),
         };
-        let stage = node
-            .stage
-            .as_ref()
-            .ok_or_else(|| elsewhere("it is not staged here"))?;
+        let stage = node.stage.as_ref().ok_or_else(|| elsewhere("it is not staged here"))?;
         if stage.path == *path || node.publication(path).is_some() {
             return Ok(stage);
         }
@@ -71,28 +68,19 @@ impl Engine {
         if !self.occupied_by(pool, id, path)? {
             return Ok(gone("the volume is not mounted there any more"));
         }
-        let read_only = self
-            .host
-            .occupant(path)?
-            .is_some_and(|at| at.filesystem_read_only);
+        let read_only = self.host.occupant(path)?.is_some_and(|at| at.filesystem_read_only);
         let condition = if read_only && !stage.read_only {
             Condition::abnormal("the filesystem has become read-only; look for I/O errors")
         } else {
             Condition::healthy("the filesystem is mounted")
         };
         Ok(match self.host.usage(path) {
-            Ok(usage) => VolumeStats {
-                usage: VolumeUsage::Filesystem(usage),
-                condition,
-            },
+            Ok(usage) => VolumeStats { usage: VolumeUsage::Filesystem(usage), condition },
             Err(error) => gone(&error.to_string()),
         })
     }
 }
 
 fn gone(reason: &str) -> VolumeStats {
-    VolumeStats {
-        usage: VolumeUsage::Unknown,
-        condition: Condition::abnormal(reason),
-    }
+    VolumeStats { usage: VolumeUsage::Unknown, condition: Condition::abnormal(reason) }
 }

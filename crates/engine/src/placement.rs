@@ -47,10 +47,7 @@ impl Engine {
             }
             return Err(Error::invalid(
                 "volume_content_source",
-                format!(
-                    "is on pool {}; a copy cannot be made on another pool",
-                    source.name()
-                ),
+                format!("is on pool {}; a copy cannot be made on another pool", source.name()),
             ));
         }
         let pools: Vec<_> = self.pools.values().filter(fits).cloned().collect();
@@ -67,6 +64,5 @@ impl Engine {
 
 /// A pool that cannot tell is tried last; creating there then says what is wrong with it.
 fn free_space(pool: &PoolRef, provisioning: Provisioning) -> u64 {
-    pool.capacity(provisioning)
-        .map_or(0, |capacity| capacity.available_bytes)
+    pool.capacity(provisioning).map_or(0, |capacity| capacity.available_bytes)
 }

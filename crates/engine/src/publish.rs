@@ -31,10 +31,7 @@ impl NodeLoad {
     }
 
     fn add(&self, node: &NodeId, volume: &VolumeId) {
-        self.entries()
-            .entry(node.clone())
-            .or_default()
-            .insert(volume.clone());
+        self.entries().entry(node.clone()).or_default().insert(volume.clone());
     }
 
     /// Counts the volume in, unless that would be one too many (CP-17).
@@ -43,9 +40,7 @@ impl NodeLoad {
         let volumes = entries.entry(node.clone()).or_default();
         let full = u32::try_from(volumes.len()).is_ok_and(|count| most != 0 && count >= most);
         if full && !volumes.contains(volume) {
-            return Err(Error::Exhausted(format!(
-                "node {node} has {most} volumes, its limit"
-            )));
+            return Err(Error::Exhausted(format!("node {node} has {most} volumes, its limit")));
         }
         volumes.insert(volume.clone());
         Ok(())
@@ -64,27 +59,19 @@ impl Engine {
         let (pool, record) = self.require_volume(&request.volume)?;
         self.check_node(pool, &request.node)?;
         check_context(pool, &record, &request.context)?;
-        record
-            .capabilities
-            .check_grants(&request.capability)
-            .map_err(Error::Precondition)?;
-        let answer = PublishContext {
-            read_only: request.read_only,
-        };
+        record.capabilities.check_grants(&request.capability).map_err(Error::Precondition)?;
+        let answer = PublishContext { read_only: request.read_only };
         if let Some(existing) = record.published.get(&request.node) {
             return check_same_publication(request, existing).map(|()| answer);
         }
         check_other_nodes(&record, request)?;
-        self.load
-            .try_add(&request.node, &record.id, self.settings.max_volumes)?;
+        self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
         let publication = ControllerPublication {
             read_only: request.read_only,
             capability: request.capability.clone(),
         };
         let written = pool.update_volume(&record.id, &mut |record| {
-            record
-                .published
-                .insert(request.node.clone(), publication.clone());
+            record.published.insert(request.node.clone(), publication.clone());
         });
         if written.is_err() {
             self.load.remove(&request.node, &record.id);
@@ -129,10 +116,7 @@ fn check_same_publication(
     request: &ControllerPublish,
     existing: &ControllerPublication,
 ) -> Result<()> {
-    let what = format!(
-        "the publication of volume {} to node {}",
-        request.volume, request.node
-    );
+    let what = format!("the publication of volume {} to node {}", request.volume, request.node);
     if existing.read_only != request.read_only {
         return Err(Error::conflict(what, "readonly is not the same"));
     }
@@ -142,13 +126,15 @@ fn check_same_publication(
     Ok(())
 }
 
+/// A mode for readers is read-only whatever `readonly` says (NP-35).
+fn writes(mode: AccessMode, read_only: bool) -> bool {
+    !read_only && !mode.is_read_only()
+}
+
 /// AM-09 to AM-13, CP-15, CP-16.
 fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Result<()> {
     let refuse = |node: &NodeId, why: &str| {
-        Err(Error::precondition(format!(
-            "volume {} is published to node {node}, {why}",
-            record.id
-        )))
+        Err(Error::precondition(format!("volume {} is published to node {node}, {why}", record.id)))
     };
     let mode = request.capability.mode;
     for (node, other) in &record.published {
@@ -157,11 +143,10 @@ fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Resu
         }
         let single_writer =
             [mode, other.capability.mode].contains(&AccessMode::MultiNodeSingleWriter);
-        if single_writer && !other.read_only && !request.read_only {
-            return refuse(
-                node,
-                "which writes, and its access mode allows one writer only",
-            );
+        let both_write =
+            writes(other.capability.mode, other.read_only) && writes(mode, request.read_only);
+        if single_writer && both_write {
+            return refuse(node, "which writes, and its access mode allows one writer only");
         }
     }
     Ok(())

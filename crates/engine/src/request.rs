@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use orlop_model::{
-    CapabilitySet, CapacityRange, Condition, ContentSource, IoLimitsChange, NodeId, ObjectName,
-    SnapshotId, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability, VolumeId,
-    VolumeParameters, VolumeRecord,
+    CapabilitySet, CapacityRange, Condition, ContentSource, IoLimitsChange, NameDigest, NodeId,
+    ObjectName, SnapshotId, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
+    VolumeId, VolumeParameters, VolumeRecord,
 };
 
 /// The opaque map that goes with a volume through every call.
@@ -115,6 +115,14 @@ impl VolumeRef {
         match text.parse() {
             Ok(id) => Self::Issued(id),
             Err(_) => Self::Foreign(text.to_owned()),
+        }
+    }
+
+    /// What its lock goes by.
+    pub(crate) fn digest(&self) -> NameDigest {
+        match self {
+            Self::Issued(id) => id.digest().clone(),
+            Self::Foreign(text) => NameDigest::of_text(text),
         }
     }
 }

@@ -36,22 +36,13 @@ impl Engine {
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock_snapshot(id.digest())?;
-        let pool = self
-            .pools
-            .get(id.pool())
-            .ok_or_else(|| Self::not_served_snapshot(id))?;
+        let pool = self.pools.get(id.pool()).ok_or_else(|| Self::not_served_snapshot(id))?;
         pool.ensure_no_snapshot(id)
     }
 
     pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
-        let found = self
-            .pools
-            .get(id.pool())
-            .map(|pool| pool.snapshot(id))
-            .transpose()?;
-        found
-            .flatten()
-            .ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
+        let found = self.pools.get(id.pool()).map(|pool| pool.snapshot(id)).transpose()?;
+        found.flatten().ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
     fn find_snapshot(&self, digest: &NameDigest) -> Result<Option<SnapshotRecord>> {

@@ -12,11 +12,7 @@ impl Engine {
         if !context_fits(pool, &record, &request.context) {
             return Ok(Err("volume_context is not that of the volume".to_owned()));
         }
-        if request
-            .parameters
-            .as_ref()
-            .is_some_and(|given| *given != record.parameters)
-        {
+        if request.parameters.as_ref().is_some_and(|given| *given != record.parameters) {
             return Ok(Err("the volume was made with other parameters".to_owned()));
         }
         for wanted in request.capabilities.iter() {

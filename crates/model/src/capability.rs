@@ -52,15 +52,9 @@ impl FromStr for FsType {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|fs| fs.as_str() == text)
-            .ok_or_else(|| {
-                Error::invalid(
-                    "fs_type",
-                    "is not one of xfs, ext4, btrfs (empty takes the default)",
-                )
-            })
+        Self::ALL.into_iter().find(|fs| fs.as_str() == text).ok_or_else(|| {
+            Error::invalid("fs_type", "is not one of xfs, ext4, btrfs (empty takes the default)")
+        })
     }
 }
 

@@ -9,17 +9,11 @@ pub struct Condition {
 
 impl Condition {
     pub fn healthy(message: impl Into<String>) -> Self {
-        Self {
-            abnormal: false,
-            message: message.into(),
-        }
+        Self { abnormal: false, message: message.into() }
     }
 
     pub fn abnormal(message: impl Into<String>) -> Self {
-        Self {
-            abnormal: true,
-            message: message.into(),
-        }
+        Self { abnormal: true, message: message.into() }
     }
 }
 

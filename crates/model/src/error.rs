@@ -23,11 +23,7 @@ pub enum Error {
 
     /// The volume exists, but not where the caller says it is.
     #[error("volume {volume} is not at {path}: {reason}")]
-    NotAtPath {
-        volume: String,
-        path: String,
-        reason: String,
-    },
+    NotAtPath { volume: String, path: String, reason: String },
 
     /// The name or place is taken by something that differs from what was asked for.
     #[error("{what} exists already and differs: {reason}")]
@@ -71,10 +67,7 @@ pub enum Error {
 
 impl Error {
     pub fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
-        Self::Invalid {
-            field,
-            reason: reason.into(),
-        }
+        Self::Invalid { field, reason: reason.into() }
     }
 
     pub fn precondition(reason: impl Into<String>) -> Self {
@@ -82,23 +75,14 @@ impl Error {
     }
 
     pub fn conflict(what: impl ToString, reason: impl Into<String>) -> Self {
-        Self::Conflict {
-            what: what.to_string(),
-            reason: reason.into(),
-        }
+        Self::Conflict { what: what.to_string(), reason: reason.into() }
     }
 
     pub fn damaged(what: impl ToString, reason: impl ToString) -> Self {
-        Self::Damaged {
-            what: what.to_string(),
-            reason: reason.to_string(),
-        }
+        Self::Damaged { what: what.to_string(), reason: reason.to_string() }
     }
 
     pub fn failed(doing: impl Into<String>, reason: impl ToString) -> Self {
-        Self::Failed {
-            doing: doing.into(),
-            reason: reason.to_string(),
-        }
+        Self::Failed { doing: doing.into(), reason: reason.to_string() }
     }
 }

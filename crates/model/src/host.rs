@@ -26,9 +26,7 @@ impl NodeRecord {
     }
 
     pub fn publication(&self, target: &TargetPath) -> Option<&Publication> {
-        self.publications
-            .iter()
-            .find(|publication| publication.target == *target)
+        self.publications.iter().find(|publication| publication.target == *target)
     }
 }
 

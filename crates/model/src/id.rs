@@ -53,10 +53,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn is_lower_hex(text: &str, length: usize) -> bool {
-    text.len() == length
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 impl FromStr for PoolId {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::capability::FsType;
 use crate::error::{Error, Result};
 
 /// When space is taken from the pool: as data is written, or all at once at creation.
@@ -39,21 +40,17 @@ pub struct VolumeParameters {
 const FOREIGN_PREFIXES: [&str; 2] = ["csi.storage.k8s.io/", "storage.kubernetes.io/"];
 
 pub fn is_foreign_key(key: &str) -> bool {
-    FOREIGN_PREFIXES
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
+    FOREIGN_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-type ValueCheck = fn(&str) -> bool;
-
-/// mkfs arguments that change how a filesystem is laid out and nothing else.
-const MKFS_OPTIONS: [(&str, ValueCheck); 6] = [
-    ("-i", is_number), // ext4: bytes per inode; xfs: see -isize=
-    ("-N", is_number), // ext4: number of inodes
-    ("-m", is_word),   // ext4: reserved percentage; xfs: crc/reflink/... features
-    ("-O", is_word),   // ext4, btrfs: features
-    ("-L", is_word),   // label
-    ("-n", is_word),   // btrfs: node size; xfs: naming
+/// mkfs arguments that change how a filesystem is laid out and nothing else, and whose they are.
+const MKFS_OPTIONS: [(&str, &[FsType]); 6] = [
+    ("-i", &[FsType::Ext4, FsType::Xfs]), // bytes per inode; inode options
+    ("-N", &[FsType::Ext4]),              // number of inodes
+    ("-m", &[FsType::Ext4, FsType::Xfs]), // reserved percentage; metadata options
+    ("-O", &[FsType::Ext4, FsType::Btrfs]), // features
+    ("-L", &FsType::ALL),                 // label
+    ("-n", &[FsType::Xfs, FsType::Btrfs]), // directory options; node size
 ];
 
 fn is_number(text: &str) -> bool {
@@ -82,26 +79,34 @@ impl VolumeParameters {
         }
         Ok((parsed, limits))
     }
+
+    /// Refuses mkfs arguments of another filesystem at creation, not at the first mount.
+    pub fn check_fit(&self, fs: FsType) -> Result<()> {
+        let foreign = |option: &&String| {
+            MKFS_OPTIONS.iter().any(|(known, of)| known == option && !of.contains(&fs))
+        };
+        match self.mkfs_options.iter().step_by(2).find(foreign) {
+            None => Ok(()),
+            Some(option) => Err(Error::invalid(
+                "parameters",
+                format!("mkfsOptions: {option} is not an option for {fs}"),
+            )),
+        }
+    }
 }
 
 fn parse_pool(value: &str) -> Result<String> {
     if is_word(value) && value.len() <= 63 {
         return Ok(value.to_owned());
     }
-    Err(Error::invalid(
-        "parameters",
-        "pool is not the name of a pool",
-    ))
+    Err(Error::invalid("parameters", "pool is not the name of a pool"))
 }
 
 fn parse_provisioning(value: &str) -> Result<Provisioning> {
     match value {
         "thin" => Ok(Provisioning::Thin),
         "thick" => Ok(Provisioning::Thick),
-        _ => Err(Error::invalid(
-            "parameters",
-            "provisioning is neither thin nor thick",
-        )),
+        _ => Err(Error::invalid("parameters", "provisioning is neither thin nor thick")),
     }
 }
 
@@ -110,9 +115,11 @@ fn parse_mkfs_options(value: &str) -> Result<Vec<String>> {
     let words: Vec<&str> = value.split_ascii_whitespace().collect();
     for pair in words.chunks(2) {
         let allowed = match pair {
-            [option, value] => MKFS_OPTIONS
-                .iter()
-                .any(|(known, valid)| known == option && valid(value)),
+            [option, value] => {
+                let known = MKFS_OPTIONS.iter().any(|(known, _)| known == option);
+                // The UUID is Orlop's to choose.
+                known && is_word(value) && !value.contains("uuid")
+            }
             _ => false,
         };
         if !allowed {
@@ -168,10 +175,7 @@ impl IoLimitsChange {
             _ => {
                 return Err(Error::invalid(
                     "parameters",
-                    format!(
-                        "{} is not a parameter of this plugin",
-                        crate::id::shown(key)
-                    ),
+                    format!("{} is not a parameter of this plugin", crate::id::shown(key)),
                 ));
             }
         };
@@ -215,11 +219,7 @@ fn parse_limit(key: &str, value: &str) -> Result<Option<u64>> {
     if value == "max" {
         return Ok(None);
     }
-    let highest = if key.ends_with("Iops") {
-        u64::from(u32::MAX)
-    } else {
-        HIGHEST_RATE
-    };
+    let highest = if key.ends_with("Iops") { u64::from(u32::MAX) } else { HIGHEST_RATE };
     match value.parse::<u64>() {
         Ok(0) => Ok(None),
         Ok(rate) if is_number(value) && rate <= highest => Ok(Some(rate)),

@@ -25,10 +25,7 @@ impl TargetPath {
             return Err(Error::invalid(field, "is not an absolute path"));
         }
         if text.len() > Self::LONGEST || text.contains('\0') {
-            return Err(Error::invalid(
-                field,
-                "is longer than a path can be, or holds a NUL",
-            ));
+            return Err(Error::invalid(field, "is longer than a path can be, or holds a NUL"));
         }
         let mut clean = PathBuf::from("/");
         for component in Path::new(text).components() {
@@ -80,16 +77,7 @@ mod tests {
 
     #[test]
     fn relative_and_climbing_paths_are_refused() {
-        for text in [
-            "",
-            "rel/path",
-            "/a/../b",
-            "/",
-            "//",
-            "/..",
-            "a",
-            "/nul\0byte",
-        ] {
+        for text in ["", "rel/path", "/a/../b", "/", "//", "/..", "a", "/nul\0byte"] {
             assert!(TargetPath::parse("target_path", text).is_err(), "{text:?}");
         }
         assert!(TargetPath::parse("target_path", &format!("/{}", "x/".repeat(2100))).is_err());

@@ -210,21 +210,11 @@ mod tests {
     #[test]
     fn a_copy_knows_that_it_shares_its_uuid() {
         let uuid = FsUuid::from_random([1; 16]);
-        let formatted = FormatState::Formatted {
-            fs: FsType::Btrfs,
-            uuid,
-        };
-        let copied = FormatState::Copied {
-            fs: FsType::Btrfs,
-            uuid,
-        };
+        let formatted = FormatState::Formatted { fs: FsType::Btrfs, uuid };
+        let copied = FormatState::Copied { fs: FsType::Btrfs, uuid };
         assert_eq!(formatted.of_copy(), Some(copied));
         assert_eq!(copied.of_copy(), Some(copied));
-        let renewing = FormatState::Renewing {
-            fs: FsType::Btrfs,
-            old: uuid,
-            new: uuid,
-        };
+        let renewing = FormatState::Renewing { fs: FsType::Btrfs, old: uuid, new: uuid };
         assert_eq!(renewing.of_copy(), None);
     }
 }

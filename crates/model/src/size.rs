@@ -24,10 +24,7 @@ impl CapacityRange {
         let limit = u64::try_from(limit_bytes).map_err(negative)?;
         let limit = (limit != 0).then_some(limit);
         if required == 0 && limit.is_none() {
-            return Err(Error::invalid(
-                FIELD,
-                "gives neither required_bytes nor limit_bytes",
-            ));
+            return Err(Error::invalid(FIELD, "gives neither required_bytes nor limit_bytes"));
         }
         if limit.is_some_and(|limit| limit < required) {
             return Err(Error::invalid(FIELD, "limit_bytes is below required_bytes"));
@@ -71,9 +68,7 @@ impl CapacityRange {
 
 fn round_up(bytes: u64) -> Result<u64> {
     if bytes > LARGEST {
-        return Err(Error::OutOfRange(format!(
-            "{bytes} bytes is more than any pool can hold"
-        )));
+        return Err(Error::OutOfRange(format!("{bytes} bytes is more than any pool can hold")));
     }
     Ok(bytes.div_ceil(ALLOCATION_UNIT) * ALLOCATION_UNIT)
 }
@@ -105,10 +100,7 @@ mod tests {
         assert_eq!(choose((17 << 20) + 1, 0).unwrap(), 18 * MIB);
         assert_eq!(choose(0, 100 << 20).unwrap(), 100 * MIB);
         assert_eq!(choose(1, 0).unwrap(), 16 * MIB);
-        assert!(matches!(
-            choose((17 << 20) + 1, (17 << 20) + 1),
-            Err(Error::OutOfRange(_))
-        ));
+        assert!(matches!(choose((17 << 20) + 1, (17 << 20) + 1), Err(Error::OutOfRange(_))));
         assert!(matches!(choose(0, 1 << 20), Err(Error::OutOfRange(_))));
         assert!(matches!(choose(i64::MAX, 0), Err(Error::OutOfRange(_))));
     }
@@ -116,9 +108,6 @@ mod tests {
     #[test]
     fn no_range_takes_the_preferred_size() {
         assert_eq!(CapacityRange::choose(None, MIB, 5 * MIB).unwrap(), 5 * MIB);
-        assert_eq!(
-            CapacityRange::choose(None, 9 * MIB, 5 * MIB).unwrap(),
-            9 * MIB
-        );
+        assert_eq!(CapacityRange::choose(None, 9 * MIB, 5 * MIB).unwrap(), 9 * MIB);
     }
 }

@@ -9,10 +9,7 @@ use crate::error::{Error, Result};
 /// One place, as segments such as `example.com/zone = z1`. Keys compare without regard to case
 /// (TP-06), so they are kept in the spelling given and looked up in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(
-    try_from = "BTreeMap<String, String>",
-    into = "BTreeMap<String, String>"
-)]
+#[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Topology(BTreeMap<String, Segment>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,19 +31,8 @@ impl Topology {
                 return Err(format!("the value of topology key {key} is not allowed"));
             }
             let lower = key.to_ascii_lowercase();
-            if places
-                .insert(
-                    lower,
-                    Segment {
-                        key: key.clone(),
-                        value,
-                    },
-                )
-                .is_some()
-            {
-                return Err(format!(
-                    "topology key {key} is given twice, in different case"
-                ));
+            if places.insert(lower, Segment { key: key.clone(), value }).is_some() {
+                return Err(format!("topology key {key} is given twice, in different case"));
             }
         }
         Ok(Self(places))
@@ -57,17 +43,13 @@ impl Topology {
     }
 
     pub fn segments(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .values()
-            .map(|segment| (segment.key.as_str(), segment.value.as_str()))
+        self.0.values().map(|segment| (segment.key.as_str(), segment.value.as_str()))
     }
 
     /// Is this place inside `wider`, that is, does it have all of its segments?
     pub fn is_within(&self, wider: &Self) -> bool {
         wider.0.iter().all(|(key, wanted)| {
-            self.0
-                .get(key)
-                .is_some_and(|segment| segment.value == wanted.value)
+            self.0.get(key).is_some_and(|segment| segment.value == wanted.value)
         })
     }
 }
@@ -104,11 +86,7 @@ impl TryFrom<BTreeMap<String, String>> for Topology {
 
 impl From<Topology> for BTreeMap<String, String> {
     fn from(topology: Topology) -> Self {
-        topology
-            .0
-            .into_values()
-            .map(|segment| (segment.key, segment.value))
-            .collect()
+        topology.0.into_values().map(|segment| (segment.key, segment.value)).collect()
     }
 }
 
@@ -128,25 +106,16 @@ impl TopologyRequirement {
             return Err(Error::invalid(FIELD, "has neither requisite nor preferred"));
         }
         if !requisite.is_empty() && preferred.iter().any(|place| !requisite.contains(place)) {
-            return Err(Error::invalid(
-                FIELD,
-                "prefers a place that is not among the requisite",
-            ));
+            return Err(Error::invalid(FIELD, "prefers a place that is not among the requisite"));
         }
-        Ok(Self {
-            requisite,
-            preferred,
-        })
+        Ok(Self { requisite, preferred })
     }
 
     /// How well storage at `place` answers: `None` not at all, else lower is better. Preferred
     /// places come in their order, then the other requisite ones; without requisite, any
     /// place will do in the end (TP-14, TP-16).
     pub fn rank(&self, place: &Topology) -> Option<usize> {
-        let preferred = self
-            .preferred
-            .iter()
-            .position(|wanted| place.is_within(wanted));
+        let preferred = self.preferred.iter().position(|wanted| place.is_within(wanted));
         let allowed = self.requisite.is_empty()
             || self.requisite.iter().any(|wanted| place.is_within(wanted));
         allowed.then(|| preferred.unwrap_or(self.preferred.len()))
@@ -193,11 +162,7 @@ mod tests {
 
     #[test]
     fn preferred_places_rank_in_order() {
-        let (a, b, c) = (
-            place(&[("z", "a")]),
-            place(&[("z", "b")]),
-            place(&[("z", "c")]),
-        );
+        let (a, b, c) = (place(&[("z", "a")]), place(&[("z", "b")]), place(&[("z", "c")]));
         let wanted = TopologyRequirement::new(vec![a.clone(), b.clone()], vec![b.clone()]).unwrap();
         assert_eq!(wanted.rank(&b), Some(0));
         assert_eq!(wanted.rank(&a), Some(1));

@@ -214,15 +214,7 @@ pub(crate) fn loop_configure(
     info: LoopInfo64,
 ) -> Result<()> {
     let fd = u32::try_from(backing.as_raw_fd()).map_err(|_| Errno::BADF)?;
-    send::<LOOP_CONFIGURE, _>(
-        device,
-        LoopConfig {
-            fd,
-            block_size,
-            info,
-            reserved: [0; 8],
-        },
-    )
+    send::<LOOP_CONFIGURE, _>(device, LoopConfig { fd, block_size, info, reserved: [0; 8] })
 }
 
 pub(crate) fn loop_get_status(device: impl AsFd) -> Result<LoopInfo64> {
@@ -298,13 +290,7 @@ pub(crate) fn xfs_grow(
     new_blocks: u64,
     inode_max_percent: u32,
 ) -> Result<()> {
-    send::<XFS_IOC_FSGROWFSDATA, _>(
-        mount_root,
-        XfsGrowData {
-            new_blocks,
-            inode_max_percent,
-        },
-    )
+    send::<XFS_IOC_FSGROWFSDATA, _>(mount_root, XfsGrowData { new_blocks, inode_max_percent })
 }
 
 /// The size that the filesystem uses of the first device.

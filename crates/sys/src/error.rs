@@ -11,48 +11,27 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{operation} {}: {errno}", path.display())]
-    Call {
-        operation: &'static str,
-        path: PathBuf,
-        errno: Errno,
-    },
+    Call { operation: &'static str, path: PathBuf, errno: Errno },
 
     /// The kernel explained itself through the log of a filesystem context.
     #[error("{operation} {}: {errno}: {messages}", path.display())]
-    Explained {
-        operation: &'static str,
-        path: PathBuf,
-        errno: Errno,
-        messages: String,
-    },
+    Explained { operation: &'static str, path: PathBuf, errno: Errno, messages: String },
 
     /// Nothing failed, but what is there is not what this operation may touch.
     #[error("{operation} {}: {reason}", path.display())]
-    Refused {
-        operation: &'static str,
-        path: PathBuf,
-        reason: String,
-    },
+    Refused { operation: &'static str, path: PathBuf, reason: String },
 
     #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
     ToolMissing { tool: String },
 
     /// Never carries the arguments: they may hold what must not reach a log.
     #[error("{tool} ended with {status}: {stderr}")]
-    Tool {
-        tool: String,
-        status: ExitStatus,
-        stderr: String,
-    },
+    Tool { tool: String, status: ExitStatus, stderr: String },
 }
 
 impl Error {
     pub(crate) fn refused(operation: &'static str, path: &Path, reason: impl Into<String>) -> Self {
-        Self::Refused {
-            operation,
-            path: path.to_owned(),
-            reason: reason.into(),
-        }
+        Self::Refused { operation, path: path.to_owned(), reason: reason.into() }
     }
 
     pub fn errno(&self) -> Option<Errno> {

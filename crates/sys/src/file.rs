@@ -69,9 +69,7 @@ pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::RUSR | Mode::WUSR).on("open the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(Lock {
-            file: File::from(file),
-        })),
+        Ok(()) => Ok(Some(Lock { file: File::from(file) })),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno).on("lock", path),
     }

@@ -64,10 +64,7 @@ impl fmt::Display for FsKind {
 
 /// The kinds that can be made on this host.
 pub fn available_tools() -> Vec<FsKind> {
-    FsKind::ALL
-        .into_iter()
-        .filter(|kind| tool::find(kind.mkfs()).is_some())
-        .collect()
+    FsKind::ALL.into_iter().filter(|kind| tool::find(kind.mkfs()).is_some()).collect()
 }
 
 /// The programs that volumes of a kind need over their life; growing XFS and btrfs needs none.

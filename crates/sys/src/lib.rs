@@ -6,10 +6,7 @@
 //!
 //! Every function blocks, and says in its error which operation failed on which path.
 
-#![allow(
-    unsafe_code,
-    reason = "ioctls and mount_setattr have no safe wrapper elsewhere"
-)]
+#![allow(unsafe_code, reason = "ioctls and mount_setattr have no safe wrapper elsewhere")]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod abi;

@@ -43,9 +43,7 @@ impl LoopDevice {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        let device = Self {
-            number: name.strip_prefix("loop")?.parse().ok()?,
-        };
+        let device = Self { number: name.strip_prefix("loop")?.parse().ok()? };
         (device.name() == name).then_some(device)
     }
 
@@ -92,13 +90,7 @@ impl LoopDevice {
         let (major, minor) = parse_device_number(&text)
             .ok_or_else(|| Error::refused("read", &numbers, "no device number"))?;
         let node = makedev(major, minor);
-        match mknodat(
-            CWD,
-            &path,
-            FileType::BlockDevice,
-            Mode::RUSR | Mode::WUSR,
-            node,
-        ) {
+        match mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, node) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno).on("make the node", &path),
         }
@@ -126,11 +118,7 @@ pub struct LoopStatus {
 impl LoopStatus {
     fn new(device: &LoopDevice, info: &LoopInfo64) -> Self {
         let has = |flag| info.flags & flag != 0;
-        let label = info
-            .file_name
-            .split(|byte| *byte == 0)
-            .next()
-            .unwrap_or_default();
+        let label = info.file_name.split(|byte| *byte == 0).next().unwrap_or_default();
         Self {
             device: device.clone(),
             backing_device: info.device,
@@ -153,11 +141,7 @@ pub struct AttachOptions<'a> {
 /// Attaches a file to a free loop device: direct I/O, 4096-byte sectors, kept until detached.
 pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice> {
     let info = loop_info(backing, options)?;
-    let access = if options.read_only {
-        OFlags::RDONLY
-    } else {
-        OFlags::RDWR
-    };
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let image = resolve::open_existing("open", backing, access)?;
     let control_path = Path::new(CONTROL);
     let control = File::open(control_path).on("open", control_path)?;
@@ -173,9 +157,8 @@ pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice>
             Err(error) if error.is_not_found() => {}
             made => made?,
         }
-        let configured = device
-            .open(access)
-            .and_then(|fd| abi::loop_configure(fd, image.as_fd(), SECTOR, info));
+        let configured =
+            device.open(access).and_then(|fd| abi::loop_configure(fd, image.as_fd(), SECTOR, info));
         match configured {
             Ok(()) => {
                 warn_without_direct_io(&device, options.label);
@@ -194,11 +177,7 @@ fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopInfo64> 
     let mut info = LoopInfo64::zeroed();
     // The kernel wants the last byte zero.
     if label.len() >= info.file_name.len() || label.contains(&0) {
-        return Err(Error::refused(
-            "attach",
-            backing,
-            "the label does not fit a loop device",
-        ));
+        return Err(Error::refused("attach", backing, "the label does not fit a loop device"));
     }
     info.file_name[..label.len()].copy_from_slice(label);
     info.flags = abi::LO_FLAGS_DIRECT_IO;
@@ -210,10 +189,7 @@ fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopInfo64> 
 
 /// The kernel drops direct I/O without a word where the backing filesystem cannot do it.
 fn warn_without_direct_io(device: &LoopDevice, label: &str) {
-    if let Ok(Some(LoopStatus {
-        direct_io: false, ..
-    })) = status(device)
-    {
+    if let Ok(Some(LoopStatus { direct_io: false, .. })) = status(device) {
         tracing::warn!(label, "no direct I/O: snapshots will stall writers");
     }
 }

@@ -114,11 +114,7 @@ fn messages_of(context: &OwnedFd) -> String {
     while let Ok(length @ 1..) = rustix::io::read(context, &mut buffer) {
         let text = String::from_utf8_lossy(&buffer[..length]);
         let text = text.trim();
-        messages.push(
-            text.split_once(' ')
-                .map_or(text, |(_, message)| message)
-                .to_owned(),
-        );
+        messages.push(text.split_once(' ').map_or(text, |(_, message)| message).to_owned());
     }
     if messages.is_empty() {
         return "the kernel log may say more".to_owned();

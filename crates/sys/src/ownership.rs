@@ -107,11 +107,7 @@ fn give_entry(parent: &OwnedFd, name: &CStr, group: Gid) -> CallResult<FileType>
 /// group is not carried over to this one.
 fn file_mode(before: &Stat, group: Gid) -> RawMode {
     let mode = permissions(before) | 0o060 | (before.st_mode & 0o100) >> 3;
-    if before.st_gid == group.as_raw() {
-        mode
-    } else {
-        mode & !0o2000
-    }
+    if before.st_gid == group.as_raw() { mode } else { mode & !0o2000 }
 }
 
 fn permissions(stat: &Stat) -> RawMode {
@@ -132,10 +128,7 @@ fn give_directory(directory: &OwnedFd, group: Gid) -> CallResult<()> {
     if stat.st_gid != group.as_raw() {
         fchown(directory, None, Some(group))?;
     }
-    fchmod(
-        directory,
-        Mode::from_raw_mode(permissions(&stat) | DIRECTORY_BITS),
-    )?;
+    fchmod(directory, Mode::from_raw_mode(permissions(&stat) | DIRECTORY_BITS))?;
     if !default_acl(directory)?.lets_group_write() {
         let acl = acl_for_group(stat.st_mode);
         fsetxattr(directory, DEFAULT_ACL, &acl, XattrFlags::empty())?;

@@ -29,10 +29,7 @@ impl Place {
             ResolveFlags::NO_MAGICLINKS,
         )
         .on(operation, path)?;
-        Ok(Self {
-            parent,
-            name: name.to_owned(),
-        })
+        Ok(Self { parent, name: name.to_owned() })
     }
 
     /// Opens what is there: `ELOOP` if that is a link.

@@ -22,18 +22,12 @@ pub(crate) fn root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
         return false;
     }
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "run as root, or set ORLOP_TEST_SKIP_ROOT=1"
-    );
+    assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
     true
 }
 
 pub(crate) fn scratch() -> TempDir {
-    tempfile::Builder::new()
-        .prefix("orlop-sys-")
-        .tempdir()
-        .unwrap()
+    tempfile::Builder::new().prefix("orlop-sys-").tempdir().unwrap()
 }
 
 /// A file attached to a loop device.
@@ -54,30 +48,16 @@ impl Disk {
     }
 
     pub(crate) fn attach(image: &Path, read_only: bool) -> Self {
-        let label = format!(
-            "orlop-test {}",
-            image.file_name().unwrap().to_string_lossy()
-        );
-        let options = AttachOptions {
-            label: &label,
-            read_only,
-        };
+        let label = format!("orlop-test {}", image.file_name().unwrap().to_string_lossy());
+        let options = AttachOptions { label: &label, read_only };
         let device = loopdev::attach(image, &options).unwrap();
-        Self {
-            image: image.to_owned(),
-            label,
-            device,
-        }
+        Self { image: image.to_owned(), label, device }
     }
 
     pub(crate) fn formatted(dir: &Path, bytes: u64, kind: FsKind) -> Self {
         let disk = Self::new(dir, bytes);
         let uuid = crate::rand::random_bytes().unwrap();
-        let format = Format {
-            kind,
-            uuid,
-            extra_options: &[],
-        };
+        let format = Format { kind, uuid, extra_options: &[] };
         filesystem::format(&disk.path(), &format).unwrap();
         disk
     }
@@ -87,12 +67,7 @@ impl Disk {
     }
 
     pub(crate) fn grow(&self, bytes: u64) {
-        File::options()
-            .write(true)
-            .open(&self.image)
-            .unwrap()
-            .set_len(bytes)
-            .unwrap();
+        File::options().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
         loopdev::refresh_size(&self.device).unwrap();
     }
 }
@@ -114,9 +89,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Takes responsibility for a mount that a test makes.
     pub(crate) fn guard(point: &Path) -> Self {
-        Self {
-            point: point.to_owned(),
-        }
+        Self { point: point.to_owned() }
     }
 
     pub(crate) fn new(disk: &Disk, kind: FsKind, point: PathBuf, options: &[&str]) -> Self {
@@ -155,11 +128,7 @@ impl Volume {
         let dir = scratch();
         let disk = Disk::formatted(dir.path(), SMALL, kind);
         let mounted = Mounted::new(&disk, kind, dir.path().join("mnt"), &[]);
-        Self {
-            mounted,
-            disk,
-            _dir: dir,
-        }
+        Self { mounted, disk, _dir: dir }
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -51,10 +51,7 @@ impl Controller {
         let writable = || mounts.iter().filter(|entry| !entry.read_only());
         let unified = writable().filter(|entry| entry.fs_type == "cgroup2");
         for mount in unified.map(|entry| entry.mount_point.clone()) {
-            if read_words(&mount.join("cgroup.controllers"))?
-                .iter()
-                .any(|name| name == "io")
-            {
+            if read_words(&mount.join("cgroup.controllers"))?.iter().any(|name| name == "io") {
                 let group = existing_group(&mount, group)?;
                 ensure_io_delegated(&mount, &group)?;
                 return Ok(Some(Self::V2 { mount, group }));
@@ -63,10 +60,7 @@ impl Controller {
         let has_blkio = |entry: &&MountEntry| {
             entry.fs_type == "cgroup" && entry.super_options.iter().any(|name| name == "blkio")
         };
-        match writable()
-            .find(has_blkio)
-            .map(|entry| entry.mount_point.clone())
-        {
+        match writable().find(has_blkio).map(|entry| entry.mount_point.clone()) {
             Some(mount) => {
                 let group = existing_group(&mount, group)?;
                 Ok(Some(Self::V1 { mount, group }))
@@ -81,11 +75,7 @@ impl Controller {
         match self {
             Self::V2 { mount, group } => {
                 let line = unified_line(major, minor, limits);
-                let groups = if group == mount {
-                    subgroups(mount)?
-                } else {
-                    vec![group.clone()]
-                };
+                let groups = if group == mount { subgroups(mount)? } else { vec![group.clone()] };
                 for group in groups {
                     write_limit(&group, "io.max", &line, limits)?;
                 }
@@ -132,14 +122,8 @@ fn unified_line(major: u32, minor: u32, limits: &Limits) -> String {
 
 fn legacy_files(limits: &Limits) -> [(&'static str, Option<u64>); 4] {
     [
-        (
-            "blkio.throttle.read_bps_device",
-            limits.read_bytes_per_second,
-        ),
-        (
-            "blkio.throttle.write_bps_device",
-            limits.write_bytes_per_second,
-        ),
+        ("blkio.throttle.read_bps_device", limits.read_bytes_per_second),
+        ("blkio.throttle.write_bps_device", limits.write_bytes_per_second),
         ("blkio.throttle.read_iops_device", limits.read_iops),
         ("blkio.throttle.write_iops_device", limits.write_iops),
     ]
@@ -148,34 +132,21 @@ fn legacy_files(limits: &Limits) -> [(&'static str, Option<u64>); 4] {
 fn existing_group(mount: &Path, group: &str) -> Result<PathBuf> {
     const OPERATION: &str = "find the workload cgroup";
     let relative = Path::new(group.trim_matches('/'));
-    let plain = relative
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
+    let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
     let path = mount.join(relative);
     if !plain {
-        return Err(Error::refused(
-            OPERATION,
-            &path,
-            "not a path below the root cgroup",
-        ));
+        return Err(Error::refused(OPERATION, &path, "not a path below the root cgroup"));
     }
     if relative.as_os_str().is_empty() {
         return Ok(mount.to_owned());
     }
-    if path.is_dir() {
-        Ok(path)
-    } else {
-        Err(Errno::NOENT).on(OPERATION, &path)
-    }
+    if path.is_dir() { Ok(path) } else { Err(Errno::NOENT).on(OPERATION, &path) }
 }
 
 /// A group has io.max only if every group above it passes the io controller on.
 fn ensure_io_delegated(mount: &Path, group: &Path) -> Result<()> {
-    let mut above: Vec<&Path> = group
-        .ancestors()
-        .skip(1)
-        .take_while(|path| path.starts_with(mount))
-        .collect();
+    let mut above: Vec<&Path> =
+        group.ancestors().skip(1).take_while(|path| path.starts_with(mount)).collect();
     above.reverse();
     if group == mount {
         above = vec![mount];

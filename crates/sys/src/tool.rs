@@ -22,10 +22,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return None;
     }
-    DIRECTORIES
-        .iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|path| path.is_file())
+    DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
 }
 
 /// Runs a program to its end; any exit status but 0 is an error.
@@ -46,13 +43,8 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
-    let program = find(name).ok_or_else(|| Error::ToolMissing {
-        tool: name.to_owned(),
-    })?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where programs are started"
-    )]
+    let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
+    #[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]
     let child = Command::new(&program)
         .args(arguments)
         .env_clear()
@@ -68,18 +60,10 @@ where
     let output = child.wait_with_output().on("wait for", &program)?;
     drop(watch);
 
-    if output
-        .status
-        .code()
-        .is_some_and(|code| accepted.contains(&code))
-    {
+    if output.status.code().is_some_and(|code| accepted.contains(&code)) {
         return Ok(output);
     }
-    Err(Error::Tool {
-        tool: name.to_owned(),
-        status: output.status,
-        stderr: complaint(&output),
-    })
+    Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
 }
 
 /// What the program said last. e2fsck gives its reasons on stdout and the verdict on stderr.
@@ -89,11 +73,7 @@ fn complaint(output: &Output) -> String {
 }
 
 fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let kept = lines[lines.len().saturating_sub(KEPT_LINES)..].join("; ");
     let mut start = kept.len().saturating_sub(KEPT_BYTES);
     while !kept.is_char_boundary(start) {
@@ -111,15 +91,13 @@ impl Watch {
     fn start(name: &str) -> Self {
         let (ended, end) = mpsc::channel();
         let name = name.to_owned();
-        let watching = std::thread::Builder::new()
-            .name(format!("watch {name}"))
-            .spawn(move || {
-                let started = Instant::now();
-                while end.recv_timeout(REMINDER) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    let seconds = started.elapsed().as_secs();
-                    tracing::warn!(tool = name, seconds, "still running");
-                }
-            });
+        let watching = std::thread::Builder::new().name(format!("watch {name}")).spawn(move || {
+            let started = Instant::now();
+            while end.recv_timeout(REMINDER) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let seconds = started.elapsed().as_secs();
+                tracing::warn!(tool = name, seconds, "still running");
+            }
+        });
         if let Err(error) = watching {
             tracing::debug!(%error, "a running tool is not watched");
         }

@@ -9,6 +9,8 @@ use crate::plugin::{
     MIB, NO_VOLUME, NODE, Plugin, Setup, code, entry, mount, mount_of, new_volume, range,
 };
 
+type Change<Request> = fn(&mut Request);
+
 fn from_snapshot(id: &str) -> Option<v1::VolumeContentSource> {
     let snapshot_id = id.to_owned();
     Some(v1::VolumeContentSource {
@@ -47,7 +49,7 @@ async fn creation_is_repeatable_and_compares() {
 async fn illegal_values_are_refused() {
     let plugin = Plugin::start().await;
     let long = "x".repeat(129);
-    let changes: [(&str, fn(&mut v1::CreateVolumeRequest)); 9] = [
+    let changes: [(&str, Change<v1::CreateVolumeRequest>); 9] = [
         ("control character", |r| r.name = "a\u{1}".to_owned()),
         ("empty range", |r| r.capacity_range = Some(range(0, 0))),
         ("negative range", |r| r.capacity_range = Some(range(-1, 0))),
@@ -372,7 +374,7 @@ async fn validation_confirms_what_it_checked() {
 async fn validation_says_no_without_failing() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
-    let changes: [(&str, fn(&mut v1::ValidateVolumeCapabilitiesRequest)); 6] = [
+    let changes: [(&str, Change<v1::ValidateVolumeCapabilitiesRequest>); 6] = [
         ("filesystem", |r| {
             r.volume_capabilities.push(mount_of("nosuchfs"))
         }),

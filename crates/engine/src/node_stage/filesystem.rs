@@ -58,13 +58,9 @@ impl Engine {
     }
 
     fn filesystem_to_make(&self, record: &VolumeRecord) -> Result<FsType> {
-        record
-            .capabilities
-            .fs()
-            .or(self.host.filesystems().first().copied())
-            .ok_or_else(|| {
-                Error::precondition("no filesystem can be made on this node: no mkfs is installed")
-            })
+        record.capabilities.fs().or(self.host.filesystems().first().copied()).ok_or_else(|| {
+            Error::precondition("no filesystem can be made on this node: no mkfs is installed")
+        })
     }
 
     fn make_filesystem(
@@ -75,8 +71,7 @@ impl Engine {
         fs: FsType,
         uuid: FsUuid,
     ) -> Result<FsType> {
-        self.host
-            .format(device, fs, uuid, &record.parameters.mkfs_options)?;
+        self.host.format(device, fs, uuid, &record.parameters.mkfs_options)?;
         self.set_format(pool, record, FormatState::Formatted { fs, uuid })?;
         Ok(fs)
     }
@@ -158,11 +153,9 @@ impl Engine {
         uuids: &[FsUuid],
     ) -> Result<FsUuid> {
         match self.host.signature(device)? {
-            DeviceSignature::Filesystem {
-                fs: found,
-                uuid,
-                needs_check,
-            } if found == fs && uuids.contains(&uuid) => {
+            DeviceSignature::Filesystem { fs: found, uuid, needs_check }
+                if found == fs && uuids.contains(&uuid) =>
+            {
                 if needs_check {
                     self.host.check_filesystem(device, fs)?;
                 }

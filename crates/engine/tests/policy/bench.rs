@@ -26,7 +26,7 @@ pub(crate) const TARGET: &str = "/targets/a";
 pub(crate) const OTHER_TARGET: &str = "/targets/b";
 
 pub(crate) struct Bench {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) host: Arc<MemoryHost>,
     pub(crate) pools: Vec<Arc<MemoryPool>>,
     settings: Settings,
@@ -51,17 +51,10 @@ impl Bench {
         host: MemoryHost,
         settings: Settings,
     ) -> Self {
-        let pools: Vec<_> = pools
-            .into_iter()
-            .map(|config| Arc::new(MemoryPool::new(config)))
-            .collect();
+        let pools: Vec<_> =
+            pools.into_iter().map(|config| Arc::new(MemoryPool::new(config))).collect();
         let host = Arc::new(host);
-        Self {
-            engine: engine(&pools, &host, &settings),
-            host,
-            pools,
-            settings,
-        }
+        Self { engine: engine(&pools, &host, &settings), host, pools, settings }
     }
 
     /// Another daemon on the same pools and machine: what was only in the engine is gone.
@@ -100,9 +93,8 @@ impl Bench {
 
     pub(crate) fn names(&self) -> Vec<String> {
         let records = self.pools.iter().flat_map(|pool| pool.volumes(None, 0));
-        let mut names: Vec<_> = records
-            .map(|(_, record)| record.unwrap().name.as_str().to_owned())
-            .collect();
+        let mut names: Vec<_> =
+            records.map(|(_, record)| record.unwrap().name.as_str().to_owned()).collect();
         names.sort();
         names
     }
@@ -147,12 +139,13 @@ impl Bench {
     }
 }
 
-fn engine(pools: &[Arc<MemoryPool>], host: &Arc<MemoryHost>, settings: &Settings) -> Engine {
-    let pools = pools
-        .iter()
-        .map(|pool| Arc::clone(pool) as Arc<dyn Pool>)
-        .collect();
-    Engine::new(pools, Arc::clone(host) as _, settings.clone()).unwrap()
+fn engine(pools: &[Arc<MemoryPool>], host: &Arc<MemoryHost>, settings: &Settings) -> Arc<Engine> {
+    let pools = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
+    Arc::new(Engine::new(pools, Arc::clone(host) as _, settings.clone()).unwrap())
+}
+
+pub(crate) fn pool(name: &str, place: &Topology, capacity_bytes: u64) -> MemoryPoolConfig {
+    MemoryPoolConfig { name: name.to_owned(), place: place.clone(), capacity_bytes }
 }
 
 pub(crate) fn settings() -> Settings {
@@ -192,17 +185,11 @@ pub(crate) fn mount_with(
     group: Option<u32>,
 ) -> VolumeCapability {
     let flags = MountFlags::parse(flags.iter().map(ToString::to_string).collect()).unwrap();
-    VolumeCapability {
-        access: AccessType::Mount(MountAccess { fs, flags, group }),
-        mode,
-    }
+    VolumeCapability { access: AccessType::Mount(MountAccess { fs, flags, group }), mode }
 }
 
 pub(crate) fn block(mode: AccessMode) -> VolumeCapability {
-    VolumeCapability {
-        access: AccessType::Block,
-        mode,
-    }
+    VolumeCapability { access: AccessType::Block, mode }
 }
 
 pub(crate) fn only(capability: VolumeCapability) -> CapabilitySet {
@@ -241,10 +228,7 @@ pub(crate) fn volume(name: &str) -> CreateVolume {
 }
 
 pub(crate) fn block_volume(name: &str) -> CreateVolume {
-    CreateVolume {
-        capabilities: only(block(AccessMode::SingleNodeWriter)),
-        ..volume(name)
-    }
+    CreateVolume { capabilities: only(block(AccessMode::SingleNodeWriter)), ..volume(name) }
 }
 
 pub(crate) fn volume_of(name: &str, fs: FsType) -> CreateVolume {
@@ -271,10 +255,7 @@ pub(crate) fn cloned(name: &str, source: &VolumeId) -> CreateVolume {
 }
 
 pub(crate) fn snapshot(name: &str, source: &VolumeId) -> CreateSnapshot {
-    CreateSnapshot {
-        name: name.parse().unwrap(),
-        source: source.clone(),
-    }
+    CreateSnapshot { name: name.parse().unwrap(), source: source.clone() }
 }
 
 pub(crate) fn controller_publish(id: &VolumeId, to: &str) -> ControllerPublish {
@@ -298,10 +279,7 @@ pub(crate) fn stage(id: &VolumeId) -> StageVolume {
 }
 
 pub(crate) fn stage_block(id: &VolumeId) -> StageVolume {
-    StageVolume {
-        capability: block(AccessMode::SingleNodeWriter),
-        ..stage(id)
-    }
+    StageVolume { capability: block(AccessMode::SingleNodeWriter), ..stage(id) }
 }
 
 pub(crate) fn publish(id: &VolumeId, target: &str) -> PublishVolume {
@@ -318,10 +296,7 @@ pub(crate) fn publish(id: &VolumeId, target: &str) -> PublishVolume {
 }
 
 pub(crate) fn publish_block(id: &VolumeId, target: &str) -> PublishVolume {
-    PublishVolume {
-        capability: block(AccessMode::SingleNodeWriter),
-        ..publish(id, target)
-    }
+    PublishVolume { capability: block(AccessMode::SingleNodeWriter), ..publish(id, target) }
 }
 
 /// The call must be refused with an error of this kind; gives the error.

@@ -19,11 +19,7 @@ fn with_modes(name: &str, modes: &[AccessMode]) -> CreateVolume {
 }
 
 fn as_mode(id: &VolumeId, node: &str, mode: AccessMode, read_only: bool) -> ControllerPublish {
-    ControllerPublish {
-        capability: mount(None, mode),
-        read_only,
-        ..controller_publish(id, node)
-    }
+    ControllerPublish { capability: mount(None, mode), read_only, ..controller_publish(id, node) }
 }
 
 fn nodes_of(bench: &Bench, id: &VolumeId) -> Vec<String> {
@@ -52,7 +48,10 @@ fn another_capability_on_the_same_node_is_a_clash() {
     let id = bench.create_as(with_modes("v", &[SingleNodeWriter, MultiNodeMultiWriter]));
     bench.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     for other in [SingleNodeReaderOnly, MultiNodeMultiWriter, SingleNodeMultiWriter] {
-        refused!(bench.engine.controller_publish(&as_mode(&id, HERE, other, false)), Error::Conflict { .. });
+        refused!(
+            bench.engine.controller_publish(&as_mode(&id, HERE, other, false)),
+            Error::Conflict { .. }
+        );
     }
 }
 
@@ -74,10 +73,16 @@ fn what_a_volume_was_not_made_for_is_refused() {
 fn unknown_volumes_and_nodes_are_not_found() {
     let bench = Bench::new();
     let id = bench.create("v");
-    let error = refused!(bench.engine.controller_publish(&controller_publish(&id, "elsewhere")), Error::NoSuchNode(_));
+    let error = refused!(
+        bench.engine.controller_publish(&controller_publish(&id, "elsewhere")),
+        Error::NoSuchNode(_)
+    );
     assert!(error.to_string().contains("elsewhere"));
     let never = VolumeId::new(id.pool().clone(), NameDigest::of_text("never made"));
-    refused!(bench.engine.controller_publish(&controller_publish(&never, HERE)), Error::NoSuchVolume(_));
+    refused!(
+        bench.engine.controller_publish(&controller_publish(&never, HERE)),
+        Error::NoSuchVolume(_)
+    );
 }
 
 /// AM-09 to AM-13, for the second node that asks.
@@ -104,7 +109,15 @@ fn access_modes_decide_about_a_second_node() {
         ((MultiNodeMultiWriter, RW), (MultiNodeSingleWriter, RW), false),
     ];
     let bench = shared();
-    let all = [SingleNodeWriter, SingleNodeReaderOnly, MultiNodeReaderOnly, MultiNodeSingleWriter, MultiNodeMultiWriter, SingleNodeSingleWriter, SingleNodeMultiWriter];
+    let all = [
+        SingleNodeWriter,
+        SingleNodeReaderOnly,
+        MultiNodeReaderOnly,
+        MultiNodeSingleWriter,
+        MultiNodeMultiWriter,
+        SingleNodeSingleWriter,
+        SingleNodeMultiWriter,
+    ];
     for (number, (first, second, allowed)) in table.into_iter().enumerate() {
         let id = bench.create_as(with_modes(&format!("v{number}"), &all));
         bench.engine.controller_publish(&as_mode(&id, "n1", first.0, first.1)).unwrap();
@@ -197,7 +210,10 @@ fn a_wrong_context_is_refused_and_a_missing_one_is_not() {
     let with = |context| ControllerPublish { context, ..controller_publish(&id, HERE) };
     let mut altered = volume.context.clone();
     altered.insert("provisioning".to_owned(), "thick".to_owned());
-    refused!(bench.engine.controller_publish(&with(altered)), Error::Invalid { field: "volume_context", .. });
+    refused!(
+        bench.engine.controller_publish(&with(altered)),
+        Error::Invalid { field: "volume_context", .. }
+    );
     let mut foreign = volume.context.clone();
     foreign.insert("storage.kubernetes.io/csiProvisionerIdentity".to_owned(), "x".to_owned());
     for context in [volume.context, foreign, map(&[])] {

@@ -1,7 +1,8 @@
 //! CreateVolume: the same name is the same volume, or a clash.
 
 use orlop_engine::request::CreateVolume;
-use orlop_host::{MemoryHost, Op};
+use orlop_host::MemoryHost;
+use orlop_host::memory::Op;
 use orlop_model::{
     AccessMode, CapabilitySet, ContentSource, Error, FsType, Provisioning, SnapshotId,
     TopologyRequirement, VolumeId,
@@ -66,7 +67,10 @@ fn a_name_that_is_taken_by_something_else_is_a_clash() {
         ("filesystem", volume_of("v", FsType::Ext4)),
         (
             "mode",
-            CreateVolume { capabilities: only(mount(None, AccessMode::MultiNodeReaderOnly)), ..volume("v") },
+            CreateVolume {
+                capabilities: only(mount(None, AccessMode::MultiNodeReaderOnly)),
+                ..volume("v")
+            },
         ),
         (
             "one capability more",
@@ -75,9 +79,15 @@ fn a_name_that_is_taken_by_something_else_is_a_clash() {
                 ..volume("v")
             },
         ),
-        ("provisioning", CreateVolume { parameters: parameters(&[("provisioning", "thick")]), ..volume("v") }),
+        (
+            "provisioning",
+            CreateVolume { parameters: parameters(&[("provisioning", "thick")]), ..volume("v") },
+        ),
         ("pool", CreateVolume { parameters: parameters(&[("pool", "default")]), ..volume("v") }),
-        ("mkfs", CreateVolume { parameters: parameters(&[("mkfsOptions", "-L x")]), ..volume("v") }),
+        (
+            "mkfs",
+            CreateVolume { parameters: parameters(&[("mkfsOptions", "-L x")]), ..volume("v") },
+        ),
         ("place", CreateVolume { topology: requisite(&["z2"]), ..volume("v") }),
         ("snapshot", restored("v", &snapshot)),
         ("clone", cloned("v", &origin)),
@@ -132,7 +142,10 @@ fn a_copy_has_the_filesystem_of_its_source() {
         capabilities: only(mount(Some(FsType::Xfs), AccessMode::SingleNodeWriter)),
         ..restored("other", &snapshot)
     };
-    refused!(bench.engine.create_volume(&other), Error::Invalid { field: "volume_content_source", .. });
+    refused!(
+        bench.engine.create_volume(&other),
+        Error::Invalid { field: "volume_content_source", .. }
+    );
 }
 
 #[test]

@@ -80,5 +80,8 @@ fn what_is_on_a_pool_that_is_not_served_is_not_called_deleted() {
     let digest = NameDigest::of_text("v");
     let volume = VolumeId::new(elsewhere.clone(), digest.clone());
     refused!(bench.engine.delete_volume(&volume), Error::Precondition(_));
-    refused!(bench.engine.delete_snapshot(&SnapshotId::new(elsewhere, digest)), Error::Precondition(_));
+    refused!(
+        bench.engine.delete_snapshot(&SnapshotId::new(elsewhere, digest)),
+        Error::Precondition(_)
+    );
 }

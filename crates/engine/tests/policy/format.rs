@@ -2,7 +2,7 @@
 //! to a refusal that touches nothing.
 
 use orlop_engine::request::{CreateVolume, StageVolume};
-use orlop_host::Op;
+use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
     CapabilitySet, Device, DeviceAccess, DeviceSignature, Error, FormatState, FsType, FsUuid, Host,
@@ -34,10 +34,10 @@ fn on_device(bench: &Bench, id: &VolumeId) -> DeviceSignature {
 }
 
 fn formatted_uuid(bench: &Bench, id: &VolumeId) -> FsUuid {
-    match bench.format(id) {
-        FormatState::Formatted { uuid, .. } => uuid,
-        other => panic!("{other:?}"),
-    }
+    let FormatState::Formatted { uuid, .. } = bench.format(id) else {
+        panic!("{:?}", bench.format(id));
+    };
+    uuid
 }
 
 fn usable_both_ways(name: &str, fs: FsType) -> CreateVolume {
@@ -149,7 +149,9 @@ fn a_device_that_was_handed_out_raw_is_never_formatted() {
     bench.engine.stage_volume(&stage_block(&id)).unwrap();
     assert_eq!(bench.format(&id), FormatState::Raw);
     bench.unstage(&id).unwrap();
-    for contents in [DeviceSignature::Blank, DeviceSignature::Foreign, filesystem(FsType::Ext4, uuid(9))] {
+    for contents in
+        [DeviceSignature::Blank, DeviceSignature::Foreign, filesystem(FsType::Ext4, uuid(9))]
+    {
         write_behind_our_back(&bench, &id, contents);
         refused!(bench.engine.stage_volume(&stage(&id)), Error::Precondition(_));
         assert_eq!(on_device(&bench, &id), contents);
@@ -190,7 +192,11 @@ fn reading_a_device_does_not_make_it_raw() {
 /// A volume of which the device holds a copy of `origin`'s filesystem.
 fn copy_of(bench: &Bench, name: &str, origin: &VolumeId) -> VolumeId {
     let copy = bench.create_as(cloned(name, origin));
-    write_behind_our_back(bench, &copy, filesystem(bench.format(origin).fs().unwrap(), formatted_uuid(bench, origin)));
+    write_behind_our_back(
+        bench,
+        &copy,
+        filesystem(bench.format(origin).fs().unwrap(), formatted_uuid(bench, origin)),
+    );
     copy
 }
 

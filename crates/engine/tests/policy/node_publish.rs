@@ -1,7 +1,7 @@
 //! NodePublishVolume and NodeUnpublishVolume.
 
 use orlop_engine::request::{CreateVolume, PublishContext, PublishVolume, StageVolume, VolumeRef};
-use orlop_host::Op;
+use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
     AccessMode, CapabilitySet, DeviceAccess, Error, FsType, Host, NameDigest, VolumeId,
@@ -59,7 +59,9 @@ fn answer(bench: &Bench, request: &PublishVolume) -> Answer {
 fn the_second_call_is_answered_by_the_table() {
     for mode in MODES {
         let elsewhere = match mode {
-            MultiNodeReaderOnly | MultiNodeSingleWriter | MultiNodeMultiWriter
+            MultiNodeReaderOnly
+            | MultiNodeSingleWriter
+            | MultiNodeMultiWriter
             | SingleNodeMultiWriter => Answer::Granted,
             SingleNodeWriter | SingleNodeReaderOnly | SingleNodeSingleWriter => Answer::Refused,
         };
@@ -70,7 +72,11 @@ fn the_second_call_is_answered_by_the_table() {
         let first = at(&id, TARGET, mode);
         assert_eq!(answer(&bench, &first), Answer::Granted, "{mode:?}");
         assert_eq!(answer(&bench, &first), Answer::Granted, "{mode:?}: same target, same");
-        assert_eq!(answer(&bench, &other_arguments(first)), Answer::Clash, "{mode:?}: same target, other");
+        assert_eq!(
+            answer(&bench, &other_arguments(first)),
+            Answer::Clash,
+            "{mode:?}: same target, other"
+        );
         let second = at(&id, OTHER_TARGET, mode);
         assert_eq!(answer(&bench, &second), elsewhere, "{mode:?}: other target, same");
         let third = other_arguments(at(&id, "/targets/c", mode));
@@ -86,7 +92,8 @@ fn the_second_call_is_answered_by_the_table() {
 fn another_capability_for_a_second_target_is_refused() {
     let bench = Bench::new();
     let ways = vec![mount(None, SingleNodeMultiWriter), mount(None, MultiNodeMultiWriter)];
-    let id = bench.create_as(CreateVolume { capabilities: CapabilitySet::new(ways).unwrap(), ..volume("v") });
+    let id = bench
+        .create_as(CreateVolume { capabilities: CapabilitySet::new(ways).unwrap(), ..volume("v") });
     bench.stage(&id);
     bench.engine.publish_volume(&at(&id, TARGET, SingleNodeMultiWriter)).unwrap();
     assert_eq!(answer(&bench, &at(&id, TARGET, MultiNodeMultiWriter)), Answer::Clash);
@@ -113,11 +120,15 @@ fn a_writer_and_a_reader_share_a_volume() {
 #[test]
 fn whoever_only_reads_cannot_write() {
     let reader = |id: &VolumeId| at(id, TARGET, SingleNodeWriter);
-    let ways: [(&str, fn(PublishVolume) -> PublishVolume); 4] = [
+    type Change = fn(PublishVolume) -> PublishVolume;
+    let ways: [(&str, Change); 4] = [
         ("readonly", |r| PublishVolume { read_only: true, ..r }),
         ("publish context", |r| PublishVolume { publish: PublishContext { read_only: true }, ..r }),
         ("mode", |r| PublishVolume { capability: mount(None, SingleNodeReaderOnly), ..r }),
-        ("flag", |r| PublishVolume { capability: mount_with(None, SingleNodeWriter, &["ro"], None), ..r }),
+        ("flag", |r| PublishVolume {
+            capability: mount_with(None, SingleNodeWriter, &["ro"], None),
+            ..r
+        }),
     ];
     for (what, way) in ways {
         let bench = Bench::new();
@@ -153,13 +164,17 @@ fn what_the_volume_is_not_made_for_is_refused() {
         mount(Some(FsType::Ext4), SingleNodeWriter),
         mount(None, MultiNodeMultiWriter),
     ] {
-        refused!(bench.engine.publish_volume(&PublishVolume { capability, ..publish(&id, TARGET) }), Error::Precondition(_));
+        refused!(
+            bench.engine.publish_volume(&PublishVolume { capability, ..publish(&id, TARGET) }),
+            Error::Precondition(_)
+        );
     }
     let wrong = PublishVolume { context: map(&[("pool", "other")]), ..publish(&id, TARGET) };
     refused!(bench.engine.publish_volume(&wrong), Error::Invalid { field: "volume_context", .. });
     let never = VolumeId::new(id.pool().clone(), NameDigest::of_text("never made"));
     refused!(bench.engine.publish_volume(&publish(&never, TARGET)), Error::NoSuchVolume(_));
-    let foreign = PublishVolume { volume: VolumeRef::parse("somebody-elses"), ..publish(&id, TARGET) };
+    let foreign =
+        PublishVolume { volume: VolumeRef::parse("somebody-elses"), ..publish(&id, TARGET) };
     refused!(bench.engine.publish_volume(&foreign), Error::NoSuchVolume(_));
     assert_eq!(bench.host.mounts(), [path(STAGING)]);
 }
@@ -168,7 +183,8 @@ fn what_the_volume_is_not_made_for_is_refused() {
 fn a_volume_staged_as_a_device_is_not_published_as_a_mount() {
     let bench = Bench::new();
     let ways = vec![mount(None, SingleNodeWriter), block(SingleNodeWriter)];
-    let id = bench.create_as(CreateVolume { capabilities: CapabilitySet::new(ways).unwrap(), ..volume("v") });
+    let id = bench
+        .create_as(CreateVolume { capabilities: CapabilitySet::new(ways).unwrap(), ..volume("v") });
     bench.engine.stage_volume(&stage_block(&id)).unwrap();
     refused!(bench.engine.publish_volume(&publish(&id, TARGET)), Error::Precondition(_));
     bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
@@ -176,7 +192,7 @@ fn a_volume_staged_as_a_device_is_not_published_as_a_mount() {
 
 #[test]
 fn a_publication_that_fails_leaves_what_was_there_before() {
-    for step in [Op::SaveRecord, Op::BindDirectory] {
+    for step in [Op::SaveRecord, Op::SetLimits, Op::BindDirectory] {
         let bench = Bench::new();
         let id = staged(&bench, SingleNodeMultiWriter);
         bench.engine.publish_volume(&at(&id, TARGET, SingleNodeMultiWriter)).unwrap();
@@ -192,7 +208,7 @@ fn a_publication_that_fails_leaves_what_was_there_before() {
 
 #[test]
 fn a_read_only_device_is_given_back_when_its_publication_fails() {
-    for step in [Op::BindDevice, Op::SaveRecord] {
+    for step in [Op::BindDevice, Op::SetLimits, Op::SaveRecord] {
         let bench = Bench::new();
         let id = bench.create_as(block_volume("v"));
         bench.engine.stage_volume(&stage_block(&id)).unwrap();

@@ -52,7 +52,10 @@ fn a_named_pool_is_taken_or_nothing() {
     let bench = three_pools();
     assert_eq!(placed(&bench, in_pool("a", "slow")), "slow");
     refused!(bench.engine.create_volume(&in_pool("b", "nowhere")), Error::Exhausted(_));
-    refused!(bench.engine.create_volume(&sized(in_pool("c", "slow"), 30 * GIB)), Error::Exhausted(_) | Error::OutOfRange(_));
+    refused!(
+        bench.engine.create_volume(&sized(in_pool("c", "slow"), 30 * GIB)),
+        Error::Exhausted(_) | Error::OutOfRange(_)
+    );
     assert_eq!(bench.names(), ["a"]);
 }
 
@@ -92,7 +95,10 @@ fn requisite_places_without_room_are_exhausted() {
         pool("slow", &zone("z2"), 20 * GIB),
     ]);
     bench.create_as(sized(in_pool("filler", "slow"), 15 * GIB));
-    refused!(bench.engine.create_volume(&sized(wanting("a", &["z2"], &[]), 10 * GIB)), Error::Exhausted(_));
+    refused!(
+        bench.engine.create_volume(&sized(wanting("a", &["z2"], &[]), 10 * GIB)),
+        Error::Exhausted(_)
+    );
     refused!(bench.engine.create_volume(&wanting("b", &["z3"], &[])), Error::Exhausted(_));
     assert_eq!(bench.names(), ["filler"]);
 }
@@ -114,11 +120,12 @@ fn a_copy_stays_on_the_pool_of_its_source() {
     let snapshot = bench.snapshot("s", &origin);
     assert_eq!(placed(&bench, restored("a", &snapshot)), "slow");
     assert_eq!(placed(&bench, cloned("b", &origin)), "slow");
-    let elsewhere = CreateVolume {
-        parameters: parameters(&[("pool", "fast")]),
-        ..restored("c", &snapshot)
-    };
-    refused!(bench.engine.create_volume(&elsewhere), Error::Invalid { field: "volume_content_source", .. });
+    let elsewhere =
+        CreateVolume { parameters: parameters(&[("pool", "fast")]), ..restored("c", &snapshot) };
+    refused!(
+        bench.engine.create_volume(&elsewhere),
+        Error::Invalid { field: "volume_content_source", .. }
+    );
     let unreachable = CreateVolume {
         topology: Some(TopologyRequirement::new(places(&["z1"]), vec![]).unwrap()),
         ..restored("d", &snapshot)

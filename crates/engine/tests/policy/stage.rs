@@ -1,7 +1,7 @@
 //! NodeStageVolume and NodeUnstageVolume: once, whole, or not at all.
 
 use orlop_engine::request::{CreateVolume, PublishContext, StageVolume, VolumeRef};
-use orlop_host::Op;
+use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{DeviceAccess, Error, FsType, Host, NameDigest, VolumeId};
 
@@ -24,7 +24,8 @@ fn the_same_effect_is_the_same_stage() {
     let bench = Bench::new();
     let id = bench.create("v");
     bench.stage(&id);
-    let named = StageVolume { capability: mount(Some(FsType::Xfs), SingleNodeWriter), ..stage(&id) };
+    let named =
+        StageVolume { capability: mount(Some(FsType::Xfs), SingleNodeWriter), ..stage(&id) };
     bench.engine.stage_volume(&named).unwrap();
     assert_eq!(bench.host.count(Op::Mount), 1);
 }
@@ -40,7 +41,8 @@ fn another_use_at_the_same_path_is_a_clash() {
         ("reading", mount(None, SingleNodeReaderOnly)),
     ];
     for (what, capability) in others {
-        let error = bench.engine.stage_volume(&StageVolume { capability, ..stage(&id) }).expect_err(what);
+        let error =
+            bench.engine.stage_volume(&StageVolume { capability, ..stage(&id) }).expect_err(what);
         assert!(matches!(error, Error::Conflict { .. }), "{what}: {error:?}");
     }
     let read_only = StageVolume { publish: PublishContext { read_only: true }, ..stage(&id) };
@@ -67,7 +69,10 @@ fn what_the_volume_is_not_made_for_is_refused_before_anything_happens() {
         mount(Some(FsType::Ext4), SingleNodeWriter),
         mount(None, MultiNodeMultiWriter),
     ] {
-        refused!(bench.engine.stage_volume(&StageVolume { capability, ..stage(&id) }), Error::Precondition(_));
+        refused!(
+            bench.engine.stage_volume(&StageVolume { capability, ..stage(&id) }),
+            Error::Precondition(_)
+        );
     }
     let wrong = StageVolume { context: map(&[("pool", "other")]), ..stage(&id) };
     refused!(bench.engine.stage_volume(&wrong), Error::Invalid { field: "volume_context", .. });
@@ -92,7 +97,8 @@ fn a_stage_that_fails_leaves_nothing() {
     ];
     for step in steps {
         let bench = Bench::new();
-        let id = bench.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
+        let id =
+            bench.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
         let request = StageVolume {
             capability: mount_with(None, SingleNodeWriter, &[], Some(7)),
             ..stage(&id)
@@ -102,7 +108,10 @@ fn a_stage_that_fails_leaves_nothing() {
         assert_eq!(bench.engine.stage_volume(&request), Err(broken), "{step:?}");
         bench.assert_node_is_clean();
 
-        bench.engine.stage_volume(&request).unwrap_or_else(|error| panic!("after {step:?}: {error}"));
+        bench
+            .engine
+            .stage_volume(&request)
+            .unwrap_or_else(|error| panic!("after {step:?}: {error}"));
         assert_eq!(bench.host.group(&path(STAGING)), Some(7), "{step:?}");
         assert_eq!(bench.host.limits(&bench.device(&id)).read_iops, Some(100), "{step:?}");
     }
@@ -122,10 +131,20 @@ fn a_stage_whose_device_cannot_be_had_leaves_nothing() {
 #[test]
 fn reading_stages_are_grown_before_they_turn_read_only() {
     for (what, request) in [
-        ("mode", |id: &VolumeId| StageVolume { capability: mount(None, SingleNodeReaderOnly), ..stage(id) }),
-        ("flag", |id: &VolumeId| StageVolume { capability: mount_with(None, SingleNodeWriter, &["ro"], None), ..stage(id) }),
-        ("publish context", |id: &VolumeId| StageVolume { publish: PublishContext { read_only: true }, ..stage(id) }),
-    ] as [(&str, fn(&VolumeId) -> StageVolume); 3] {
+        ("mode", |id: &VolumeId| StageVolume {
+            capability: mount(None, SingleNodeReaderOnly),
+            ..stage(id)
+        }),
+        ("flag", |id: &VolumeId| StageVolume {
+            capability: mount_with(None, SingleNodeWriter, &["ro"], None),
+            ..stage(id)
+        }),
+        ("publish context", |id: &VolumeId| StageVolume {
+            publish: PublishContext { read_only: true },
+            ..stage(id)
+        }),
+    ] as [(&str, fn(&VolumeId) -> StageVolume); 3]
+    {
         let bench = Bench::new();
         let id = bench.create("v");
         bench.engine.stage_volume(&request(&id)).unwrap();
@@ -163,7 +182,8 @@ fn a_block_volume_that_is_only_read_has_a_device_that_refuses_writes() {
 #[test]
 fn unstaging_undoes_everything_and_may_be_repeated() {
     let bench = Bench::new();
-    let id = bench.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
+    let id =
+        bench.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
     bench.stage(&id);
     let device = bench.device(&id);
     bench.unstage(&id).unwrap();

@@ -135,18 +135,11 @@ impl MountFlags {
         if flags.iter().map(String::len).sum::<usize>() > LONGEST {
             return Err(Error::invalid(FIELD, "hold more than 4 KiB in all"));
         }
-        let known = |flag: &String| {
-            [ANY, EXT4, XFS, BTRFS]
-                .iter()
-                .any(|list| listed(list, flag))
-        };
+        let known = |flag: &String| [ANY, EXT4, XFS, BTRFS].iter().any(|list| listed(list, flag));
         if let Some(bad) = flags.iter().position(|flag| !known(flag)) {
             return Err(Error::invalid(
                 FIELD,
-                format!(
-                    "entry {} is not on the list of allowed mount options",
-                    bad + 1
-                ),
+                format!("entry {} is not on the list of allowed mount options", bad + 1),
             ));
         }
         Ok(Self(flags))
@@ -159,11 +152,7 @@ impl MountFlags {
             FsType::Xfs => XFS,
             FsType::Btrfs => BTRFS,
         };
-        match self
-            .0
-            .iter()
-            .position(|flag| !listed(ANY, flag) && !listed(own, flag))
-        {
+        match self.0.iter().position(|flag| !listed(ANY, flag) && !listed(own, flag)) {
             None => Ok(()),
             Some(bad) => Err(Error::invalid(
                 "mount_flags",
@@ -175,20 +164,12 @@ impl MountFlags {
     /// What goes to the kernel: entries that only fstab readers know are left out.
     pub fn options(&self) -> Vec<String> {
         let not_for_kernel = |flag: &str| matches!(flag, "defaults" | "_netdev" | "ro" | "rw");
-        self.0
-            .iter()
-            .filter(|flag| !not_for_kernel(flag))
-            .cloned()
-            .collect()
+        self.0.iter().filter(|flag| !not_for_kernel(flag)).cloned().collect()
     }
 
     /// The last of `ro` and `rw` counts, as in mount(8).
     pub fn read_only(&self) -> bool {
-        let last = self
-            .0
-            .iter()
-            .rev()
-            .find(|flag| matches!(flag.as_str(), "ro" | "rw"));
+        let last = self.0.iter().rev().find(|flag| matches!(flag.as_str(), "ro" | "rw"));
         last.is_some_and(|flag| flag == "ro")
     }
 
@@ -198,17 +179,23 @@ impl MountFlags {
 }
 
 fn listed(list: &[&str], flag: &str) -> bool {
-    list.iter().any(|entry| match entry.strip_suffix('=') {
-        Some(_) => flag.strip_prefix(entry).is_some_and(is_plain_value),
+    list.iter().any(|entry| match entry.strip_suffix("context=") {
+        Some(_) => flag.strip_prefix(entry).is_some_and(is_security_label),
+        None if entry.ends_with('=') => flag.strip_prefix(entry).is_some_and(is_plain_value),
         None => *entry == flag,
     })
 }
 
-/// A value that cannot smuggle in a second option: commas only inside an SELinux label's
-/// category list, which the kernel receives as one parameter.
 fn is_plain_value(value: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.:,\"".contains(&b);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.:".contains(&b);
     !value.is_empty() && value.bytes().all(plain)
+}
+
+/// `"user:role:type:s0:c1,c2"`: the one kind of value with commas in it, hence its quotes.
+fn is_security_label(value: &str) -> bool {
+    let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.:,".contains(&b);
+    !bare.is_empty() && bare.bytes().all(plain)
 }
 
 impl fmt::Debug for MountFlags {
@@ -243,14 +230,7 @@ mod tests {
 
     #[test]
     fn unknown_options_are_refused_without_being_shown() {
-        for flag in [
-            "password=hunter2",
-            "subvol=/etc",
-            "norecovery",
-            "errors=panic",
-            "bind",
-            "",
-        ] {
+        for flag in ["password=hunter2", "subvol=/etc", "norecovery", "errors=panic", "bind", ""] {
             let error = parse(&["noatime", flag]).unwrap_err().to_string();
             assert!(error.contains("entry 2"), "{error}");
             assert!(flag.is_empty() || !error.contains(flag), "{error}");
@@ -259,10 +239,7 @@ mod tests {
 
     #[test]
     fn debug_hides_the_flags() {
-        assert_eq!(
-            format!("{:?}", parse(&["commit=77"]).unwrap()),
-            "[1 mount flags]"
-        );
+        assert_eq!(format!("{:?}", parse(&["commit=77"]).unwrap()), "[1 mount flags]");
     }
 
     #[test]

@@ -3,22 +3,12 @@
 use super::*;
 
 fn mount(fs: Option<FsType>, mode: AccessMode) -> VolumeCapability {
-    let access = MountAccess {
-        fs,
-        flags: MountFlags::default(),
-        group: None,
-    };
-    VolumeCapability {
-        access: AccessType::Mount(access),
-        mode,
-    }
+    let access = MountAccess { fs, flags: MountFlags::default(), group: None };
+    VolumeCapability { access: AccessType::Mount(access), mode }
 }
 
 fn block(mode: AccessMode) -> VolumeCapability {
-    VolumeCapability {
-        access: AccessType::Block,
-        mode,
-    }
+    VolumeCapability { access: AccessType::Block, mode }
 }
 
 fn set(capabilities: &[VolumeCapability]) -> CapabilitySet {
@@ -42,16 +32,8 @@ fn an_empty_set_and_two_filesystems_are_refused() {
 
 #[test]
 fn the_single_writer_modes_stand_for_each_other() {
-    for made in [
-        SingleNodeWriter,
-        SingleNodeSingleWriter,
-        SingleNodeMultiWriter,
-    ] {
-        for wanted in [
-            SingleNodeWriter,
-            SingleNodeSingleWriter,
-            SingleNodeMultiWriter,
-        ] {
+    for made in [SingleNodeWriter, SingleNodeSingleWriter, SingleNodeMultiWriter] {
+        for wanted in [SingleNodeWriter, SingleNodeSingleWriter, SingleNodeMultiWriter] {
             assert!(made.grants(wanted), "{made:?} {wanted:?}");
         }
         assert!(made.grants(SingleNodeReaderOnly));
@@ -67,29 +49,17 @@ fn sets_compare_by_use_in_any_order() {
     let b = set(&[mount(None, SingleNodeWriter), block(SingleNodeWriter)]);
     assert!(a.same_uses(&b));
     assert!(!a.same_uses(&set(&[block(SingleNodeWriter)])));
-    assert!(!a.same_uses(&set(&[
-        block(SingleNodeWriter),
-        mount(None, SingleNodeReaderOnly)
-    ])));
+    assert!(!a.same_uses(&set(&[block(SingleNodeWriter), mount(None, SingleNodeReaderOnly)])));
 }
 
 #[test]
 fn a_volume_grants_what_it_was_made_for() {
     let made = set(&[mount(Some(FsType::Xfs), SingleNodeWriter)]);
     assert!(made.check_grants(&mount(None, SingleNodeWriter)).is_ok());
-    assert!(
-        made.check_grants(&mount(Some(FsType::Xfs), SingleNodeReaderOnly))
-            .is_ok()
-    );
-    assert!(
-        made.check_grants(&mount(Some(FsType::Ext4), SingleNodeWriter))
-            .is_err()
-    );
+    assert!(made.check_grants(&mount(Some(FsType::Xfs), SingleNodeReaderOnly)).is_ok());
+    assert!(made.check_grants(&mount(Some(FsType::Ext4), SingleNodeWriter)).is_err());
     assert!(made.check_grants(&block(SingleNodeWriter)).is_err());
-    assert!(
-        made.check_grants(&mount(None, MultiNodeMultiWriter))
-            .is_err()
-    );
+    assert!(made.check_grants(&mount(None, MultiNodeMultiWriter)).is_err());
 }
 
 #[test]

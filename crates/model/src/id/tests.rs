@@ -26,27 +26,13 @@ fn names_decide_ids() {
 #[test]
 fn a_snapshot_id_is_not_a_volume_id() {
     let snapshot = SnapshotId::new(pool(), NameDigest::of_text("x")).to_string();
-    assert!(matches!(
-        snapshot.parse::<VolumeId>(),
-        Err(Error::NoSuchVolume(_))
-    ));
+    assert!(matches!(snapshot.parse::<VolumeId>(), Err(Error::NoSuchVolume(_))));
 }
 
 #[test]
 fn foreign_ids_are_objects_that_do_not_exist() {
-    for text in [
-        "",
-        "not-ours",
-        "v-",
-        "v-deadbeef-",
-        "v-DEADBEEF-00",
-        "--help",
-        "../../etc",
-    ] {
-        assert!(
-            matches!(text.parse::<VolumeId>(), Err(Error::NoSuchVolume(_))),
-            "{text}"
-        );
+    for text in ["", "not-ours", "v-", "v-deadbeef-", "v-DEADBEEF-00", "--help", "../../etc"] {
+        assert!(matches!(text.parse::<VolumeId>(), Err(Error::NoSuchVolume(_))), "{text}");
     }
 }
 

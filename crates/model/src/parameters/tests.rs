@@ -3,10 +3,7 @@
 use super::*;
 
 fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-    entries
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()))
-        .collect()
+    entries.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
 }
 
 #[test]
@@ -60,4 +57,12 @@ fn the_later_change_wins() {
     let mutable = IoLimitsChange::parse(&map(&[("readIops", "99")])).unwrap();
     let limits = fixed.then(mutable).applied_to(IoLimits::default());
     assert_eq!((limits.read_iops, limits.write_iops), (Some(99), Some(20)));
+}
+
+#[test]
+fn mkfs_options_belong_to_their_filesystem() {
+    let (parsed, _) = VolumeParameters::parse(&map(&[("mkfsOptions", "-L x -N 1000")])).unwrap();
+    assert!(parsed.check_fit(FsType::Ext4).is_ok());
+    assert!(parsed.check_fit(FsType::Xfs).is_err());
+    assert!(VolumeParameters::parse(&map(&[("mkfsOptions", "-m uuid=1")])).is_err());
 }

@@ -31,6 +31,8 @@ pub(super) struct Ledger {
     promised: u128,
     reserved: u128,
     earmarked: u128,
+    /// What the data of drafts takes: the pool's, though on no shelf yet.
+    staged: u128,
     measured: Option<Measurement>,
 }
 
@@ -58,6 +60,7 @@ impl Ledger {
             promised,
             reserved: 0,
             earmarked: 0,
+            staged: 0,
             measured: None,
         }
     }
@@ -70,12 +73,11 @@ impl Ledger {
         self.promised = self.promised.saturating_sub(u128::from(bytes));
     }
 
-    /// A file of this size is now among the pool's. If it shares its extents, it was not taken
-    /// from free space.
-    pub(super) fn note_stored(&mut self, allocated: u64, shared: bool) {
+    /// The pool's files take this much more. What is shared was not taken from free space.
+    pub(super) fn note_stored(&mut self, allocated: u64, shared: u64) {
         if let Some(measured) = &mut self.measured {
             measured.used += u128::from(allocated);
-            measured.owned += u128::from(if shared { allocated } else { 0 });
+            measured.owned += u128::from(shared);
         }
     }
 
@@ -90,9 +92,10 @@ impl Ledger {
         self.earmarked += u128::from(demand.physical);
     }
 
-    fn release(&mut self, promise: u64, physical: u64) {
-        self.reserved = self.reserved.saturating_sub(u128::from(promise));
-        self.earmarked = self.earmarked.saturating_sub(u128::from(physical));
+    /// The data of a draft is on a shelf now.
+    pub(super) fn note_shelved(&mut self, reservation: &mut Reservation) {
+        let written = std::mem::take(&mut reservation.written);
+        self.staged = self.staged.saturating_sub(u128::from(written));
     }
 
     fn room(&self, space: &Space, measured: &Measurement, largest_file: u64) -> Room {
@@ -118,19 +121,29 @@ pub(super) struct Reservation {
     store: Arc<Store>,
     promise: u64,
     physical: u64,
+    written: u64,
 }
 
 impl Reservation {
-    /// What was to be written is written: free space tells it now.
-    pub(super) fn note_written(&mut self) {
+    /// What was to be taken at once is taken: free space tells it now.
+    pub(super) fn note_written(&mut self, allocated: u64, shared: u64) {
         let physical = std::mem::take(&mut self.physical);
-        lock(&self.store.ledger).release(0, physical);
+        self.written = allocated;
+        let mut ledger = lock(&self.store.ledger);
+        ledger.earmarked = ledger.earmarked.saturating_sub(u128::from(physical));
+        ledger.staged += u128::from(allocated);
+        ledger.note_stored(allocated, shared);
     }
 }
 
+/// Comes after the draft's files are removed, if it was not committed.
 impl Drop for Reservation {
     fn drop(&mut self) {
-        lock(&self.store.ledger).release(self.promise, self.physical);
+        let mut ledger = lock(&self.store.ledger);
+        ledger.reserved = ledger.reserved.saturating_sub(u128::from(self.promise));
+        ledger.earmarked = ledger.earmarked.saturating_sub(u128::from(self.physical));
+        ledger.staged = ledger.staged.saturating_sub(u128::from(self.written));
+        ledger.note_removed(self.written);
     }
 }
 
@@ -148,6 +161,7 @@ impl Store {
             store: Arc::clone(self),
             promise: demand.promise,
             physical: demand.physical,
+            written: 0,
         })
     }
 
@@ -177,7 +191,8 @@ impl Store {
         let measured = match (freshness, recent) {
             (Freshness::Recent, Some(measured)) => measured,
             (Freshness::Recent, None) | (Freshness::Exact, _) => {
-                *ledger.measured.insert(self.measure()?)
+                let measured = self.measure(ledger.staged)?;
+                *ledger.measured.insert(measured)
             }
         };
         Ok(ledger.room(&self.space()?, &measured, self.largest_file()))
@@ -185,9 +200,9 @@ impl Store {
 
     /// Volumes are written and discarded while their files are looked at; the smaller of the
     /// free spaces before and after counts no byte twice.
-    fn measure(&self) -> Result<Measurement> {
+    fn measure(&self, staged: u128) -> Result<Measurement> {
         let before = self.space()?.free;
-        let used = self.volumes.allocated() + self.snapshots.allocated();
+        let used = self.volumes.allocated() + self.snapshots.allocated() + staged;
         let after = self.space()?.free;
         Ok(Measurement {
             used,

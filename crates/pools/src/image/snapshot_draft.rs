@@ -22,7 +22,8 @@ pub(super) struct SnapshotDraft {
     staged: Staged,
     /// Taken by the cut.
     original: Option<Original>,
-    shares_extents: bool,
+    /// Bytes that the cut did not copy, because the source has them too.
+    shared: u64,
     record: SnapshotRecord,
     reservation: Reservation,
 }
@@ -50,7 +51,7 @@ impl Store {
             store: Arc::clone(self),
             staged,
             original: Some(original),
-            shares_extents: false,
+            shared: 0,
             record: SnapshotRecord {
                 version: RECORD_VERSION,
                 id: new.id.clone(),
@@ -69,8 +70,10 @@ impl Store {
 impl Draft<SnapshotRecord> for SnapshotDraft {
     fn cut(&mut self) -> Result<()> {
         if let Some(original) = self.original.take() {
-            let outcome = original.cut_into(self.staged.data())?;
-            self.shares_extents = outcome == CloneOutcome::Shared;
+            self.shared = match original.cut_into(self.staged.data())? {
+                CloneOutcome::Shared => self.staged.allocated()?,
+                CloneOutcome::Unsupported => 0,
+            };
             self.record.created = SystemTime::now().into();
         }
         Ok(())
@@ -81,10 +84,16 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
         // A crash while the source grew may have left its data longer than its record says.
         file::set_length(self.staged.data(), self.record.size_bytes)
             .doing(|| format!("make snapshot {}", self.record.id))?;
-        self.reservation.note_written();
-        let shelf = &self.store.snapshots;
-        self.store
-            .place(shelf, &self.staged, &self.record, self.shares_extents)
+        let allocated = self.staged.allocated()?;
+        self.reservation.note_written(allocated, self.shared);
+        let Self {
+            store,
+            staged,
+            record,
+            reservation,
+            ..
+        } = self.as_mut();
+        store.place(&store.snapshots, staged, record, reservation)
     }
 }
 

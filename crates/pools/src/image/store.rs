@@ -7,7 +7,7 @@ use orlop_sys::file::{BackingKind, RenameOutcome};
 
 use super::attach::Attachments;
 use super::layout::Layout;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Reservation};
 use super::managed::Managed;
 use super::marker::Marker;
 use super::shelf::{Kept, Shelf};
@@ -51,7 +51,7 @@ impl Store {
         shelf: &Shelf<R>,
         staged: &Staged,
         record: &R,
-        shares_extents: bool,
+        reservation: &mut Reservation,
     ) -> Result<R> {
         let allocated = staged.allocated()?;
         match staged.place(record, &shelf.home(record.id()))? {
@@ -59,7 +59,7 @@ impl Store {
                 let charge = record.charge(allocated);
                 let mut ledger = lock(&self.ledger);
                 ledger.promise(charge);
-                ledger.note_stored(allocated, shares_extents);
+                ledger.note_shelved(reservation);
                 shelf.put(record.clone(), charge);
                 Ok(record.clone())
             }

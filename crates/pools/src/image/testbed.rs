@@ -132,28 +132,39 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
+impl Bed {
+    /// From the inside out; goes on after a failure and returns them all.
+    fn take_down(&self) -> Vec<orlop_sys::Error> {
         let pool = self.pool_path();
-        for device in devices_of_pool_at(&pool) {
-            report(loopdev::ensure_detached(&device.device, &device.label));
-        }
-        report(mounts::ensure_unmounted(&pool));
-        report(mounts::ensure_unmounted(&pool.join("mnt")));
-        for device in devices_of_pool_at(&pool) {
-            report(loopdev::ensure_detached(&device.device, &device.label));
-        }
+        let detach =
+            |device: &loopdev::LoopStatus| loopdev::ensure_detached(&device.device, &device.label);
+        let (volumes, images): (Vec<_>, Vec<_>) = devices_of_pool_at(&pool)
+            .into_iter()
+            .partition(|device| device.label.starts_with("v-"));
+        let mut outcomes: Vec<orlop_sys::Result<()>> = volumes.iter().map(detach).collect();
+        outcomes.push(mounts::ensure_unmounted(&pool));
+        outcomes.push(mounts::ensure_unmounted(&pool.join("mnt")));
+        outcomes.extend(images.iter().map(detach));
         if let Some(device) = &self.device {
-            report(mounts::ensure_unmounted(&self.path));
-            report(loopdev::ensure_detached(device, BED_LABEL));
+            outcomes.push(mounts::ensure_unmounted(&self.path));
+            outcomes.push(loopdev::ensure_detached(device, BED_LABEL));
         }
-        report(file::remove_tree(self.directory.path()));
+        outcomes.push(file::remove_tree(self.directory.path()));
+        outcomes
+            .into_iter()
+            .filter_map(std::result::Result::err)
+            .collect()
     }
 }
 
-fn report(outcome: orlop_sys::Result<()>) {
-    if let Err(error) = outcome {
-        println!("left behind by a test: {error}");
+/// A test that leaves something behind has failed; in a panic it has already.
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let failures = self.take_down();
+        assert!(
+            failures.is_empty() || std::thread::panicking(),
+            "left behind: {failures:?}"
+        );
     }
 }
 

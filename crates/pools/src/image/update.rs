@@ -65,7 +65,7 @@ impl Store {
 
         let mut ledger = lock(&self.ledger);
         ledger.promise(growth);
-        ledger.note_stored(taken, false);
+        ledger.note_stored(taken, 0);
         self.volumes.put(record.clone(), record.charge(0));
         drop(ledger);
         drop(reservation);

@@ -22,7 +22,8 @@ pub(super) struct VolumeDraft {
     staged: Staged,
     /// Taken by the cut.
     original: Option<Original>,
-    shares_extents: bool,
+    /// Bytes that the cut did not copy, because the source has them too.
+    shared: u64,
     record: VolumeRecord,
     reservation: Reservation,
 }
@@ -44,7 +45,7 @@ impl Store {
             store: Arc::clone(self),
             staged,
             original,
-            shares_extents: false,
+            shared: 0,
             record: record_of(new),
             reservation,
         };
@@ -119,7 +120,8 @@ impl VolumeDraft {
             Provisioning::Thin => {}
             Provisioning::Thick => file::preallocate(data, 0, bytes).doing(shaping)?,
         }
-        self.reservation.note_written();
+        let allocated = self.staged.allocated()?;
+        self.reservation.note_written(allocated, self.shared);
         Ok(())
     }
 }
@@ -127,8 +129,10 @@ impl VolumeDraft {
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
         if let Some(original) = self.original.take() {
-            let outcome = original.cut_into(self.staged.data())?;
-            self.shares_extents = outcome == CloneOutcome::Shared;
+            self.shared = match original.cut_into(self.staged.data())? {
+                CloneOutcome::Shared => self.staged.allocated()?,
+                CloneOutcome::Unsupported => 0,
+            };
         }
         Ok(())
     }
@@ -139,9 +143,14 @@ impl Draft<VolumeRecord> for VolumeDraft {
         if is_copy {
             self.shape()?;
         }
-        let shelf = &self.store.volumes;
-        self.store
-            .place(shelf, &self.staged, &self.record, self.shares_extents)
+        let Self {
+            store,
+            staged,
+            record,
+            reservation,
+            ..
+        } = self.as_mut();
+        store.place(&store.volumes, staged, record, reservation)
     }
 }
 

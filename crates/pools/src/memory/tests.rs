@@ -97,7 +97,10 @@ fn a_failure_comes_once_where_it_was_asked_for() {
     assert!(pool.ensure_attached(&record.id, access).is_err());
     let device = pool.ensure_attached(&record.id, access).unwrap();
     assert_eq!(pool.ensure_attached(&record.id, access).unwrap(), device);
-    assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+    assert_eq!(
+        pool.attached_volumes().unwrap(),
+        std::slice::from_ref(&record.id)
+    );
     pool.ensure_detached(&record.id, access).unwrap();
     assert_eq!(pool.attached(&record.id, access).unwrap(), None);
 }

@@ -3,9 +3,7 @@
 use super::*;
 
 fn failed(errno: Errno) -> Error {
-    Err::<(), _>(errno)
-        .on("open", Path::new("/some/file"))
-        .unwrap_err()
+    Err::<(), _>(errno).on("open", Path::new("/some/file")).unwrap_err()
 }
 
 #[test]

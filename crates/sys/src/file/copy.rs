@@ -61,9 +61,7 @@ fn cannot_share(errno: Errno) -> bool {
 pub fn can_share_extents(dir: &Path) -> Result<bool> {
     let source = File::from(nameless_file(dir)?);
     let target = File::from(nameless_file(dir)?);
-    source
-        .write_all_at(&[0xA5; TRIAL_BYTES], 0)
-        .on("write a trial file in", dir)?;
+    source.write_all_at(&[0xA5; TRIAL_BYTES], 0).on("write a trial file in", dir)?;
     Ok(try_clone_file(&source, &target)? == CloneOutcome::Shared)
 }
 
@@ -102,9 +100,7 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> Result<()> 
     let mut offset = start;
     while offset < end {
         let (mut from, mut to) = (offset, offset);
-        let wanted = usize::try_from(end - offset)
-            .unwrap_or(usize::MAX)
-            .min(1 << 30);
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(1 << 30);
         match copy_file_range(source, Some(&mut from), target, Some(&mut to), wanted) {
             Ok(0) => return copy_by_hand(source, target, offset, end),
             Ok(_) => offset = from,
@@ -137,9 +133,7 @@ pub fn has_data(file: &File) -> Result<bool> {
 
 /// How many extents map the file: what a later clone costs is in proportion.
 pub fn extent_count(file: &File) -> Result<u64> {
-    abi::extent_count(file)
-        .map(u64::from)
-        .on_fd("count the extents of", file)
+    abi::extent_count(file).map(u64::from).on_fd("count the extents of", file)
 }
 
 fn length_of(file: &File) -> Result<u64> {

@@ -38,10 +38,7 @@ fn a_lock_is_held_once_and_ends_with_its_value() {
 fn a_lock_is_not_sought_through_a_link() {
     let dir = scratch();
     symlink(dir.path().join("elsewhere"), dir.path().join("lock")).unwrap();
-    assert_eq!(
-        try_lock(&dir.path().join("lock")).unwrap_err().errno(),
-        Some(Errno::LOOP)
-    );
+    assert_eq!(try_lock(&dir.path().join("lock")).unwrap_err().errno(), Some(Errno::LOOP));
     assert!(!dir.path().join("elsewhere").exists());
 }
 
@@ -69,26 +66,14 @@ fn space_and_kind_of_each_filesystem() {
         let volume = Volume::new(kind);
         assert_eq!(backing_kind(volume.root()).unwrap(), expected);
         let before = space(volume.root()).unwrap();
-        assert!(
-            before.total > 200 * MIB && before.total <= 320 * MIB,
-            "{kind}: {before:?}"
-        );
-        assert!(
-            before.free <= before.total && !before.read_only,
-            "{kind}: {before:?}"
-        );
+        assert!(before.total > 200 * MIB && before.total <= 320 * MIB, "{kind}: {before:?}");
+        assert!(before.free <= before.total && !before.read_only, "{kind}: {before:?}");
 
         let file = File::create(volume.root().join("file")).unwrap();
         preallocate(&file, 0, 32 * MIB).unwrap();
         sync_filesystem(volume.root()).unwrap();
         let after = space(volume.root()).unwrap();
-        assert!(
-            after.free + 32 * MIB <= before.free + MIB,
-            "{kind}: {before:?} {after:?}"
-        );
+        assert!(after.free + 32 * MIB <= before.free + MIB, "{kind}: {before:?} {after:?}");
     }
-    assert_eq!(
-        backing_kind(Path::new("/proc")).unwrap(),
-        BackingKind::Other
-    );
+    assert_eq!(backing_kind(Path::new("/proc")).unwrap(), BackingKind::Other);
 }

@@ -32,9 +32,7 @@ const METADATA_UUID: usize = 0x23B;
 const INCOMPAT_METADATA_UUID: u64 = 1 << 10;
 
 pub(super) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
-    (bytes_at(superblock, MAGIC_OFFSET)? == MAGIC)
-        .then(|| bytes_at(superblock, FSID))
-        .flatten()
+    (bytes_at(superblock, MAGIC_OFFSET)? == MAGIC).then(|| bytes_at(superblock, FSID)).flatten()
 }
 
 /// Gives an unmounted btrfs another UUID; having it already is fine.
@@ -44,15 +42,12 @@ pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     let size = loopdev::size(device)?;
 
     let first = u64::try_from(FIRST_SUPERBLOCK).unwrap_or(u64::MAX);
-    let mirrors = MIRRORS
-        .into_iter()
-        .filter(|start| start + SUPERBLOCK_LENGTH <= size);
+    let mirrors = MIRRORS.into_iter().filter(|start| start + SUPERBLOCK_LENGTH <= size);
     // The first copy, which alone decides what is mounted, last: until then a crash changed
     // nothing, and a repetition rewrites all.
     for offset in mirrors.chain([first]) {
         let mut superblock = [0; SUPERBLOCK_BYTES];
-        file.read_exact_at(&mut superblock, offset)
-            .on("read", device)?;
+        file.read_exact_at(&mut superblock, offset).on("read", device)?;
         match fsid(&superblock) {
             None if offset == first => return Err(Error::refused(OPERATION, device, "no btrfs")),
             None => continue,

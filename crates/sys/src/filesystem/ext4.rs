@@ -48,11 +48,7 @@ impl Ext4Superblock {
         let blocks_per_group = u64::from(u32_at(block, 0x20)?);
         let revision = u32_at(block, 0x4C)?;
         let wide = u32_at(block, 0x60)? & INCOMPAT_64BIT != 0;
-        let high = if wide {
-            u64::from(u32_at(block, 0x150)?)
-        } else {
-            0
-        };
+        let high = if wide { u64::from(u32_at(block, 0x150)?) } else { 0 };
         let blocks = high << 32 | u64::from(u32_at(block, 0x4)?);
         let sensible = block_size <= 1 << 16
             && blocks_per_group > 0
@@ -64,11 +60,7 @@ impl Ext4Superblock {
         if !sensible {
             return None;
         }
-        let inode_size = if revision == 0 {
-            128
-        } else {
-            u64::from(u16_at(block, 0x58)?)
-        };
+        let inode_size = if revision == 0 { 128 } else { u64::from(u16_at(block, 0x58)?) };
         Some(Self {
             uuid: bytes_at(block, 0x68)?,
             has_errors: u16_at(block, 0x3A)? & STATE_ERRORS != 0,
@@ -77,11 +69,7 @@ impl Ext4Superblock {
             first_block: u64::from(u32_at(block, 0x14)?),
             blocks_per_group,
             inode_table_blocks: (inodes_per_group * inode_size).div_ceil(block_size),
-            descriptor_size: if wide {
-                u64::from(u16_at(block, 0xFE)?)
-            } else {
-                32
-            },
+            descriptor_size: if wide { u64::from(u16_at(block, 0xFE)?) } else { 32 },
             reserved_descriptor_blocks: u64::from(u16_at(block, 0xCE)?),
             sparse: u32_at(block, 0x64)? & RO_COMPAT_SPARSE_SUPER != 0,
         })
@@ -155,11 +143,7 @@ pub fn ext4_spans_device(device: &Path) -> Result<bool> {
 pub fn check_ext4(device: &Path) -> Result<()> {
     wait_until_unclaimed(device)?;
     // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on it is not right.
-    tool::run_accepting(
-        "e2fsck",
-        [OsStr::new("-p"), device.as_os_str()],
-        &[0, 1, 2, 3],
-    )?;
+    tool::run_accepting("e2fsck", [OsStr::new("-p"), device.as_os_str()], &[0, 1, 2, 3])?;
     sync_device(device)
 }
 

@@ -40,10 +40,7 @@ pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
 fn erase_signatures(device: &Path) -> Result<()> {
     let file = open_exclusively(device)?;
     let size = loopdev::size(device)?;
-    for (offset, length) in [
-        (0, HEAD.min(size)),
-        (size.saturating_sub(TAIL), TAIL.min(size)),
-    ] {
+    for (offset, length) in [(0, HEAD.min(size)), (size.saturating_sub(TAIL), TAIL.min(size))] {
         let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
         file.write_all_at(&zeros, offset).on("erase", device)?;
     }
@@ -61,17 +58,12 @@ fn ext4_arguments(uuid: &str, extra: &[String]) -> Vec<OsString> {
     // mke2fs forgets all but the last -E.
     while let Some(option) = extra.next() {
         match (option.as_str(), option.strip_prefix("-E")) {
-            ("-E", _) => extra
-                .next()
-                .into_iter()
-                .for_each(|value| push_list(&mut extended, value)),
+            ("-E", _) => extra.next().into_iter().for_each(|value| push_list(&mut extended, value)),
             (_, Some(value)) => push_list(&mut extended, value),
             (_, None) => others.push(option.as_str()),
         }
     }
-    let mut arguments = owned(&[
-        "-F", "-q", "-b", "4096", "-m", "0", "-U", uuid, "-E", &extended,
-    ]);
+    let mut arguments = owned(&["-F", "-q", "-b", "4096", "-m", "0", "-U", uuid, "-E", &extended]);
     arguments.extend(owned(&others));
     arguments
 }
@@ -99,19 +91,8 @@ fn owned(arguments: &[&str]) -> Vec<OsString> {
 }
 
 fn hyphenated(uuid: [u8; 16]) -> String {
-    let digits = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
-    let groups = [
-        &uuid[..4],
-        &uuid[4..6],
-        &uuid[6..8],
-        &uuid[8..10],
-        &uuid[10..],
-    ];
+    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let groups = [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]];
     groups.map(digits).join("-")
 }
 

@@ -59,11 +59,7 @@ pub fn grow_mounted(mount_point: &Path, device: &Path, kind: FsKind) -> Result<(
 fn usable_xfs_blocks(geometry: &XfsGeometry, device_bytes: u64) -> u64 {
     let blocks = device_bytes / u64::from(geometry.block_size).max(1);
     let last_group = blocks % u64::from(geometry.ag_blocks).max(1);
-    if last_group < SMALLEST_XFS_GROUP {
-        blocks - last_group
-    } else {
-        blocks
-    }
+    if last_group < SMALLEST_XFS_GROUP { blocks - last_group } else { blocks }
 }
 
 #[cfg(test)]

@@ -43,10 +43,8 @@ fn read_range(file: &File, offset: u64, length: u64) -> std::io::Result<Vec<u8>>
 }
 
 fn classify(head: &[u8], tail: &[u8]) -> Signature {
-    let found: Vec<Signature> = [find_ext4(head), find_xfs(head), find_btrfs(head)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let found: Vec<Signature> =
+        [find_ext4(head), find_xfs(head), find_btrfs(head)].into_iter().flatten().collect();
     match found.as_slice() {
         [only] => *only,
         [] if is_zero(head) && is_zero(tail) => Signature::Blank,
@@ -73,11 +71,7 @@ fn find_xfs(head: &[u8]) -> Option<Signature> {
 
 fn find_btrfs(head: &[u8]) -> Option<Signature> {
     let uuid = btrfs::fsid(head.get(btrfs::FIRST_SUPERBLOCK..)?)?;
-    Some(Signature::Filesystem {
-        kind: FsKind::Btrfs,
-        uuid,
-        needs_check: false,
-    })
+    Some(Signature::Filesystem { kind: FsKind::Btrfs, uuid, needs_check: false })
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

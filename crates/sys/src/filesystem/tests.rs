@@ -11,24 +11,12 @@ fn frozen_is_frozen_until_thawed_and_thawing_may_be_repeated() {
     for kind in FsKind::ALL {
         let volume = Volume::new(kind);
         std::fs::write(volume.root().join("before"), "x").unwrap();
-        assert_eq!(
-            ensure_thawed(volume.root()).unwrap(),
-            ThawOutcome::WasNotFrozen,
-            "{kind}"
-        );
+        assert_eq!(ensure_thawed(volume.root()).unwrap(), ThawOutcome::WasNotFrozen, "{kind}");
         freeze(volume.root()).unwrap();
         let thaw = ThawOnDrop(volume.root());
         assert!(freeze(volume.root()).unwrap_err().is_busy(), "{kind}");
-        assert_eq!(
-            ensure_thawed(volume.root()).unwrap(),
-            ThawOutcome::Thawed,
-            "{kind}"
-        );
-        assert_eq!(
-            ensure_thawed(volume.root()).unwrap(),
-            ThawOutcome::WasNotFrozen,
-            "{kind}"
-        );
+        assert_eq!(ensure_thawed(volume.root()).unwrap(), ThawOutcome::Thawed, "{kind}");
+        assert_eq!(ensure_thawed(volume.root()).unwrap(), ThawOutcome::WasNotFrozen, "{kind}");
         drop(thaw);
         std::fs::write(volume.root().join("after"), "x").unwrap();
     }
@@ -46,16 +34,8 @@ impl Drop for ThawOnDrop<'_> {
 #[test]
 fn what_is_missing_cannot_be_frozen() {
     let dir = scratch();
-    assert!(
-        freeze(&dir.path().join("missing"))
-            .unwrap_err()
-            .is_not_found()
-    );
-    assert!(
-        ensure_thawed(&dir.path().join("missing"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(freeze(&dir.path().join("missing")).unwrap_err().is_not_found());
+    assert!(ensure_thawed(&dir.path().join("missing")).unwrap_err().is_not_found());
 }
 
 #[test]
@@ -63,9 +43,7 @@ fn tools_are_known_by_kind() {
     for kind in FsKind::ALL {
         assert!(required_tools(kind).contains(&kind.mkfs()));
     }
-    let complete = FsKind::ALL
-        .into_iter()
-        .all(|kind| missing_tool(&[kind]).is_none());
+    let complete = FsKind::ALL.into_iter().all(|kind| missing_tool(&[kind]).is_none());
     assert_eq!(missing_tool(&FsKind::ALL).is_none(), complete);
     assert_eq!(missing_tool(&[]), None);
     if root() {

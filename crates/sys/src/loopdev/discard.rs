@@ -20,10 +20,7 @@ const LIMIT: &str = "discard_max_bytes";
 pub fn disable_discard(device: &LoopDevice) -> Result<()> {
     let path = device.queue().join(LIMIT);
     // Without O_CREAT, which sysfs answers with EACCES where the file is missing.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .on("open", &path)?;
+    let mut file = OpenOptions::new().write(true).open(&path).on("open", &path)?;
     file.write_all(b"0").on("write", &path)
 }
 
@@ -59,7 +56,5 @@ pub(super) fn is_disabled(device: &LoopDevice) -> Result<bool> {
 fn read_limit(queue: &Path, name: &str) -> Result<u64> {
     let path = queue.join(name);
     let text = std::fs::read_to_string(&path).on("read", &path)?;
-    text.trim()
-        .parse()
-        .map_err(|_| Error::refused("read", &path, "no number"))
+    text.trim().parse().map_err(|_| Error::refused("read", &path, "no number"))
 }

@@ -12,24 +12,14 @@ use crate::tool;
 
 fn queue_limit(device: &LoopDevice, name: &str) -> u64 {
     let path = device.sysfs().join("queue").join(name);
-    std::fs::read_to_string(path)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap()
+    std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
 #[test]
 fn only_device_nodes_are_named() {
     let device = |path: &str| LoopDevice::from_path(Path::new(path));
     assert_eq!(device("/dev/loop12"), Some(LoopDevice { number: 12 }));
-    for other in [
-        "/dev/loop",
-        "/dev/loop-control",
-        "/dev/loop01",
-        "/dev/loop1p1",
-        "/dev/sda",
-    ] {
+    for other in ["/dev/loop", "/dev/loop-control", "/dev/loop01", "/dev/loop1p1", "/dev/sda"] {
         assert_eq!(device(other), None, "{other}");
     }
     assert_eq!(device("/tmp/loop1"), None);
@@ -76,13 +66,10 @@ fn a_read_only_device_takes_no_data() {
     std::fs::write(&image, vec![1; 1 << 20]).unwrap();
     let disk = Disk::attach(&image, true);
     assert!(status(&disk.device).unwrap().unwrap().read_only);
-    let written = OpenOptions::new()
-        .write(true)
-        .open(disk.path())
-        .and_then(|mut device| {
-            device.write_all(&[2; 4096])?;
-            device.sync_all()
-        });
+    let written = OpenOptions::new().write(true).open(disk.path()).and_then(|mut device| {
+        device.write_all(&[2; 4096])?;
+        device.sync_all()
+    });
     assert!(written.is_err());
     assert_eq!(std::fs::read(disk.path()).unwrap(), vec![1; 1 << 20]);
     drop(disk);
@@ -105,18 +92,12 @@ fn attaching_at_once_gives_different_devices() {
             Disk::new(dir.path(), MIB)
         };
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(attach)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let devices: HashSet<PathBuf> = disks.iter().map(Disk::path).collect();
     assert_eq!(devices.len(), 8);
     for disk in &disks {
-        assert_eq!(
-            find(&disk.image, false).unwrap().as_ref(),
-            Some(&disk.device)
-        );
+        assert_eq!(find(&disk.image, false).unwrap().as_ref(), Some(&disk.device));
     }
 }
 
@@ -139,11 +120,7 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let dir = scratch();
     let disk = Disk::new(dir.path(), MIB);
     let user = File::open(disk.path()).unwrap();
-    assert!(
-        ensure_detached(&disk.device, &disk.label)
-            .unwrap_err()
-            .is_busy()
-    );
+    assert!(ensure_detached(&disk.device, &disk.label).unwrap_err().is_busy());
     assert!(status(&disk.device).unwrap().unwrap().detaching);
     drop(user);
     ensure_detached(&disk.device, &disk.label).unwrap();
@@ -156,35 +133,16 @@ fn what_cannot_be_attached_is_refused() {
         return;
     }
     let dir = scratch();
-    let options = AttachOptions {
-        label: "x",
-        read_only: false,
-    };
-    assert!(
-        attach(&dir.path().join("missing"), &options)
-            .unwrap_err()
-            .is_not_found()
-    );
+    let options = AttachOptions { label: "x", read_only: false };
+    assert!(attach(&dir.path().join("missing"), &options).unwrap_err().is_not_found());
 
     let image = dir.path().join("image");
     std::fs::write(&image, [0; 4096]).unwrap();
     let long = "x".repeat(64);
-    assert!(
-        attach(
-            &image,
-            &AttachOptions {
-                label: &long,
-                read_only: false
-            }
-        )
-        .is_err()
-    );
+    assert!(attach(&image, &AttachOptions { label: &long, read_only: false }).is_err());
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&image, &link).unwrap();
-    assert_eq!(
-        attach(&link, &options).unwrap_err().errno(),
-        Some(Errno::LOOP)
-    );
+    assert_eq!(attach(&link, &options).unwrap_err().errno(), Some(Errno::LOOP));
     assert_eq!(find(&image, false).unwrap(), None);
 }
 

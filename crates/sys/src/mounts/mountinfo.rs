@@ -40,10 +40,7 @@ pub fn parse_mountinfo(text: &str) -> Vec<MountEntry> {
 
 /// Paths are bytes, and the kernel escapes only separators.
 pub(super) fn parse(bytes: &[u8]) -> Vec<MountEntry> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .filter_map(parse_line)
-        .collect()
+    bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
@@ -84,11 +81,7 @@ fn text(field: &[u8]) -> String {
 }
 
 fn list(field: &[u8]) -> Vec<String> {
-    field
-        .split(|byte| *byte == b',')
-        .filter(|option| !option.is_empty())
-        .map(text)
-        .collect()
+    field.split(|byte| *byte == b',').filter(|option| !option.is_empty()).map(text).collect()
 }
 
 /// `\040` is a space. A backslash that starts no such number stands for itself.

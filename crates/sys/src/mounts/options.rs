@@ -19,18 +19,17 @@ impl MountOptions {
     /// Where options contradict each other the last one counts, except that `read_only` cannot be
     /// taken back.
     pub(super) fn parse(options: &[String], read_only: bool) -> Self {
-        let mut parsed = Self {
-            attributes: Attributes::empty(),
-            filesystem: Vec::new(),
-        };
-        let words = options.iter().flat_map(|option| option.split(','));
-        for word in words
-            .map(str::trim)
-            .filter(|word| !is_for_mount_program(word))
+        let mut parsed = Self { attributes: Attributes::empty(), filesystem: Vec::new() };
+        // Each entry is one option: a comma may be part of a value (an SELinux category list),
+        // and what was vetted as one must not become two.
+        for word in
+            options.iter().map(|option| option.trim()).filter(|word| !is_for_mount_program(word))
         {
             if !parsed.take_attribute(word) {
                 parsed.filesystem.push(match word.split_once('=') {
-                    Some((key, value)) => FsOption::Value(key.to_owned(), value.to_owned()),
+                    Some((key, value)) => {
+                        FsOption::Value(key.to_owned(), value.trim_matches('"').to_owned())
+                    }
                     None => FsOption::Flag(word.to_owned()),
                 });
             }
@@ -84,10 +83,8 @@ fn set_atime(flags: &mut Attributes, value: Attributes) {
 
 /// Words that mount(8) acts on itself; no filesystem knows them.
 fn is_for_mount_program(word: &str) -> bool {
-    matches!(
-        word,
-        "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev"
-    ) || word.starts_with("x-")
+    matches!(word, "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev")
+        || word.starts_with("x-")
 }
 
 #[cfg(test)]

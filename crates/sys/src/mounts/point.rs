@@ -25,16 +25,10 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
         }
         place => place?,
     };
-    match mkdirat(
-        &place.parent,
-        &place.name,
-        Mode::from_raw_mode(DIRECTORY_MODE),
-    ) {
+    match mkdirat(&place.parent, &place.name, Mode::from_raw_mode(DIRECTORY_MODE)) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => {
-            place
-                .open(OFlags::PATH | OFlags::DIRECTORY)
-                .on(OPERATION, path)?;
+            place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
             Ok(false)
         }
         Err(errno) => Err(errno).on(OPERATION, path),
@@ -47,12 +41,7 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
     const OPERATION: &str = "make the file";
     let place = Place::of(OPERATION, path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    match openat(
-        &place.parent,
-        &place.name,
-        flags,
-        Mode::from_raw_mode(FILE_MODE),
-    ) {
+    match openat(&place.parent, &place.name, flags, Mode::from_raw_mode(FILE_MODE)) {
         Ok(_) => return Ok(true),
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno).on(OPERATION, path),
@@ -83,11 +72,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
     } else if kind == FileType::RegularFile && there.st_size == 0 {
         AtFlags::empty()
     } else {
-        return Err(Error::refused(
-            OPERATION,
-            path,
-            "neither a directory nor an empty file",
-        ));
+        return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
     };
     match unlinkat(&place.parent, &place.name, how) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

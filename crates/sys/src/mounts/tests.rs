@@ -11,15 +11,7 @@ use crate::tool;
 fn mount(disk: &Disk, fs_type: &str, options: &[&str], read_only: bool, at: &Path) -> Result<()> {
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     let device = disk.path();
-    mount_filesystem(
-        &FsMount {
-            device: &device,
-            fs_type,
-            options: &options,
-            read_only,
-        },
-        at,
-    )
+    mount_filesystem(&FsMount { device: &device, fs_type, options: &options, read_only }, at)
 }
 
 #[test]
@@ -42,17 +34,11 @@ fn a_filesystem_is_mounted_with_its_options() {
         assert_eq!(entry.source, disk.path().to_string_lossy());
         assert!(!entry.read_only() && !entry.superblock_read_only());
         for wanted in ["noatime", "nosuid"] {
-            assert!(
-                entry.options.iter().any(|option| option == wanted),
-                "{entry:?}"
-            );
+            assert!(entry.options.iter().any(|option| option == wanted), "{entry:?}");
         }
         let key = option.split_once('=').unwrap().0;
         for wanted in ["lazytime", key] {
-            let has = entry
-                .super_options
-                .iter()
-                .any(|option| option.starts_with(wanted));
+            let has = entry.super_options.iter().any(|option| option.starts_with(wanted));
             assert!(has, "{wanted}: {entry:?}");
         }
         std::fs::write(mounted.point.join("file"), "data").unwrap();
@@ -96,10 +82,7 @@ fn the_kernel_says_why_it_refuses() {
     assert!(error.to_string().contains("no_such_option"), "{error}");
     assert_eq!(error.errno(), Some(Errno::INVAL));
     let error = mount(&disk, "xfs", &[], false, &point).unwrap_err();
-    assert!(
-        error.to_string().contains(&*disk.path().to_string_lossy()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&*disk.path().to_string_lossy()), "{error}");
     let error = mount(&disk, "nosuchfs", &[], false, &point).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::NODEV));
     assert_eq!(mount_at(&point).unwrap(), None);
@@ -225,16 +208,8 @@ fn a_link_as_last_component_is_refused() {
     let _guards = [Mounted::guard(&at("real")), Mounted::guard(&at("other"))];
 
     let is_link = |outcome: Result<()>| outcome.unwrap_err().errno() == Some(Errno::LOOP);
-    assert!(is_link(bind(
-        &at("source"),
-        &at("link"),
-        BindAccess::ReadWrite
-    )));
-    assert!(is_link(bind(
-        &at("link"),
-        &at("other"),
-        BindAccess::ReadWrite
-    )));
+    assert!(is_link(bind(&at("source"), &at("link"), BindAccess::ReadWrite)));
+    assert!(is_link(bind(&at("link"), &at("other"), BindAccess::ReadWrite)));
     let disk = Disk::formatted(dir.path(), SMALL, FsKind::Ext4);
     assert!(is_link(mount(&disk, "ext4", &[], false, &at("link"))));
 

@@ -36,19 +36,11 @@ fn new_files_are_group_writable_whatever_the_umask() {
         tool::run("sh", arguments).unwrap();
         for file in ["file", "dir/sub/file", "old/file"] {
             let (gid, mode) = gid_and_mode(&volume.root().join(file));
-            assert_eq!(
-                (gid, mode & 0o060),
-                (GROUP, 0o060),
-                "{kind} {file} {mode:o}"
-            );
+            assert_eq!((gid, mode & 0o060), (GROUP, 0o060), "{kind} {file} {mode:o}");
         }
         for directory in ["", "dir", "dir/sub", "old"] {
             let (gid, mode) = gid_and_mode(&volume.root().join(directory));
-            assert_eq!(
-                (gid, mode & 0o2070),
-                (GROUP, 0o2070),
-                "{kind} {directory} {mode:o}"
-            );
+            assert_eq!((gid, mode & 0o2070), (GROUP, 0o2070), "{kind} {directory} {mode:o}");
         }
     }
 }
@@ -61,11 +53,7 @@ fn files_that_are_there_get_what_they_need_and_no_more() {
     let volume = Volume::new(FsKind::Ext4);
     let at = |name: &str| volume.root().join(name);
     std::fs::create_dir_all(at("dir/sub")).unwrap();
-    for (name, mode) in [
-        ("data", 0o600),
-        ("dir/program", 0o4711),
-        ("dir/sub/sgid", 0o2755),
-    ] {
+    for (name, mode) in [("data", 0o600), ("dir/program", 0o4711), ("dir/sub/sgid", 0o2755)] {
         std::fs::write(at(name), "x").unwrap();
         set_mode(&at(name), mode);
     }

@@ -8,9 +8,7 @@ use super::*;
 use crate::testbed::scratch;
 
 fn open_errno(path: &Path) -> Option<Errno> {
-    open_existing("open", path, OFlags::PATH)
-        .unwrap_err()
-        .errno()
+    open_existing("open", path, OFlags::PATH).unwrap_err().errno()
 }
 
 #[test]
@@ -22,10 +20,7 @@ fn a_link_at_the_end_is_refused_and_one_before_it_followed() {
 
     assert_eq!(open_errno(&dir.path().join("link")), Some(Errno::LOOP));
     let through = open_existing("open", &dir.path().join("link/file"), OFlags::PATH).unwrap();
-    assert_eq!(
-        path_of(&through),
-        dir.path().canonicalize().unwrap().join("real/file")
-    );
+    assert_eq!(path_of(&through), dir.path().canonicalize().unwrap().join("real/file"));
 }
 
 #[test]

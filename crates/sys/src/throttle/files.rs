@@ -50,10 +50,7 @@ pub(super) fn subgroups(group: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn is_gone(error: &std::io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::NODEV)
-    )
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NODEV))
 }
 
 pub(super) fn read_words(path: &Path) -> Result<Vec<String>> {

@@ -24,10 +24,7 @@ impl Groups {
             Some(Controller::V1 { group, .. } | Controller::V2 { group, .. }) => group,
             None => panic!("this host has no cgroup that limits I/O"),
         };
-        let name = format!(
-            "orlop-test-{:08x}",
-            u32::from_le_bytes(random_bytes().unwrap())
-        );
+        let name = format!("orlop-test-{:08x}", u32::from_le_bytes(random_bytes().unwrap()));
         std::fs::create_dir_all(root.join(&name).join("below")).unwrap();
         let controller = Controller::detect(&name).unwrap().unwrap();
         Self { name, controller }
@@ -48,14 +45,9 @@ impl Groups {
                 .collect(),
             Controller::V2 { group, .. } => vec![group.join("io.max")],
         };
-        let text: String = files
-            .iter()
-            .map(|file| std::fs::read_to_string(file).unwrap())
-            .collect();
-        text.lines()
-            .filter(|line| line.starts_with(device))
-            .map(str::to_owned)
-            .collect()
+        let text: String =
+            files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        text.lines().filter(|line| line.starts_with(device)).map(str::to_owned).collect()
     }
 }
 
@@ -83,28 +75,14 @@ fn limits_are_set_read_back_changed_and_taken_away() {
         let lines = groups.lines(&device);
         assert_eq!(lines.len(), if is_legacy { 6 } else { 1 }, "{lines:?}");
         for value in ["100", "1048576", "2097152"] {
-            assert!(
-                lines.iter().any(|line| line.contains(value)),
-                "{value}: {lines:?}"
-            );
+            assert!(lines.iter().any(|line| line.contains(value)), "{value}: {lines:?}");
         }
     }
-    let fewer = Limits {
-        read_bytes_per_second: None,
-        ..SOME
-    };
+    let fewer = Limits { read_bytes_per_second: None, ..SOME };
     groups.controller.apply(major, minor, &fewer).unwrap();
-    assert!(
-        !groups
-            .lines(&device)
-            .iter()
-            .any(|line| line.contains("1048576"))
-    );
+    assert!(!groups.lines(&device).iter().any(|line| line.contains("1048576")));
     for _ in 0..2 {
-        groups
-            .controller
-            .apply(major, minor, &Limits::default())
-            .unwrap();
+        groups.controller.apply(major, minor, &Limits::default()).unwrap();
         assert_eq!(groups.lines(&device), [""; 0]);
     }
 }
@@ -115,10 +93,7 @@ fn a_device_that_is_gone_can_be_set_free_but_not_limited() {
         return;
     }
     let groups = Groups::new();
-    groups
-        .controller
-        .apply(7, 999_999, &Limits::default())
-        .unwrap();
+    groups.controller.apply(7, 999_999, &Limits::default()).unwrap();
     let error = groups.controller.apply(7, 999_999, &SOME).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::NODEV));
 }
@@ -140,17 +115,11 @@ fn a_group_must_exist_below_the_root() {
     if !root() {
         return;
     }
-    assert!(
-        Controller::detect("no-such-group")
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(Controller::detect("no-such-group").unwrap_err().is_not_found());
     let groups = Groups::new();
     assert!(Controller::detect(&format!("../{}", groups.name)).is_err());
     assert_eq!(
-        Controller::detect(&format!("/{}/", groups.name))
-            .unwrap()
-            .unwrap(),
+        Controller::detect(&format!("/{}/", groups.name)).unwrap().unwrap(),
         groups.controller
     );
 }
@@ -227,8 +196,5 @@ fn without_a_controller_that_can_be_written_there_is_none() {
     assert_eq!(Unified::new("cpu memory").detect("pods").unwrap(), None);
     assert_eq!(Controller::detect_among(&[], "/").unwrap(), None);
     let read_only = "1 0 0:1 / /nowhere ro - cgroup none rw,blkio";
-    assert_eq!(
-        Controller::detect_among(&parse_mountinfo(read_only), "/").unwrap(),
-        None
-    );
+    assert_eq!(Controller::detect_among(&parse_mountinfo(read_only), "/").unwrap(), None);
 }

@@ -7,10 +7,7 @@ fn programs_are_found_by_name_only() {
     assert!(find("sh").unwrap().is_absolute());
     assert_eq!(find("no-such-program"), None);
     assert_eq!(find("../bin/sh"), None);
-    assert!(matches!(
-        run("no-such-program", ["-x"]),
-        Err(Error::ToolMissing { .. })
-    ));
+    assert!(matches!(run("no-such-program", ["-x"]), Err(Error::ToolMissing { .. })));
 }
 
 #[test]
@@ -26,11 +23,7 @@ fn a_program_sees_a_clean_environment_and_no_input() {
 
 #[test]
 fn a_failure_tells_name_status_and_complaint_but_no_arguments() {
-    let error = run(
-        "sh",
-        ["-c", "echo first >&2; echo cannot >&2; exit 3 # hidden"],
-    )
-    .unwrap_err();
+    let error = run("sh", ["-c", "echo first >&2; echo cannot >&2; exit 3 # hidden"]).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("sh") && message.contains("3"), "{message}");
     assert!(message.contains("first; cannot"), "{message}");
@@ -53,13 +46,7 @@ fn other_statuses_may_be_accepted_but_a_signal_never() {
 
 #[test]
 fn much_output_does_not_block_a_program() {
-    let output = run(
-        "sh",
-        [
-            "-c",
-            "head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2",
-        ],
-    );
+    let output = run("sh", ["-c", "head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2"]);
     assert_eq!(output.unwrap().stdout.len(), 1_000_000);
 }
 

@@ -45,7 +45,10 @@ fn attaching_and_detaching_may_be_repeated() {
         assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
         assert_eq!(pool.attached(&record.id, RO).unwrap(), None);
         assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
-        assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+        assert_eq!(
+            pool.attached_volumes().unwrap(),
+            std::slice::from_ref(&record.id)
+        );
 
         write_through(&device, 5, MIB);
         let data = read(&data_of(&pool, &record.id));
@@ -71,7 +74,10 @@ fn a_read_only_device_is_another_and_refuses_writes() {
     let opened = File::options().write(true).open(&read_only.path);
     let refused = opened.and_then(|device| device.write_all_at(&[1; 4096], 0));
     assert!(refused.is_err());
-    assert_eq!(pool.attached_volumes().unwrap(), [record.id.clone()]);
+    assert_eq!(
+        pool.attached_volumes().unwrap(),
+        std::slice::from_ref(&record.id)
+    );
     pool.ensure_detached(&record.id, RW).unwrap();
     assert_eq!(pool.attached(&record.id, RO).unwrap(), Some(read_only));
     pool.ensure_no_volume(&record.id).unwrap();

@@ -9,41 +9,24 @@ const LENGTH: u64 = 64 * MIB + 4096;
 
 /// Data at the start, in the middle and at the very end, holes between.
 fn sparse_file(path: &Path) -> File {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .unwrap();
+    let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
     file.set_len(LENGTH).unwrap();
     file.write_all_at(&pattern(1, 300_000), 0).unwrap();
-    file.write_all_at(&pattern(2, 1_000_000), 20 * MIB + 123)
-        .unwrap();
+    file.write_all_at(&pattern(2, 1_000_000), 20 * MIB + 123).unwrap();
     file.write_all_at(&pattern(3, 4096), LENGTH - 4096).unwrap();
     file.sync_all().unwrap();
     file
 }
 
 fn empty_file(path: &Path) -> File {
-    File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .unwrap()
+    File::options().read(true).write(true).create_new(true).open(path).unwrap()
 }
 
 fn assert_same_and_sparse(dir: &Path, copy: &str) {
     let (source, copy) = (dir.join("source"), dir.join(copy));
-    assert!(
-        std::fs::read(&source).unwrap() == std::fs::read(&copy).unwrap(),
-        "{copy:?} differs"
-    );
+    assert!(std::fs::read(&source).unwrap() == std::fs::read(&copy).unwrap(), "{copy:?} differs");
     super::super::sync_filesystem(dir).unwrap();
-    assert!(
-        allocated_bytes(&copy).unwrap() < 4 * MIB,
-        "{copy:?} lost its holes"
-    );
+    assert!(allocated_bytes(&copy).unwrap() < 4 * MIB, "{copy:?} lost its holes");
 }
 
 #[test]
@@ -57,10 +40,7 @@ fn clone_and_sparse_copy_are_equal_where_extents_are_shared() {
         let source = sparse_file(&dir.join("source"));
 
         let clone = empty_file(&dir.join("clone"));
-        assert_eq!(
-            try_clone_file(&source, &clone).unwrap(),
-            CloneOutcome::Shared
-        );
+        assert_eq!(try_clone_file(&source, &clone).unwrap(), CloneOutcome::Shared);
         assert_same_and_sparse(dir, "clone");
 
         let copy = empty_file(&dir.join("copy"));
@@ -71,13 +51,8 @@ fn clone_and_sparse_copy_are_equal_where_extents_are_shared() {
         let chunked = empty_file(&dir.join("chunked"));
         preclone_chunks(&source, &chunked).unwrap();
         assert_same_and_sparse(dir, "chunked");
-        source
-            .write_all_at(b"written after the first pass", 20 * MIB)
-            .unwrap();
-        assert_eq!(
-            try_clone_file(&source, &chunked).unwrap(),
-            CloneOutcome::Shared
-        );
+        source.write_all_at(b"written after the first pass", 20 * MIB).unwrap();
+        assert_eq!(try_clone_file(&source, &chunked).unwrap(), CloneOutcome::Shared);
         assert_same_and_sparse(dir, "chunked");
     }
 }
@@ -106,10 +81,7 @@ fn without_sharing_clones_are_refused_and_copies_still_sparse() {
     let dir = volume.root();
     let source = sparse_file(&dir.join("source"));
     let copy = empty_file(&dir.join("copy"));
-    assert_eq!(
-        try_clone_file(&source, &copy).unwrap(),
-        CloneOutcome::Unsupported
-    );
+    assert_eq!(try_clone_file(&source, &copy).unwrap(), CloneOutcome::Unsupported);
     preclone_chunks(&source, &copy).unwrap();
     copy_sparse(&source, &copy).unwrap();
     assert_same_and_sparse(dir, "copy");
@@ -125,10 +97,7 @@ fn a_copy_crosses_filesystems_and_replaces_what_was_there() {
     let copy = empty_file(&to.root().join("copy"));
     copy.write_all_at(&vec![7; 1 << 20], LENGTH + MIB).unwrap();
     copy.write_all_at(&vec![7; 1 << 20], 2 * MIB).unwrap();
-    assert_eq!(
-        try_clone_file(&source, &copy).unwrap(),
-        CloneOutcome::Unsupported
-    );
+    assert_eq!(try_clone_file(&source, &copy).unwrap(), CloneOutcome::Unsupported);
     copy_sparse(&source, &copy).unwrap();
     std::fs::copy(from.root().join("source"), to.root().join("source")).unwrap();
     assert_same_and_sparse(to.root(), "copy");
@@ -178,11 +147,7 @@ fn sharing_is_found_out_by_trying_and_leaves_nothing() {
     if !root() {
         return;
     }
-    for (kind, shares) in [
-        (FsKind::Xfs, true),
-        (FsKind::Btrfs, true),
-        (FsKind::Ext4, false),
-    ] {
+    for (kind, shares) in [(FsKind::Xfs, true), (FsKind::Btrfs, true), (FsKind::Ext4, false)] {
         let volume = Volume::new(kind);
         let dir = volume.root().join("pool");
         std::fs::create_dir(&dir).unwrap();

@@ -22,21 +22,14 @@ fn replacing_creates_and_replaces_and_leaves_nothing_else() {
     replace_file(dir.path(), "record", b"second").unwrap();
     assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"second");
     assert_eq!(names(dir.path()), ["record"]);
-    let mode = std::fs::metadata(dir.path().join("record"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(dir.path().join("record")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
 fn what_a_crash_left_is_used_again() {
     let dir = scratch();
-    std::fs::write(
-        dir.path().join(".record.new"),
-        "half of something much longer",
-    )
-    .unwrap();
+    std::fs::write(dir.path().join(".record.new"), "half of something much longer").unwrap();
     replace_file(dir.path(), "record", b"whole").unwrap();
     assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"whole");
     assert_eq!(names(dir.path()), ["record"]);
@@ -88,21 +81,13 @@ fn renaming_never_replaces() {
     let refused = rename_new(&at("staging/b"), &at("volumes/v")).unwrap();
     assert_eq!(refused, RenameOutcome::TargetExists);
     assert!(at("staging/b").exists() && at("volumes/v/data").exists());
-    assert!(
-        rename_new(&at("staging/c"), &at("volumes/w"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(rename_new(&at("staging/c"), &at("volumes/w")).unwrap_err().is_not_found());
 }
 
 #[test]
 fn what_cannot_be_synced_is_reported() {
     let dir = scratch();
-    assert!(
-        sync_dir(&dir.path().join("missing"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(sync_dir(&dir.path().join("missing")).unwrap_err().is_not_found());
     std::fs::write(dir.path().join("file"), "x").unwrap();
     let error = sync_dir(&dir.path().join("file")).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::NOTDIR));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::super::{FsKind, Signature, probe};
+use super::super::{FsKind, Signature, probe, wait_until_unclaimed};
 use super::*;
 use crate::file::copy_sparse;
 use crate::rand::random_bytes;
@@ -11,11 +11,7 @@ use crate::testbed::{Disk, Mounted, Volume, root, scratch};
 
 fn uuid_on(device: &Path) -> [u8; 16] {
     match probe(device).unwrap() {
-        Signature::Filesystem {
-            kind: FsKind::Btrfs,
-            uuid,
-            ..
-        } => uuid,
+        Signature::Filesystem { kind: FsKind::Btrfs, uuid, .. } => uuid,
         Signature::Filesystem { .. } | Signature::Blank | Signature::Foreign => [0; 16],
     }
 }
@@ -50,12 +46,10 @@ fn a_copy_of_a_live_btrfs_mounts_beside_it() {
         }
     }
     let mounted = Mounted::new(&disk, FsKind::Btrfs, dir.path().join("mnt"), &[]);
-    assert_eq!(
-        std::fs::read(mounted.point.join("logged")).unwrap(),
-        [7; 5000]
-    );
+    assert_eq!(std::fs::read(mounted.point.join("logged")).unwrap(), [7; 5000]);
     std::fs::write(mounted.point.join("new"), "x").unwrap();
     drop(mounted);
+    wait_until_unclaimed(&disk.path()).unwrap();
     crate::tool::run("btrfs", [Path::new("check"), &disk.path()]).unwrap();
     assert_ne!(uuid_on(&disk.path()), uuid_on(&volume.disk.path()));
 }
@@ -66,11 +60,7 @@ fn a_mounted_btrfs_keeps_its_uuid() {
         return;
     }
     let volume = Volume::new(FsKind::Btrfs);
-    assert!(
-        set_btrfs_uuid(&volume.disk.path(), [1; 16])
-            .unwrap_err()
-            .is_busy()
-    );
+    assert!(set_btrfs_uuid(&volume.disk.path(), [1; 16]).unwrap_err().is_busy());
 }
 
 #[test]
@@ -80,14 +70,6 @@ fn other_filesystems_are_refused() {
     }
     let dir = scratch();
     let disk = Disk::formatted(dir.path(), crate::testbed::SMALL, FsKind::Xfs);
-    assert!(
-        set_btrfs_uuid(&disk.path(), [1; 16])
-            .unwrap_err()
-            .to_string()
-            .contains("no btrfs")
-    );
-    assert!(matches!(
-        probe(&disk.path()).unwrap(),
-        Signature::Filesystem { .. }
-    ));
+    assert!(set_btrfs_uuid(&disk.path(), [1; 16]).unwrap_err().to_string().contains("no btrfs"));
+    assert!(matches!(probe(&disk.path()).unwrap(), Signature::Filesystem { .. }));
 }

@@ -20,13 +20,7 @@ fn an_unmounted_ext4_grows_to_its_device_and_keeps_its_data() {
     assert!(ext4_spans_device(&disk.path()).unwrap());
 
     // Whole groups, part of one, and rests that do not make one: 128 MiB is a group.
-    for bytes in [
-        512 * MIB,
-        576 * MIB,
-        640 * MIB + 4096,
-        768 * MIB + 400 * 4096,
-        1024 * MIB,
-    ] {
+    for bytes in [512 * MIB, 576 * MIB, 640 * MIB + 4096, 768 * MIB + 400 * 4096, 1024 * MIB] {
         disk.grow(bytes);
         grow_ext4_unmounted(&disk.path()).unwrap();
         assert!(ext4_spans_device(&disk.path()).unwrap(), "{bytes}");
@@ -73,11 +67,7 @@ fn a_check_repairs_or_says_that_it_cannot() {
     check_ext4(&disk.path()).unwrap();
 
     let note_error = ["-w", "-R", "set_super_value state 2"].map(OsStr::new);
-    tool::run(
-        "debugfs",
-        note_error.into_iter().chain([disk.path().as_os_str()]),
-    )
-    .unwrap();
+    tool::run("debugfs", note_error.into_iter().chain([disk.path().as_os_str()])).unwrap();
     assert!(Ext4Superblock::read(&disk.path()).unwrap().has_errors);
     check_ext4(&disk.path()).unwrap();
     assert!(!Ext4Superblock::read(&disk.path()).unwrap().has_errors);
@@ -91,9 +81,7 @@ fn a_check_repairs_or_says_that_it_cannot() {
 
 #[test]
 fn backups_of_the_superblock_are_where_sparse_super_says() {
-    let holders: Vec<u64> = (0..60)
-        .filter(|group| holds_sparse_superblock(*group))
-        .collect();
+    let holders: Vec<u64> = (0..60).filter(|group| holds_sparse_superblock(*group)).collect();
     assert_eq!(holders, [0, 1, 3, 5, 7, 9, 25, 27, 49]);
 }
 

@@ -15,21 +15,9 @@ fn a_uuid_is_written_the_usual_way() {
 fn extended_options_are_gathered_in_one() {
     let extra = ["-E", "stride=4", "-i", "65536", "-Eresize=1g"].map(str::to_owned);
     let arguments = ext4_arguments("U", &extra);
-    let text: Vec<_> = arguments
-        .iter()
-        .map(|argument| argument.to_str().unwrap())
-        .collect();
-    assert_eq!(
-        text.iter()
-            .filter(|argument| argument.starts_with("-E"))
-            .count(),
-        1
-    );
-    assert!(
-        text.iter()
-            .any(|argument| argument.ends_with(",stride=4,resize=1g")),
-        "{text:?}"
-    );
+    let text: Vec<_> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(text.iter().filter(|argument| argument.starts_with("-E")).count(), 1);
+    assert!(text.iter().any(|argument| argument.ends_with(",stride=4,resize=1g")), "{text:?}");
     assert!(text.ends_with(&["-i", "65536"]), "{text:?}");
 }
 
@@ -56,20 +44,9 @@ fn a_preallocated_image_keeps_its_blocks() {
     for kind in FsKind::ALL {
         let dir = scratch();
         let disk = Disk::new(dir.path(), SMALL);
-        let image = std::fs::File::options()
-            .write(true)
-            .open(&disk.image)
-            .unwrap();
+        let image = std::fs::File::options().write(true).open(&disk.image).unwrap();
         crate::file::preallocate(&image, 0, SMALL).unwrap();
-        format(
-            &disk.path(),
-            &Format {
-                kind,
-                uuid: [1; 16],
-                extra_options: &[],
-            },
-        )
-        .unwrap();
+        format(&disk.path(), &Format { kind, uuid: [1; 16], extra_options: &[] }).unwrap();
         assert!(allocated_bytes(&disk.image).unwrap() >= SMALL, "{kind}");
     }
 }
@@ -88,30 +65,12 @@ fn further_options_reach_mkfs_and_its_complaint_the_caller() {
     ] {
         let extra_options = options.map(str::to_owned);
         let uuid = crate::rand::random_bytes().unwrap();
-        format(
-            &disk.path(),
-            &Format {
-                kind,
-                uuid,
-                extra_options: &extra_options,
-            },
-        )
-        .unwrap();
+        format(&disk.path(), &Format { kind, uuid, extra_options: &extra_options }).unwrap();
         let head = std::fs::read(disk.path()).unwrap();
-        assert!(
-            head[..128 << 10].windows(5).any(|bytes| bytes == b"label"),
-            "{kind}"
-        );
+        assert!(head[..128 << 10].windows(5).any(|bytes| bytes == b"label"), "{kind}");
 
         let extra_options = ["--no-such-option".to_owned()];
-        let refused = format(
-            &disk.path(),
-            &Format {
-                kind,
-                uuid,
-                extra_options: &extra_options,
-            },
-        );
+        let refused = format(&disk.path(), &Format { kind, uuid, extra_options: &extra_options });
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Tool { .. }), "{error}");
         assert!(error.to_string().contains(kind.mkfs()), "{error}");
@@ -128,29 +87,13 @@ fn formatting_may_be_repeated_and_replaces_any_other_kind() {
     let uuid = crate::rand::random_bytes().unwrap();
     for kind in [FsKind::ALL, FsKind::ALL].concat() {
         for _ in 0..2 {
-            format(
-                &disk.path(),
-                &Format {
-                    kind,
-                    uuid,
-                    extra_options: &[],
-                },
-            )
-            .unwrap();
-            let expected = Signature::Filesystem {
-                kind,
-                uuid,
-                needs_check: false,
-            };
+            format(&disk.path(), &Format { kind, uuid, extra_options: &[] }).unwrap();
+            let expected = Signature::Filesystem { kind, uuid, needs_check: false };
             assert_eq!(probe(&disk.path()).unwrap(), expected);
         }
     }
     let mounted = Mounted::new(&disk, FsKind::Btrfs, dir.path().join("mnt"), &[]);
-    let again = Format {
-        kind: FsKind::Ext4,
-        uuid,
-        extra_options: &[],
-    };
+    let again = Format { kind: FsKind::Ext4, uuid, extra_options: &[] };
     assert!(format(&disk.path(), &again).unwrap_err().is_busy());
     std::fs::write(mounted.point.join("file"), "x").unwrap();
 }

@@ -47,11 +47,7 @@ fn ext4_grows_while_mounted_if_the_process_may() {
     if !root() {
         return;
     }
-    if capabilities(None)
-        .unwrap()
-        .effective
-        .contains(CapabilitySet::SYS_RESOURCE)
-    {
+    if capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_RESOURCE) {
         assert_grows(FsKind::Ext4);
         return;
     }
@@ -65,11 +61,7 @@ fn ext4_grows_while_mounted_if_the_process_may() {
 
 #[test]
 fn xfs_leaves_out_a_group_that_would_be_too_small() {
-    let geometry = XfsGeometry {
-        block_size: 4096,
-        ag_blocks: 1000,
-        ..XfsGeometry::default()
-    };
+    let geometry = XfsGeometry { block_size: 4096, ag_blocks: 1000, ..XfsGeometry::default() };
     assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4000), 4000);
     assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4063 + 511), 4000);
     assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4064), 4064);

@@ -24,25 +24,16 @@ fn zeros_are_blank_whatever_their_number() {
 
 #[test]
 fn anything_else_is_foreign() {
-    assert_eq!(
-        probe_bytes(4 * MIB, &[(0, &pattern(1, 1 << 20))]),
-        Signature::Foreign
-    );
+    assert_eq!(probe_bytes(4 * MIB, &[(0, &pattern(1, 1 << 20))]), Signature::Foreign);
     assert_eq!(probe_bytes(4 * MIB, &[(0, b"x")]), Signature::Foreign);
     assert_eq!(probe_bytes(4 * MIB, &[(MIB - 1, b"x")]), Signature::Foreign);
-    assert_eq!(
-        probe_bytes(4 * MIB, &[(4 * MIB - 1, b"x")]),
-        Signature::Foreign
-    );
+    assert_eq!(probe_bytes(4 * MIB, &[(4 * MIB - 1, b"x")]), Signature::Foreign);
     assert_eq!(probe_bytes(100, &[(99, b"x")]), Signature::Foreign);
 }
 
 #[test]
 fn two_bytes_are_no_ext4() {
-    assert_eq!(
-        probe_bytes(4 * MIB, &[(0x438, &[0x53, 0xEF])]),
-        Signature::Foreign
-    );
+    assert_eq!(probe_bytes(4 * MIB, &[(0x438, &[0x53, 0xEF])]), Signature::Foreign);
 }
 
 #[test]
@@ -61,20 +52,8 @@ fn each_kind_is_recognised_with_its_uuid() {
         let disk = Disk::new(dir.path(), SMALL);
         assert_eq!(probe(&disk.path()).unwrap(), Signature::Blank);
         let uuid = crate::rand::random_bytes().unwrap();
-        format(
-            &disk.path(),
-            &Format {
-                kind,
-                uuid,
-                extra_options: &[],
-            },
-        )
-        .unwrap();
-        let expected = Signature::Filesystem {
-            kind,
-            uuid,
-            needs_check: false,
-        };
+        format(&disk.path(), &Format { kind, uuid, extra_options: &[] }).unwrap();
+        let expected = Signature::Filesystem { kind, uuid, needs_check: false };
         assert_eq!(probe(&disk.path()).unwrap(), expected);
         assert_eq!(probe(&disk.image).unwrap(), expected);
     }
@@ -87,20 +66,10 @@ fn an_error_that_the_kernel_noted_asks_for_a_check() {
     }
     let dir = scratch();
     let disk = Disk::formatted(dir.path(), SMALL, FsKind::Ext4);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(disk.path())
-        .unwrap();
+    let file = File::options().read(true).write(true).open(disk.path()).unwrap();
     let mut state = [0; 1];
     file.read_exact_at(&mut state, 0x43A).unwrap();
     file.write_all_at(&[state[0] | 2], 0x43A).unwrap();
     let signature = probe(&disk.path()).unwrap();
-    assert!(matches!(
-        signature,
-        Signature::Filesystem {
-            needs_check: true,
-            ..
-        }
-    ));
+    assert!(matches!(signature, Signature::Filesystem { needs_check: true, .. }));
 }

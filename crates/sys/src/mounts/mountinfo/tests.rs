@@ -32,10 +32,7 @@ fn escapes_are_octal_and_anything_else_is_itself() {
         let line = format!("1 0 0:1 / {escaped} ro - tmpfs none rw");
         parse_mountinfo(&line)[0].mount_point.clone()
     };
-    assert_eq!(
-        point("/a\\040b\\011c\\012d\\134e\\043"),
-        Path::new("/a b\tc\nd\\e#")
-    );
+    assert_eq!(point("/a\\040b\\011c\\012d\\134e\\043"), Path::new("/a b\tc\nd\\e#"));
     assert_eq!(point("/a\\04"), Path::new("/a\\04"));
     assert_eq!(point("/a\\999\\777"), Path::new("/a\\999\\777"));
     assert_eq!(point("/a\\+40"), Path::new("/a\\+40"));
@@ -45,19 +42,13 @@ fn escapes_are_octal_and_anything_else_is_itself() {
 #[test]
 fn bytes_that_are_no_text_stay_what_they_are() {
     let entries = parse(b"1 0 0:1 / /a\xFF\\040b rw - tmpfs none rw");
-    assert_eq!(
-        entries[0].mount_point.as_os_str().as_encoded_bytes(),
-        b"/a\xFF b"
-    );
+    assert_eq!(entries[0].mount_point.as_os_str().as_encoded_bytes(), b"/a\xFF b");
 }
 
 #[test]
 fn an_empty_source_is_a_source() {
     let entries = parse_mountinfo("1 0 0:1 / /mnt rw - tmpfs  rw");
-    assert_eq!(
-        (entries[0].source.as_str(), entries[0].super_options.len()),
-        ("", 1)
-    );
+    assert_eq!((entries[0].source.as_str(), entries[0].super_options.len()), ("", 1));
 }
 
 #[test]

@@ -11,10 +11,7 @@ fn flag(name: &str) -> FsOption {
 
 #[test]
 fn attributes_go_to_the_mount_and_the_rest_to_the_filesystem() {
-    let parsed = parse(
-        &["noatime", "nosuid", "discard", "data=ordered", "sync"],
-        false,
-    );
+    let parsed = parse(&["noatime", "nosuid", "discard", "data=ordered", "sync"], false);
     let expected = Attributes::MOUNT_ATTR_NOATIME | Attributes::MOUNT_ATTR_NOSUID;
     assert_eq!(parsed.attributes, expected);
     let data = FsOption::Value("data".to_owned(), "ordered".to_owned());
@@ -23,16 +20,10 @@ fn attributes_go_to_the_mount_and_the_rest_to_the_filesystem() {
 
 #[test]
 fn the_last_of_opposites_counts() {
-    assert_eq!(
-        parse(&["nodev", "dev", "noexec"], false).attributes,
-        Attributes::MOUNT_ATTR_NOEXEC
-    );
+    assert_eq!(parse(&["nodev", "dev", "noexec"], false).attributes, Attributes::MOUNT_ATTR_NOEXEC);
     let atime = parse(&["noatime", "strictatime"], false).attributes;
     assert_eq!(atime, Attributes::MOUNT_ATTR_STRICTATIME);
-    assert_eq!(
-        parse(&["noatime", "relatime"], false).attributes,
-        Attributes::empty()
-    );
+    assert_eq!(parse(&["noatime", "relatime"], false).attributes, Attributes::empty());
 }
 
 #[test]
@@ -47,16 +38,16 @@ fn read_only_is_for_both_and_cannot_be_taken_back() {
 
 #[test]
 fn words_for_the_mount_program_are_dropped() {
-    let parsed = parse(
-        &[
-            "defaults",
-            "_netdev",
-            "x-systemd.automount",
-            "",
-            "nofail,noexec",
-        ],
-        false,
-    );
+    let parsed = parse(&["defaults", "_netdev", "x-systemd.automount", "", "nofail", "noexec"], false);
     assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_NOEXEC);
     assert!(parsed.filesystem.is_empty());
+}
+
+#[test]
+fn an_entry_stays_one_option() {
+    let label = "context=\"u:r:t:s0:c1,c2\"";
+    let parsed = parse(&["commit=5,nobarrier", label], false);
+    let value = |key: &str, value: &str| FsOption::Value(key.to_owned(), value.to_owned());
+    let expected = [value("commit", "5,nobarrier"), value("context", "u:r:t:s0:c1,c2")];
+    assert_eq!(parsed.filesystem, expected);
 }

@@ -21,11 +21,7 @@ fn files_are_made_in_existing_directories_only() {
     let dir = scratch();
     assert!(ensure_file(&dir.path().join("file")).unwrap());
     assert!(!ensure_file(&dir.path().join("file")).unwrap());
-    assert!(
-        ensure_file(&dir.path().join("missing/file"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(ensure_file(&dir.path().join("missing/file")).unwrap_err().is_not_found());
 }
 
 #[test]
@@ -40,10 +36,7 @@ fn links_and_the_wrong_kind_are_refused() {
     assert!(ensure_directory(&at("file")).is_err());
     assert!(ensure_directory(&at("to-directory")).is_err());
     assert!(ensure_directory(&at("to-nothing")).is_err());
-    assert_eq!(
-        ensure_file(&at("directory")).unwrap_err().errno(),
-        Some(Errno::ISDIR)
-    );
+    assert_eq!(ensure_file(&at("directory")).unwrap_err().errno(), Some(Errno::ISDIR));
     assert!(ensure_file(&at("to-nothing")).is_err());
     assert!(!at("nowhere").exists());
     assert!(ensure_directory(&at("to-directory/below")).unwrap());
@@ -65,10 +58,7 @@ fn only_what_is_empty_is_removed() {
         remove_mount_point(&at(name)).unwrap();
         assert!(!at(name).exists());
     }
-    assert_eq!(
-        remove_mount_point(&at("full")).unwrap_err().errno(),
-        Some(Errno::NOTEMPTY)
-    );
+    assert_eq!(remove_mount_point(&at("full")).unwrap_err().errno(), Some(Errno::NOTEMPTY));
     assert!(remove_mount_point(&at("data")).is_err());
     assert!(at("full/kept").exists() && at("data").exists());
 }

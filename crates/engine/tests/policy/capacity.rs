@@ -1,0 +1,92 @@
+//! GetCapacity: sums over the pools that a request could go to.
+
+use orlop_engine::request::{CapacityAnswer, CapacityQuery, CreateVolume};
+use orlop_host::MemoryHost;
+use orlop_model::AccessMode::*;
+use orlop_model::{Error, FsType, Topology, VolumeParameters};
+
+use crate::bench::*;
+
+fn pools() -> Vec<orlop_pools::MemoryPoolConfig> {
+    vec![
+        pool("fast", &zone("z1"), 40 * GIB),
+        pool("slow", &zone("z2"), 20 * GIB),
+        pool("shared", &Topology::default(), 10 * GIB),
+    ]
+}
+
+fn anything() -> CapacityQuery {
+    CapacityQuery { capabilities: None, parameters: VolumeParameters::default(), place: None }
+}
+
+fn ask(bench: &Bench, query: &CapacityQuery) -> CapacityAnswer {
+    bench.engine.capacity(query).unwrap()
+}
+
+#[test]
+fn all_pools_count_and_the_largest_volume_fits_into_one() {
+    let bench = Bench::with_pools(pools());
+    let answer = ask(&bench, &anything());
+    assert_eq!((answer.available, answer.maximum_volume), (70 * GIB, 40 * GIB));
+    let largest =
+        CreateVolume { range: Some(range(answer.maximum_volume, 0)), ..volume("largest") };
+    bench.create_as(largest);
+    assert_eq!(ask(&bench, &anything()).available, 30 * GIB);
+    let more = CreateVolume { range: Some(range(20 * GIB + MIB, 0)), ..volume("more") };
+    refused!(bench.engine.create_volume(&more), Error::Exhausted(_) | Error::OutOfRange(_));
+}
+
+#[test]
+fn places_and_names_leave_pools_out() {
+    let bench = Bench::with_pools(pools());
+    let at = |name| ask(&bench, &CapacityQuery { place: Some(zone(name)), ..anything() }).available;
+    assert_eq!((at("z1"), at("z2"), at("z3")), (50 * GIB, 30 * GIB, 10 * GIB));
+    let named = |name| CapacityQuery { parameters: parameters(&[("pool", name)]), ..anything() };
+    assert_eq!(ask(&bench, &named("slow")).maximum_volume, 20 * GIB);
+    let nowhere = ask(&bench, &named("nowhere"));
+    assert_eq!((nowhere.available, nowhere.maximum_volume), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_made_here_has_no_room() {
+    let bench = Bench::on_host(MemoryHost::new(vec![FsType::Ext4]));
+    let as_fs = |fs| CapacityQuery {
+        capabilities: Some(only(mount(Some(fs), SingleNodeWriter))),
+        ..anything()
+    };
+    assert_eq!(ask(&bench, &as_fs(FsType::Xfs)).available, 0);
+    assert_eq!(ask(&bench, &as_fs(FsType::Ext4)).available, 100 * GIB);
+    let bare = Bench::on_host(MemoryHost::new(vec![]));
+    let default =
+        CapacityQuery { capabilities: Some(only(mount(None, SingleNodeWriter))), ..anything() };
+    assert_eq!(ask(&bare, &default).available, 0);
+    let raw = CapacityQuery { capabilities: Some(only(block(SingleNodeWriter))), ..anything() };
+    assert_eq!(ask(&bare, &raw).available, 100 * GIB);
+}
+
+#[test]
+fn the_smallest_volume_depends_on_its_use_and_can_be_made() {
+    let bench = Bench::new();
+    let uses = FsType::ALL.map(|fs| (Some(fs), only(mount(Some(fs), SingleNodeWriter))));
+    for (fs, capabilities) in uses.into_iter().chain([(None, only(block(SingleNodeWriter)))]) {
+        let query = CapacityQuery { capabilities: Some(capabilities.clone()), ..anything() };
+        let smallest = ask(&bench, &query).minimum_volume;
+        assert_eq!(smallest, fs.map_or(MIB, FsType::smallest_volume));
+        let limited = |name: &str, limit| CreateVolume {
+            name: format!("{name}-{fs:?}").parse().unwrap(),
+            range: Some(range(0, limit)),
+            capabilities: capabilities.clone(),
+            ..volume("v")
+        };
+        let made = bench.engine.create_volume(&limited("smallest", smallest)).unwrap();
+        assert_eq!(made.record.capacity_bytes, smallest);
+        refused!(bench.engine.create_volume(&limited("below", smallest - 1)), Error::OutOfRange(_));
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_tell_is_an_error_and_not_a_zero() {
+    let bench = Bench::new();
+    bench.pool().fail_next("capacity", Error::failed("statfs", "broken on purpose"));
+    refused!(bench.engine.capacity(&anything()), Error::Failed { .. });
+}
