@@ -82,7 +82,7 @@ impl Engine {
     ) -> Result<VolumeRecord> {
         let mut draft = pool.begin_volume(new)?;
         match source.and_then(|source| source.volume.as_ref()) {
-            Some(volume) => self.cut_quiesced(pool, volume, draft.as_mut())?,
+            Some(volume) => self.cut_quiesced(pool, &[volume], draft.as_mut())?,
             None => draft.cut()?,
         }
         draft.commit()

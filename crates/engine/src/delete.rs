@@ -17,6 +17,12 @@ impl Engine {
                 "volume {id} is published to node {node}; unpublish it first"
             )));
         }
+        if let Some(group) = self.membership.group_of(id) {
+            // VG-19
+            return Err(Error::precondition(format!(
+                "volume {id} is a member of volume group {group}; take it out of the group first"
+            )));
+        }
         self.check_unused_here(pool, id)?;
         self.remove_volume(pool, id)
     }

@@ -12,6 +12,7 @@ use orlop_model::{
 use crate::locks::{Held, Key, Locks};
 use crate::publish::NodeLoad;
 use crate::request::{NodeInfo, Volume, VolumeContext};
+use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
 
@@ -33,6 +34,7 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) locks: Locks,
     pub(crate) load: NodeLoad,
+    pub(crate) membership: Membership,
 }
 
 impl Engine {
@@ -40,7 +42,8 @@ impl Engine {
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
         let pools = by_id(pools)?;
         let load = NodeLoad::of(pools.values());
-        let engine = Self { pools, host, settings, locks: Locks::default(), load };
+        let membership = Membership::of(pools.values());
+        let engine = Self { pools, host, settings, locks: Locks::default(), load, membership };
         engine.recover()?;
         Ok(engine)
     }

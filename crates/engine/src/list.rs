@@ -92,15 +92,15 @@ impl Engine {
 }
 
 /// One entry more than the page holds tells whether there is a next page. 0 asks for all.
-fn one_more_than(max: usize, have: usize) -> usize {
+pub(crate) fn one_more_than(max: usize, have: usize) -> usize {
     if max == 0 { 0 } else { max.saturating_add(1).saturating_sub(have) }
 }
 
-fn is_more_than(max: usize, have: usize) -> bool {
+pub(crate) fn is_more_than(max: usize, have: usize) -> bool {
     max != 0 && have > max
 }
 
-fn page<Entry, Id>(
+pub(crate) fn page<Entry, Id>(
     mut entries: Vec<Entry>,
     max: usize,
     id: impl Fn(&Entry) -> Id,

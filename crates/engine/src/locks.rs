@@ -12,6 +12,8 @@ use orlop_model::{Error, NameDigest, Result};
 pub(crate) enum Key {
     Volume(NameDigest),
     Snapshot(NameDigest),
+    GroupSnapshot(NameDigest),
+    VolumeGroup(NameDigest),
 }
 
 impl Key {
@@ -19,6 +21,8 @@ impl Key {
         match self {
             Self::Volume(digest) => format!("volume {}", digest.as_str()),
             Self::Snapshot(digest) => format!("snapshot {}", digest.as_str()),
+            Self::GroupSnapshot(digest) => format!("group snapshot {}", digest.as_str()),
+            Self::VolumeGroup(digest) => format!("volume group {}", digest.as_str()),
         }
     }
 }

@@ -1,6 +1,10 @@
-//! Copying a volume that may be in use: its writers are held still for the cut and no longer.
+//! Copying volumes that may be in use: writers are held still for the cut and no longer.
 
-use orlop_model::{DeviceAccess, Draft, Error, Host, Result, TargetPath, VolumeRecord};
+use std::time::Instant;
+
+use orlop_model::{
+    Consistency, Device, DeviceAccess, Draft, Error, Host, Result, TargetPath, VolumeRecord,
+};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -34,34 +38,116 @@ impl Drop for Frozen<'_> {
     }
 }
 
+/// Who could write to a volume while it is copied.
+enum Writers {
+    None,
+    /// A filesystem that can be frozen.
+    Filesystem(TargetPath),
+    /// A raw device, whose writers nobody can hold.
+    Device(Device),
+}
+
 impl Engine {
+    /// Holds all writers of all sources still, cuts, lets them go.
     pub(crate) fn cut_quiesced<Record>(
         &self,
         pool: &PoolRef,
-        source: &VolumeRecord,
+        sources: &[&VolumeRecord],
         draft: &mut dyn Draft<Record>,
     ) -> Result<()> {
-        let Some(stage) = self.live_stage(pool, &source.id)? else {
-            return draft.cut();
-        };
-        if stage.capability.is_block() {
-            if let Some(device) = pool.attached(&source.id, DeviceAccess::ReadWrite)? {
-                self.host.sync_device(&device)?;
+        let mut mounts = Vec::new();
+        for source in sources {
+            match self.writers_of(pool, source)? {
+                Writers::None => {}
+                Writers::Filesystem(mount) => mounts.push(mount),
+                Writers::Device(device) => {
+                    check_raw_copy(pool, source)?;
+                    self.host.sync_device(&device)?;
+                }
             }
+        }
+        if mounts.is_empty() {
             return draft.cut();
         }
-        if stage.read_only {
-            return draft.cut();
-        }
-        let frozen = Frozen::freeze(self.host.as_ref(), &stage.path)?;
+        // What waits to be written is written before the freeze, not in it.
+        in_parallel(&mounts, |mount| self.host.sync_filesystem(mount))?;
+        let started = Instant::now();
+        let frozen = in_parallel(&mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
         draft.cut()?;
-        if frozen.thaw()? {
+        let held = in_parallel_owned(frozen, Frozen::thaw)?;
+        let microseconds = started.elapsed().as_micros();
+        tracing::info!(filesystems = mounts.len(), microseconds, "held writers still for a cut");
+        if held.into_iter().all(|held| held) {
             return Ok(());
         }
         Err(Error::failed(
-            format!("copying volume {}", source.id),
+            "copying a volume in use",
             "the copy took longer than a filesystem may be held still, so it would not be \
              consistent; use a pool whose filesystem shares extents, or stop the workload first",
         ))
     }
+
+    /// What can be promised of a copy that [`Engine::cut_quiesced`] makes.
+    pub(crate) fn consistency_of(
+        &self,
+        pool: &PoolRef,
+        source: &VolumeRecord,
+    ) -> Result<Consistency> {
+        Ok(match self.writers_of(pool, source)? {
+            Writers::None | Writers::Filesystem(_) => Consistency::Filesystem,
+            Writers::Device(_) => Consistency::Crash,
+        })
+    }
+
+    fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
+        let Some(stage) = self.live_stage(pool, &source.id)?.filter(|stage| !stage.read_only)
+        else {
+            return Ok(Writers::None);
+        };
+        if !stage.capability.is_block() {
+            return Ok(Writers::Filesystem(stage.path));
+        }
+        // A raw device that is staged only has not been given to anyone.
+        if self.live_publications(pool, &source.id)?.is_empty() {
+            return Ok(Writers::None);
+        }
+        let device = pool.attached(&source.id, DeviceAccess::ReadWrite)?;
+        Ok(device.map_or(Writers::None, Writers::Device))
+    }
+}
+
+/// Copying piece by piece while somebody writes gives a state that never was.
+fn check_raw_copy(pool: &PoolRef, source: &VolumeRecord) -> Result<()> {
+    if pool.cuts_at_once() {
+        return Ok(());
+    }
+    Err(Error::precondition(format!(
+        "volume {} is published as a raw device, and pool {} cannot copy it in one instant; \
+         unpublish it first, or keep it on a pool whose filesystem shares extents",
+        source.id,
+        pool.name()
+    )))
+}
+
+fn in_parallel<'a, In: Sync, Out: Send>(
+    items: &'a [In],
+    work: impl Fn(&'a In) -> Result<Out> + Sync,
+) -> Result<Vec<Out>> {
+    in_parallel_owned(items.iter().collect(), work)
+}
+
+/// One thread for each: freezing waits for disks, not for processors. All are waited for before
+/// the first error is reported.
+fn in_parallel_owned<In: Send, Out: Send>(
+    items: Vec<In>,
+    work: impl Fn(In) -> Result<Out> + Sync,
+) -> Result<Vec<Out>> {
+    let outcomes: Vec<Result<Out>> = std::thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> =
+            items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let panicked = |_| Err(Error::failed("preparing a cut", "a thread panicked"));
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    outcomes.into_iter().collect()
 }

@@ -1,13 +1,14 @@
 //! What callers ask of the engine and what they are told, as values that are valid by
 //! construction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use orlop_model::{
-    CapabilitySet, CapacityRange, Condition, ContentSource, IoLimitsChange, NameDigest, NodeId,
-    ObjectName, SnapshotId, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
-    VolumeId, VolumeParameters, VolumeRecord,
+    CapabilitySet, CapacityRange, Condition, ContentSource, GroupSnapshotRecord, IoLimitsChange,
+    NodeId, ObjectName, Ranges, SnapshotId, SnapshotRecord, TargetPath, Topology,
+    TopologyRequirement, Usage, VolumeCapability, VolumeGroupRecord, VolumeId, VolumeParameters,
+    VolumeRecord,
 };
 
 /// The opaque map that goes with a volume through every call.
@@ -196,4 +197,45 @@ pub struct NodeInfo {
     pub id: NodeId,
     pub place: Topology,
     pub max_volumes: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreateGroupSnapshot {
+    pub name: ObjectName,
+    /// At least one; the order and repetitions mean nothing.
+    pub sources: BTreeSet<VolumeId>,
+}
+
+/// A group snapshot with what its members are.
+#[derive(Debug, Clone)]
+pub struct GroupSnapshot {
+    pub record: GroupSnapshotRecord,
+    pub members: Vec<SnapshotRecord>,
+}
+
+/// The answer to a question about a snapshot's blocks.
+pub struct BlockRanges {
+    pub capacity_bytes: u64,
+    pub ranges: Ranges,
+}
+
+#[derive(Debug, Clone)]
+pub struct CreateVolumeGroup {
+    pub name: ObjectName,
+    pub members: BTreeSet<VolumeId>,
+    pub max_members: u32,
+}
+
+/// A volume group with what its members are.
+#[derive(Debug, Clone)]
+pub struct VolumeGroup {
+    pub record: VolumeGroupRecord,
+    pub volumes: Vec<Volume>,
+}
+
+/// What a volume took of the pool before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reclaimed {
+    pub before_bytes: u64,
+    pub after_bytes: u64,
 }

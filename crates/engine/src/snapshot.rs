@@ -26,17 +26,27 @@ impl Engine {
             id: SnapshotId::new(pool.id().clone(), digest),
             name: request.name.clone(),
             format: copied_format(&source)?,
+            consistency: self.consistency_of(pool, &source)?,
             source: source.clone(),
         };
         let mut draft = pool.begin_snapshot(&new)?;
-        self.cut_quiesced(pool, &source, draft.as_mut())?;
+        self.cut_quiesced(pool, &[&source], draft.as_mut())?;
         draft.commit()
     }
 
+    /// A member of a group goes with its group.
+    ///
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock_snapshot(id.digest())?;
         let pool = self.pools.get(id.pool()).ok_or_else(|| Self::not_served_snapshot(id))?;
+        if let Some(group) = pool.snapshot(id)?.and_then(|record| record.group) {
+            // DS-04 to DS-06
+            return Err(Error::invalid(
+                "snapshot_id",
+                format!("is a member of group snapshot {group} and is deleted with it"),
+            ));
+        }
         pool.ensure_no_snapshot(id)
     }
 

@@ -18,6 +18,12 @@ pub enum Error {
     #[error("snapshot {0} does not exist")]
     NoSuchSnapshot(String),
 
+    #[error("group snapshot {0} does not exist")]
+    NoSuchGroupSnapshot(String),
+
+    #[error("volume group {0} does not exist")]
+    NoSuchVolumeGroup(String),
+
     #[error("node {0} is not known to this plugin")]
     NoSuchNode(String),
 

@@ -146,12 +146,18 @@ pub trait Host: Send + Sync {
 
     fn device_size(&self, device: &Device) -> Result<u64>;
 
-    /// Holds writers still. Thaws by itself after a while, so that a hanging call cannot
-    /// freeze a workload for good.
+    /// Writes back what is waiting, so that a freeze that follows is short.
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()>;
+
+    /// Holds writers still. Thaws by itself after a while, and when this process dies, so that
+    /// neither a hanging call nor a crash freezes a workload for good.
     fn freeze(&self, mount: &TargetPath) -> Result<()>;
 
     /// Was it frozen all the time until now? If not, what was copied meanwhile is not consistent.
     fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool>;
+
+    /// Tells the device which blocks the mounted filesystem does not use.
+    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
 
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;

@@ -38,6 +38,12 @@ impl NameDigest {
         Self::of_text(name.as_str())
     }
 
+    /// Of a group's member. No name holds a NUL, so no snapshot that is made alone can have the
+    /// same digest.
+    pub fn of_member(group: &ObjectName, volume: &VolumeId) -> Self {
+        Self::of_text(&format!("{}\0{volume}", group.as_str()))
+    }
+
     pub fn of_text(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         Self(hex(&digest[..Self::LENGTH / 2]))
@@ -136,6 +142,15 @@ object_id!(
 object_id!(
     /// `s-POOL-DIGEST`
     SnapshotId, "s", Error::NoSuchSnapshot
+);
+
+object_id!(
+    /// `gs-POOL-DIGEST`
+    GroupSnapshotId, "gs", Error::NoSuchGroupSnapshot
+);
+object_id!(
+    /// `g-POOL-DIGEST`
+    VolumeGroupId, "g", Error::NoSuchVolumeGroup
 );
 
 /// A foreign id as it may stand in a message: bounded and without control characters.

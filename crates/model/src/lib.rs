@@ -23,14 +23,17 @@ pub use capability::{
 pub use condition::{Condition, Usage};
 pub use error::{Error, Result};
 pub use host::{DeviceSignature, Host, MountRequest, NodeRecord, Occupant, Publication, Stage};
-pub use id::{NameDigest, NodeId, PoolId, SnapshotId, VolumeId};
+pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
-pub use pool::{Device, DeviceAccess, Draft, NewSnapshot, NewVolume, Pool, PoolCapacity};
+pub use pool::{
+    ByteRange, Device, DeviceAccess, Draft, NewGroupSnapshot, NewSnapshot, NewVolume, Pool,
+    PoolCapacity, Ranges,
+};
 pub use record::{
-    ContentSource, ControllerPublication, FormatState, FsUuid, SnapshotRecord, Timestamp,
-    VolumeRecord,
+    Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,
+    SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
 };
 pub use size::{ALLOCATION_UNIT, CapacityRange};
 pub use topology::{Topology, TopologyRequirement};

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use crate::capability::CapabilitySet;
 use crate::condition::Condition;
 use crate::error::Result;
-use crate::id::{PoolId, SnapshotId, VolumeId};
+use crate::id::{GroupSnapshotId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
-use crate::record::{ContentSource, FormatState, SnapshotRecord, VolumeRecord};
+use crate::record::{
+    Consistency, ContentSource, FormatState, GroupSnapshotRecord, SnapshotRecord,
+    VolumeGroupRecord, VolumeRecord,
+};
 use crate::topology::Topology;
 
 /// A volume to be made.
@@ -33,7 +36,34 @@ pub struct NewSnapshot {
     pub name: ObjectName,
     pub source: VolumeRecord,
     pub format: FormatState,
+    pub consistency: Consistency,
 }
+
+/// Snapshots of several volumes of one pool, to be cut together.
+#[derive(Debug, Clone)]
+pub struct NewGroupSnapshot {
+    pub id: GroupSnapshotId,
+    pub name: ObjectName,
+    /// At least one.
+    pub members: Vec<NewSnapshot>,
+}
+
+/// A part of a volume, in bytes from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRange {
+    pub start: u64,
+    pub length: u64,
+}
+
+impl ByteRange {
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.length)
+    }
+}
+
+/// Ranges in rising order, none empty, none overlapping; read from the pool as they are asked
+/// for, so that memory does not grow with the volume.
+pub type Ranges = Box<dyn Iterator<Item = Result<ByteRange>> + Send>;
 
 /// Something half-made. The data is copied in [`Draft::cut`], so that a caller can hold the
 /// source's writers still for just that long; it becomes visible in [`Draft::commit`], whole
@@ -104,6 +134,48 @@ pub trait Pool: Send + Sync {
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>>;
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
+
+    /// All members or none, also after a crash: a member is not visible before its group is.
+    fn begin_group_snapshot(
+        &self,
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>>;
+
+    fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>>;
+
+    /// The group and all its members. [`Pool::ensure_no_snapshot`] is for others.
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()>;
+
+    /// Is a copy one instant of its source even while somebody writes to it?
+    fn cuts_at_once(&self) -> bool;
+
+    /// Are all members of a group cut at one instant even while somebody writes to them?
+    fn cuts_groups_at_once(&self) -> bool;
+
+    fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
+
+    /// As [`Pool::snapshots`].
+    fn volume_groups(&self, after: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord>;
+
+    /// Makes the group or replaces its record; durable once it returns.
+    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()>;
+
+    /// The group alone; its volumes are not touched.
+    fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;
+
+    /// What was ever written before the snapshot, from `start` on: perhaps more, never less. The
+    /// first range may begin before `start`, but ends after it.
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges>;
+
+    /// Where `target` may differ from `base`, an earlier snapshot of the same volume: perhaps
+    /// more, never less. Beyond the end of a smaller base all that was written counts.
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges>;
+
+    /// What the volume's data takes of the pool now.
+    fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
+
+    /// Gives back blocks of zeroes of a volume that nobody uses. A thick volume keeps its space.
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
 
     /// Durable once it returns.
     fn update_volume(

@@ -1,6 +1,6 @@
 //! What a pool remembers about a volume or a snapshot, beside the data itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::{CapabilitySet, FsType, VolumeCapability};
 use crate::error::{Error, Result};
-use crate::id::{NodeId, SnapshotId, VolumeId};
+use crate::id::{GroupSnapshotId, NodeId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, VolumeParameters};
 
@@ -45,6 +45,53 @@ pub struct SnapshotRecord {
     /// What the source volume was made for: a restore may not turn raw data into a mount.
     pub capabilities: CapabilitySet,
     /// When the data was cut, not when the record was written.
+    pub created: Timestamp,
+    /// Set for a member of a group snapshot, which lives and dies with its group.
+    #[serde(default)]
+    pub group: Option<GroupSnapshotId>,
+    #[serde(default)]
+    pub consistency: Consistency,
+}
+
+/// What is certain about the data of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    /// As after a power cut: what was flushed is there, in order.
+    #[default]
+    Crash,
+    /// Nobody was writing, or the filesystem was frozen: clean, with all that was written.
+    Filesystem,
+}
+
+impl Consistency {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Filesystem => "filesystem",
+        }
+    }
+}
+
+/// Snapshots of several volumes, cut together. Exists only when all of them do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSnapshotRecord {
+    pub version: u32,
+    pub id: GroupSnapshotId,
+    pub name: ObjectName,
+    pub members: Vec<SnapshotId>,
+    pub created: Timestamp,
+}
+
+/// Volumes that are handled together (CSI-Addons).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeGroupRecord {
+    pub version: u32,
+    pub id: VolumeGroupId,
+    pub name: ObjectName,
+    pub members: BTreeSet<VolumeId>,
+    /// How many members the group takes at most.
+    pub max_members: u32,
     pub created: Timestamp,
 }
 

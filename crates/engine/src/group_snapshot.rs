@@ -1,0 +1,153 @@
+//! Group snapshots: several volumes, one instant, all or nothing.
+
+use std::collections::BTreeSet;
+
+use orlop_model::{
+    Error, GroupSnapshotId, GroupSnapshotRecord, NameDigest, NewGroupSnapshot, NewSnapshot, Result,
+    SnapshotId, VolumeId, VolumeRecord,
+};
+
+use crate::create::copied_format;
+use crate::engine::{Engine, PoolRef};
+use crate::locks::{Held, Key};
+use crate::request::{CreateGroupSnapshot, GroupSnapshot};
+
+impl Engine {
+    pub fn create_group_snapshot(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
+        let digest = NameDigest::of(&request.name);
+        let _lock = self.locks.try_exclusive(Key::GroupSnapshot(digest.clone()))?;
+        if let Some(existing) = self.find_group_snapshot(&digest)? {
+            return same_sources(existing, request);
+        }
+        let _source_locks = self.lock_all(&request.sources)?;
+        let (pool, sources) = self.require_together(&request.sources)?;
+        let mut members = Vec::new();
+        for source in &sources {
+            members.push(self.new_member(pool, request, source)?);
+        }
+        let id = GroupSnapshotId::new(pool.id().clone(), digest);
+        let new = NewGroupSnapshot { id, name: request.name.clone(), members };
+        let mut draft = pool.begin_group_snapshot(&new)?;
+        self.cut_quiesced(pool, &sources.iter().collect::<Vec<_>>(), draft.as_mut())?;
+        let record = draft.commit()?;
+        with_members(pool, record)
+    }
+
+    /// GG-35, GG-36: the ids that the caller knows have to be those of the group.
+    pub fn delete_group_snapshot(
+        &self,
+        id: &GroupSnapshotId,
+        members: &BTreeSet<String>,
+    ) -> Result<()> {
+        let _lock = self.locks.try_exclusive(Key::GroupSnapshot(id.digest().clone()))?;
+        let pool = self.pools.get(id.pool()).ok_or_else(|| {
+            Error::precondition(format!(
+                "group snapshot {id} is on pool {}, which this daemon does not serve",
+                id.pool()
+            ))
+        })?;
+        let Some(record) = pool.group_snapshot(id)? else { return Ok(()) };
+        check_members(&record, members)?;
+        let _member_locks: Vec<Held> = record
+            .members
+            .iter()
+            .map(|member| self.lock_snapshot(member.digest()))
+            .collect::<Result<_>>()?;
+        pool.ensure_no_group_snapshot(id)
+    }
+
+    pub fn group_snapshot(
+        &self,
+        id: &GroupSnapshotId,
+        members: &BTreeSet<String>,
+    ) -> Result<GroupSnapshot> {
+        let missing = || Error::NoSuchGroupSnapshot(id.to_string());
+        let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+        let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
+        check_members(&record, members)?;
+        with_members(pool, record)
+    }
+
+    fn find_group_snapshot(&self, digest: &NameDigest) -> Result<Option<GroupSnapshot>> {
+        for pool in self.pools.values() {
+            let id = GroupSnapshotId::new(pool.id().clone(), digest.clone());
+            if let Some(record) = pool.group_snapshot(&id)? {
+                return with_members(pool, record).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn lock_all(&self, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
+        volumes.iter().map(|id| self.lock_volume(id.digest())).collect()
+    }
+
+    /// GG-27: volumes of one pool only can be cut together.
+    fn require_together(
+        &self,
+        volumes: &BTreeSet<VolumeId>,
+    ) -> Result<(&PoolRef, Vec<VolumeRecord>)> {
+        let mut records = Vec::new();
+        let mut home: Option<&PoolRef> = None;
+        for id in volumes {
+            let (pool, record) = self.require_volume(id)?;
+            if home.is_some_and(|home| home.id() != pool.id()) {
+                return Err(Error::precondition(format!(
+                    "volume {id} is on another pool than the rest; only volumes of one pool can \
+                     be cut together"
+                )));
+            }
+            home = Some(pool);
+            records.push(record);
+        }
+        let pool = home.ok_or_else(|| Error::invalid("source_volume_ids", "is empty"))?;
+        Ok((pool, records))
+    }
+
+    fn new_member(
+        &self,
+        pool: &PoolRef,
+        request: &CreateGroupSnapshot,
+        source: &VolumeRecord,
+    ) -> Result<NewSnapshot> {
+        let digest = NameDigest::of_member(&request.name, &source.id);
+        Ok(NewSnapshot {
+            id: SnapshotId::new(pool.id().clone(), digest),
+            name: request.name.clone(),
+            format: copied_format(source)?,
+            consistency: self.consistency_of(pool, source)?,
+            source: source.clone(),
+        })
+    }
+}
+
+fn with_members(pool: &PoolRef, record: GroupSnapshotRecord) -> Result<GroupSnapshot> {
+    let mut members = Vec::new();
+    for id in &record.members {
+        let missing =
+            || Error::damaged(format!("group snapshot {}", record.id), "a member is gone");
+        members.push(pool.snapshot(id)?.ok_or_else(missing)?);
+    }
+    Ok(GroupSnapshot { record, members })
+}
+
+/// GG-06, GG-26.
+fn same_sources(existing: GroupSnapshot, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
+    let sources: BTreeSet<_> = existing.members.iter().map(|member| &member.source).collect();
+    if sources == request.sources.iter().collect() {
+        return Ok(existing);
+    }
+    Err(Error::conflict(
+        format!("group snapshot {}", existing.record.name),
+        "it was made of other volumes",
+    ))
+}
+
+/// GG-46: the order means nothing.
+fn check_members(record: &GroupSnapshotRecord, given: &BTreeSet<String>) -> Result<()> {
+    let own: BTreeSet<String> = record.members.iter().map(ToString::to_string).collect();
+    if own == *given {
+        return Ok(());
+    }
+    Err(Error::invalid("snapshot_ids", "are not those of the group snapshot"))
+}

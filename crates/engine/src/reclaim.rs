@@ -1,0 +1,38 @@
+//! Giving space back to the pool: what a filesystem does not use, and blocks of zeroes.
+
+use orlop_model::{Error, Result, TargetPath, VolumeId};
+
+use crate::engine::Engine;
+use crate::request::{Reclaimed, VolumeRef};
+
+impl Engine {
+    /// On the node, while the volume is in use. A raw device knows nothing of what is unused on
+    /// it, so nothing is done there (RS-10).
+    pub fn reclaim_on_node(&self, volume: &VolumeRef, path: &TargetPath) -> Result<Reclaimed> {
+        let id = self.resolve(volume)?;
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, _) = self.require_volume(&id)?;
+        let node = self.host.node_record(&id)?;
+        let stage = self.stage_at(&id, &node, path)?;
+        let before_bytes = pool.used_bytes(&id)?;
+        if !stage.capability.is_block() {
+            self.host.ensure_trimmed(&stage.path)?;
+        }
+        Ok(Reclaimed { before_bytes, after_bytes: pool.used_bytes(&id)? })
+    }
+
+    /// On the pool, while nobody uses the volume.
+    pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
+        let _lock = self.lock_volume(id.digest())?;
+        let (pool, _) = self.require_volume(id)?;
+        if let Some(stage) = self.live_stage(pool, id)? {
+            return Err(Error::precondition(format!(
+                "volume {id} is staged at {}; reclaim its space on the node",
+                stage.path
+            )));
+        }
+        let before_bytes = pool.used_bytes(id)?;
+        pool.ensure_reclaimed(id)?;
+        Ok(Reclaimed { before_bytes, after_bytes: pool.used_bytes(id)? })
+    }
+}

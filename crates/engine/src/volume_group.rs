@@ -1,0 +1,222 @@
+//! Volume groups: volumes that are handled together.
+//!
+//! A volume is in one group at most, cannot be deleted while it is in one, and a group with
+//! volumes in it cannot be deleted: nothing here ever deletes a volume (open point 10).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Error, NameDigest, Result, VolumeGroupId, VolumeGroupRecord, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+use crate::list::{is_more_than, one_more_than, page};
+use crate::locks::Key;
+use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
+
+/// Which group each volume is in. Rebuilt from the pools at start.
+#[derive(Debug, Default)]
+pub(crate) struct Membership(Mutex<HashMap<VolumeId, VolumeGroupId>>);
+
+impl Membership {
+    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Self {
+        let membership = Self::default();
+        for group in pools.flat_map(|pool| pool.volume_groups(None, 0)) {
+            membership.set(&group.id, &BTreeSet::new(), &group.members);
+        }
+        membership
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<VolumeId, VolumeGroupId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn group_of(&self, volume: &VolumeId) -> Option<VolumeGroupId> {
+        self.entries().get(volume).cloned()
+    }
+
+    fn set(&self, group: &VolumeGroupId, before: &BTreeSet<VolumeId>, now: &BTreeSet<VolumeId>) {
+        let mut entries = self.entries();
+        for volume in before {
+            entries.remove(volume);
+        }
+        for volume in now {
+            entries.insert(volume.clone(), group.clone());
+        }
+    }
+}
+
+impl Engine {
+    pub fn create_volume_group(&self, request: &CreateVolumeGroup) -> Result<VolumeGroup> {
+        let digest = NameDigest::of(&request.name);
+        let _lock = self.locks.try_exclusive(Key::VolumeGroup(digest.clone()))?;
+        if let Some(existing) = self.find_volume_group(&digest)? {
+            check_same_group(&existing, request)?;
+            return self.with_volumes(existing);
+        }
+        let _member_locks = self.lock_all(&request.members)?;
+        self.check_can_join(&request.members, None)?;
+        check_one_pool(&request.members).map_err(Error::Precondition)?;
+        check_room(&request.members, request.max_members)?;
+        let pool = self.home_of(&request.members)?;
+        let record = VolumeGroupRecord {
+            version: RECORD_VERSION,
+            id: VolumeGroupId::new(pool.id().clone(), digest),
+            name: request.name.clone(),
+            members: request.members.clone(),
+            max_members: request.max_members,
+            created: SystemTime::now().into(),
+        };
+        pool.save_volume_group(&record)?;
+        self.membership.set(&record.id, &BTreeSet::new(), &record.members);
+        self.with_volumes(record)
+    }
+
+    /// Sets the members to exactly these (VG-24 to VG-26).
+    pub fn modify_volume_group(
+        &self,
+        id: &VolumeGroupId,
+        members: &BTreeSet<VolumeId>,
+    ) -> Result<VolumeGroup> {
+        let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let (pool, mut record) = self.require_volume_group(id)?;
+        let changed = record.members.symmetric_difference(members).cloned().collect();
+        let _member_locks = self.lock_all(&changed)?;
+        self.check_can_join(members, Some(id))?;
+        check_one_pool(members).map_err(|reason| Error::invalid("volume_ids", reason))?;
+        check_room(members, record.max_members)?;
+        let before = std::mem::replace(&mut record.members, members.clone());
+        if before != record.members {
+            pool.save_volume_group(&record)?;
+            self.membership.set(id, &before, members);
+        }
+        self.with_volumes(record)
+    }
+
+    /// A group that still has volumes is refused, so deleting a group never deletes data.
+    pub fn delete_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
+        let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let Some(pool) = self.pools.get(id.pool()) else {
+            return Err(Error::precondition(format!(
+                "volume group {id} is on pool {}, which this daemon does not serve",
+                id.pool()
+            )));
+        };
+        match pool.volume_group(id)? {
+            Some(record) if !record.members.is_empty() => Err(Error::precondition(format!(
+                "volume group {id} has {} volumes; take them out of the group first",
+                record.members.len()
+            ))),
+            Some(_) | None => pool.ensure_no_volume_group(id),
+        }
+    }
+
+    pub fn volume_group(&self, id: &VolumeGroupId) -> Result<VolumeGroup> {
+        let (_, record) = self.require_volume_group(id)?;
+        self.with_volumes(record)
+    }
+
+    pub fn list_volume_groups(
+        &self,
+        after: Option<&VolumeGroupId>,
+        max: usize,
+    ) -> Result<Page<VolumeGroup, VolumeGroupId>> {
+        let mut entries = Vec::new();
+        for pool in self.pools.values() {
+            if after.is_some_and(|after| after.pool() > pool.id()) {
+                continue;
+            }
+            for record in pool.volume_groups(after, one_more_than(max, entries.len())) {
+                entries.push(self.with_volumes(record)?);
+            }
+            if is_more_than(max, entries.len()) {
+                break;
+            }
+        }
+        Ok(page(entries, max, |group| group.record.id.clone()))
+    }
+
+    fn find_volume_group(&self, digest: &NameDigest) -> Result<Option<VolumeGroupRecord>> {
+        for pool in self.pools.values() {
+            let id = VolumeGroupId::new(pool.id().clone(), digest.clone());
+            if let Some(record) = pool.volume_group(&id)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    fn require_volume_group(&self, id: &VolumeGroupId) -> Result<(&PoolRef, VolumeGroupRecord)> {
+        let missing = || Error::NoSuchVolumeGroup(id.to_string());
+        let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+        let record = pool.volume_group(id)?.ok_or_else(missing)?;
+        Ok((pool, record))
+    }
+
+    fn with_volumes(&self, record: VolumeGroupRecord) -> Result<VolumeGroup> {
+        let mut volumes = Vec::new();
+        for id in &record.members {
+            let (pool, volume) = self.require_volume(id)?;
+            volumes.push(self.describe(pool, volume));
+        }
+        Ok(VolumeGroup { record, volumes })
+    }
+
+    /// Each exists and is in no other group (VG-29, VG-46).
+    fn check_can_join(
+        &self,
+        members: &BTreeSet<VolumeId>,
+        group: Option<&VolumeGroupId>,
+    ) -> Result<()> {
+        for id in members {
+            self.require_volume(id)?;
+            match self.membership.group_of(id) {
+                Some(other) if Some(&other) != group => {
+                    return Err(Error::precondition(format!(
+                        "volume {id} is in volume group {other} already"
+                    )));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a group is kept with its first volume; an empty one anywhere.
+    fn home_of(&self, members: &BTreeSet<VolumeId>) -> Result<&PoolRef> {
+        let home = match members.first() {
+            Some(volume) => self.pool_of(volume),
+            None => self.pools.values().next(),
+        };
+        home.ok_or_else(|| Error::precondition("this daemon serves no pool"))
+    }
+}
+
+fn check_same_group(existing: &VolumeGroupRecord, request: &CreateVolumeGroup) -> Result<()> {
+    let clash = |reason| Err(Error::conflict(format!("volume group {}", existing.name), reason));
+    if existing.max_members != request.max_members {
+        return clash("it was made with other parameters");
+    }
+    if existing.members != request.members {
+        return clash("it has other volumes");
+    }
+    Ok(())
+}
+
+/// Members of a group are snapshotted together, which one pool can do.
+fn check_one_pool(members: &BTreeSet<VolumeId>) -> std::result::Result<(), String> {
+    let pools: BTreeSet<_> = members.iter().map(VolumeId::pool).collect();
+    if pools.len() <= 1 {
+        return Ok(());
+    }
+    Err("the volumes are on several pools; a group keeps to one".to_owned())
+}
+
+/// VG-30
+fn check_room(members: &BTreeSet<VolumeId>, most: u32) -> Result<()> {
+    if u32::try_from(members.len()).is_ok_and(|count| count <= most) {
+        return Ok(());
+    }
+    Err(Error::Exhausted(format!("the group takes {most} volumes at most")))
+}
