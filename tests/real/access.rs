@@ -17,11 +17,7 @@ fn every_use() -> [v1::VolumeCapability; 4] {
 
 /// Where data lies below a target: the device itself, or a file.
 fn data_at(target: &Path, capability: &v1::VolumeCapability) -> std::path::PathBuf {
-    if capability.is_block() {
-        target.to_owned()
-    } else {
-        target.join("data")
-    }
+    if capability.is_block() { target.to_owned() } else { target.join("data") }
 }
 
 /// No way to write, through the cache or past it; nor to make anything new.
@@ -264,11 +260,7 @@ async fn files_of_a_restored_volume_become_the_groups() {
         restored.up().await;
         let change = "echo two >> a/b/file; echo two >> file; echo two > a/b/new";
         run_as(10_001, GROUP, &restored.target, change).unwrap();
-        assert_eq!(
-            std::fs::metadata("/etc").unwrap().gid(),
-            etc,
-            "a link led out"
-        );
+        assert_eq!(std::fs::metadata("/etc").unwrap().gid(), etc, "a link led out");
         let untouched = run_as(10_001, GROUP, &source.target, "echo two >> file");
         assert!(untouched.is_err(), "{fs}: the source changed as well");
 

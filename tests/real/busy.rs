@@ -41,12 +41,7 @@ impl Writer {
             }
             Ok(())
         });
-        Self {
-            path,
-            acknowledged,
-            stop,
-            thread: Some(thread),
-        }
+        Self { path, acknowledged, stop, thread: Some(thread) }
     }
 
     fn acknowledged(&self) -> u64 {

@@ -44,19 +44,13 @@ async fn copies_hold_what_their_source_held_then(pool: PoolFs) {
 async fn check_copies(client: &Client, capability: &v1::VolumeCapability) {
     let (first, second, third) = (Pattern::new(1), Pattern::new(2), Pattern::new(3));
     let create = |what: &str| {
-        client
-            .create(&named(what, capability))
-            .size(VOLUME)
-            .capability(capability.clone())
+        client.create(&named(what, capability)).size(VOLUME).capability(capability.clone())
     };
     let volume = create("source").done().await;
     let source = client.on_node(&volume, capability.clone());
     source.up().await;
     first.write(&source.data_path(), DATA);
-    let snapshot = client
-        .snapshot(&named("snapshot", capability), &source.id)
-        .await
-        .unwrap();
+    let snapshot = client.snapshot(&named("snapshot", capability), &source.id).await.unwrap();
 
     second.write_at(&source.data_path(), PART, PART);
     let clone = create("clone").from_volume(&source.id).done().await;
@@ -97,20 +91,14 @@ async fn a_snapshot_outlives_its_volume(pool: PoolFs) {
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     for capability in uses() {
-        let create = |what: &str| {
-            client
-                .create(&named(what, &capability))
-                .capability(capability.clone())
-        };
+        let create =
+            |what: &str| client.create(&named(what, &capability)).capability(capability.clone());
         let volume = create("source").size(VOLUME).done().await;
         let source = client.on_node(&volume, capability.clone());
         source.up().await;
         Pattern::new(4).write(&source.data_path(), DATA);
         source.down().await;
-        let snapshot = client
-            .snapshot(&named("snapshot", &capability), &source.id)
-            .await
-            .unwrap();
+        let snapshot = client.snapshot(&named("snapshot", &capability), &source.id).await.unwrap();
         client.delete(&source.id).await.unwrap();
 
         let listed = client.list_snapshots().await.unwrap();
@@ -134,20 +122,14 @@ async fn a_larger_restore_has_its_full_size(pool: PoolFs) {
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     for capability in uses() {
-        let create = |what: &str| {
-            client
-                .create(&named(what, &capability))
-                .capability(capability.clone())
-        };
+        let create =
+            |what: &str| client.create(&named(what, &capability)).capability(capability.clone());
         let volume = create("source").size(VOLUME).done().await;
         let source = client.on_node(&volume, capability.clone());
         source.up().await;
         Pattern::new(5).write(&source.data_path(), DATA);
-        let snapshot = client
-            .snapshot(&named("snapshot", &capability), &source.id)
-            .await
-            .unwrap()
-            .snapshot_id;
+        let snapshot =
+            client.snapshot(&named("snapshot", &capability), &source.id).await.unwrap().snapshot_id;
         source.down().await;
 
         let reader = capability.clone().mode(Mode::SingleNodeReaderOnly);

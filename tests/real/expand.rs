@@ -6,10 +6,7 @@ const BEFORE: u64 = 320 * MIB;
 const AFTER: u64 = 640 * MIB;
 const DATA: u64 = 3 * MIB;
 
-on_every_pool!(
-    a_volume_in_use_grows,
-    a_volume_not_in_use_grows_when_it_is_staged,
-);
+on_every_pool!(a_volume_in_use_grows, a_volume_not_in_use_grows_when_it_is_staged,);
 
 /// Growing a mounted ext4 is a privilege that containers usually do not have.
 fn may_grow_ext4_mounted() -> bool {
@@ -175,18 +172,12 @@ async fn the_controller_refuses_what_cannot_be() {
     let smaller = expand(request(64 * MIB, 0)).await.unwrap().into_inner();
     assert_eq!(smaller.capacity_bytes, int(BEFORE));
     expect_code(expand(request(0, 64 * MIB)).await, Code::OutOfRange);
-    expect_code(
-        expand(request(AFTER + 1, AFTER + 1)).await,
-        Code::OutOfRange,
-    );
+    expect_code(expand(request(AFTER + 1, AFTER + 1)).await, Code::OutOfRange);
     expect_code(expand(request(1 << 50, 0)).await, Code::OutOfRange);
     let full = expand(request(4 * GIB - 64 * MIB, 0)).await;
     expect_code(full, Code::ResourceExhausted);
     expect_code(expand(request(0, 0)).await, Code::InvalidArgument);
-    let nothing = v1::ControllerExpandVolumeRequest {
-        capacity_range: None,
-        ..request(0, 0)
-    };
+    let nothing = v1::ControllerExpandVolumeRequest { capacity_range: None, ..request(0, 0) };
     expect_code(expand(nothing).await, Code::InvalidArgument);
     let mounted = v1::ControllerExpandVolumeRequest {
         volume_capability: Some(mount("xfs")),

@@ -23,9 +23,7 @@ pub fn block() -> VolumeCapability {
 fn with_access(access: AccessType) -> VolumeCapability {
     VolumeCapability {
         access_type: Some(access),
-        access_mode: Some(AccessMode {
-            mode: Mode::SingleNodeWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
     }
 }
 

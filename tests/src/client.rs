@@ -109,19 +109,13 @@ impl Client {
 
     pub async fn list_snapshots(&self) -> Answer<Vec<v1::Snapshot>> {
         let request = v1::ListSnapshotsRequest::default();
-        let answer = self
-            .controller()
-            .list_snapshots(request)
-            .await?
-            .into_inner();
+        let answer = self.controller().list_snapshots(request).await?.into_inner();
         let snapshots = answer.entries.into_iter().map(|entry| entry.snapshot);
         Ok(snapshots.map(|each| each.expect("a snapshot")).collect())
     }
 
     pub async fn get_volume(&self, volume: &str) -> Answer<v1::ControllerGetVolumeResponse> {
-        let request = v1::ControllerGetVolumeRequest {
-            volume_id: volume.to_owned(),
-        };
+        let request = v1::ControllerGetVolumeRequest { volume_id: volume.to_owned() };
         let answer = self.controller().controller_get_volume(request).await?;
         Ok(answer.into_inner())
     }
@@ -140,10 +134,7 @@ impl Client {
     ) -> Answer<v1::ControllerExpandVolumeResponse> {
         let request = v1::ControllerExpandVolumeRequest {
             volume_id: volume.to_owned(),
-            capacity_range: Some(v1::CapacityRange {
-                required_bytes: int(bytes),
-                limit_bytes: 0,
-            }),
+            capacity_range: Some(v1::CapacityRange { required_bytes: int(bytes), limit_bytes: 0 }),
             ..v1::ControllerExpandVolumeRequest::default()
         };
         let answer = self.controller().controller_expand_volume(request).await?;
@@ -250,10 +241,7 @@ impl Client {
         let request = v1::NodeExpandVolumeRequest {
             volume_id: volume.to_owned(),
             volume_path: text(path),
-            capacity_range: Some(v1::CapacityRange {
-                required_bytes: int(bytes),
-                limit_bytes: 0,
-            }),
+            capacity_range: Some(v1::CapacityRange { required_bytes: int(bytes), limit_bytes: 0 }),
             ..v1::NodeExpandVolumeRequest::default()
         };
         let answer = self.node().node_expand_volume(request).await?;

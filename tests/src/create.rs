@@ -60,10 +60,8 @@ impl Create {
     /// Of all its capabilities.
     pub fn mode(mut self, mode: Mode) -> Self {
         let capabilities = std::mem::take(&mut self.request.volume_capabilities);
-        self.request.volume_capabilities = capabilities
-            .into_iter()
-            .map(|each| each.mode(mode))
-            .collect();
+        self.request.volume_capabilities =
+            capabilities.into_iter().map(|each| each.mode(mode)).collect();
         self
     }
 
@@ -94,9 +92,7 @@ impl Create {
     }
 
     fn source(mut self, source: Type) -> Self {
-        self.request.volume_content_source = Some(v1::VolumeContentSource {
-            r#type: Some(source),
-        });
+        self.request.volume_content_source = Some(v1::VolumeContentSource { r#type: Some(source) });
         self
     }
 

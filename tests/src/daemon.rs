@@ -71,10 +71,7 @@ impl Launch {
 
     pub async fn start(self) -> Daemon {
         let child = self.spawn();
-        let daemon = Daemon {
-            child: Some(child),
-            launch: self,
-        };
+        let daemon = Daemon { child: Some(child), launch: self };
         daemon.until_ready().await
     }
 
@@ -86,10 +83,7 @@ impl Launch {
             let _ = child.wait();
             panic!("the daemon was to end, but runs:\n{}", self.log());
         });
-        Ended {
-            status,
-            output: self.log(),
-        }
+        Ended { status, output: self.log() }
     }
 
     pub fn scratch(&self) -> &Scratch {
@@ -116,16 +110,10 @@ impl Launch {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the binary under test is no host tool"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
     fn spawn(&self) -> Child {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .expect("open the log");
+        let log =
+            File::options().create(true).append(true).open(self.log_path()).expect("open the log");
         let [program, arguments @ ..] = self.command.as_slice() else {
             panic!("an empty command");
         };

@@ -11,9 +11,7 @@ pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").expect("list block devices") {
         let name = entry.expect("list block devices").file_name();
-        let file = Path::new("/sys/block")
-            .join(&name)
-            .join("loop/backing_file");
+        let file = Path::new("/sys/block").join(&name).join("loop/backing_file");
         let Ok(text) = std::fs::read_to_string(file) else {
             continue;
         };

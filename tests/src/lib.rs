@@ -57,10 +57,7 @@ pub fn root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
         return false;
     }
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "run as root, or set ORLOP_TEST_SKIP_ROOT=1"
-    );
+    assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
     true
 }
 

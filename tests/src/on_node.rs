@@ -42,10 +42,7 @@ impl OnNode {
     }
 
     pub fn with_capability(&self, capability: v1::VolumeCapability) -> Self {
-        Self {
-            capability,
-            ..self.clone()
-        }
+        Self { capability, ..self.clone() }
     }
 
     pub fn stage_request(&self) -> v1::NodeStageVolumeRequest {
@@ -132,10 +129,6 @@ impl OnNode {
 
     /// Where test data goes: the device itself, or a file in the mounted filesystem.
     pub fn data_path(&self) -> PathBuf {
-        if self.capability.is_block() {
-            self.target.clone()
-        } else {
-            self.target.join("data")
-        }
+        if self.capability.is_block() { self.target.clone() } else { self.target.join("data") }
     }
 }

@@ -65,8 +65,7 @@ impl Pattern {
         let file = File::options().write(true).open(path);
         let file = file.unwrap_or_else(|error| panic!("open {}: {error}", path.display()));
         for (at, size) in chunks(offset, length) {
-            file.write_all_at(&self.bytes(at, size), at)
-                .expect("write test data");
+            file.write_all_at(&self.bytes(at, size), at).expect("write test data");
         }
         file.sync_all().expect("sync test data");
     }

@@ -41,12 +41,8 @@ impl TestPool {
     /// `size` is that of the filesystem; a plain directory has the size of the disk below it.
     pub fn new(fs: PoolFs, size: u64) -> Self {
         let scratch = Scratch::new();
-        let pool = Self {
-            fs,
-            path: scratch.ensure_dir("pool"),
-            image: scratch.join("pool.img"),
-            scratch,
-        };
+        let pool =
+            Self { fs, path: scratch.ensure_dir("pool"), image: scratch.join("pool.img"), scratch };
         match fs {
             PoolFs::Xfs => pool.mount(FsKind::Xfs, size),
             PoolFs::Btrfs => pool.mount(FsKind::Btrfs, size),
@@ -88,30 +84,17 @@ impl TestPool {
         File::create_new(&self.image)
             .and_then(|image| image.set_len(size))
             .expect("make the pool's image");
-        let options = AttachOptions {
-            label: "orlop-test pool",
-            read_only: false,
-        };
-        let device = loopdev::attach(&self.image, &options)
-            .expect("attach the pool's image")
-            .path();
+        let options = AttachOptions { label: "orlop-test pool", read_only: false };
+        let device =
+            loopdev::attach(&self.image, &options).expect("attach the pool's image").path();
         let uuid = orlop_sys::rand::random_bytes().expect("random bytes");
-        let format = Format {
-            kind,
-            uuid,
-            extra_options: &[],
-        };
+        let format = Format { kind, uuid, extra_options: &[] };
         filesystem::format(&device, &format).expect("make the pool's filesystem");
         mount_at(&device, kind, &self.path);
     }
 }
 
 fn mount_at(device: &Path, kind: FsKind, target: &Path) {
-    let mount = FsMount {
-        device,
-        fs_type: kind.as_str(),
-        options: &[],
-        read_only: false,
-    };
+    let mount = FsMount { device, fs_type: kind.as_str(), options: &[], read_only: false };
     mounts::mount_filesystem(&mount, target).expect("mount the pool's filesystem");
 }

@@ -25,10 +25,7 @@ impl Scratch {
             .tempdir()
             .expect("make a scratch directory");
         let path = directory.path().canonicalize().expect("resolve it");
-        Self(Arc::new(Ground {
-            directory: Some(directory),
-            path,
-        }))
+        Self(Arc::new(Ground { directory: Some(directory), path }))
     }
 
     pub fn path(&self) -> &Path {

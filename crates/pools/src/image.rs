@@ -1,9 +1,9 @@
 //! Volumes as files in a directory, attached by loop devices.
 //!
 //! A volume is a sparse or preallocated file; snapshots and clones share its extents where the
-//! filesystem can (XFS, btrfs) and are sparse copies elsewhere. [`layout`] shows the directory.
-//! What a change must survive is said where it is made: [`staged`] (creation), [`update`],
-//! [`delete`].
+//! filesystem can (XFS, btrfs) and are sparse copies elsewhere. `layout.rs` shows the directory.
+//! What a change must survive is said where it is made: `staged.rs` for creation,
+//! `update.rs`, `delete.rs`.
 
 mod attach;
 mod condition;

@@ -5,9 +5,8 @@
 //! that lead nowhere.
 
 mod draft;
+mod state;
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +20,7 @@ use orlop_model::{
 
 use crate::poison::lock;
 use draft::{SnapshotDraft, VolumeDraft};
+use state::{Fault, Interlude, MemoryVolume, State};
 
 /// Of the range that the kernel leaves to experiments.
 const MAJOR: u32 = 240;
@@ -38,11 +38,7 @@ pub struct MemoryPoolConfig {
 
 impl Default for MemoryPoolConfig {
     fn default() -> Self {
-        Self {
-            name: "memory".to_owned(),
-            place: Topology::default(),
-            capacity_bytes: 1 << 40,
-        }
+        Self { name: "memory".to_owned(), place: Topology::default(), capacity_bytes: 1 << 40 }
     }
 }
 
@@ -54,139 +50,10 @@ pub struct MemoryPool {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    capacity: u64,
-    reserved: u64,
-    volumes: BTreeMap<VolumeId, MemoryVolume>,
-    snapshots: BTreeMap<SnapshotId, MemorySnapshot>,
-    faults: Vec<Fault>,
-    interlude: Option<Interlude>,
-}
-
-#[derive(Debug)]
-struct Fault {
-    operation: &'static str,
-    /// So many calls go well before.
-    successes: usize,
-    error: Error,
-}
-
-/// What a test lets happen in the middle of a copy.
-struct Interlude(Box<dyn FnOnce() + Send>);
-
-impl fmt::Debug for Interlude {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interlude")
-    }
-}
-
-#[derive(Debug)]
-struct MemoryVolume {
-    record: VolumeRecord,
-    tag: String,
-    damage: Option<String>,
-    condition: Option<Condition>,
-    read_write: Port,
-    read_only: Port,
-}
-
-/// A volume keeps its device numbers for life, attached or not: a machine of the imagination
-/// knows what is on a device by its number.
-#[derive(Debug, Default)]
-struct Port {
-    device: Option<Device>,
-    attached: bool,
-}
-
-impl Port {
-    fn attached(&self) -> Option<&Device> {
-        self.device.as_ref().filter(|_| self.attached)
-    }
-}
-
-#[derive(Debug)]
-struct MemorySnapshot {
-    record: SnapshotRecord,
-    tag: String,
-}
-
-impl MemoryVolume {
-    fn checked(&self) -> Result<&VolumeRecord> {
-        match &self.damage {
-            None => Ok(&self.record),
-            Some(reason) => Err(Error::damaged(
-                format!("volume {}", self.record.id),
-                reason.clone(),
-            )),
-        }
-    }
-
-    fn port(&mut self, access: DeviceAccess) -> &mut Port {
-        match access {
-            DeviceAccess::ReadWrite => &mut self.read_write,
-            DeviceAccess::ReadOnly => &mut self.read_only,
-        }
-    }
-}
-
-impl State {
-    fn fault(&mut self, operation: &'static str) -> Result<()> {
-        let of_operation = |fault: &Fault| fault.operation == operation;
-        let Some(index) = self.faults.iter().position(of_operation) else {
-            return Ok(());
-        };
-        match self.faults[index].successes.checked_sub(1) {
-            Some(fewer) => {
-                self.faults[index].successes = fewer;
-                Ok(())
-            }
-            None => Err(self.faults.remove(index).error),
-        }
-    }
-
-    fn volume(&mut self, id: &VolumeId) -> Result<&mut MemoryVolume> {
-        let volume = self
-            .volumes
-            .get_mut(id)
-            .ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
-        volume.checked()?;
-        Ok(volume)
-    }
-
-    fn available(&self) -> u64 {
-        let promised: u64 = self
-            .volumes
-            .values()
-            .map(|volume| volume.record.capacity_bytes)
-            .sum();
-        self.capacity.saturating_sub(promised + self.reserved)
-    }
-
-    fn try_reserve(&mut self, bytes: u64) -> Result<()> {
-        if bytes > self.capacity {
-            return Err(Error::OutOfRange(format!(
-                "{bytes} bytes is more than the pool could hold if it were empty"
-            )));
-        }
-        if bytes > self.available() {
-            return Err(Error::Exhausted(format!(
-                "{bytes} bytes asked for, {} available",
-                self.available()
-            )));
-        }
-        self.reserved += bytes;
-        Ok(())
-    }
-}
-
 impl MemoryPool {
     pub fn new(config: MemoryPoolConfig) -> Self {
         let number = POOLS.fetch_add(1, Ordering::Relaxed);
-        let state = State {
-            capacity: config.capacity_bytes,
-            ..State::default()
-        };
+        let state = State { capacity: config.capacity_bytes, ..State::default() };
         Self {
             id: PoolId::from_random(number.to_be_bytes()),
             name: config.name,
@@ -203,11 +70,7 @@ impl MemoryPool {
 
     /// As [`Self::fail_next`], but so many calls go well before.
     pub fn fail_after(&self, operation: &'static str, successes: usize, error: Error) {
-        lock(&self.state).faults.push(Fault {
-            operation,
-            successes,
-            error,
-        });
+        lock(&self.state).faults.push(Fault { operation, successes, error });
     }
 
     /// What happens while the next cut is being made, on its thread.
@@ -253,10 +116,7 @@ impl MemoryPool {
 }
 
 fn after<Id>(id: Option<&Id>) -> (Bound<&Id>, Bound<&Id>) {
-    (
-        id.map_or(Bound::Unbounded, Bound::Excluded),
-        Bound::Unbounded,
-    )
+    (id.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
 fn at_most(limit: usize) -> usize {
@@ -304,9 +164,7 @@ impl Pool for MemoryPool {
     ) -> Vec<(VolumeId, Result<VolumeRecord>)> {
         let state = lock(&self.state);
         let entries = state.volumes.range(after(start)).take(at_most(limit));
-        entries
-            .map(|(id, volume)| (id.clone(), volume.checked().cloned()))
-            .collect()
+        entries.map(|(id, volume)| (id.clone(), volume.checked().cloned())).collect()
     }
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>> {
@@ -376,10 +234,7 @@ impl Pool for MemoryPool {
     fn condition(&self, id: &VolumeId) -> Result<Condition> {
         let mut state = lock(&self.state);
         state.fault("condition")?;
-        let volume = state
-            .volumes
-            .get(id)
-            .ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
+        let volume = state.volumes.get(id).ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
         Ok(match (volume.checked(), &volume.condition) {
             (Err(damaged), _) => Condition::abnormal(damaged.to_string()),
             (Ok(_), Some(condition)) => condition.clone(),

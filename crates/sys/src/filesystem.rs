@@ -1,18 +1,17 @@
 //! What is on a block device, making it, and growing it.
 
 mod btrfs;
+mod claim;
 mod ext4;
 mod format;
 mod grow;
 mod signature;
 
 use std::fmt;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub use btrfs::set_btrfs_uuid;
@@ -25,8 +24,6 @@ use crate::abi;
 use crate::error::{Context, Result};
 use crate::resolve::open_existing;
 use crate::tool;
-
-const CLAIM_PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FsKind {
@@ -100,30 +97,6 @@ pub fn ensure_thawed(mount_point: &Path) -> Result<ThawOutcome> {
         Err(Errno::INVAL) => Ok(ThawOutcome::WasNotFrozen),
         Err(errno) => Err(errno).on("thaw", mount_point),
     }
-}
-
-/// Opens a device that nobody has mounted or claimed; while somebody has, the error
-/// [`crate::Error::is_busy`].
-///
-/// A filesystem may outlive its last mount for a moment: a child that is being started has a copy
-/// of the context it was mounted by until it executes its program. So this waits a little, and
-/// programs that would give up at once are started after it.
-fn open_exclusively(device: &Path) -> Result<File> {
-    // On a block device, and without O_CREAT, O_EXCL asks for exactly that.
-    let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-    let mut pauses = CLAIM_PAUSES.into_iter();
-    loop {
-        match (open(device, flags, Mode::empty()), pauses.next()) {
-            (Err(Errno::BUSY), Some(milliseconds)) => {
-                std::thread::sleep(Duration::from_millis(milliseconds));
-            }
-            (opened, _) => return opened.map(File::from).on("open for itself", device),
-        }
-    }
-}
-
-fn wait_until_unclaimed(device: &Path) -> Result<()> {
-    open_exclusively(device).map(drop)
 }
 
 fn open_mount_root(operation: &'static str, mount_point: &Path) -> Result<OwnedFd> {

@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::error::{Context, Error, Result};
@@ -44,18 +44,7 @@ where
     S: AsRef<OsStr>,
 {
     let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
-    #[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]
-    let child = Command::new(&program)
-        .args(arguments)
-        .env_clear()
-        .env("LC_ALL", "C")
-        .env("PATH", SEARCH_PATH)
-        .env("BLKID_FILE", NO_CACHE)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .on("start", &program)?;
+    let child = start(&program, arguments).on("start", &program)?;
     let watch = Watch::start(name);
     let output = child.wait_with_output().on("wait for", &program)?;
     drop(watch);
@@ -64,6 +53,35 @@ where
         return Ok(output);
     }
     Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+fn start<I, S>(program: &Path, arguments: I) -> std::io::Result<Child>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    #[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("PATH", SEARCH_PATH)
+        .env("BLKID_FILE", NO_CACHE)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    // Returns when the child has executed the program, and so closed what it inherited.
+    command.spawn()
+}
+
+/// Between fork and exec a child has copies of all descriptors, and what one of them claims stays
+/// claimed. Who has such a descriptor for a moment holds back the start of programs meanwhile.
+static STARTING: RwLock<()> = RwLock::new(());
+
+pub(crate) fn hold_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the program said last. e2fsck gives its reasons on stdout and the verdict on stderr.

@@ -161,14 +161,9 @@ fn verified(
 }
 
 fn described(device: &LoopDevice) -> Result<Device> {
-    let (major, minor) = device
-        .device_number()
-        .doing(|| format!("look at {}", device.path().display()))?;
-    Ok(Device {
-        path: device.path(),
-        major,
-        minor,
-    })
+    let (major, minor) =
+        device.device_number().doing(|| format!("look at {}", device.path().display()))?;
+    Ok(Device { path: device.path(), major, minor })
 }
 
 impl Store {
@@ -228,9 +223,7 @@ impl Store {
             return Ok(None);
         };
         let mut slots = lock(&slots);
-        verified(id, access, slots.of(access))?
-            .map(|status| described(&status.device))
-            .transpose()
+        verified(id, access, slots.of(access))?.map(|status| described(&status.device)).transpose()
     }
 
     pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {

@@ -20,14 +20,8 @@ use super::failure::Doing;
 
 const STAGING: &str = "staging";
 const TRASH: &str = "trash";
-const DIRECTORIES: [&str; 6] = [
-    "volumes",
-    "snapshots",
-    "groups",
-    "group-snapshots",
-    STAGING,
-    TRASH,
-];
+const DIRECTORIES: [&str; 6] =
+    ["volumes", "snapshots", "groups", "group-snapshots", STAGING, TRASH];
 const PRIVATE: u32 = 0o700;
 
 #[derive(Debug)]
@@ -40,10 +34,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn new(root: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-            used: AtomicU64::new(0),
-        }
+        Self { root: root.to_owned(), used: AtomicU64::new(0) }
     }
 
     pub(super) fn root(&self) -> &Path {

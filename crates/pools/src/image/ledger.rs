@@ -175,19 +175,14 @@ impl Store {
     /// without a measurement.
     pub(super) fn below_floor(&self) -> Result<Option<String>> {
         let space = self.space()?;
-        let nothing = Measurement {
-            used: 0,
-            owned: 0,
-            taken: Instant::now(),
-        };
+        let nothing = Measurement { used: 0, owned: 0, taken: Instant::now() };
         let room = lock(&self.ledger).room(&space, &nothing, 0);
         Ok(room.is_below_floor().then(|| room.below_floor(&self.name)))
     }
 
     fn room(&self, ledger: &mut Ledger, freshness: Freshness) -> Result<Room> {
-        let recent = ledger
-            .measured
-            .filter(|measured| measured.taken.elapsed() < MEASUREMENT_SERVES);
+        let recent =
+            ledger.measured.filter(|measured| measured.taken.elapsed() < MEASUREMENT_SERVES);
         let measured = match (freshness, recent) {
             (Freshness::Recent, Some(measured)) => measured,
             (Freshness::Recent, None) | (Freshness::Exact, _) => {
@@ -204,11 +199,7 @@ impl Store {
         let before = self.space()?.free;
         let used = self.volumes.allocated() + self.snapshots.allocated() + staged;
         let after = self.space()?.free;
-        Ok(Measurement {
-            used,
-            owned: used + u128::from(before.min(after)),
-            taken: Instant::now(),
-        })
+        Ok(Measurement { used, owned: used + u128::from(before.min(after)), taken: Instant::now() })
     }
 
     pub(super) fn space(&self) -> Result<Space> {

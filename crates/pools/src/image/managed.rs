@@ -61,12 +61,8 @@ pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()
 
 fn format_image(path: &Path, bytes: u64) -> Result<()> {
     let formatting = || format!("format {}", path.display());
-    let image = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .doing(formatting)?;
+    let image =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).doing(formatting)?;
     file::set_length(&image, bytes).doing(formatting)?;
     let format = Format {
         kind: FsKind::Xfs,
@@ -96,21 +92,10 @@ impl Managed {
                 loopdev::refresh_size(&device).doing(opening)?;
                 device
             }
-            None => loopdev::attach(
-                &image,
-                &AttachOptions {
-                    label: &label,
-                    read_only: false,
-                },
-            )
-            .doing(opening)?,
+            None => loopdev::attach(&image, &AttachOptions { label: &label, read_only: false })
+                .doing(opening)?,
         };
-        let managed = Self {
-            around: root.to_owned(),
-            mount_point,
-            device,
-            label,
-        };
+        let managed = Self { around: root.to_owned(), mount_point, device, label };
         managed.ensure_mounted()?;
         // Also without a change of the size: a crash may have come between file and filesystem.
         filesystem::grow_mounted(managed.root(), &managed.device.path(), FsKind::Xfs)
@@ -177,11 +162,7 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
     let data = OpenOptions::new().write(true).open(image).doing(growing)?;
     let present = data.metadata().doing(growing)?.len();
     if wanted < present {
-        tracing::warn!(
-            present,
-            wanted,
-            "the pool's image keeps its size: XFS does not shrink"
-        );
+        tracing::warn!(present, wanted, "the pool's image keeps its size: XFS does not shrink");
     }
     if wanted <= present {
         return Ok(());

@@ -72,18 +72,10 @@ impl Marker {
 
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        let lock = file::try_lock(&path)
-            .doing(opening)?
-            .ok_or_else(|| in_use(&path))?;
+        let lock = file::try_lock(&path).doing(opening)?.ok_or_else(|| in_use(&path))?;
         let contents = parse(&path, &fs::read(&path).doing(opening)?)?;
         let inode = inode_of(&fs::symlink_metadata(&path).doing(opening)?);
-        Ok(Self {
-            path,
-            id: contents.id,
-            kind: contents.kind,
-            inode,
-            _lock: lock,
-        })
+        Ok(Self { path, id: contents.id, kind: contents.kind, inode, _lock: lock })
     }
 
     /// Makes the directory a pool. Of several processes that try at once, one gets it and the
@@ -100,9 +92,7 @@ impl Marker {
         let draft = staging.join(format!("{NAME}.{}", contents.id));
 
         file::create_file_durable(&draft, &text).doing(creating)?;
-        let lock = file::try_lock(&draft)
-            .doing(creating)?
-            .ok_or_else(|| in_use(&path))?;
+        let lock = file::try_lock(&draft).doing(creating)?.ok_or_else(|| in_use(&path))?;
         // A crash before this leaves a file in staging/, after it a pool.
         match file::rename_new(&draft, &path) {
             Ok(RenameOutcome::Renamed) => {}
@@ -115,13 +105,7 @@ impl Marker {
             Err(error) => return Err(error).doing(creating),
         }
         let inode = inode_of(&fs::symlink_metadata(&path).doing(creating)?);
-        Ok(Self {
-            path,
-            id: contents.id,
-            kind,
-            inode,
-            _lock: lock,
-        })
+        Ok(Self { path, id: contents.id, kind, inode, _lock: lock })
     }
 
     /// Is the file that we hold the lock of still the one by which others find the pool?

@@ -40,11 +40,7 @@ impl Store {
             Kind::Plain => None,
             Kind::Managed => {
                 Layout::new(&config.path).sweep_staging()?;
-                Some(Managed::open(
-                    &config.path,
-                    marker.id(),
-                    config.managed_size,
-                )?)
+                Some(Managed::open(&config.path, marker.id(), config.managed_size)?)
             }
         };
         let layout = Layout::new(managed.as_ref().map_or(&config.path, Managed::root));
@@ -71,11 +67,7 @@ impl Store {
         Ok(Arc::new(Self {
             name: config.name,
             topology: config.place,
-            ledger: Mutex::new(Ledger::new(
-                config.floor,
-                config.overcommit_percent,
-                promised,
-            )),
+            ledger: Mutex::new(Ledger::new(config.floor, config.overcommit_percent, promised)),
             layout,
             marker,
             managed,

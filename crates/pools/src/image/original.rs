@@ -81,9 +81,8 @@ pub(super) fn check_data<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<()> {
                 damaged("its directory is missing")
             }
         }
-        Err(error) => Err(Error::failed(
-            format!("look at the data of {} {}", R::KIND, record.id()),
-            error,
-        )),
+        Err(error) => {
+            Err(Error::failed(format!("look at the data of {} {}", R::KIND, record.id()), error))
+        }
     }
 }

@@ -104,10 +104,7 @@ pub(super) struct Shelf<R: Kept> {
 
 impl<R: Kept> Shelf<R> {
     pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
-        let shelf = Self {
-            directory,
-            entries: RwLock::default(),
-        };
+        let shelf = Self { directory, entries: RwLock::default() };
         let listing = || format!("read {}", shelf.directory.display());
         for file in fs::read_dir(&shelf.directory).doing(listing)? {
             let name = file.doing(listing)?.file_name();
@@ -151,9 +148,7 @@ impl<R: Kept> Shelf<R> {
     pub(super) fn adopt(&self, id: &R::Id) -> Result<Option<u64>> {
         let directory = self.home(id);
         let directory = directory.directory();
-        let there = directory
-            .try_exists()
-            .doing(|| format!("look at {}", directory.display()))?;
+        let there = directory.try_exists().doing(|| format!("look at {}", directory.display()))?;
         if !there || read(&self.entries).contains_key(id) {
             return Ok(None);
         }
@@ -161,10 +156,7 @@ impl<R: Kept> Shelf<R> {
     }
 
     pub(super) fn get(&self, id: &R::Id) -> Result<Option<R>> {
-        read(&self.entries)
-            .get(id)
-            .map(|entry| self.checked(id, entry))
-            .transpose()
+        read(&self.entries).get(id).map(|entry| self.checked(id, entry)).transpose()
     }
 
     pub(super) fn require(&self, id: &R::Id) -> Result<R> {
@@ -172,10 +164,7 @@ impl<R: Kept> Shelf<R> {
     }
 
     fn checked(&self, id: &R::Id, entry: &Entry<R>) -> Result<R> {
-        entry
-            .record
-            .clone()
-            .map_err(|reason| self.damaged(id, &reason))
+        entry.record.clone().map_err(|reason| self.damaged(id, &reason))
     }
 
     pub(super) fn damaged(&self, id: &R::Id, reason: &str) -> Error {
@@ -217,16 +206,11 @@ impl<R: Kept> Shelf<R> {
 
     /// Returns what was charged for it.
     pub(super) fn take_out(&self, id: &R::Id) -> u64 {
-        write(&self.entries)
-            .remove(id)
-            .map_or(0, |entry| entry.charge)
+        write(&self.entries).remove(id).map_or(0, |entry| entry.charge)
     }
 
     pub(super) fn charges(&self) -> u128 {
-        read(&self.entries)
-            .values()
-            .map(|entry| u128::from(entry.charge))
-            .sum()
+        read(&self.entries).values().map(|entry| u128::from(entry.charge)).sum()
     }
 
     /// What all data here takes now. One stat for each; files that are gone count nothing.

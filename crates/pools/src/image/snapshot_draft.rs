@@ -20,7 +20,7 @@ use super::store::Store;
 pub(super) struct SnapshotDraft {
     store: Arc<Store>,
     staged: Staged,
-    /// Taken by the cut.
+    /// Until it is cut: a draft whose cut failed can never be committed as it is.
     original: Option<Original>,
     /// Bytes that the cut did not copy, because the source has them too.
     shared: u64,
@@ -37,11 +37,7 @@ impl Store {
         let demand = Demand {
             length: source.capacity_bytes,
             promise: original.allocated(),
-            physical: if self.shares_extents {
-                0
-            } else {
-                original.allocated()
-            },
+            physical: if self.shares_extents { 0 } else { original.allocated() },
             must_fit: !self.shares_extents,
         };
         let reservation = self.try_reserve(demand)?;
@@ -69,11 +65,12 @@ impl Store {
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
     fn cut(&mut self) -> Result<()> {
-        if let Some(original) = self.original.take() {
+        if let Some(original) = &self.original {
             self.shared = match original.cut_into(self.staged.data())? {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };
+            self.original = None;
             self.record.created = SystemTime::now().into();
         }
         Ok(())
@@ -86,13 +83,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
             .doing(|| format!("make snapshot {}", self.record.id))?;
         let allocated = self.staged.allocated()?;
         self.reservation.note_written(allocated, self.shared);
-        let Self {
-            store,
-            staged,
-            record,
-            reservation,
-            ..
-        } = self.as_mut();
+        let Self { store, staged, record, reservation, .. } = self.as_mut();
         store.place(&store.snapshots, staged, record, reservation)
     }
 }

@@ -1,8 +1,6 @@
 //! Pools on real filesystems for tests, taken down with all their devices and mounts when the
 //! test ends, also by a panic.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -46,11 +44,7 @@ impl Bed {
     pub(super) fn plain() -> Option<Self> {
         root_or_opted_out()?;
         let directory = tempfile::tempdir().unwrap();
-        Some(Self {
-            path: directory.path().to_owned(),
-            device: None,
-            directory,
-        })
+        Some(Self { path: directory.path().to_owned(), device: None, directory })
     }
 
     pub(super) fn xfs() -> Option<Self> {
@@ -79,23 +73,12 @@ impl Bed {
         let mut bed = Self::plain()?;
         let image = bed.path.join("image");
         file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
-        let options = AttachOptions {
-            label: BED_LABEL,
-            read_only: false,
-        };
+        let options = AttachOptions { label: BED_LABEL, read_only: false };
         let device = loopdev::attach(&image, &options).unwrap();
         bed.device = Some(device.clone());
         bed.path = bed.path.join("mounted");
         let uuid = orlop_sys::rand::random_bytes().unwrap();
-        format(
-            &device.path(),
-            &Format {
-                kind,
-                uuid,
-                extra_options: &[],
-            },
-        )
-        .unwrap();
+        format(&device.path(), &Format { kind, uuid, extra_options: &[] }).unwrap();
         mounts::ensure_directory(&bed.path).unwrap();
         let mount = FsMount {
             device: &device.path(),
@@ -150,10 +133,7 @@ impl Bed {
             outcomes.push(loopdev::ensure_detached(device, BED_LABEL));
         }
         outcomes.push(file::remove_tree(self.directory.path()));
-        outcomes
-            .into_iter()
-            .filter_map(std::result::Result::err)
-            .collect()
+        outcomes.into_iter().filter_map(std::result::Result::err).collect()
     }
 }
 
@@ -161,10 +141,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         let failures = self.take_down();
-        assert!(
-            failures.is_empty() || std::thread::panicking(),
-            "left behind: {failures:?}"
-        );
+        assert!(failures.is_empty() || std::thread::panicking(), "left behind: {failures:?}");
     }
 }
 
@@ -191,10 +168,8 @@ pub(super) fn snapshot_id(pool: &ImagePool, name: &str) -> SnapshotId {
 }
 
 pub(super) fn volume_of(pool: &ImagePool, name: &str, bytes: u64) -> NewVolume {
-    let capability = VolumeCapability {
-        access: AccessType::Block,
-        mode: AccessMode::SingleNodeWriter,
-    };
+    let capability =
+        VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
     NewVolume {
         id: volume_id(pool, name),
         name: name.parse().unwrap(),
@@ -245,9 +220,7 @@ pub(super) fn snapshot_of(pool: &ImagePool, name: &str, source: &VolumeRecord) -
 }
 
 pub(super) fn snapshot(pool: &ImagePool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
-    let mut draft = pool
-        .begin_snapshot(&snapshot_of(pool, name, source))
-        .unwrap();
+    let mut draft = pool.begin_snapshot(&snapshot_of(pool, name, source)).unwrap();
     draft.cut().unwrap();
     draft.commit().unwrap()
 }
@@ -279,8 +252,7 @@ pub(super) fn scribble(path: &Path, seed: u64, piece: u64) {
     let file = File::options().write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len();
     file.write_all_at(&pattern(seed, piece), 0).unwrap();
-    file.write_all_at(&pattern(!seed, piece), length - piece)
-        .unwrap();
+    file.write_all_at(&pattern(!seed, piece), length - piece).unwrap();
     file.sync_all().unwrap();
 }
 
@@ -291,7 +263,5 @@ pub(super) fn read(path: &Path) -> Vec<u8> {
 /// Names in a directory of the pool.
 pub(super) fn listing(bed: &Bed, directory: &str) -> Vec<String> {
     let entries = fs::read_dir(bed.pool_path().join(directory)).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }

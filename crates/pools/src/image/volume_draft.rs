@@ -20,7 +20,7 @@ use super::store::Store;
 pub(super) struct VolumeDraft {
     store: Arc<Store>,
     staged: Staged,
-    /// Taken by the cut.
+    /// Until it is cut: a draft whose cut failed can never be committed as it is.
     original: Option<Original>,
     /// Bytes that the cut did not copy, because the source has them too.
     shared: u64,
@@ -65,10 +65,7 @@ impl Store {
             }
             Some(ContentSource::Volume(id)) => {
                 let record = self.volumes.require(id)?;
-                (
-                    Original::open(&self.volumes, &record)?,
-                    record.capacity_bytes,
-                )
+                (Original::open(&self.volumes, &record)?, record.capacity_bytes)
             }
         };
         if length > new.capacity_bytes {
@@ -128,11 +125,12 @@ impl VolumeDraft {
 
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
-        if let Some(original) = self.original.take() {
+        if let Some(original) = &self.original {
             self.shared = match original.cut_into(self.staged.data())? {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };
+            self.original = None;
         }
         Ok(())
     }
@@ -143,13 +141,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
         if is_copy {
             self.shape()?;
         }
-        let Self {
-            store,
-            staged,
-            record,
-            reservation,
-            ..
-        } = self.as_mut();
+        let Self { store, staged, record, reservation, .. } = self.as_mut();
         store.place(&store.volumes, staged, record, reservation)
     }
 }

@@ -9,7 +9,7 @@ use orlop_model::{
     ContentSource, Draft, Error, NewSnapshot, NewVolume, Result, SnapshotRecord, VolumeRecord,
 };
 
-use super::{Interlude, MemorySnapshot, MemoryVolume, Port, State};
+use super::state::{Interlude, MemorySnapshot, MemoryVolume, Port, State};
 use crate::poison::lock;
 
 /// A test may want something to happen now, and may want the pool for that.
@@ -167,10 +167,8 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
             self.cut()?;
         }
         let mut state = lock(&self.state);
-        let snapshot = state
-            .snapshots
-            .entry(self.record.id.clone())
-            .or_insert_with(|| MemorySnapshot {
+        let snapshot =
+            state.snapshots.entry(self.record.id.clone()).or_insert_with(|| MemorySnapshot {
                 record: self.record.clone(),
                 tag: self.tag.clone().unwrap_or_default(),
             });

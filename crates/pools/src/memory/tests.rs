@@ -8,17 +8,11 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 fn pool() -> MemoryPool {
-    MemoryPool::new(MemoryPoolConfig {
-        capacity_bytes: 100 * MIB,
-        ..MemoryPoolConfig::default()
-    })
+    MemoryPool::new(MemoryPoolConfig { capacity_bytes: 100 * MIB, ..MemoryPoolConfig::default() })
 }
 
 fn volume(pool: &MemoryPool, name: &str, bytes: u64) -> NewVolume {
-    let block = VolumeCapability {
-        access: AccessType::Block,
-        mode: AccessMode::SingleNodeWriter,
-    };
+    let block = VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
     NewVolume {
         id: VolumeId::new(pool.id().clone(), NameDigest::of_text(name)),
         name: name.parse().unwrap(),
@@ -97,10 +91,7 @@ fn a_failure_comes_once_where_it_was_asked_for() {
     assert!(pool.ensure_attached(&record.id, access).is_err());
     let device = pool.ensure_attached(&record.id, access).unwrap();
     assert_eq!(pool.ensure_attached(&record.id, access).unwrap(), device);
-    assert_eq!(
-        pool.attached_volumes().unwrap(),
-        std::slice::from_ref(&record.id)
-    );
+    assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
     pool.ensure_detached(&record.id, access).unwrap();
     assert_eq!(pool.attached(&record.id, access).unwrap(), None);
 }
@@ -110,10 +101,7 @@ fn damage_is_an_error_and_not_an_absence() {
     let pool = pool();
     let record = create(&pool, &volume(&pool, "a", MIB));
     pool.damage_volume(&record.id, "as asked");
-    assert!(matches!(
-        pool.volume(&record.id),
-        Err(Error::Damaged { .. })
-    ));
+    assert!(matches!(pool.volume(&record.id), Err(Error::Damaged { .. })));
     assert!(pool.ensure_no_volume(&record.id).is_err());
     assert!(pool.condition(&record.id).unwrap().abnormal);
     assert_eq!(pool.volumes(None, 0).len(), 1);
@@ -123,8 +111,7 @@ fn damage_is_an_error_and_not_an_absence() {
 fn devices_of_two_pools_differ() {
     let [first, second] = [pool(), pool()].map(|pool| {
         let record = create(&pool, &volume(&pool, "a", MIB));
-        pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)
-            .unwrap()
+        pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap()
     });
     assert_ne!((first.major, first.minor), (second.major, second.minor));
     assert_ne!(first.path, second.path);

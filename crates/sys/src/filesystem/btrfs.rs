@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::fsync;
 
-use super::open_exclusively;
+use super::claim::claim;
 use super::signature::bytes_at;
 use crate::error::{Context, Error, Result};
 use crate::loopdev;
@@ -38,7 +38,7 @@ pub(super) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
 /// Gives an unmounted btrfs another UUID; having it already is fine.
 pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     const OPERATION: &str = "change the UUID of";
-    let file = open_exclusively(device)?;
+    let claim = claim(device)?;
     let size = loopdev::size(device)?;
 
     let first = u64::try_from(FIRST_SUPERBLOCK).unwrap_or(u64::MAX);
@@ -47,7 +47,7 @@ pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     // nothing, and a repetition rewrites all.
     for offset in mirrors.chain([first]) {
         let mut superblock = [0; SUPERBLOCK_BYTES];
-        file.read_exact_at(&mut superblock, offset).on("read", device)?;
+        claim.file.read_exact_at(&mut superblock, offset).on("read", device)?;
         match fsid(&superblock) {
             None if offset == first => return Err(Error::refused(OPERATION, device, "no btrfs")),
             None => continue,
@@ -55,8 +55,8 @@ pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
         }
         rename_superblock(&mut superblock, uuid)
             .ok_or_else(|| Error::refused(OPERATION, device, "its checksums are not crc32c"))?;
-        file.write_all_at(&superblock, offset).on("write", device)?;
-        fsync(&file).on("sync", device)?;
+        claim.file.write_all_at(&superblock, offset).on("write", device)?;
+        fsync(&claim.file).on("sync", device)?;
     }
     Ok(())
 }

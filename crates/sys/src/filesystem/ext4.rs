@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::claim::wait_until_unclaimed;
 use super::signature::bytes_at;
-use super::wait_until_unclaimed;
 use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::{loopdev, tool};

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use rustix::fs::fsync;
 
+use super::FsKind;
+use super::claim::{claim, wait_until_unclaimed};
 use super::signature::{HEAD, Signature, TAIL, probe};
-use super::{FsKind, open_exclusively, wait_until_unclaimed};
 use crate::error::{Context, Result};
 use crate::file::sync_device;
 use crate::{loopdev, tool};
@@ -38,13 +39,13 @@ pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
 }
 
 fn erase_signatures(device: &Path) -> Result<()> {
-    let file = open_exclusively(device)?;
+    let claim = claim(device)?;
     let size = loopdev::size(device)?;
     for (offset, length) in [(0, HEAD.min(size)), (size.saturating_sub(TAIL), TAIL.min(size))] {
         let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
-        file.write_all_at(&zeros, offset).on("erase", device)?;
+        claim.file.write_all_at(&zeros, offset).on("erase", device)?;
     }
-    fsync(&file).on("sync", device)
+    fsync(&claim.file).on("sync", device)
 }
 
 // Discarding is left out everywhere: a fresh image has nothing to discard, and a preallocated one

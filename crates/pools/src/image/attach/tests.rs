@@ -23,9 +23,7 @@ fn write_through(device: &Device, seed: u64, bytes: u64) {
 
 #[test]
 fn labels_lead_back_to_volumes() {
-    let id: VolumeId = "v-01234567-0123456789abcdef0123456789abcdef"
-        .parse()
-        .unwrap();
+    let id: VolumeId = "v-01234567-0123456789abcdef0123456789abcdef".parse().unwrap();
     for access in [RW, RO] {
         let label = label_of(&id, access);
         assert!(label.len() <= 63);
@@ -45,10 +43,7 @@ fn attaching_and_detaching_may_be_repeated() {
         assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
         assert_eq!(pool.attached(&record.id, RO).unwrap(), None);
         assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
-        assert_eq!(
-            pool.attached_volumes().unwrap(),
-            std::slice::from_ref(&record.id)
-        );
+        assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
 
         write_through(&device, 5, MIB);
         let data = read(&data_of(&pool, &record.id));
@@ -74,10 +69,7 @@ fn a_read_only_device_is_another_and_refuses_writes() {
     let opened = File::options().write(true).open(&read_only.path);
     let refused = opened.and_then(|device| device.write_all_at(&[1; 4096], 0));
     assert!(refused.is_err());
-    assert_eq!(
-        pool.attached_volumes().unwrap(),
-        std::slice::from_ref(&record.id)
-    );
+    assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
     pool.ensure_detached(&record.id, RW).unwrap();
     assert_eq!(pool.attached(&record.id, RO).unwrap(), Some(read_only));
     pool.ensure_no_volume(&record.id).unwrap();
@@ -90,13 +82,9 @@ fn eight_callers_at_once_get_one_device() {
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let found: Vec<Device> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| pool.ensure_attached(&record.id, RW).unwrap()))
-            .collect();
-        callers
-            .into_iter()
-            .map(|caller| caller.join().unwrap())
-            .collect()
+        let callers: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| pool.ensure_attached(&record.id, RW).unwrap())).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     assert!(found.iter().all(|device| *device == found[0]));
     assert_eq!(devices(&bed), 1);
@@ -139,16 +127,10 @@ fn a_device_in_use_is_not_taken_away() {
     let device = pool.ensure_attached(&record.id, RW).unwrap();
     let user = File::open(&device.path).unwrap();
     let refused = pool.ensure_detached(&record.id, RW);
-    assert!(
-        matches!(refused, Err(Error::Precondition(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     // It goes with its last user, so it is nothing to build on.
     let refused = pool.ensure_attached(&record.id, RW);
-    assert!(
-        matches!(refused, Err(Error::Precondition(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     drop(user);
     pool.ensure_detached(&record.id, RW).unwrap();
     assert_eq!(devices(&bed), 0);

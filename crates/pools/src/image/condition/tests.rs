@@ -12,20 +12,15 @@ fn missing_and_short_data_is_told_and_never_attached() {
     let pool = bed.open();
     let [short, missing, gone] =
         ["short", "missing", "gone"].map(|name| create(&pool, &volume_of(&pool, name, 64 * MIB)));
-    let file = fs::File::options()
-        .write(true)
-        .open(data_of(&pool, &short.id))
-        .unwrap();
+    let file = fs::File::options().write(true).open(data_of(&pool, &short.id)).unwrap();
     set_length(&file, MIB).unwrap();
     fs::remove_file(data_of(&pool, &missing.id)).unwrap();
     let home = pool.store.volumes.home(&gone.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
 
-    for (record, told) in [
-        (&short, "1048576 bytes"),
-        (&missing, "data is missing"),
-        (&gone, "directory is missing"),
-    ] {
+    for (record, told) in
+        [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
+    {
         let condition = pool.condition(&record.id).unwrap();
         assert!(condition.abnormal);
         assert!(condition.message.contains(told), "{}", condition.message);

@@ -49,10 +49,7 @@ fn what_is_damaged_is_neither_deleted_nor_overwritten() {
         assert!(reason.contains(&volume.directory().display().to_string()));
         damaged(pool.volume(&record.id).err());
         damaged(pool.begin_volume(&new).err());
-        damaged(
-            pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)
-                .err(),
-        );
+        damaged(pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
         damaged(pool.ensure_capacity(&record.id, 65 * MIB).err());
         damaged(pool.update_volume(&record.id, &mut |_| {}).err());
         damaged(pool.ensure_no_snapshot(&taken.id).err());
@@ -87,10 +84,7 @@ fn what_is_in_use_is_not_deleted() {
     let device = pool.ensure_attached(&record.id, access).unwrap();
     let user = fs::File::open(&device.path).unwrap();
     let refused = pool.ensure_no_volume(&record.id);
-    assert!(
-        matches!(refused, Err(Error::Precondition(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     assert!(pool.volume(&record.id).unwrap().is_some());
     drop(user);
     pool.ensure_no_volume(&record.id).unwrap();

@@ -12,10 +12,7 @@ fn largest(pool: &ImagePool, provisioning: Provisioning) -> u64 {
 
 #[test]
 fn exactly_the_largest_volume_can_be_made() {
-    for bed in [Bed::xfs(), Bed::btrfs(), Bed::ext4()]
-        .into_iter()
-        .flatten()
-    {
+    for bed in [Bed::xfs(), Bed::btrfs(), Bed::ext4()].into_iter().flatten() {
         let pool = bed.open();
         for provisioning in [Provisioning::Thin, Provisioning::Thick] {
             let largest = largest(&pool, provisioning);
@@ -87,10 +84,7 @@ fn eight_callers_cannot_overbook() {
                     scope.spawn(move || try_create(pool, &new))
                 })
                 .collect();
-            callers
-                .into_iter()
-                .map(|caller| caller.join().unwrap())
-                .collect::<Vec<_>>()
+            callers.into_iter().map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
         });
         assert_eq!(made.iter().filter(|result| result.is_ok()).count(), 4);
         let exhausted = |r: &&Result<_>| matches!(r, Err(Error::Exhausted(_)));
@@ -107,10 +101,7 @@ fn a_dropped_draft_gives_its_space_back() {
     let draft = pool.begin_volume(&all).unwrap();
     assert!(largest(&pool, Provisioning::Thick) == 0);
     let small = volume_of(&pool, "small", 16 * MIB);
-    assert!(matches!(
-        try_create(&pool, &small),
-        Err(Error::Exhausted(_))
-    ));
+    assert!(matches!(try_create(&pool, &small), Err(Error::Exhausted(_))));
     drop(draft);
     assert!(before.abs_diff(largest(&pool, Provisioning::Thick)) <= MIB);
     create(&pool, &small);
@@ -131,9 +122,7 @@ fn below_the_floor_nothing_is_made_and_all_volumes_say_so() {
     let condition = pool.condition(&record.id).unwrap();
     assert!(condition.abnormal);
     assert!(
-        condition
-            .message
-            .starts_with("pool test is below its floor: "),
+        condition.message.starts_with("pool test is below its floor: "),
         "{}",
         condition.message
     );
@@ -158,10 +147,7 @@ fn overcommit_lets_more_be_promised_than_there_is() {
     assert!(largest(&pool, Provisioning::Thick) < total);
     create(&pool, &volume_of(&pool, "large", thin));
     let huge = volume_of(&pool, "huge", 4 * total / MIB * MIB);
-    assert!(matches!(
-        try_create(&pool, &huge),
-        Err(Error::OutOfRange(_))
-    ));
+    assert!(matches!(try_create(&pool, &huge), Err(Error::OutOfRange(_))));
 }
 
 #[test]

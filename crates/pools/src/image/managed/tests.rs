@@ -9,10 +9,7 @@ use super::*;
 const BYTES: u64 = 512 << 20;
 
 fn config(bed: &Bed) -> ImagePoolConfig {
-    ImagePoolConfig {
-        managed_size: Some(BYTES),
-        ..bed.config()
-    }
+    ImagePoolConfig { managed_size: Some(BYTES), ..bed.config() }
 }
 
 fn is_mounted(bed: &Bed) -> bool {
@@ -87,14 +84,8 @@ fn an_image_grows_and_does_not_shrink() {
         config.managed_size = Some(bytes);
         let pool = ImagePool::open(config).unwrap();
         let after = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
-        assert!(
-            after.abs_diff(before + gained) < 64 * MIB,
-            "{before} {after}"
-        );
-        assert_eq!(
-            fs::metadata(image_in(&bed.pool_path())).unwrap().len(),
-            2 * BYTES
-        );
+        assert!(after.abs_diff(before + gained) < 64 * MIB, "{before} {after}");
+        assert_eq!(fs::metadata(image_in(&bed.pool_path())).unwrap().len(), 2 * BYTES);
     }
 }
 
@@ -104,10 +95,7 @@ fn growth_that_a_crash_interrupted_is_finished() {
     let pool = ImagePool::open(config(&bed)).unwrap();
     let before = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
     drop(pool);
-    let image = OpenOptions::new()
-        .write(true)
-        .open(image_in(&bed.pool_path()))
-        .unwrap();
+    let image = OpenOptions::new().write(true).open(image_in(&bed.pool_path())).unwrap();
     file::set_length(&image, 2 * BYTES).unwrap();
     let pool = bed.open();
     let after = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
@@ -143,10 +131,7 @@ fn an_image_made_before_a_crash_is_used() {
     fs::remove_file(bed.pool_path().join("orlop.pool")).unwrap();
     let refused = ImagePool::open(bed.config()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
-    ImagePool::open(config(&bed))
-        .unwrap()
-        .check_health()
-        .unwrap();
+    ImagePool::open(config(&bed)).unwrap().check_health().unwrap();
 }
 
 #[test]

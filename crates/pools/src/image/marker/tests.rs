@@ -22,10 +22,7 @@ fn only_one_may_hold_it() {
     let root = tempdir().unwrap();
     let held = created(root.path());
     let refused = Marker::try_take(root.path()).unwrap_err().to_string();
-    assert!(
-        refused.contains("another daemon uses this pool"),
-        "{refused}"
-    );
+    assert!(refused.contains("another daemon uses this pool"), "{refused}");
     let refused = Marker::create(root.path(), root.path(), Kind::Plain).unwrap_err();
     assert!(matches!(refused, Error::Failed { .. }));
     drop(held);
@@ -37,13 +34,9 @@ fn eight_makers_at_once_make_one_pool() {
     let root = tempdir().unwrap();
     let path = root.path();
     let made = std::thread::scope(|scope| {
-        let makers: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| Marker::create(path, path, Kind::Plain)))
-            .collect();
-        makers
-            .into_iter()
-            .map(|maker| maker.join().unwrap())
-            .collect::<Vec<_>>()
+        let makers: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| Marker::create(path, path, Kind::Plain))).collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).collect::<Vec<_>>()
     });
     let winners: Vec<&Marker> = made.iter().flatten().collect();
     assert_eq!(winners.len(), 1);

@@ -16,12 +16,7 @@ fn room() -> Room {
 }
 
 fn volume(bytes: u64) -> Demand {
-    Demand {
-        length: bytes,
-        promise: bytes,
-        physical: 0,
-        must_fit: true,
-    }
+    Demand { length: bytes, promise: bytes, physical: 0, must_fit: true }
 }
 
 #[test]
@@ -37,10 +32,7 @@ fn what_is_promised_is_what_can_be_kept() {
     assert_eq!(capacity.available_bytes, 400 * MIB);
     assert_eq!(capacity.largest_volume, 400 * MIB);
     assert!(room().check("p", &volume(400 * MIB)).is_ok());
-    assert!(matches!(
-        room().check("p", &volume(401 * MIB)),
-        Err(Error::Exhausted(_))
-    ));
+    assert!(matches!(room().check("p", &volume(401 * MIB)), Err(Error::Exhausted(_))));
 }
 
 #[test]
@@ -56,14 +48,8 @@ fn sizes_are_whole_units() {
 fn overcommit_stretches_promises_but_not_space() {
     let mut room = room();
     room.overcommit_percent = 300;
-    assert_eq!(
-        room.capacity(Provisioning::Thin).available_bytes,
-        1600 * MIB
-    );
-    assert_eq!(
-        room.capacity(Provisioning::Thick).available_bytes,
-        500 * MIB
-    );
+    assert_eq!(room.capacity(Provisioning::Thin).available_bytes, 1600 * MIB);
+    assert_eq!(room.capacity(Provisioning::Thick).available_bytes, 500 * MIB);
     room.earmarked = u128::from(450 * MIB);
     assert_eq!(room.capacity(Provisioning::Thick).available_bytes, 50 * MIB);
     let mut thick = volume(51 * MIB);
@@ -76,15 +62,9 @@ fn at_the_floor_nothing_is_left() {
     let mut room = room();
     room.free = room.floor;
     assert_eq!(room.capacity(Provisioning::Thin).largest_volume, 0);
-    let sharing = Demand {
-        must_fit: false,
-        ..volume(0)
-    };
+    let sharing = Demand { must_fit: false, ..volume(0) };
     let refused = room.check("p", &sharing).unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "pool p is below its floor: 100.0 MiB free of 1000.0 MiB, floor 100.0 MiB"
-    );
+    assert_eq!(refused, "pool p is below its floor: 100.0 MiB free of 1000.0 MiB, floor 100.0 MiB");
     room.free += 1;
     assert!(room.check("p", &sharing).is_ok());
 }
@@ -93,10 +73,7 @@ fn at_the_floor_nothing_is_left() {
 fn a_snapshot_that_shares_needs_no_room_of_its_own() {
     let mut room = room();
     room.promised = room.owned;
-    let sharing = Demand {
-        must_fit: false,
-        ..volume(2000 * MIB)
-    };
+    let sharing = Demand { must_fit: false, ..volume(2000 * MIB) };
     assert!(room.check("p", &sharing).is_ok());
     assert!(room.check_ever_possible("p", &sharing).is_ok());
 }

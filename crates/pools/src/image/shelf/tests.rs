@@ -14,10 +14,7 @@ fn pool() -> PoolId {
 }
 
 fn record(name: &str) -> VolumeRecord {
-    let block = VolumeCapability {
-        access: AccessType::Block,
-        mode: AccessMode::SingleNodeWriter,
-    };
+    let block = VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
     VolumeRecord {
         version: RECORD_VERSION,
         id: VolumeId::new(pool(), NameDigest::of_text(name)),
@@ -29,10 +26,7 @@ fn record(name: &str) -> VolumeRecord {
         source: None,
         format: FormatState::Blank,
         ephemeral: false,
-        created: Timestamp {
-            seconds: 1,
-            nanos: 2,
-        },
+        created: Timestamp { seconds: 1, nanos: 2 },
         published: BTreeMap::new(),
     }
 }
@@ -94,10 +88,7 @@ fn what_cannot_be_read_is_listed_as_damaged() {
 fn names_of_other_pools_and_other_things_are_left_alone() {
     let directory = tempdir().unwrap();
     fs::create_dir(directory.path().join("lost+found")).unwrap();
-    let other = VolumeId::new(
-        PoolId::from_random([9; 4]),
-        NameDigest::of_text("elsewhere"),
-    );
+    let other = VolumeId::new(PoolId::from_random([9; 4]), NameDigest::of_text("elsewhere"));
     fs::create_dir(directory.path().join(other.to_string())).unwrap();
     let shelf = Shelf::<VolumeRecord>::read(directory.path().to_owned(), &pool()).unwrap();
     assert!(shelf.page(None, 0).is_empty());

@@ -54,9 +54,7 @@ fn the_time_of_a_snapshot_is_that_of_its_cut() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
-    let mut draft = pool
-        .begin_snapshot(&snapshot_of(&pool, "s", &source))
-        .unwrap();
+    let mut draft = pool.begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
     let before = Timestamp::from(SystemTime::now());
     draft.cut().unwrap();
     let after = Timestamp::from(SystemTime::now());
@@ -73,9 +71,7 @@ fn a_dropped_draft_leaves_nothing() {
         let pool = bed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, MIB);
-        let mut draft = pool
-            .begin_snapshot(&snapshot_of(&pool, "s", &source))
-            .unwrap();
+        let mut draft = pool.begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
         draft.cut().unwrap();
         drop(draft);
         assert!(listing(&bed, "staging").is_empty());
@@ -107,10 +103,7 @@ fn a_damaged_source_has_no_snapshot() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
-    let file = fs::File::options()
-        .write(true)
-        .open(data_of(&pool, &source.id))
-        .unwrap();
+    let file = fs::File::options().write(true).open(data_of(&pool, &source.id)).unwrap();
     file::set_length(&file, MIB).unwrap();
     let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &source));
     assert!(matches!(refused.err(), Some(Error::Damaged { .. })));

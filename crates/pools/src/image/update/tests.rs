@@ -11,13 +11,8 @@ fn a_change_is_there_after_reopening() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
-    let limits = IoLimits {
-        read_iops: Some(100),
-        ..IoLimits::default()
-    };
-    let changed = pool
-        .update_volume(&record.id, &mut |record| record.limits = limits)
-        .unwrap();
+    let limits = IoLimits { read_iops: Some(100), ..IoLimits::default() };
+    let changed = pool.update_volume(&record.id, &mut |record| record.limits = limits).unwrap();
     assert_eq!(changed.limits, limits);
     drop(pool);
     assert_eq!(bed.open().volume(&record.id).unwrap(), Some(changed));

@@ -15,10 +15,7 @@ fn a_volume_is_there_with_its_record_after_reopening() {
         let record = create(&pool, &new);
         assert_eq!(record.id, new.id);
         assert_eq!(pool.volume(&new.id).unwrap().as_ref(), Some(&record));
-        assert_eq!(
-            fs::metadata(data_of(&pool, &new.id)).unwrap().len(),
-            64 * MIB
-        );
+        assert_eq!(fs::metadata(data_of(&pool, &new.id)).unwrap().len(), 64 * MIB);
         assert!(allocated_bytes(&data_of(&pool, &new.id)).unwrap() < MIB);
         drop(pool);
         let pool = bed.open();
@@ -121,9 +118,7 @@ fn a_copy_of_many_extents_is_the_data_of_the_cut() {
     }
     file.sync_all().unwrap();
     let from = ContentSource::Volume(source.id.clone());
-    let mut draft = pool
-        .begin_volume(&copy_of(&pool, "copy", from, 64 * MIB))
-        .unwrap();
+    let mut draft = pool.begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
     assert!(bed_draft_is_not_blank(&bed));
     scribble(&data, 7, MIB);
     draft.cut().unwrap();
@@ -146,12 +141,7 @@ fn a_thick_copy_has_space_for_its_holes() {
         let pool = bed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
-        let mut new = copy_of(
-            &pool,
-            "copy",
-            ContentSource::Volume(source.id.clone()),
-            48 * MIB,
-        );
+        let mut new = copy_of(&pool, "copy", ContentSource::Volume(source.id.clone()), 48 * MIB);
         new.parameters.provisioning = Provisioning::Thick;
         let copy = create(&pool, &new);
         assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 48 * MIB);
@@ -206,4 +196,23 @@ fn a_volume_whose_creation_was_not_reported_is_found() {
     assert_eq!(pool.volume(&new.id).unwrap(), None);
     assert_eq!(try_create(&pool, &new).unwrap(), made);
     assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+}
+
+#[test]
+fn a_copy_that_ran_out_of_space_cannot_be_committed() {
+    let Some(bed) = Bed::ext4() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 128 * MIB));
+    scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
+    let from = ContentSource::Volume(source.id);
+    let new = copy_of(&pool, "copy", from, 128 * MIB);
+    let mut draft = pool.begin_volume(&new).unwrap();
+    // Someone else on the same filesystem is faster.
+    let filler = fs::File::create(bed.pool_path().join("filler")).unwrap();
+    file::preallocate(&filler, 0, bed.free() - 8 * MIB).unwrap();
+    assert!(matches!(draft.cut(), Err(Error::Exhausted(_))));
+    assert!(matches!(draft.commit(), Err(Error::Exhausted(_))));
+    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    assert!(listing(&bed, "staging").is_empty());
+    assert!(pool.condition(&volume_id(&pool, "source")).unwrap().abnormal);
 }

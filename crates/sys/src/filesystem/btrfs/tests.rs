@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::super::{FsKind, Signature, probe, wait_until_unclaimed};
+use super::super::claim::wait_until_unclaimed;
+use super::super::{FsKind, Signature, probe};
 use super::*;
 use crate::file::copy_sparse;
 use crate::rand::random_bytes;

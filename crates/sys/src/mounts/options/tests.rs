@@ -38,7 +38,8 @@ fn read_only_is_for_both_and_cannot_be_taken_back() {
 
 #[test]
 fn words_for_the_mount_program_are_dropped() {
-    let parsed = parse(&["defaults", "_netdev", "x-systemd.automount", "", "nofail", "noexec"], false);
+    let parsed =
+        parse(&["defaults", "_netdev", "x-systemd.automount", "", "nofail", "noexec"], false);
     assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_NOEXEC);
     assert!(parsed.filesystem.is_empty());
 }

@@ -1,0 +1,91 @@
+//! Logs for collectors: one JSON object a line, one line for the outcome of each call.
+
+use std::collections::BTreeSet;
+
+use orlop_tests::*;
+use serde_json::Value;
+
+/// Method, outcome and number of each call that the log tells the end of.
+fn outcomes(log: &str) -> Vec<(String, String, u64)> {
+    let entries = log.lines().map(|line| {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    });
+    entries
+        .filter(|entry| entry["fields"]["code"].is_string())
+        .map(|entry| {
+            let (span, code) = (&entry["span"], &entry["fields"]["code"]);
+            assert_eq!(span["name"], "call", "{entry}");
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&span["method"]), text(code), span["call"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_logs_tell_the_outcome_of_each_call_once() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool).env("ORLOP_LOG_FORMAT", "json").env("ORLOP_LOG", "info");
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    expect_code(node.publish().await, Code::FailedPrecondition);
+    node.up().await;
+    let snapshot = client.snapshot("s", &node.id).await.unwrap().snapshot_id;
+    node.down().await;
+    expect_code(client.create("v").size(GIB).send().await, Code::AlreadyExists);
+    expect_code(client.get_volume("nothing").await, Code::NotFound);
+    client.delete_snapshot(&snapshot).await.unwrap();
+    client.delete(&node.id).await.unwrap();
+    daemon.terminate();
+
+    let told = outcomes(&daemon.log());
+    let told_pairs: Vec<_> =
+        told.iter().map(|(method, code, _)| (method.as_str(), code.as_str())).collect();
+    let expected = [
+        ("CreateVolume", "OK"),
+        ("NodePublishVolume", "FAILED_PRECONDITION"),
+        ("NodeStageVolume", "OK"),
+        ("NodePublishVolume", "OK"),
+        ("CreateSnapshot", "OK"),
+        ("NodeUnpublishVolume", "OK"),
+        ("NodeUnstageVolume", "OK"),
+        ("CreateVolume", "ALREADY_EXISTS"),
+        ("ControllerGetVolume", "NOT_FOUND"),
+        ("DeleteSnapshot", "OK"),
+        ("DeleteVolume", "OK"),
+    ];
+    assert_eq!(told_pairs, expected, "routine calls such as Probe are not told at this level");
+    let numbers: BTreeSet<_> = told.iter().map(|(_, _, call)| call).collect();
+    assert_eq!(numbers.len(), told.len(), "each call has a number of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_line_is_json_at_any_level() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool).env("ORLOP_LOG_FORMAT", "json").env("ORLOP_LOG", "trace");
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let volume = client.create("line\nbreak \"quoted\"").size(64 * MIB).fs("ext4").done().await;
+    expect_code(client.get_volume("no\nsuch \"volume\" \u{1b}[31m").await, Code::NotFound);
+    client.delete(&volume.volume_id).await.unwrap();
+    daemon.terminate();
+    assert!(outcomes(&daemon.log()).len() >= 3);
+}
+
+/// OP-12: whatever is to be said is said on stdout or stderr.
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_no_log_files() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let mut names: Vec<_> = std::fs::read_dir(pool.scratch().path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["csi.sock", "daemon.log", "pool", "run"]);
+    assert!(!daemon.log().is_empty());
+}

@@ -1,0 +1,174 @@
+//! Misconfiguration ends at once, with a message that names the setting, and leaves nothing.
+
+use std::path::Path;
+
+use orlop_tests::*;
+
+/// A start that must fail and name `setting`.
+#[track_caller]
+fn refused(launch: &Launch, setting: &str) {
+    let before = launch.log().len();
+    let ended = launch.run_to_end();
+    let output = &ended.output[before..];
+    assert!(ended.status.code().is_some_and(|code| code != 0), "{setting}: {:?}", ended.status);
+    let reason = output.lines().last().unwrap_or_default();
+    assert!(reason.starts_with("orlop: "), "{setting}: {output}");
+    assert!(reason.contains(setting), "{setting} is not named: {reason}");
+    assert_eq!(sockets_in(launch.scratch().path()), [""; 0], "{setting}");
+}
+
+fn sockets_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".sock")).collect()
+}
+
+/// Changes to a start that would succeed, one at a time.
+fn mistakes(launch: &Launch, values: &[(&str, &str)]) {
+    for (setting, value) in values {
+        refused(&launch.clone().env(setting, value), setting);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_no_unix_socket() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    refused(&launch.clone().without_env("CSI_ENDPOINT"), "CSI_ENDPOINT");
+    let no_suffix = format!("unix://{}", pool.scratch().join("csi").display());
+    let too_long = format!("unix:///{}.sock", "x".repeat(120));
+    let endpoints = ["", "tcp://127.0.0.1:10000", "unix://relative.sock", &no_suffix, &too_long];
+    for endpoint in endpoints {
+        refused(&launch.clone().env("CSI_ENDPOINT", endpoint), "CSI_ENDPOINT");
+    }
+    assert!(!pool.scratch().join("csi").exists());
+}
+
+#[test]
+fn variables_that_nobody_knows() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let unknown = [("ORLOP_POOLS", "/x"), ("ORLOP_POOL_SIZE", "1GiB"), ("ORLOP_DEFAULTFS", "xfs")];
+    mistakes(&Launch::on(&pool), &unknown);
+}
+
+#[test]
+fn values_that_mean_nothing() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let wrong = [
+        ("ORLOP_MODE", "both"),
+        ("ORLOP_ATTACH", "maybe"),
+        ("ORLOP_MAX_VOLUMES_PER_NODE", "-1"),
+        ("ORLOP_DEFAULT_SIZE", "large"),
+        ("ORLOP_DEFAULT_SIZE", "1KiB"),
+        ("ORLOP_DEFAULT_FS", "zfs"),
+        ("ORLOP_FILESYSTEMS", "xfs,zfs"),
+        ("ORLOP_FREEZE_LIMIT_SECONDS", "0"),
+        ("ORLOP_LOG", "orlop=loud"),
+        ("ORLOP_LOG_FORMAT", "xml"),
+        ("ORLOP_POOL_FLOOR", "100%"),
+        ("ORLOP_POOL_FLOOR", "some"),
+        ("ORLOP_POOL_OVERCOMMIT", "0.5"),
+        ("ORLOP_POOL_OVERCOMMIT", "NaN"),
+        ("ORLOP_POOL_IMAGE_SIZE", "tiny"),
+        ("ORLOP_POOL_NAME", "not a name"),
+        ("ORLOP_POOL", "relative/path"),
+        ("ORLOP_DRIVER_NAME", "under_score"),
+        ("ORLOP_NODE_ID", ""),
+        ("ORLOP_TOPOLOGY", "zone"),
+        ("ORLOP_TOPOLOGY", "example.com/zone=a"),
+        ("ORLOP_TOPOLOGY", "zone=a b"),
+        ("ORLOP_RUN_DIR", "relative/path"),
+        ("ORLOP_WORKLOAD_CGROUP", "no-such-group-of-orlop-test"),
+    ];
+    mistakes(&Launch::on(&pool), &wrong);
+    let contradiction = Launch::on(&pool).env("ORLOP_FILESYSTEMS", "xfs");
+    mistakes(&contradiction, &[("ORLOP_DEFAULT_FS", "ext4")]);
+}
+
+#[test]
+fn pools_that_cannot_be() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    refused(&launch.clone().without_env("ORLOP_POOL"), "ORLOP_POOL");
+
+    let file = pool.scratch().join("file");
+    std::fs::write(&file, "not a pool").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        refused(&launch.clone().env("ORLOP_POOL", &path), path.to_str().unwrap());
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "not a pool");
+}
+
+#[test]
+fn a_pool_of_a_later_version() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let marker = pool.path.join("orlop.pool");
+    let later = r#"{"version": 999, "id": "0badf00d", "kind": "image"}"#;
+    std::fs::write(&marker, later).unwrap();
+    refused(&Launch::on(&pool), pool.path.to_str().unwrap());
+    assert_eq!(std::fs::read_to_string(&marker).unwrap(), later);
+}
+
+#[test]
+fn files_that_hold_what_nobody_knows() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let file = pool.scratch().join("orlop.toml");
+    let launch = Launch::on(&pool).env("ORLOP_CONFIG", &file);
+    refused(&launch, file.to_str().unwrap());
+    for (text, named) in [
+        ("colour = 'red'", "colour"),
+        ("[log]\ncolour = 'red'", "colour"),
+        ("[[pool]]\npath = '/x'\nsize = '1GiB'", "size"),
+        ("mode = 7", "mode"),
+        ("mode = ", "orlop.toml"),
+        ("mode = 'both'", "ORLOP_MODE"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ended = launch.run_to_end();
+        assert_eq!(ended.status.code(), Some(2), "{text}: {}", ended.output);
+        assert!(ended.output.contains(named), "{text}: {}", ended.output);
+    }
+    std::fs::write(&file, "[[pool]]\npath = '/x'").unwrap();
+    refused(&launch, "ORLOP_POOL");
+}
+
+/// What is refused above is refused for its own sake: without it, the same start succeeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_and_variables_that_fit_are_taken_and_variables_win() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let file = pool.scratch().join("orlop.toml");
+    let text = format!(
+        "node_id = 'from-the-file'\nattach = false\nfilesystems = ['ext4', 'xfs']\n\
+         topology = {{ rack = 'r7' }}\n[[pool]]\nname = 'first'\npath = '{}'\n",
+        pool.path.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let launch = Launch::on(&pool).without_env("ORLOP_POOL").env("ORLOP_CONFIG", &file);
+    let daemon = launch.env("ORLOP_NODE_ID", "from-the-variable").start().await;
+    let client = daemon.client();
+    let info = client.node().node_get_info(v1::NodeGetInfoRequest {}).await.unwrap().into_inner();
+    assert_eq!(info.node_id, "from-the-variable");
+    let segments = info.accessible_topology.unwrap().segments;
+    assert_eq!(segments["csi.orlop.io/rack"], "r7");
+    assert_eq!(segments["csi.orlop.io/node"], "from-the-variable");
+    let create = client.create("v").size(64 * MIB).fs("ext4").parameter("pool", "first");
+    client.delete(&create.done().await.volume_id).await.unwrap();
+}
+
+#[test]
+fn checking_a_configuration_does_nothing_else() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool).arg("--check");
+    assert_eq!(launch.run_to_end().status.code(), Some(0), "{}", launch.log());
+    assert_eq!(launch.clone().env("ORLOP_MODE", "both").run_to_end().status.code(), Some(2));
+    assert!(!launch.socket().exists());
+    assert_eq!(pool.path.read_dir().unwrap().count(), 0);
+}

@@ -1,0 +1,247 @@
+//! Secrets reach neither a log nor a tool nor a file; mount flags reach nobody but root.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use orlop_tests::*;
+
+const SECRET: &str = "canary-c7e1f0";
+/// A commit interval that nobody would choose.
+const FLAG: &str = "commit=73131";
+const FLAG_VALUE: &str = "73131";
+const REFUSED_FLAG: &str = "password=canary-9b3d55";
+
+fn secrets() -> BTreeMap<String, String> {
+    [("token", SECRET), ("user.key-2_b", SECRET)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// Looks at the command lines of the daemon's children for as long as it lives.
+struct Spy {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<Vec<String>>>,
+}
+
+impl Spy {
+    fn on(daemon: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            while !end.load(Ordering::Acquire) {
+                for line in command_lines_of_children(daemon) {
+                    if !seen.contains(&line) {
+                        seen.push(line);
+                    }
+                }
+            }
+            seen
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    fn seen(mut self) -> Vec<String> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Spy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+fn command_lines_of_children(daemon: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{daemon}/task")).into_iter().flatten();
+    let children = tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    children
+        .filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok())
+        .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+        .collect()
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = path.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            found.extend(files_below(&path));
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The volumes' own data is the workload's, and large.
+fn files_that_hold(directories: &[&Path], text: &str) -> Vec<PathBuf> {
+    let files = directories.iter().flat_map(|directory| files_below(directory));
+    files
+        .filter(|path| path.file_name().is_some_and(|name| name != "data"))
+        .filter(|path| {
+            let bytes = std::fs::read(path).unwrap();
+            bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        })
+        .collect()
+}
+
+/// Every call that carries secrets, with the canary in them.
+async fn use_secrets_everywhere(client: &Client) {
+    let flagged = mount("ext4").flags(&[FLAG]);
+    let mut create = client.create("v").size(64 * MIB).capability(flagged.clone());
+    create.request.secrets = secrets();
+    let volume = create.done().await;
+    let id = volume.volume_id.clone();
+    let mut controller = client.controller();
+    let node = client.on_node(&volume, flagged.clone());
+
+    let request = v1::ControllerPublishVolumeRequest {
+        volume_id: id.clone(),
+        node_id: "test-node".to_owned(),
+        volume_capability: Some(flagged.clone()),
+        secrets: secrets(),
+        ..Default::default()
+    };
+    controller.controller_publish_volume(request).await.unwrap();
+    let request = v1::ValidateVolumeCapabilitiesRequest {
+        volume_id: id.clone(),
+        volume_capabilities: vec![flagged.clone()],
+        secrets: secrets(),
+        ..Default::default()
+    };
+    controller.validate_volume_capabilities(request).await.unwrap();
+    let request = v1::NodeStageVolumeRequest { secrets: secrets(), ..node.stage_request() };
+    client.node_stage(request).await.unwrap();
+    let request = v1::NodePublishVolumeRequest { secrets: secrets(), ..node.publish_request() };
+    client.node_publish(request).await.unwrap();
+
+    let snapshot = snapshot_with_secrets(client, &id).await;
+    let more = Some(v1::CapacityRange { required_bytes: int(96 * MIB), limit_bytes: 0 });
+    let request = v1::ControllerExpandVolumeRequest {
+        volume_id: id.clone(),
+        capacity_range: more,
+        secrets: secrets(),
+        ..Default::default()
+    };
+    controller.controller_expand_volume(request).await.unwrap();
+    let request = v1::NodeExpandVolumeRequest {
+        volume_id: id.clone(),
+        volume_path: node.target.to_str().unwrap().to_owned(),
+        secrets: secrets(),
+        ..Default::default()
+    };
+    // Whether a mounted ext4 may grow depends on the machine.
+    let _ = client.node().node_expand_volume(request).await;
+    let request = v1::ControllerModifyVolumeRequest {
+        volume_id: id.clone(),
+        mutable_parameters: [("readIops".to_owned(), "max".to_owned())].into(),
+        secrets: secrets(),
+    };
+    let _ = controller.controller_modify_volume(request).await;
+
+    refuse_a_flag(&node).await;
+    node.down().await;
+    let request = v1::ControllerUnpublishVolumeRequest {
+        volume_id: id.clone(),
+        node_id: "test-node".to_owned(),
+        secrets: secrets(),
+    };
+    controller.controller_unpublish_volume(request).await.unwrap();
+    let request = v1::DeleteSnapshotRequest { snapshot_id: snapshot, secrets: secrets() };
+    controller.delete_snapshot(request).await.unwrap();
+    let request = v1::DeleteVolumeRequest { volume_id: id, secrets: secrets() };
+    controller.delete_volume(request).await.unwrap();
+}
+
+async fn snapshot_with_secrets(client: &Client, id: &str) -> String {
+    let mut controller = client.controller();
+    let request = v1::CreateSnapshotRequest {
+        source_volume_id: id.to_owned(),
+        name: "s".to_owned(),
+        secrets: secrets(),
+        ..Default::default()
+    };
+    let answer = controller.create_snapshot(request).await.unwrap().into_inner();
+    let snapshot = answer.snapshot.unwrap().snapshot_id;
+    let request = v1::ListSnapshotsRequest {
+        snapshot_id: snapshot.clone(),
+        secrets: secrets(),
+        ..Default::default()
+    };
+    controller.list_snapshots(request).await.unwrap();
+    let request = v1::GetSnapshotRequest { snapshot_id: snapshot.clone(), secrets: secrets() };
+    controller.get_snapshot(request).await.unwrap();
+    snapshot
+}
+
+/// GEN-38: not even in the refusal.
+async fn refuse_a_flag(node: &OnNode) {
+    let refused = node.with_capability(mount("ext4").flags(&[REFUSED_FLAG]));
+    let status = expect_code(refused.stage().await, Code::InvalidArgument);
+    assert!(!status.message().contains("canary"), "{status}");
+    let other = node.with_capability(mount("ext4").flags(&["commit=73132"]));
+    let status = expect_code(other.stage().await, Code::AlreadyExists);
+    assert!(!status.message().contains("7313"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_and_mount_flags_stay_where_they_belong() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;
+    let client = daemon.client();
+    let run_dir = pool.scratch().join("run");
+    let spy = Spy::on(daemon.pid());
+
+    use_secrets_everywhere(&client).await;
+    // Left in use, so that there are records to look into.
+    let flagged = mount("ext4").flags(&[FLAG]);
+    let mut create = client.create("kept").size(64 * MIB).capability(flagged.clone());
+    create.request.secrets = secrets();
+    let node = client.on_node(&create.done().await, flagged);
+    let request = v1::NodeStageVolumeRequest { secrets: secrets(), ..node.stage_request() };
+    client.node_stage(request).await.unwrap();
+
+    let directories = [pool.path.as_path(), run_dir.as_path()];
+    assert_eq!(files_that_hold(&directories, SECRET), [] as [PathBuf; 0]);
+    for path in files_that_hold(&directories, FLAG_VALUE) {
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} may be read by others", path.display());
+    }
+    let lines = spy.seen();
+    assert!(lines.iter().any(|line| line.contains("mkfs.ext4")), "{lines:?}");
+    for line in &lines {
+        assert!(!line.contains(SECRET) && !line.contains(FLAG_VALUE), "{line}");
+    }
+    node.unstage().await.unwrap();
+    daemon.terminate();
+    let log = daemon.log();
+    assert!(log.contains("TRACE"), "the most talkative log");
+    for hidden in [SECRET, FLAG_VALUE, "canary"] {
+        let telling: Vec<_> = log.lines().filter(|line| line.contains(hidden)).collect();
+        assert_eq!(telling, [""; 0]);
+    }
+}
+
+/// GEN-31 and GEN-36: strange keys are refused without being repeated, extra ones are ignored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strange_secret_key_is_refused_and_not_shown() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;
+    let client = daemon.client();
+    let mut create = client.create("v").size(64 * MIB).fs("ext4");
+    create.request.secrets.insert("canary key".to_owned(), SECRET.to_owned());
+    let status = expect_code(create.send().await, Code::InvalidArgument);
+    assert!(!status.message().contains(SECRET), "{status}");
+    daemon.terminate();
+    assert!(!daemon.log().contains(SECRET));
+}

@@ -1,0 +1,103 @@
+//! One daemon for a socket, one for a pool; nothing but the socket in its directory.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use orlop_tests::*;
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The second daemon of a test: nothing in common with the first but what the test names.
+fn another(pool: &TestPool) -> Launch {
+    let scratch = pool.scratch();
+    Launch::on(pool)
+        .env("CSI_ENDPOINT", format!("unix://{}", scratch.join("other.sock").display()))
+        .env("ORLOP_POOL", scratch.join("other-pool"))
+        .env("ORLOP_RUN_DIR", scratch.join("other-run"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_socket_is_alone_and_closed_to_others() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let directory = pool.scratch().join("plugins/orlop");
+    let endpoint = format!("unix://{}/csi.sock", directory.display());
+    let mut daemon = Launch::on(&pool).env("CSI_ENDPOINT", endpoint).start().await;
+    let found = directory.join("csi.sock").symlink_metadata().unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    // OP-06, with some work done.
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    assert_eq!(names_in(&directory), ["csi.sock"]);
+    client.delete(&volume.volume_id).await.unwrap();
+    daemon.terminate();
+    assert_eq!(names_in(&directory), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_socket_is_not_stolen() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let socket = daemon.launch().socket();
+    let before = socket.symlink_metadata().unwrap().ino();
+    let endpoint = format!("unix://{}", socket.display());
+    let ended = another(&pool).env("CSI_ENDPOINT", endpoint).run_to_end();
+    assert!(!ended.status.success());
+    let reason = ended.output.lines().last().unwrap();
+    assert!(reason.contains(socket.to_str().unwrap()), "{reason}");
+    assert_eq!(socket.symlink_metadata().unwrap().ino(), before);
+    assert!(daemon.client().probe().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_socket_is_replaced() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let socket = daemon.launch().socket();
+    daemon.kill9();
+    assert!(socket.exists(), "kill -9 leaves it");
+    daemon.restart().await;
+    assert!(daemon.client().probe().await.unwrap());
+}
+
+#[test]
+fn what_is_no_socket_is_refused_and_untouched() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    let path = launch.socket();
+    std::fs::write(&path, "somebody's file").unwrap();
+    let ended = launch.run_to_end();
+    assert!(!ended.status.success());
+    assert!(ended.output.lines().last().unwrap().contains(path.to_str().unwrap()));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's file");
+
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(!launch.run_to_end().status.success());
+    assert!(path.is_dir());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_has_one_daemon() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let second = another(&pool).env("ORLOP_POOL", &pool.path);
+    let ended = second.run_to_end();
+    assert!(!ended.status.success());
+    let reason = ended.output.lines().last().unwrap();
+    assert!(reason.contains("another"), "{reason}");
+    assert!(reason.contains(pool.path.to_str().unwrap()), "{reason}");
+    assert!(!second.socket().exists());
+    assert!(daemon.client().probe().await.unwrap());
+    // The pool is free again once the first has ended, however it ended.
+    daemon.kill9();
+    second.start().await.terminate();
+}

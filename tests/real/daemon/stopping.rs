@@ -1,0 +1,101 @@
+//! A signal to stop lets what is running finish, and answers it.
+
+use std::time::Duration;
+
+use orlop_tests::*;
+use rustix::process::Signal;
+
+/// Enough that copying it takes much longer than noticing that it has begun.
+const DATA: u64 = 384 * MIB;
+
+/// Copies take time where extents are not shared, so a plain directory it is.
+async fn volume_with_data(client: &Client) -> OnNode {
+    let volume = client.create("source").size(DATA).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, DATA);
+    node.down().await;
+    node
+}
+
+async fn until_something_is_half_made(pool: &TestPool) {
+    while pool.entries("staging").is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn a_signal_during_a_copy(signal: Signal) {
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let source = volume_with_data(&client).await;
+
+    let copying = {
+        let (client, id) = (client.clone(), source.id.clone());
+        tokio::spawn(async move { client.snapshot("slow", &id).await })
+    };
+    tokio::select! {
+        () = until_something_is_half_made(&pool) => {}
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("no copy has begun"),
+    }
+    daemon.signal(signal);
+    let snapshot = copying.await.unwrap().expect("the call that was running is answered");
+    assert!(daemon.wait_for_end().success());
+    assert!(!daemon.launch().socket().exists());
+
+    daemon.restart().await;
+    assert_eq!(client.list_snapshots().await.unwrap(), [snapshot.clone()]);
+    let restored = client.create("restored").block().from_snapshot(&snapshot.snapshot_id);
+    let restored = client.on_node(&restored.done().await, block());
+    restored.up().await;
+    Pattern::new(1).check(&restored.target, DATA);
+    restored.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_finishes_what_is_running() {
+    needs_root!();
+    a_signal_during_a_copy(Signal::TERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigint_finishes_what_is_running() {
+    needs_root!();
+    a_signal_during_a_copy(Signal::INT).await;
+}
+
+/// GEN-26: a caller that hangs up undoes nothing, and is waited for like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_for_a_caller_that_hung_up_is_finished_too() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let source = volume_with_data(&client).await;
+    tokio::select! {
+        answer = client.snapshot("slow", &source.id) => panic!("too quick: {answer:?}"),
+        () = until_something_is_half_made(&pool) => {}
+    }
+    daemon.terminate();
+    assert_eq!(pool.entries("snapshots").len(), 1);
+    assert_eq!(pool.entries("staging"), [""; 0]);
+}
+
+/// Volumes in use are none of the daemon's to take down: workloads go on without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_stays_when_the_daemon_stops() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), MIB);
+    daemon.terminate();
+    Pattern::new(1).check(&node.data_path(), MIB);
+    Pattern::new(2).write(&node.data_path(), MIB);
+    daemon.restart().await;
+    Pattern::new(2).check(&node.data_path(), MIB);
+    node.down().await;
+}

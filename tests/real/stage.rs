@@ -1,0 +1,297 @@
+//! NodeStageVolume, NodeUnstageVolume and NodeGetVolumeStats, row by row.
+
+use std::fs::File;
+use std::path::Path;
+
+use orlop_sys::mounts;
+use orlop_tests::v1::volume_usage::Unit;
+use orlop_tests::*;
+
+const VOLUME: u64 = 64 * MIB;
+
+async fn created(client: &Client, capability: v1::VolumeCapability) -> OnNode {
+    let create = client.create("volume").size(VOLUME);
+    let volume = create.capability(capability.clone()).done().await;
+    client.on_node(&volume, capability)
+}
+
+fn mounts_at(path: &Path) -> usize {
+    let all = mounts::all_mounts().unwrap();
+    let here = all.iter().filter(|entry| entry.mount_point == path);
+    here.count()
+}
+
+/// NS-03, NU-02, NU-03, NU-09
+#[tokio::test(flavor = "multi_thread")]
+async fn staging_and_unstaging_may_be_repeated() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [mount("ext4"), block()] {
+        let node = created(&client, capability.clone()).await;
+        node.unstage().await.unwrap();
+        node.stage().await.unwrap();
+        let held = daemon.leaks();
+        node.stage().await.unwrap();
+        assert_eq!(daemon.leaks(), held, "the second call did something");
+        let expected = usize::from(!capability.is_block());
+        assert_eq!(mounts_at(&node.staging), expected);
+
+        node.unstage().await.unwrap();
+        node.unstage().await.unwrap();
+        assert_eq!(daemon.leaks(), [""; 0]);
+        assert!(node.staging.is_dir(), "the orchestrator's directory is gone");
+        let inside = std::fs::read_dir(&node.staging).unwrap().count();
+        assert_eq!(inside, 0, "something is left in the staging directory");
+        client.delete(&node.id).await.unwrap();
+        // Open point 3: what is gone is not staged.
+        node.unstage().await.unwrap();
+    }
+}
+
+/// NS-12, and a volume is staged once on a node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stage_is_not_turned_into_something_else() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = client.create("volume").size(VOLUME);
+    let both = create.capabilities(vec![mount("ext4"), block()]);
+    let node = client.on_node(&both.done().await, mount("ext4"));
+    node.stage().await.unwrap();
+    for other in [
+        block(),
+        mount("ext4").flags(&["noatime"]),
+        mount("ext4").group("1234"),
+        mount("ext4").mode(Mode::SingleNodeReaderOnly),
+    ] {
+        let answer = node.with_capability(other).stage().await;
+        expect_code(answer, Code::AlreadyExists);
+    }
+    // The filesystem may be named or left to the volume.
+    node.with_capability(mount("")).stage().await.unwrap();
+    let mut elsewhere = node.clone();
+    elsewhere.staging = client.scratch().ensure_dir("elsewhere");
+    expect_code(elsewhere.stage().await, Code::FailedPrecondition);
+    elsewhere.unstage().await.unwrap();
+    assert_eq!(mounts_at(&node.staging), 1);
+    assert_eq!(mounts_at(&elsewhere.staging), 0);
+    node.unstage().await.unwrap();
+}
+
+/// NS-04 to NS-07, NS-11, NS-13 to NS-15, AM-01, AM-02, AM-04, AM-05.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_or_wrong_has_its_code() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = created(&client, mount("ext4")).await;
+    type Change<'a> = &'a dyn Fn(&mut v1::NodeStageVolumeRequest);
+    let long_flag = "x".repeat(5 << 10);
+    let flags = mount("ext4").flags(&[&long_flag]);
+    let mut without_access = mount("ext4");
+    without_access.access_type = None;
+    let mut without_mode = mount("ext4");
+    without_mode.access_mode = None;
+    let rows: [(&str, Code, Change); 13] = [
+        ("NS-04", Code::InvalidArgument, &|r| r.volume_id.clear()),
+        ("NS-05", Code::InvalidArgument, &|r| r.staging_target_path.clear()),
+        ("NS-06", Code::InvalidArgument, &|r| r.volume_capability = None),
+        ("NS-07", Code::InvalidArgument, &|r| r.staging_target_path = "rel/path".into()),
+        ("NS-11", Code::NotFound, &|r| r.volume_id = "no-such-volume".into()),
+        ("NS-13", Code::FailedPrecondition, &|r| r.volume_capability = Some(block())),
+        ("NS-13", Code::FailedPrecondition, &|r| {
+            r.volume_capability = Some(mount("ext4").mode(Mode::MultiNodeMultiWriter));
+        }),
+        ("NS-14", Code::InvalidArgument, &|r| {
+            r.volume_context.insert("pool".into(), "other".into());
+        }),
+        ("NS-15", Code::InvalidArgument, &|r| {
+            r.publish_context.insert("stranger".into(), "1".into());
+        }),
+        ("AM-01", Code::InvalidArgument, &|r| r.volume_capability = Some(without_access.clone())),
+        ("AM-02", Code::InvalidArgument, &|r| r.volume_capability = Some(without_mode.clone())),
+        ("AM-04", Code::FailedPrecondition, &|r| r.volume_capability = Some(mount("nosuchfs"))),
+        ("AM-05", Code::InvalidArgument, &|r| r.volume_capability = Some(flags.clone())),
+    ];
+    for (row, code, change) in rows {
+        let mut request = node.stage_request();
+        change(&mut request);
+        let status = client.node_stage(request).await.unwrap_err();
+        assert_eq!(status.code(), code, "{row}: {}", status.message());
+        assert_eq!(daemon.leaks(), [""; 0], "{row}");
+    }
+    // VO-09: nobody has to bring the context along.
+    let mut bare = node.stage_request();
+    bare.volume_context.clear();
+    client.node_stage(bare).await.unwrap();
+    node.unstage().await.unwrap();
+}
+
+/// A mount flag that the filesystem refuses fails the call and leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_stage_leaves_nothing() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for flag in ["no-such-flag", "subvol=missing"] {
+        let create = client.create(flag).size(320 * MIB).fs("btrfs");
+        let node = client.on_node(&create.done().await, mount("btrfs").flags(&[flag]));
+        node.stage().await.unwrap_err();
+        assert_eq!(daemon.leaks(), [""; 0], "{flag}");
+        let plain = node.with_capability(mount("btrfs"));
+        plain.up().await;
+        plain.down().await;
+    }
+    // Neither a file nor somebody else's mount is a place to stage at.
+    let mut node = created(&client, mount("ext4")).await;
+    node.staging = client.scratch().join("file");
+    File::create(&node.staging).unwrap();
+    node.stage().await.unwrap_err();
+    node.staging = pool.path.clone();
+    node.stage().await.unwrap_err();
+    assert_eq!(daemon.leaks(), [""; 0]);
+    assert_eq!(mounts_at(&pool.path), 1);
+}
+
+/// NS-18
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_staging_directory_is_made_or_asked_for() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = created(&client, mount("ext4")).await;
+    std::fs::remove_dir(&node.staging).unwrap();
+    match node.stage().await {
+        Ok(()) => {
+            assert_eq!(mounts_at(&node.staging), 1);
+            node.unstage().await.unwrap();
+        }
+        Err(status) => assert_eq!(status.code(), Code::FailedPrecondition, "{status}"),
+    }
+}
+
+/// NU-04, NU-05, NU-10, and what is published stays staged.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_use_is_not_unstaged() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [mount("ext4"), block()] {
+        let node = created(&client, capability.clone()).await;
+        node.up().await;
+        Pattern::new(1).write(&node.data_path(), MIB);
+        expect_code(node.unstage().await, Code::FailedPrecondition);
+        expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+        Pattern::new(1).check(&node.data_path(), MIB);
+        let busy = File::open(node.data_path()).unwrap();
+        expect_code(node.unpublish().await, Code::FailedPrecondition);
+        drop(busy);
+        node.unpublish().await.unwrap();
+        if !capability.is_block() {
+            let busy = File::open(node.staging.join("data")).unwrap();
+            expect_code(node.unstage().await, Code::FailedPrecondition);
+            assert_eq!(mounts_at(&node.staging), 1);
+            drop(busy);
+        }
+        expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+        node.unstage().await.unwrap();
+        client.delete(&node.id).await.unwrap();
+    }
+    let unstage = async |volume: &str, path: &str| {
+        let answer = client.node_unstage(volume, Path::new(path)).await;
+        answer.map_err(|status| status.code())
+    };
+    assert_eq!(unstage("", "/a").await, Err(Code::InvalidArgument));
+    assert_eq!(unstage("volume", "").await, Err(Code::InvalidArgument));
+    assert_eq!(unstage("volume", "a/b").await, Err(Code::InvalidArgument));
+}
+
+/// ST-04, ST-06 to ST-11, at the staging and at the target path.
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_are_those_of_the_filesystem() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for fs in ["xfs", "ext4", "btrfs"] {
+        let volume = client.create(fs).size(320 * MIB).fs(fs).done().await;
+        let node = client.on_node(&volume, mount(fs));
+        node.up().await;
+        Pattern::new(1).write(&node.data_path(), 20 * MIB);
+        let space = orlop_sys::file::space(&node.target).unwrap();
+        for path in [&node.target, &node.staging] {
+            let stats = client.node_stats(&node.id, path).await.unwrap();
+            let bytes = usage(&stats, Unit::Bytes).expect("bytes");
+            assert_eq!(bytes.total, int(space.total), "{fs}");
+            assert!(bytes.used >= int(20 * MIB), "{fs}: {bytes:?}");
+            assert!(bytes.used < int(120 * MIB), "{fs}: {bytes:?}");
+            assert!(bytes.available > 0 && bytes.available < bytes.total);
+            match usage(&stats, Unit::Inodes) {
+                // btrfs makes them as they are needed.
+                None => assert_eq!(fs, "btrfs"),
+                Some(inodes) => {
+                    assert!(inodes.total > 0 && inodes.used > 0, "{fs}: {inodes:?}");
+                    assert!(inodes.available > 0, "{fs}: {inodes:?}");
+                }
+            }
+            let condition = stats.volume_condition.expect("a condition");
+            assert!(!condition.abnormal, "{}", condition.message);
+        }
+        node.down().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_of_a_device_tell_its_size() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = created(&client, block()).await;
+    node.up().await;
+    for path in [&node.target, &node.staging] {
+        let stats = client.node_stats(&node.id, path).await.unwrap();
+        let bytes = usage(&stats, Unit::Bytes).expect("bytes");
+        assert_eq!(bytes.total, int(VOLUME));
+        assert!(usage(&stats, Unit::Inodes).is_none());
+        assert!(!stats.volume_condition.expect("a condition").abnormal);
+    }
+    node.down().await;
+}
+
+fn usage(stats: &v1::NodeGetVolumeStatsResponse, unit: Unit) -> Option<&v1::VolumeUsage> {
+    stats.usage.iter().find(|usage| usage.unit == i32::from(unit))
+}
+
+/// ST-02, ST-03, ST-05
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_of_what_is_not_there_are_not_found() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = created(&client, mount("ext4")).await;
+    expect_code(node.stats().await, Code::NotFound);
+    node.up().await;
+    let other = client.create("other").size(VOLUME).fs("ext4").done().await;
+    let stats = async |volume: &str, path: &str| {
+        let answer = client.node_stats(volume, Path::new(path)).await;
+        answer.map(drop).map_err(|status| status.code())
+    };
+    let path = node.target.to_str().unwrap();
+    assert_eq!(stats("", path).await, Err(Code::InvalidArgument));
+    assert_eq!(stats(&node.id, "").await, Err(Code::InvalidArgument));
+    assert_eq!(stats(&node.id, "a/b").await, Err(Code::NotFound));
+    assert_eq!(stats(&node.id, "/tmp").await, Err(Code::NotFound));
+    assert_eq!(stats(&other.volume_id, path).await, Err(Code::NotFound));
+    assert_eq!(stats("no-such-volume", path).await, Err(Code::NotFound));
+    node.down().await;
+    assert_eq!(stats(&node.id, path).await, Err(Code::NotFound));
+}
