@@ -6,7 +6,7 @@ use std::fmt;
 
 use orlop_model::{
     CapabilitySet, CapacityRange, Condition, ContentSource, GroupSnapshotRecord, IoLimitsChange,
-    NodeId, ObjectName, Ranges, SnapshotId, SnapshotRecord, TargetPath, Topology,
+    NameDigest, NodeId, ObjectName, Ranges, SnapshotId, SnapshotRecord, TargetPath, Topology,
     TopologyRequirement, Usage, VolumeCapability, VolumeGroupRecord, VolumeId, VolumeParameters,
     VolumeRecord,
 };
