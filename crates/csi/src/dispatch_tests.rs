@@ -47,12 +47,7 @@ async fn hold(lane: &Arc<Lane>) -> Held {
         its_lane.run(work).await
     });
     has_begun.await.unwrap();
-    Held {
-        lane,
-        caller,
-        release,
-        done,
-    }
+    Held { lane, caller, release, done }
 }
 
 #[tokio::test]
@@ -87,8 +82,21 @@ async fn nothing_begins_after_the_lane_is_drained() {
     let lane = Lane::new(2);
     lane.drained().await;
     lane.drained().await;
-    assert!(matches!(
-        lane.run(|| Ok(())).await,
-        Err(Error::Failed { .. })
-    ));
+    assert_eq!(lane.run(|| Ok(())).await, Err(Error::Stopping));
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_end_before_operations_do() {
+    let core = Core::starting();
+    let mut open = Vec::new();
+    for _ in 0..OPEN_STREAMS {
+        open.push(core.try_open_stream().unwrap());
+    }
+    assert!(matches!(core.try_open_stream(), Err(Error::Exhausted(_))));
+    open.pop();
+    assert!(core.try_open_stream().is_ok());
+    core.end_streams();
+    assert_eq!(core.try_open_stream().err(), Some(Error::Stopping));
+    core.idle().await;
+    assert_eq!(core.operations.run(|| Ok(7)).await, Ok(7));
 }

@@ -70,12 +70,10 @@ where
 /// `None` if the future panicked. It is not polled again, so nothing sees it half-changed.
 async fn caught<F: Future>(mut future: Pin<Box<F>>) -> Option<F::Output> {
     let polled =
-        poll_fn(
-            |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-                Ok(poll) => poll.map(Some),
-                Err(_panic) => Poll::Ready(None),
-            },
-        );
+        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Some),
+            Err(_panic) => Poll::Ready(None),
+        });
     polled.await
 }
 
@@ -89,7 +87,8 @@ fn with_message(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// All calls are unary: one that fails says so in its headers, before any body.
+/// A call that fails at once says so in its headers, before any body. How a stream ends is told
+/// by whoever feeds it.
 fn refusal(response: &Response<Body>) -> Option<Status> {
     Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
 }
@@ -103,12 +102,15 @@ struct Call {
 }
 
 /// Asked for again and again by any orchestrator, and never of interest.
-const ROUTINE: [&str; 5] = [
+const ROUTINE: [&str; 8] = [
     "Probe",
     "GetPluginInfo",
     "GetPluginCapabilities",
     "ControllerGetCapabilities",
+    "GroupControllerGetCapabilities",
     "NodeGetCapabilities",
+    "GetIdentity",
+    "GetCapabilities",
 ];
 
 impl Call {
@@ -120,14 +122,16 @@ impl Call {
         let span = if is_routine {
             tracing::debug_span!("call", call, method)
         } else {
-            tracing::info_span!("call", call, method, volume = Empty, snapshot = Empty)
+            tracing::info_span!(
+                "call",
+                call,
+                method,
+                volume = Empty,
+                snapshot = Empty,
+                group = Empty
+            )
         };
-        Self {
-            span,
-            begun: Instant::now(),
-            is_routine,
-            has_ended: false,
-        }
+        Self { span, begun: Instant::now(), is_routine, has_ended: false }
     }
 
     fn end(mut self, response: &Response<Body>) {

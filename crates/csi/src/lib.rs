@@ -18,5 +18,5 @@ mod status;
 
 pub use dispatch::Core;
 pub use offers::{Mode, Offers};
-pub use server::{ServeError, serve};
+pub use server::{ServeError, serve, serve_addons};
 pub use socket::{BindError, Socket, bind};

@@ -5,6 +5,7 @@
 
 mod capability;
 mod context;
+mod extents;
 mod fields;
 mod ids;
 mod page;
@@ -17,12 +18,16 @@ pub(crate) use capability::{
     capability, capability_in_use, capability_set, capability_set_to_validate,
 };
 pub(crate) use context::{inline_volume, publish_context, volume_context};
-pub(crate) use fields::{capacity_range, discard_secrets, optional_path, require};
+pub(crate) use extents::{max_results, starting_offset};
+pub(crate) use fields::{capacity_range, check_length, discard_secrets, optional_path, require};
 pub(crate) use ids::{
-    issued_snapshot, issued_volume, optional_node, snapshot_id, volume_id, volume_path, volume_ref,
+    group_snapshot_id, issued_group_snapshot, issued_snapshot, issued_volume, issued_volume_group,
+    optional_node, snapshot_id, volume_group_id, volume_id, volume_ids, volume_path, volume_ref,
 };
 pub(crate) use page::{max_entries, page_token};
-pub(crate) use parameters::{check_snapshot_parameters, mutable_parameters, volume_parameters};
+pub(crate) use parameters::{
+    check_snapshot_parameters, mutable_parameters, volume_group_parameters, volume_parameters,
+};
 pub(crate) use source::content_source;
 pub(crate) use topology::{place, topology_requirement};
 

@@ -1,12 +1,14 @@
 //! From the model to the wire. Strings and maps stay within what a response may hold (GEN-01,
 //! GEN-02).
 
+mod extent;
 mod snapshot;
 mod text;
 mod usage;
 mod volume;
 
-pub(crate) use snapshot::snapshot;
+pub(crate) use extent::block_metadata;
+pub(crate) use snapshot::{group_snapshot, snapshot, with_consistency, with_group_consistency};
 pub(crate) use text::shortened;
 pub(crate) use usage::{condition, usage};
 pub(crate) use volume::{READ_ONLY_KEY, publish_context, published_nodes, status_volume, volume};
@@ -25,9 +27,7 @@ pub(crate) fn bytes(count: u64) -> i64 {
 
 pub(crate) fn topology(place: &Topology) -> v1::Topology {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    v1::Topology {
-        segments: place.segments().map(owned).collect(),
-    }
+    v1::Topology { segments: place.segments().map(owned).collect() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which service answers which path.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,36 +12,86 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
 use tower::Service;
+use tower::util::BoxCloneSyncService;
 
 use crate::dispatch::Core;
 use crate::offers::Offers;
+use crate::proto::csi::v0;
 use crate::proto::csi::v1::controller_server::ControllerServer;
+use crate::proto::csi::v1::group_controller_server::GroupControllerServer;
 use crate::proto::csi::v1::identity_server::IdentityServer;
 use crate::proto::csi::v1::node_server::NodeServer;
-use crate::services::{Controller, Identity, Node};
+use crate::proto::csi::v1::snapshot_metadata_server::SnapshotMetadataServer;
+use crate::proto::reclaimspace::reclaim_space_controller_server::ReclaimSpaceControllerServer;
+use crate::proto::reclaimspace::reclaim_space_node_server::ReclaimSpaceNodeServer;
+use crate::proto::{identity, volumegroup};
+use crate::services::{
+    AddonsIdentity, Controller, GroupController, Identity, Node, ReclaimSpace, SnapshotMetadata,
+    V0Controller, V0Identity, V0Node, VolumeGroups,
+};
 
 pub(crate) type Answering =
     Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// The services that this instance registers.
-#[derive(Clone)]
+type Served = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+
+/// The services that one socket has, by the name that paths begin with.
+#[derive(Clone, Default)]
 pub(crate) struct Routes {
-    identity: IdentityServer<Identity>,
-    controller: Option<ControllerServer<Controller>>,
-    node: Option<NodeServer<Node>>,
+    services: BTreeMap<&'static str, Served>,
 }
 
 impl Routes {
-    pub(crate) fn new(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
-        let parts = || (Arc::clone(core), Arc::clone(offers));
-        let controller = |(core, offers)| ControllerServer::new(Controller::new(core, offers));
-        let node = |(core, offers)| NodeServer::new(Node::new(core, offers));
-        let (core, offers) = parts();
-        Self {
-            identity: IdentityServer::new(Identity::new(core, offers.clone())),
-            controller: offers.mode.serves_controller().then(|| controller(parts())),
-            node: offers.mode.serves_node().then(|| node(parts())),
+    /// Everything that this instance's mode serves.
+    pub(crate) fn csi(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
+        let mut routes = Self::addons(core, offers);
+        let mode = offers.mode;
+        let (core, offers) = (|| Arc::clone(core), || Arc::clone(offers));
+        routes.add(v0::identity_server::IdentityServer::new(V0Identity::new(core(), offers())));
+        if mode.serves_controller() {
+            routes.add(ControllerServer::new(Controller::new(core(), offers())));
+            routes.add(GroupControllerServer::new(GroupController::new(core())));
+            routes.add(SnapshotMetadataServer::new(SnapshotMetadata::new(core())));
+            routes.add(v0::controller_server::ControllerServer::new(V0Controller::new(
+                core(),
+                offers(),
+            )));
         }
+        if mode.serves_node() {
+            routes.add(NodeServer::new(Node::new(core(), offers())));
+            routes.add(v0::node_server::NodeServer::new(V0Node::new(core(), offers())));
+        }
+        routes
+    }
+
+    /// What a CSI-Addons sidecar asks for, and who this is.
+    pub(crate) fn addons(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
+        let mut routes = Self::default();
+        let mode = offers.mode;
+        let (core, offers) = (|| Arc::clone(core), || Arc::clone(offers));
+        routes.add(IdentityServer::new(Identity::new(core(), offers())));
+        routes.add(identity::identity_server::IdentityServer::new(AddonsIdentity::new(
+            core(),
+            offers(),
+        )));
+        if mode.serves_controller() {
+            let groups = VolumeGroups::new(core());
+            routes.add(volumegroup::controller_server::ControllerServer::new(groups));
+            routes.add(ReclaimSpaceControllerServer::new(ReclaimSpace::new(core())));
+        }
+        if mode.serves_node() {
+            routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(core())));
+        }
+        routes
+    }
+
+    fn add<S>(&mut self, service: S)
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        self.services.insert(S::NAME, Served::new(service));
     }
 }
 
@@ -50,19 +101,14 @@ impl Service<Request<Body>> for Routes {
     type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Generated services are always ready.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Answering {
-        match (
-            service_name(request.uri().path()),
-            &mut self.controller,
-            &mut self.node,
-        ) {
-            (IdentityServer::<Identity>::NAME, _, _) => self.identity.call(request),
-            (ControllerServer::<Controller>::NAME, Some(controller), _) => controller.call(request),
-            (NodeServer::<Node>::NAME, _, Some(node)) => node.call(request),
-            _ => Box::pin(std::future::ready(Ok(not_served()))),
+        match self.services.get_mut(service_name(request.uri().path())) {
+            Some(service) => service.call(request),
+            None => Box::pin(std::future::ready(Ok(not_served()))),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tonic::transport::Server;
@@ -31,29 +32,69 @@ pub enum ServeError {
 }
 
 /// Answers calls until `shutdown` is done. Then no new connection is accepted, calls that run
-/// are answered, operations whose callers hung up are waited for, and the socket is removed.
-/// How long that may take is up to the caller: dropping the future ends it, and removes the
-/// socket all the same.
+/// are answered, streams are ended, operations whose callers hung up are waited for, and the
+/// socket is removed. How long that may take is up to the caller: dropping the future ends it,
+/// and removes the socket all the same.
 pub async fn serve(
-    mut socket: Socket,
+    socket: Socket,
     core: Arc<Core>,
     offers: Offers,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let routes = Routes::csi(&core, &Arc::new(offers));
+    answer(socket, core, routes, shutdown).await
+}
+
+/// As [`serve`], but only what a CSI-Addons sidecar needs, for one that is not to see the rest.
+pub async fn serve_addons(
+    socket: Socket,
+    core: Arc<Core>,
+    offers: Offers,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let routes = Routes::addons(&core, &Arc::new(offers));
+    answer(socket, core, routes, shutdown).await
+}
+
+async fn answer(
+    mut socket: Socket,
+    core: Arc<Core>,
+    routes: Routes,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     let listener = socket.take_listener();
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
-    let connections = Connections {
-        listener: UnixListener::from_std(listener)?,
-        pause: None,
+    let connections = Connections { listener: UnixListener::from_std(listener)?, pause: None };
+    let (stop, stopping) = oneshot::channel();
+    let shutdown = async {
+        shutdown.await;
+        core.end_streams();
+        // Nobody listens any more only if serving has ended by itself.
+        let _ = stop.send(());
     };
-    let routes = Routes::new(&core, &Arc::new(offers));
-    Server::builder()
+    let serving = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)
         .layer(ObserveCalls)
-        .serve_with_incoming_shutdown(routes, connections, shutdown)
-        .await?;
+        .serve_with_incoming_shutdown(routes, connections, shutdown);
+    tokio::select! {
+        served = serving => served?,
+        () = left_unread(&core, stopping) => {
+            tracing::warn!("a peer does not read its answers; not waiting for it");
+        }
+    }
     core.drained().await;
     Ok(())
+}
+
+/// A peer that stops reading keeps its connection busy for ever. Once there is nothing left to
+/// do but to be heard, it gets a moment and no more.
+async fn left_unread(core: &Core, stopping: oneshot::Receiver<()>) {
+    const LAST_WORDS: Duration = Duration::from_secs(3);
+    if stopping.await.is_err() {
+        return std::future::pending().await;
+    }
+    core.idle().await;
+    tokio::time::sleep(LAST_WORDS).await;
 }
 
 /// Accepted connections. Where accepting fails (out of descriptors, most likely), it is tried

@@ -1,8 +1,12 @@
 //! The services: each call is parsed, run on the engine, and answered.
 
+mod addons;
 mod controller;
+mod group_controller;
 mod identity;
 mod node;
+mod snapshot_metadata;
+mod v0;
 
 use std::fmt::Display;
 
@@ -10,16 +14,36 @@ use orlop_model::{Error, Result};
 use tonic::{Response, Status};
 use tracing::{Span, field};
 
+pub(crate) use addons::{AddonsIdentity, ReclaimSpace, VolumeGroups};
 pub(crate) use controller::Controller;
+pub(crate) use group_controller::GroupController;
 pub(crate) use identity::Identity;
 pub(crate) use node::Node;
+pub(crate) use snapshot_metadata::SnapshotMetadata;
+pub(crate) use v0::{V0Controller, V0Identity, V0Node};
 
+use crate::dispatch::Core;
 use crate::status;
 
-fn answer<Reply>(outcome: Result<Reply>) -> std::result::Result<Response<Reply>, Status> {
-    outcome
-        .map(Response::new)
-        .map_err(|error| status::from_error(&error))
+type Answer<Reply> = std::result::Result<Response<Reply>, Status>;
+
+fn answer<Reply>(outcome: Result<Reply>) -> Answer<Reply> {
+    answer_whole(outcome.map(Response::new))
+}
+
+/// A reply that comes with metadata of its own.
+fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
+    outcome.map_err(|error| status::from_error(&error))
+}
+
+/// What every kind of Probe tells: ready, still starting, or why it is not well (ID-24, ID-25,
+/// CA-17, CA-18, V0-43). Whatever is wrong with a pool or a tool, to a prober it is one thing.
+async fn readiness(core: &Core) -> Result<bool> {
+    match core.check_health().await {
+        Ok(()) => Ok(true),
+        Err(Error::Starting) => Ok(false),
+        Err(error) => Err(Error::precondition(error.to_string())),
+    }
 }
 
 /// Names the volume in the span of this call.
@@ -32,7 +56,12 @@ fn note_snapshot(id: &impl Display) {
     Span::current().record("snapshot", field::display(id));
 }
 
-/// A field that `require` has seen. Told apart from it, so that nothing here can panic.
+/// Names the group, of volumes or of snapshots, in the span of this call.
+fn note_group(id: &impl Display) {
+    Span::current().record("group", field::display(id));
+}
+
+/// A message that `require` has seen; were it missing all the same, an error and no panic.
 fn given<T>(field: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::invalid(field, "is missing"))
 }

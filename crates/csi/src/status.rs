@@ -14,11 +14,23 @@ pub(crate) fn from_error(error: &Error) -> Status {
     Status::new(code(error), shortened(&error.to_string(), LONGEST_MESSAGE))
 }
 
+/// CSI-Addons has a code of its own for a failure of which nothing is known but that it happened
+/// (RS-07); for all that is known, the codes are the same.
+pub(crate) fn from_reclaim_error(error: &Error) -> Status {
+    let status = from_error(error);
+    if status.code() == Code::Internal {
+        return Status::unknown(status.message());
+    }
+    status
+}
+
 fn code(error: &Error) -> Code {
     match error {
         Error::Invalid { .. } => Code::InvalidArgument,
         Error::NoSuchVolume(_)
         | Error::NoSuchSnapshot(_)
+        | Error::NoSuchGroupSnapshot(_)
+        | Error::NoSuchVolumeGroup(_)
         | Error::NoSuchNode(_)
         | Error::NotAtPath { .. } => Code::NotFound,
         Error::Conflict { .. } => Code::AlreadyExists,
@@ -28,7 +40,7 @@ fn code(error: &Error) -> Code {
         Error::Precondition(_) => Code::FailedPrecondition,
         Error::NotOffered(..) => Code::Unimplemented,
         Error::Damaged { .. } => Code::DataLoss,
-        Error::Starting => Code::Unavailable,
+        Error::Starting | Error::Stopping => Code::Unavailable,
         Error::Failed { .. } => Code::Internal,
     }
 }

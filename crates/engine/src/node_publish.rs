@@ -9,6 +9,13 @@ use crate::engine::{Engine, PoolRef, check_context};
 use crate::node_stage::wants_read_only;
 use crate::request::{PublishVolume, VolumeRef};
 
+/// What becomes of the file or directory that a volume was published at.
+#[derive(Clone, Copy)]
+enum TargetPathAfter {
+    Removed,
+    Kept,
+}
+
 impl Engine {
     pub fn publish_volume(&self, request: &PublishVolume) -> Result<()> {
         if let Some(inline) = &request.inline {
@@ -116,6 +123,24 @@ impl Engine {
 
     /// Undoes one publication and leaves the others (NN-10).
     pub fn unpublish_volume(&self, volume: &VolumeRef, target: &TargetPath) -> Result<()> {
+        self.unpublish(volume, target, TargetPathAfter::Removed)
+    }
+
+    /// As [`Engine::unpublish_volume`], for callers that made the path themselves (V0-28, V0-29).
+    pub fn unpublish_volume_keeping_target(
+        &self,
+        volume: &VolumeRef,
+        target: &TargetPath,
+    ) -> Result<()> {
+        self.unpublish(volume, target, TargetPathAfter::Kept)
+    }
+
+    fn unpublish(
+        &self,
+        volume: &VolumeRef,
+        target: &TargetPath,
+        after: TargetPathAfter,
+    ) -> Result<()> {
         // Before the look-up: an inline volume may be just about to be made.
         let _lock = self.lock_volume(&volume.digest())?;
         let id = match volume {
@@ -124,14 +149,14 @@ impl Engine {
         };
         let served = id.and_then(|id| self.pool_of(&id).map(|pool| (pool, id)));
         let Some((pool, id)) = served else {
-            return self.clear_target(volume, target);
+            return self.clear_target(volume, target, after);
         };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).is_some();
         if self.occupied_by(pool, &id, target)? {
             self.host.ensure_unmounted(target)?;
         }
-        self.clear_target(volume, target)?;
+        self.clear_target(volume, target, after)?;
         if recorded {
             node.publications.retain(|publication| publication.target != *target);
             self.release_read_only_device(pool, &id, &node)?;
@@ -141,9 +166,17 @@ impl Engine {
     }
 
     /// NN-03: nothing of ours stays at the path. A path with something else in it is not ours.
-    fn clear_target(&self, volume: &VolumeRef, target: &TargetPath) -> Result<()> {
+    fn clear_target(
+        &self,
+        volume: &VolumeRef,
+        target: &TargetPath,
+        after: TargetPathAfter,
+    ) -> Result<()> {
         self.check_vacant(volume, target)?;
-        self.host.ensure_target_removed(target)
+        match after {
+            TargetPathAfter::Removed => self.host.ensure_target_removed(target),
+            TargetPathAfter::Kept => Ok(()),
+        }
     }
 
     /// The extra read-only device goes with the last publication that could need it.

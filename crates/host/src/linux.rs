@@ -24,6 +24,7 @@ use orlop_model::{
     Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
     Result, TargetPath, Usage, VolumeId,
 };
+use orlop_sys::guard::GuardCommand;
 use orlop_sys::{file, loopdev, ownership, rand};
 
 use failure::Doing;
@@ -44,6 +45,8 @@ pub struct LinuxHostConfig {
     pub workload_cgroup: String,
     /// How long a filesystem stays frozen when nobody thaws it.
     pub freeze_limit: Duration,
+    /// The process that thaws should this one be killed; `None`: there is none.
+    pub guard: Option<GuardCommand>,
 }
 
 pub struct LinuxHost {
@@ -61,7 +64,7 @@ impl LinuxHost {
         let host = Self {
             offer: Offer::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
-            freezer: Freezer::new(run_dir.frozen(), config.freeze_limit),
+            freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
         };
@@ -165,12 +168,20 @@ impl Host for LinuxHost {
         loopdev::size(&device.path).doing("measure a device")
     }
 
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
+        file::sync_filesystem(mount.as_path()).doing("write back a filesystem")
+    }
+
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
         self.freezer.freeze(mount)
     }
 
     fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
         self.freezer.ensure_thawed(mount)
+    }
+
+    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
+        filesystem::ensure_trimmed(mount)
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {

@@ -77,10 +77,7 @@ impl Default for MemoryHost {
 impl MemoryHost {
     /// The default filesystem comes first.
     pub fn new(filesystems: Vec<FsType>) -> Self {
-        Self {
-            filesystems,
-            state: Mutex::default(),
-        }
+        Self { filesystems, state: Mutex::default() }
     }
 
     /// The next `op` fails so and has no effect. Several for one `op` are met in order.
@@ -167,11 +164,7 @@ impl MemoryHost {
     /// The state, unless a test wants this operation to fail.
     fn attempt(&self, op: Op) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
-        match state
-            .failures
-            .iter()
-            .position(|(failing, _)| *failing == op)
-        {
+        match state.failures.iter().position(|(failing, _)| *failing == op) {
             Some(index) => Err(state.failures.remove(index).1),
             None => Ok(state),
         }
@@ -180,9 +173,7 @@ impl MemoryHost {
 
 impl State {
     fn device(&mut self, device: &Device) -> &mut DeviceState {
-        self.devices
-            .entry((device.major, device.minor))
-            .or_default()
+        self.devices.entry((device.major, device.minor)).or_default()
     }
 
     fn done(&mut self, op: Op, on: impl Into<String>) {
@@ -190,8 +181,6 @@ impl State {
     }
 
     fn is_mounted(&self, device: &Device) -> bool {
-        self.mounts
-            .values()
-            .any(|there| there.is_of(device) && !there.is_device_node)
+        self.mounts.values().any(|there| there.is_of(device) && !there.is_device_node)
     }
 }

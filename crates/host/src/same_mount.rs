@@ -39,9 +39,7 @@ pub(crate) fn check_device(target: &TargetPath, there: &Occupant, device: &Devic
 /// What is staged at `source`: an empty directory must not be handed to a workload as its volume.
 pub(crate) fn staged(source: &TargetPath, there: Option<Occupant>) -> Result<Occupant> {
     there.filter(|there| !there.is_device_node).ok_or_else(|| {
-        Error::precondition(format!(
-            "no filesystem is mounted at {source}; stage the volume again"
-        ))
+        Error::precondition(format!("no filesystem is mounted at {source}; stage the volume again"))
     })
 }
 

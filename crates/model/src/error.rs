@@ -66,6 +66,9 @@ pub enum Error {
     #[error("starting: the pools are still being read; try again")]
     Starting,
 
+    #[error("stopping: this daemon takes on nothing new; try again")]
+    Stopping,
+
     /// A pool or the machine failed. `doing` says at what.
     #[error("{doing}: {reason}")]
     Failed { doing: String, reason: String },

@@ -27,10 +27,7 @@ pub(crate) struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            setting: setting.into(),
-            problem: problem.into(),
-        }
+        Self { setting: setting.into(), problem: problem.into() }
     }
 }
 
@@ -38,6 +35,7 @@ impl ConfigError {
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) socket: PathBuf,
+    pub(crate) addons_socket: Option<PathBuf>,
     pub(crate) mode: Mode,
     pub(crate) driver_name: String,
     pub(crate) node_id: NodeId,

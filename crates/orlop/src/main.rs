@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod config;
 mod serve;
 mod telemetry;
+mod thaw_guard;
 
 /// Exit codes: 2 for a configuration that cannot work, 1 for anything that fails later.
 const MISCONFIGURED: u8 = 2;
@@ -24,6 +25,13 @@ struct Arguments {
 enum Command {
     /// Serve CSI on a UNIX socket until SIGTERM
     Serve(ServeArguments),
+
+    /// Thaw what a killed `orlop serve` left frozen; started by it, not by hand
+    #[command(hide = true, name = thaw_guard::SUBCOMMAND)]
+    ThawGuard {
+        #[arg(long = thaw_guard::JSON)]
+        json: bool,
+    },
 }
 
 /// Everything else is configured by ORLOP_* variables or a TOML file.
@@ -43,7 +51,16 @@ struct ServeArguments {
 }
 
 fn main() -> ExitCode {
-    let Command::Serve(arguments) = Arguments::parse().command;
+    match Arguments::parse().command {
+        Command::Serve(arguments) => serve(&arguments),
+        Command::ThawGuard { json } => {
+            thaw_guard::run(json);
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn serve(arguments: &ServeArguments) -> ExitCode {
     let config = match config::load(arguments.endpoint.as_deref(), arguments.config.as_deref()) {
         Ok(config) => config,
         Err(error) => return complain(MISCONFIGURED, &error),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orlop_csi::{Core, Offers, Socket};
+use orlop_csi::{Core, Offers};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, Settings};
 use orlop_host::{LinuxHost, LinuxHostConfig};
@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::thaw_guard;
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,8 @@ async fn run(config: Config, host: Arc<LinuxHost>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let offers = offers(&config, host.as_ref());
     let socket = orlop_csi::bind(&config.socket).map_err(Failure::of)?;
+    let addons_socket =
+        config.addons_socket.as_deref().map(orlop_csi::bind).transpose().map_err(Failure::of)?;
     tracing::info!(
         version = %offers.version,
         socket = %config.socket.display(),
@@ -48,11 +51,18 @@ async fn run(config: Config, host: Arc<LinuxHost>) -> Result<(), Failure> {
     );
     let core = Arc::new(Core::starting());
     let (stop, stopped) = watch::channel(false);
-    let serving = tokio::spawn(serve_until(socket, Arc::clone(&core), offers, stopped));
+    let shared_core = || Arc::clone(&core);
+    let addons = addons_socket.map(|socket| {
+        let until = stopping(stopped.clone());
+        tokio::spawn(orlop_csi::serve_addons(socket, shared_core(), offers.clone(), until))
+    });
+    let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), offers, stopping(stopped)));
 
     let outcome = open_and_wait(config, host, &core, &mut signals).await;
     stop.send_replace(true);
-    serving.await.map_err(Failure::of)??;
+    for serving in [Some(csi), addons].into_iter().flatten() {
+        serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
+    }
     core.drained().await;
     for pool in outcome? {
         pool.close();
@@ -83,14 +93,9 @@ async fn open_and_wait(
 fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<Arc<ImagePool>>), Failure> {
     let mut pools = Vec::new();
     for pool in &config.pools {
-        pools.push(Arc::new(
-            ImagePool::open(pool.clone()).map_err(Failure::of)?,
-        ));
+        pools.push(Arc::new(ImagePool::open(pool.clone()).map_err(Failure::of)?));
     }
-    let served = pools
-        .iter()
-        .map(|pool| Arc::clone(pool) as Arc<dyn Pool>)
-        .collect();
+    let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
     let settings = Settings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),
@@ -102,19 +107,9 @@ fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<Arc<ImageP
     Ok((engine, pools))
 }
 
-async fn serve_until(
-    socket: Socket,
-    core: Arc<Core>,
-    offers: Offers,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<(), Failure> {
-    let stop = async move {
-        // An error means that the sender is gone, which is a reason to stop as well.
-        let _ = stopped.wait_for(|stop| *stop).await;
-    };
-    orlop_csi::serve(socket, core, offers, stop)
-        .await
-        .map_err(Failure::of)
+async fn stopping(mut stopped: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is a reason to stop as well.
+    let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 fn host_config(config: &Config) -> LinuxHostConfig {
@@ -124,6 +119,7 @@ fn host_config(config: &Config) -> LinuxHostConfig {
         default_fs: config.default_fs,
         workload_cgroup: config.workload_cgroup.clone(),
         freeze_limit: config.freeze_limit,
+        guard: Some(thaw_guard::command(config.log.format)),
     }
 }
 

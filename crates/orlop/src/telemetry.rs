@@ -8,21 +8,12 @@ use crate::config::{ConfigError, LogConfig, LogFormat};
 
 pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
     let filter = EnvFilter::try_new(&config.level).map_err(|error| {
-        ConfigError::new(
-            "ORLOP_LOG",
-            format!("is not a log level or filter: {error}"),
-        )
+        ConfigError::new("ORLOP_LOG", format!("is not a log level or filter: {error}"))
     })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => builder
-            .json()
-            .with_current_span(true)
-            .with_span_list(false)
-            .init(),
+        LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),
     }
     Ok(())
 }

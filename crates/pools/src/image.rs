@@ -3,18 +3,25 @@
 //! A volume is a sparse or preallocated file; snapshots and clones share its extents where the
 //! filesystem can (XFS, btrfs) and are sparse copies elsewhere. `layout.rs` shows the directory.
 //! What a change must survive is said where it is made: `staged.rs` for creation,
-//! `update.rs`, `delete.rs`.
+//! `group_snapshot_draft.rs` for that of several at once, `update.rs`, `delete.rs`.
 
 mod attach;
+mod changes;
 mod condition;
 mod delete;
 mod failure;
+mod group_delete;
+mod group_snapshot_draft;
 mod layout;
 mod ledger;
 mod managed;
 mod marker;
+mod moment;
 mod open;
 mod original;
+mod reclaim;
+mod recorded;
+mod register;
 mod room;
 mod shelf;
 mod snapshot_draft;
@@ -24,12 +31,14 @@ mod store;
 mod testbed;
 mod update;
 mod volume_draft;
+mod volume_groups;
 
 use std::sync::Arc;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Draft, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId,
-    Provisioning, Result, SnapshotId, SnapshotRecord, Topology, VolumeId, VolumeRecord,
+    Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
+    NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId, Provisioning, Ranges, Result, SnapshotId,
+    SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
 pub use open::ImagePoolConfig;
@@ -103,7 +112,63 @@ impl Pool for ImagePool {
     }
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
-        Ok(Box::new(self.store.begin_snapshot(new)?))
+        Ok(Box::new(self.store.begin_snapshot(new, None)?))
+    }
+
+    fn begin_group_snapshot(
+        &self,
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        Ok(Box::new(self.store.begin_group_snapshot(new)?))
+    }
+
+    fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
+        self.store.group_snapshots.get(id)
+    }
+
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.store.ensure_no_group_snapshot(id)
+    }
+
+    /// Shared extents are; a copy is read while it is written.
+    fn cuts_at_once(&self) -> bool {
+        self.store.shares_extents
+    }
+
+    fn cuts_groups_at_once(&self) -> bool {
+        self.store.holds_moments
+    }
+
+    fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
+        self.store.volume_groups.get(id)
+    }
+
+    fn volume_groups(&self, after: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord> {
+        self.store.volume_groups.page_of_whole(after, limit)
+    }
+
+    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()> {
+        self.store.save_volume_group(record)
+    }
+
+    fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
+        self.store.ensure_no_volume_group(id)
+    }
+
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        self.store.allocated_ranges(id, start)
+    }
+
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
+        self.store.changed_ranges(base, target, start)
+    }
+
+    fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
+        self.store.used_bytes(id)
+    }
+
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        self.store.ensure_reclaimed(id)
     }
 
     fn update_volume(

@@ -1,10 +1,12 @@
 //! A pool that only pretends, for tests of the layers above without root.
 //!
 //! Volumes hold no bytes. Each has a tag instead, which a test writes and reads and which copies
-//! inherit, so that it can be told what a volume is a copy of. Devices are numbers and paths
-//! that lead nowhere.
+//! inherit, so that it can be told what a volume is a copy of, and knows which of its blocks were
+//! written. Devices are numbers and paths that lead nowhere.
 
+mod content;
 mod draft;
+mod scenario;
 mod state;
 
 use std::ops::Bound;
@@ -13,14 +15,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{
-    ALLOCATION_UNIT, Condition, Device, DeviceAccess, Draft, Error, NewSnapshot, NewVolume, Pool,
-    PoolCapacity, PoolId, Provisioning, Result, SnapshotId, SnapshotRecord, Topology, VolumeId,
-    VolumeRecord,
+    ALLOCATION_UNIT, ByteRange, Condition, Device, DeviceAccess, Draft, Error, GroupSnapshotId,
+    GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId,
+    Provisioning, Ranges, Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId,
+    VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
 use crate::poison::lock;
-use draft::{SnapshotDraft, VolumeDraft};
-use state::{Fault, Interlude, MemoryVolume, State};
+use content::clipped;
+use draft::{GroupSnapshotDraft, SnapshotDraft, VolumeDraft};
+use state::{MemoryVolume, State};
 
 /// Of the range that the kernel leaves to experiments.
 const MAJOR: u32 = 240;
@@ -61,57 +65,15 @@ impl MemoryPool {
             state: Arc::new(Mutex::new(state)),
         }
     }
+}
 
-    /// Lets the next call of this method of the trait fail; `cut` and `commit` are those of
-    /// drafts. Several for one method fail one after another.
-    pub fn fail_next(&self, operation: &'static str, error: Error) {
-        self.fail_after(operation, 0, error);
-    }
-
-    /// As [`Self::fail_next`], but so many calls go well before.
-    pub fn fail_after(&self, operation: &'static str, successes: usize, error: Error) {
-        lock(&self.state).faults.push(Fault { operation, successes, error });
-    }
-
-    /// What happens while the next cut is being made, on its thread.
-    pub fn during_next_cut(&self, interlude: impl FnOnce() + Send + 'static) {
-        lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
-    }
-
-    /// The pool stays, its devices are gone.
-    pub fn reboot(&self) {
-        for volume in lock(&self.state).volumes.values_mut() {
-            volume.read_write.attached = false;
-            volume.read_only.attached = false;
-        }
-    }
-
-    /// What a workload would do with the device.
-    pub fn write_tag(&self, id: &VolumeId, tag: &str) -> Result<()> {
-        tag.clone_into(&mut lock(&self.state).volume(id)?.tag);
-        Ok(())
-    }
-
-    /// What was written to the volume, or to what it is a copy of; empty if nothing was.
-    pub fn tag(&self, id: &VolumeId) -> Result<String> {
-        Ok(lock(&self.state).volume(id)?.tag.clone())
-    }
-
-    pub fn snapshot_tag(&self, id: &SnapshotId) -> Option<String> {
-        let state = lock(&self.state);
-        state.snapshots.get(id).map(|snapshot| snapshot.tag.clone())
-    }
-
-    pub fn damage_volume(&self, id: &VolumeId, reason: &str) {
-        if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
-            volume.damage = Some(reason.to_owned());
-        }
-    }
-
-    pub fn set_condition(&self, id: &VolumeId, condition: Condition) {
-        if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
-            volume.condition = Some(condition);
-        }
+impl MemoryPool {
+    fn told(&self, ranges: Vec<ByteRange>) -> Ranges {
+        let state = Arc::clone(&self.state);
+        Box::new(ranges.into_iter().map(move |range| {
+            lock(&state).fault("range")?;
+            Ok(range)
+        }))
     }
 }
 
@@ -186,7 +148,96 @@ impl Pool for MemoryPool {
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
         lock(&self.state).fault("begin_snapshot")?;
-        Ok(Box::new(SnapshotDraft::begin(&self.state, new)?))
+        Ok(Box::new(SnapshotDraft::begin(&self.state, new, None)?))
+    }
+
+    fn begin_group_snapshot(
+        &self,
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        lock(&self.state).fault("begin_group_snapshot")?;
+        Ok(Box::new(GroupSnapshotDraft::begin(&self.state, new)?))
+    }
+
+    fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
+        let mut state = lock(&self.state);
+        state.fault("group_snapshot")?;
+        Ok(state.group_snapshots.get(id).cloned())
+    }
+
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.fault("ensure_no_group_snapshot")?;
+        state.group_snapshots.remove(id);
+        state.snapshots.retain(|_, snapshot| snapshot.record.group.as_ref() != Some(id));
+        Ok(())
+    }
+
+    fn cuts_at_once(&self) -> bool {
+        !lock(&self.state).cuts_piecemeal
+    }
+
+    fn cuts_groups_at_once(&self) -> bool {
+        !lock(&self.state).cuts_groups_piecemeal
+    }
+
+    fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
+        let mut state = lock(&self.state);
+        state.fault("volume_group")?;
+        Ok(state.volume_groups.get(id).cloned())
+    }
+
+    fn volume_groups(&self, start: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord> {
+        let state = lock(&self.state);
+        let entries = state.volume_groups.range(after(start)).take(at_most(limit));
+        entries.map(|(_, record)| record.clone()).collect()
+    }
+
+    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.fault("save_volume_group")?;
+        state.volume_groups.insert(record.id.clone(), record.clone());
+        Ok(())
+    }
+
+    fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.fault("ensure_no_volume_group")?;
+        state.volume_groups.remove(id);
+        Ok(())
+    }
+
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        let mut state = lock(&self.state);
+        state.fault("allocated_ranges")?;
+        let snapshot = state.snapshot(id)?;
+        let found = snapshot.content.allocated();
+        Ok(self.told(clipped(found, start, snapshot.record.size_bytes)))
+    }
+
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
+        let mut state = lock(&self.state);
+        state.fault("changed_ranges")?;
+        let (base, target) = (state.snapshot(base)?, state.snapshot(target)?);
+        let found = target.content.changed_since(&base.content);
+        Ok(self.told(clipped(found, start, target.record.size_bytes)))
+    }
+
+    fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
+        let mut state = lock(&self.state);
+        state.fault("used_bytes")?;
+        Ok(state.volume(id)?.content.used_bytes())
+    }
+
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.fault("ensure_reclaimed")?;
+        let volume = state.volume(id)?;
+        match volume.record.parameters.provisioning {
+            Provisioning::Thick => {}
+            Provisioning::Thin => volume.content.drop_zeroes(),
+        }
+        Ok(())
     }
 
     fn update_volume(
@@ -227,6 +278,12 @@ impl Pool for MemoryPool {
     fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let mut state = lock(&self.state);
         state.fault("ensure_no_snapshot")?;
+        if let Some(group) = state.snapshots.get(id).and_then(|s| s.record.group.as_ref()) {
+            return Err(Error::invalid(
+                "snapshot_id",
+                format!("is a member of group snapshot {group} and is deleted with it"),
+            ));
+        }
         state.snapshots.remove(id);
         Ok(())
     }

@@ -1,14 +1,28 @@
 //! What the kernel's headers say and no crate offers: structures, numbers, and the calls.
 //!
-//! All `unsafe` is here. The functions are safe for any descriptor: each passes a structure of
+//! All `unsafe` is here. The functions are safe for any descriptor: each ioctl passes a structure of
 //! exactly the size that the kernel reads and writes, and a descriptor of the wrong kind answers
 //! with an error (ENOTTY, EOPNOTSUPP).
+
+mod btrfs;
+mod child;
+mod fiemap;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{
     IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl, opcode,
+};
+
+pub(crate) use btrfs::{
+    btrfs_create_subvolume, btrfs_destroy_subvolume, btrfs_device_bytes, btrfs_grow_to_device,
+    btrfs_snapshot_subvolume,
+};
+pub(crate) use child::set_apart;
+pub(crate) use fiemap::{
+    ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,
+    FIEMAP_EXTENT_UNWRITTEN, FiemapExtent, extent_count,
 };
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
@@ -26,13 +40,11 @@ pub(crate) const LO_NAME_SIZE: usize = 64;
 const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
 const FIFREEZE: Opcode = opcode::read_write::<i32>(b'X', 119);
 const FITHAW: Opcode = opcode::read_write::<i32>(b'X', 120);
-const FS_IOC_FIEMAP: Opcode = opcode::read_write::<FiemapHeader>(b'f', 11);
+const FITRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
 const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 const EXT4_IOC_RESIZE_FS: Opcode = opcode::write::<u64>(b'f', 16);
 const XFS_IOC_FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 const XFS_IOC_FSGROWFSDATA: Opcode = opcode::write::<XfsGrowData>(b'X', 110);
-const BTRFS_IOC_RESIZE: Opcode = opcode::write::<BtrfsVolumeArgs>(0x94, 3);
-const BTRFS_IOC_DEV_INFO: Opcode = opcode::read_write::<BtrfsDeviceInfo>(0x94, 30);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -89,13 +101,10 @@ struct FileCloneRange {
 }
 
 #[repr(C)]
-struct FiemapHeader {
+struct TrimRange {
     start: u64,
     length: u64,
-    flags: u32,
-    mapped_extents: u32,
-    extent_count: u32,
-    reserved: u32,
+    shortest: u64,
 }
 
 #[repr(C)]
@@ -129,32 +138,14 @@ struct XfsGrowData {
     inode_max_percent: u32,
 }
 
-#[repr(C)]
-struct BtrfsVolumeArgs {
-    fd: i64,
-    name: [u8; 4088],
-}
-
-#[repr(C)]
-struct BtrfsDeviceInfo {
-    device_id: u64,
-    uuid: [u8; 16],
-    bytes_used: u64,
-    total_bytes: u64,
-    unused: [u64; 379],
-    path: [u8; 1024],
-}
-
 // A structure of another size would be another ioctl, or memory the kernel writes past.
 const _: () = {
     assert!(size_of::<LoopInfo64>() == 232);
     assert!(size_of::<LoopConfig>() == 304);
     assert!(size_of::<FileCloneRange>() == 32);
-    assert!(size_of::<FiemapHeader>() == 32);
+    assert!(size_of::<TrimRange>() == 24);
     assert!(size_of::<XfsGeometry>() == 112);
     assert!(size_of::<XfsGrowData>() == 16);
-    assert!(size_of::<BtrfsVolumeArgs>() == 4096);
-    assert!(size_of::<BtrfsDeviceInfo>() == 4096);
 };
 
 /// An ioctl without argument whose answer is its return value.
@@ -184,14 +175,15 @@ fn command<const OPCODE: Opcode>(fd: impl AsFd) -> Result<()> {
 }
 
 fn send<const OPCODE: Opcode, T>(fd: impl AsFd, value: T) -> Result<()> {
-    // SAFETY: every OPCODE is used with the structure its definition above names, which the
+    // SAFETY: every OPCODE is used with the structure its definition names, which the
     // kernel only reads, and which lives until the call returns.
     unsafe { ioctl(fd, Setter::<OPCODE, T>::new(value)) }
 }
 
 fn fill<const OPCODE: Opcode, T>(fd: impl AsFd, value: &mut T) -> Result<()> {
-    // SAFETY: every OPCODE is used with the structure its definition above names; all are plain
-    // integers, so any bytes the kernel writes are a valid value.
+    // SAFETY: every OPCODE is used with the structure its definition names, or (FIEMAP) with one
+    // that says itself how much room follows; all are plain integers, so any bytes the kernel
+    // writes are a valid value.
     unsafe { ioctl(fd, Updater::<OPCODE, T>::new(value)) }
 }
 
@@ -245,6 +237,13 @@ pub(crate) fn thaw(mount_root: impl AsFd) -> Result<()> {
     command::<FITHAW>(mount_root)
 }
 
+/// Discards all that the filesystem does not use; returns how much that was.
+pub(crate) fn trim(mount_root: impl AsFd) -> Result<u64> {
+    let mut range = TrimRange { start: 0, length: u64::MAX, shortest: 0 };
+    fill::<FITRIM, _>(mount_root, &mut range)?;
+    Ok(range.length)
+}
+
 /// Shares `length` bytes at `offset` of `source` with the same place in `target`.
 pub(crate) fn clone_range(
     source: BorrowedFd<'_>,
@@ -259,20 +258,6 @@ pub(crate) fn clone_range(
         target_offset: offset,
     };
     send::<FICLONERANGE, _>(target, range)
-}
-
-/// An empty array makes FIEMAP count the extents instead of listing them.
-pub(crate) fn extent_count(file: impl AsFd) -> Result<u32> {
-    let mut header = FiemapHeader {
-        start: 0,
-        length: u64::MAX,
-        flags: 0,
-        mapped_extents: 0,
-        extent_count: 0,
-        reserved: 0,
-    };
-    fill::<FS_IOC_FIEMAP, _>(file, &mut header)?;
-    Ok(header.mapped_extents)
 }
 
 pub(crate) fn ext4_resize(mount_root: impl AsFd, blocks: u64) -> Result<()> {
@@ -291,28 +276,6 @@ pub(crate) fn xfs_grow(
     inode_max_percent: u32,
 ) -> Result<()> {
     send::<XFS_IOC_FSGROWFSDATA, _>(mount_root, XfsGrowData { new_blocks, inode_max_percent })
-}
-
-/// The size that the filesystem uses of the first device.
-pub(crate) fn btrfs_device_bytes(mount_root: impl AsFd) -> Result<u64> {
-    let mut info = BtrfsDeviceInfo {
-        device_id: 1,
-        uuid: [0; 16],
-        bytes_used: 0,
-        total_bytes: 0,
-        unused: [0; 379],
-        path: [0; 1024],
-    };
-    fill::<BTRFS_IOC_DEV_INFO, _>(mount_root, &mut info)?;
-    Ok(info.total_bytes)
-}
-
-/// Grows the filesystem to the end of its first device.
-pub(crate) fn btrfs_grow_to_device(mount_root: impl AsFd) -> Result<()> {
-    const WHOLE_FIRST_DEVICE: &[u8] = b"1:max";
-    let mut name = [0; 4088];
-    name[..WHOLE_FIRST_DEVICE.len()].copy_from_slice(WHOLE_FIRST_DEVICE);
-    send::<BTRFS_IOC_RESIZE, _>(mount_root, BtrfsVolumeArgs { fd: 0, name })
 }
 
 /// Makes a mount, attached anywhere or not yet, read-only. Linux 5.12.

@@ -2,6 +2,7 @@
 
 mod copy;
 mod durable;
+mod punch;
 mod remove;
 
 use std::fs::File;
@@ -9,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, StatVfsMountFlags, fallocate, flock, ftruncate,
-    open, statfs, statvfs,
+    FallocateFlags, FlockOperation, Mode, OFlags, StatFs, StatVfsMountFlags, fallocate, flock,
+    ftruncate, open, statfs, statvfs,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -22,6 +23,7 @@ pub use durable::{
     RenameOutcome, create_file_durable, rename_new, replace_file, sync_device, sync_dir,
     sync_filesystem,
 };
+pub use punch::punch_zeroes;
 pub use remove::remove_tree;
 
 use crate::error::{Context, Result};
@@ -110,15 +112,18 @@ pub enum BackingKind {
 /// The filesystem that holds `path`.
 pub fn backing_kind(path: &Path) -> Result<BackingKind> {
     let state = statfs(path).on("read the filesystem type of", path)?;
-    let kind = match i128::from(state.f_type) {
+    Ok(kind_of(&state))
+}
+
+pub(crate) fn kind_of(state: &StatFs) -> BackingKind {
+    match i128::from(state.f_type) {
         0x5846_5342 => BackingKind::Xfs,
         0x9123_683E => BackingKind::Btrfs,
         0xEF53 => BackingKind::Ext4,
         0x0102_1994 => BackingKind::Tmpfs,
         0x794C_7630 => BackingKind::Overlay,
         _ => BackingKind::Other,
-    };
-    Ok(kind)
+    }
 }
 
 #[cfg(test)]

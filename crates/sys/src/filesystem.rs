@@ -6,6 +6,7 @@ mod ext4;
 mod format;
 mod grow;
 mod signature;
+mod trim;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -19,6 +20,7 @@ pub use ext4::{check_ext4, ext4_spans_device, grow_ext4_unmounted};
 pub use format::{Format, format};
 pub use grow::{fits_device, grow_mounted};
 pub use signature::{Signature, probe};
+pub use trim::trim;
 
 use crate::abi;
 use crate::error::{Context, Result};

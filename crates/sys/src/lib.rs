@@ -6,13 +6,16 @@
 //!
 //! Every function blocks, and says in its error which operation failed on which path.
 
-#![allow(unsafe_code, reason = "ioctls and mount_setattr have no safe wrapper elsewhere")]
+#![allow(unsafe_code, reason = "ioctls, mount_setattr and pre_exec have no safe wrapper elsewhere")]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod abi;
+pub mod btrfs;
 mod error;
+pub mod extents;
 pub mod file;
 pub mod filesystem;
+pub mod guard;
 pub mod loopdev;
 pub mod mounts;
 pub mod ownership;

@@ -60,8 +60,7 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
-    #[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]
-    let mut command = Command::new(program);
+    let mut command = command(program);
     command
         .args(arguments)
         .env_clear()
@@ -71,8 +70,17 @@ where
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    spawn(&mut command)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where programs are started")]
+pub(crate) fn command(program: &Path) -> Command {
+    Command::new(program)
+}
+
+/// Returns when the child has executed the program, and so closed what it inherited.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    // Returns when the child has executed the program, and so closed what it inherited.
     command.spawn()
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn require<const N: usize>(fields: [(&'static str, bool); N]) -> Resu
     }
 }
 
-pub(super) fn check_length(field: &'static str, text: &str) -> Result<()> {
+pub(crate) fn check_length(field: &'static str, text: &str) -> Result<()> {
     if text.len() > LONGEST_TEXT {
         return Err(Error::invalid(field, "is longer than 128 bytes"));
     }
@@ -51,9 +51,7 @@ pub(crate) fn discard_secrets(secrets: BTreeMap<String, String>) -> Result<()> {
 }
 
 pub(crate) fn capacity_range(range: Option<v1::CapacityRange>) -> Result<Option<CapacityRange>> {
-    range
-        .map(|range| CapacityRange::parse(range.required_bytes, range.limit_bytes))
-        .transpose()
+    range.map(|range| CapacityRange::parse(range.required_bytes, range.limit_bytes)).transpose()
 }
 
 pub(crate) fn optional_path(field: &'static str, text: &str) -> Result<Option<TargetPath>> {

@@ -1,10 +1,13 @@
 //! Ids and the paths that go with them. An id that was never issued here is not malformed: it
 //! names something that does not exist, and each call has its own answer to that.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use orlop_engine::request::VolumeRef;
-use orlop_model::{Error, NodeId, Result, SnapshotId, TargetPath, VolumeId};
+use orlop_model::{
+    Error, GroupSnapshotId, NodeId, Result, SnapshotId, TargetPath, VolumeGroupId, VolumeId,
+};
 
 use super::fields::check_length;
 
@@ -13,8 +16,30 @@ pub(crate) fn volume_id(field: &'static str, text: &str) -> Result<VolumeId> {
     text.parse()
 }
 
-pub(crate) fn snapshot_id(text: &str) -> Result<SnapshotId> {
-    check_length("snapshot_id", text)?;
+/// All of them are looked at before the first is said not to exist. Order and repetitions mean
+/// nothing.
+pub(crate) fn volume_ids(field: &'static str, texts: &[String]) -> Result<BTreeSet<VolumeId>> {
+    for text in texts {
+        if text.is_empty() {
+            return Err(Error::invalid(field, "holds an empty id"));
+        }
+        check_length(field, text)?;
+    }
+    texts.iter().map(|text| text.parse()).collect()
+}
+
+pub(crate) fn snapshot_id(field: &'static str, text: &str) -> Result<SnapshotId> {
+    check_length(field, text)?;
+    text.parse()
+}
+
+pub(crate) fn group_snapshot_id(text: &str) -> Result<GroupSnapshotId> {
+    check_length("group_snapshot_id", text)?;
+    text.parse()
+}
+
+pub(crate) fn volume_group_id(text: &str) -> Result<VolumeGroupId> {
+    check_length("volume_group_id", text)?;
     text.parse()
 }
 
@@ -27,6 +52,16 @@ pub(crate) fn issued_volume(field: &'static str, text: &str) -> Result<Option<Vo
 /// As [`issued_volume`] (DS-02, LS-15).
 pub(crate) fn issued_snapshot(text: &str) -> Result<Option<SnapshotId>> {
     issued("snapshot_id", text)
+}
+
+/// As [`issued_volume`] (GG-32).
+pub(crate) fn issued_group_snapshot(text: &str) -> Result<Option<GroupSnapshotId>> {
+    issued("group_snapshot_id", text)
+}
+
+/// As [`issued_volume`] (VG-15).
+pub(crate) fn issued_volume_group(text: &str) -> Result<Option<VolumeGroupId>> {
+    issued("volume_group_id", text)
 }
 
 fn issued<Id: FromStr>(field: &'static str, text: &str) -> Result<Option<Id>> {

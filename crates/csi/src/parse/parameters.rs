@@ -8,6 +8,11 @@ use orlop_model::{Error, IoLimitsChange, Result, VolumeParameters};
 use super::fields::{about, check_map_size};
 use crate::offers::Offers;
 
+const MAX_VOLUMES_KEY: &str = "maxVolumes";
+
+/// As many as a node has by default.
+const LARGEST_GROUP: u32 = 1000;
+
 const NO_LIMITS: &str = "asks for I/O limits, which cannot be set here";
 
 /// What the volume is, and the limits that it starts with.
@@ -36,17 +41,43 @@ pub(crate) fn mutable_parameters(
     IoLimitsChange::parse(parameters).map_err(|error| about(FIELD, error))
 }
 
-/// Snapshots have no parameters of ours; what orchestrators add for themselves is theirs (CS-13).
+/// Snapshots have no parameters of ours; what orchestrators add for themselves is theirs (CS-13,
+/// GG-17).
 pub(crate) fn check_snapshot_parameters(parameters: &BTreeMap<String, String>) -> Result<()> {
     check_map_size("parameters", parameters)?;
     match parameters.keys().find(|key| !is_foreign_key(key)) {
-        Some(key) => Err(Error::invalid(
-            "parameters",
-            format!(
-                "{} is not a parameter of a snapshot; there are none",
-                orlop_model::id::shown(key)
-            ),
-        )),
+        Some(key) => Err(unknown(key, "a snapshot; there are none")),
         None => Ok(()),
     }
+}
+
+/// How many volumes a group is to take at most, if that is said (VG-11).
+pub(crate) fn volume_group_parameters(
+    parameters: &BTreeMap<String, String>,
+) -> Result<Option<u32>> {
+    check_map_size("parameters", parameters)?;
+    let mut most = None;
+    for (key, value) in parameters.iter().filter(|(key, _)| !is_foreign_key(key)) {
+        if key != MAX_VOLUMES_KEY {
+            return Err(unknown(key, "a volume group; the only one is maxVolumes"));
+        }
+        most = Some(parse_max_volumes(value)?);
+    }
+    Ok(most)
+}
+
+fn parse_max_volumes(text: &str) -> Result<u32> {
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.parse() {
+        Ok(most) if is_number && (1..=LARGEST_GROUP).contains(&most) => Ok(most),
+        Ok(_) | Err(_) => {
+            let reason = format!("{MAX_VOLUMES_KEY} is not a number from 1 to {LARGEST_GROUP}");
+            Err(Error::invalid("parameters", reason))
+        }
+    }
+}
+
+fn unknown(key: &str, of_what: &str) -> Error {
+    let key = orlop_model::id::shown(key);
+    Error::invalid("parameters", format!("{key} is not a parameter of {of_what}"))
 }

@@ -1,6 +1,9 @@
 //! Snapshots as a caller sees them.
 
-use orlop_model::SnapshotRecord;
+use orlop_engine::request::GroupSnapshot;
+use orlop_model::{Consistency, SnapshotRecord, Timestamp};
+use tonic::Response;
+use tonic::metadata::MetadataMap;
 
 use super::bytes;
 use crate::proto::csi::v1;
@@ -11,11 +14,65 @@ pub(crate) fn snapshot(record: &SnapshotRecord) -> v1::Snapshot {
         size_bytes: bytes(record.size_bytes),
         snapshot_id: record.id.to_string(),
         source_volume_id: record.source.to_string(),
-        creation_time: Some(prost_types::Timestamp {
-            seconds: record.created.seconds,
-            nanos: record.created.nanos,
-        }),
+        creation_time: Some(timestamp(record.created)),
         ready_to_use: true,
-        group_snapshot_id: String::new(),
+        group_snapshot_id: record.group.as_ref().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+/// GG-18 to GG-24. Ready, as all its members are.
+pub(crate) fn group_snapshot(group: &GroupSnapshot) -> v1::VolumeGroupSnapshot {
+    v1::VolumeGroupSnapshot {
+        group_snapshot_id: group.record.id.to_string(),
+        snapshots: group.members.iter().map(snapshot).collect(),
+        creation_time: Some(timestamp(group.record.created)),
+        ready_to_use: true,
+    }
+}
+
+fn timestamp(moment: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: moment.seconds, nanos: moment.nanos }
+}
+
+/// What each new snapshot guarantees, for which CSI has no field: metadata of the reply, one
+/// value for each snapshot.
+pub(crate) const CONSISTENCY_KEY: &str = "orlop-consistency";
+
+/// Peers bound the size of headers. Of more members than this, only the least is told that
+/// holds for all of them, in the name of the group.
+const MOST_VALUES: usize = 64;
+
+pub(crate) fn with_consistency<'a, Reply>(
+    reply: Reply,
+    snapshots: impl IntoIterator<Item = &'a SnapshotRecord>,
+) -> Response<Reply> {
+    let mut response = Response::new(reply);
+    for snapshot in snapshots {
+        guarantee(response.metadata_mut(), &snapshot.id.to_string(), snapshot.consistency);
+    }
+    response
+}
+
+pub(crate) fn with_group_consistency<Reply>(
+    reply: Reply,
+    group: &GroupSnapshot,
+) -> Response<Reply> {
+    if group.members.len() <= MOST_VALUES {
+        return with_consistency(reply, &group.members);
+    }
+    let is_clean = |member: &SnapshotRecord| member.consistency == Consistency::Filesystem;
+    let least = match group.members.iter().all(is_clean) {
+        true => Consistency::Filesystem,
+        false => Consistency::Crash,
+    };
+    let mut response = Response::new(reply);
+    guarantee(response.metadata_mut(), &group.record.id.to_string(), least);
+    response
+}
+
+fn guarantee(metadata: &mut MetadataMap, id: &str, consistency: Consistency) {
+    // Ids are ASCII, so this never fails; if it did, the snapshot would be no worse for it.
+    if let Ok(value) = format!("{id}={}", consistency.as_str()).parse() {
+        metadata.append(CONSISTENCY_KEY, value);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::answer;
+use super::{answer, answer_whole};
 use crate::dispatch::Core;
 use crate::offers::Offers;
 use crate::proto::csi::v1;
@@ -115,7 +115,7 @@ impl v1::controller_server::Controller for Controller {
         &self,
         request: Request<v1::CreateSnapshotRequest>,
     ) -> Answer<v1::CreateSnapshotResponse> {
-        answer(self.create_snapshot(request.into_inner()).await)
+        answer_whole(self.create_snapshot(request.into_inner()).await)
     }
 
     async fn delete_snapshot(

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orlop_model::{Error, Result};
+use orlop_model::Result;
 use tonic::{Request, Response, Status};
 
-use super::answer;
+use super::{answer, readiness};
 use crate::dispatch::Core;
 use crate::offers::Offers;
 use crate::proto::csi::v1;
@@ -23,31 +23,28 @@ impl Identity {
     }
 
     fn info(&self) -> v1::GetPluginInfoResponse {
-        let manifest = [("license", "Apache-2.0")];
-        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         v1::GetPluginInfoResponse {
             name: self.offers.driver_name.clone(),
             vendor_version: self.offers.version.clone(),
-            manifest: manifest.map(owned).into_iter().collect::<BTreeMap<_, _>>(),
+            manifest: manifest(),
         }
     }
 
     async fn probe(&self) -> Result<v1::ProbeResponse> {
-        match self.core.check_health().await {
-            Ok(()) => Ok(v1::ProbeResponse { ready: Some(true) }),
-            Err(Error::Starting) => Ok(v1::ProbeResponse { ready: Some(false) }),
-            // ID-24, ID-25: whatever is wrong with a pool or a tool, to a prober it is this.
-            Err(error) => Err(Error::precondition(error.to_string())),
-        }
+        let ready = readiness(&self.core).await?;
+        Ok(v1::ProbeResponse { ready: Some(ready) })
     }
+}
+
+/// The same in every identity that this plugin has.
+pub(super) fn manifest() -> BTreeMap<String, String> {
+    BTreeMap::from([("license".to_owned(), "Apache-2.0".to_owned())])
 }
 
 /// The plugin as a whole, so the same from every instance, whatever it serves (ID-11).
 fn capabilities() -> Vec<v1::PluginCapability> {
     let service = |service: service::Type| {
-        plugin_capability::Type::Service(Service {
-            r#type: service.into(),
-        })
+        plugin_capability::Type::Service(Service { r#type: service.into() })
     };
     let expansion = plugin_capability::Type::VolumeExpansion(VolumeExpansion {
         r#type: plugin_capability::volume_expansion::Type::Online.into(),
@@ -55,11 +52,11 @@ fn capabilities() -> Vec<v1::PluginCapability> {
     [
         service(service::Type::ControllerService),
         service(service::Type::VolumeAccessibilityConstraints),
+        service(service::Type::GroupControllerService),
+        service(service::Type::SnapshotMetadataService),
         expansion,
     ]
-    .map(|r#type| v1::PluginCapability {
-        r#type: Some(r#type),
-    })
+    .map(|r#type| v1::PluginCapability { r#type: Some(r#type) })
     .into()
 }
 
@@ -76,9 +73,7 @@ impl v1::identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> std::result::Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        answer(Ok(v1::GetPluginCapabilitiesResponse {
-            capabilities: capabilities(),
-        }))
+        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities() }))
     }
 
     async fn probe(

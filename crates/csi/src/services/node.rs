@@ -5,6 +5,9 @@ mod inspection;
 mod publishing;
 mod staging;
 
+pub(super) use publishing::parse_publish;
+pub(super) use staging::parse_stage;
+
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};

@@ -6,15 +6,13 @@ fn text() -> String {
 
 /// One of each; the match in `code` makes a new kind fail to compile until it is decided.
 fn one_of_each() -> Vec<(Error, Code)> {
-    let not_at_path = Error::NotAtPath {
-        volume: text(),
-        path: text(),
-        reason: text(),
-    };
+    let not_at_path = Error::NotAtPath { volume: text(), path: text(), reason: text() };
     vec![
         (Error::invalid("name", "is missing"), Code::InvalidArgument),
         (Error::NoSuchVolume(text()), Code::NotFound),
         (Error::NoSuchSnapshot(text()), Code::NotFound),
+        (Error::NoSuchGroupSnapshot(text()), Code::NotFound),
+        (Error::NoSuchVolumeGroup(text()), Code::NotFound),
         (Error::NoSuchNode(text()), Code::NotFound),
         (not_at_path, Code::NotFound),
         (Error::conflict("volume", "size"), Code::AlreadyExists),
@@ -26,6 +24,7 @@ fn one_of_each() -> Vec<(Error, Code)> {
         (Error::NotOffered("Call", text()), Code::Unimplemented),
         (Error::damaged("volume", "gone"), Code::DataLoss),
         (Error::Starting, Code::Unavailable),
+        (Error::Stopping, Code::Unavailable),
         (Error::failed("read", "EIO"), Code::Internal),
     ]
 }
@@ -37,6 +36,16 @@ fn every_error_has_its_code_a_message_and_no_details() {
         assert_eq!(status.code(), code, "{error}");
         assert_eq!(status.message(), error.to_string());
         assert!(status.details().is_empty());
+    }
+}
+
+#[test]
+fn for_reclaiming_space_a_failure_is_unknown_and_all_else_the_same() {
+    for (error, code) in one_of_each() {
+        let expected = if code == Code::Internal { Code::Unknown } else { code };
+        let status = from_reclaim_error(&error);
+        assert_eq!(status.code(), expected, "{error}");
+        assert_eq!(status.message(), error.to_string());
     }
 }
 

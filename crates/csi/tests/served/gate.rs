@@ -1,10 +1,12 @@
-//! A pool whose creations can be held up, or made to panic.
+//! A pool whose creations can be held up, or made to panic, and whose snapshots can be endless.
 
 use std::sync::{Arc, Condvar, Mutex};
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Draft, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId,
-    Provisioning, Result, SnapshotId, SnapshotRecord, Topology, VolumeId, VolumeRecord,
+    ByteRange, Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord,
+    NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId, Provisioning, Ranges,
+    Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId,
+    VolumeRecord,
 };
 use orlop_pools::MemoryPool;
 
@@ -19,6 +21,9 @@ struct State {
     is_closed: bool,
     waiting: usize,
     panics: bool,
+    is_endless: bool,
+    ranges_read: u64,
+    readers: usize,
 }
 
 impl Gate {
@@ -36,6 +41,17 @@ impl Gate {
         self.state.lock().unwrap().panics = true;
     }
 
+    /// From now on, what is allocated never ends.
+    pub(crate) fn make_endless(&self) {
+        self.state.lock().unwrap().is_endless = true;
+    }
+
+    /// How many endless ranges were handed out, and to how many streams that are still open.
+    pub(crate) fn endless(&self) -> (u64, usize) {
+        let state = self.state.lock().unwrap();
+        (state.ranges_read, state.readers)
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().unwrap().waiting
     }
@@ -47,11 +63,38 @@ impl Gate {
             panic!("a bug in a pool");
         }
         state.waiting += 1;
-        let mut state = self
-            .changed
-            .wait_while(state, |state| state.is_closed)
-            .unwrap();
+        let mut state = self.changed.wait_while(state, |state| state.is_closed).unwrap();
         state.waiting -= 1;
+    }
+}
+
+/// Every other block, for ever.
+struct Endless {
+    gate: Arc<Gate>,
+    next: u64,
+}
+
+impl Endless {
+    fn new(gate: Arc<Gate>) -> Self {
+        gate.state.lock().unwrap().readers += 1;
+        Self { gate, next: 0 }
+    }
+}
+
+impl Iterator for Endless {
+    type Item = Result<ByteRange>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.gate.state.lock().unwrap().ranges_read += 1;
+        let range = ByteRange { start: self.next, length: 4096 };
+        self.next += 8192;
+        Some(Ok(range))
+    }
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        self.gate.state.lock().unwrap().readers -= 1;
     }
 }
 
@@ -80,6 +123,14 @@ impl Pool for GatedPool {
         self.pool.begin_volume(new)
     }
 
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        let is_endless = self.gate.state.lock().unwrap().is_endless;
+        if is_endless {
+            return Ok(Box::new(Endless::new(Arc::clone(&self.gate))));
+        }
+        self.pool.allocated_ranges(id, start)
+    }
+
     pass_on! {
         fn id(&self) -> &PoolId;
         fn name(&self) -> &str;
@@ -93,6 +144,24 @@ impl Pool for GatedPool {
         fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
         fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord>;
         fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
+        fn begin_group_snapshot(
+            &self, new: &NewGroupSnapshot
+        ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>>;
+        fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>>;
+        fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()>;
+        fn cuts_at_once(&self) -> bool;
+        fn cuts_groups_at_once(&self) -> bool;
+        fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
+        fn volume_groups(
+            &self, after: Option<&VolumeGroupId>, limit: usize
+        ) -> Vec<VolumeGroupRecord>;
+        fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()>;
+        fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;
+        fn changed_ranges(
+            &self, base: &SnapshotId, target: &SnapshotId, start: u64
+        ) -> Result<Ranges>;
+        fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
+        fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
         fn update_volume(
             &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)
         ) -> Result<VolumeRecord>;

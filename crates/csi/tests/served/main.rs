@@ -2,12 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod addons_socket;
+mod block_metadata;
 mod capabilities;
 mod controller_codes;
 mod endings;
 mod gate;
+mod group_snapshots;
 mod node_codes;
 mod plugin;
+mod reclaim_space;
 mod required_fields;
 mod secrets;
+mod v0_codes;
+mod v0_volumes;
+mod volume_groups;
 mod wire;

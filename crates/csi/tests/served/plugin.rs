@@ -27,6 +27,8 @@ pub(crate) const NODE: &str = "node-1";
 /// Well-formed, but never issued by a pool of these tests.
 pub(crate) const NO_VOLUME: &str = "v-ffffffff-00112233445566778899aabbccddeeff";
 pub(crate) const NO_SNAPSHOT: &str = "s-ffffffff-00112233445566778899aabbccddeeff";
+pub(crate) const NO_GROUP_SNAPSHOT: &str = "gs-ffffffff-00112233445566778899aabbccddeeff";
+pub(crate) const NO_GROUP: &str = "g-ffffffff-00112233445566778899aabbccddeeff";
 
 pub(crate) struct Setup {
     pub(crate) attach: bool,
@@ -38,18 +40,15 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            attach: true,
-            limits: true,
-            mode: Mode::All,
-            ready: true,
-        }
+        Self { attach: true, limits: true, mode: Mode::All, ready: true }
     }
 }
 
 pub(crate) struct Plugin {
     pub(crate) pool: Arc<MemoryPool>,
+    pub(crate) host: Arc<MemoryHost>,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) core: Arc<Core>,
     pub(crate) socket: PathBuf,
     pub(crate) serving: JoinHandle<Result<(), ServeError>>,
     channel: Channel,
@@ -67,22 +66,26 @@ impl Plugin {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
         let pool = Arc::new(MemoryPool::new(MemoryPoolConfig::default()));
+        let host = Arc::new(MemoryHost::default());
         let gate = Arc::new(Gate::default());
         let core = Arc::new(Core::starting());
         if setup.ready {
             let gated = GatedPool::new(Arc::clone(&pool), Arc::clone(&gate));
-            core.ready(Arc::new(engine(gated, setup.attach)));
+            core.ready(Arc::new(engine(gated, &host, setup.attach)));
         }
         let (stop, stopped) = oneshot::channel();
         let bound = orlop_csi::bind(&socket).unwrap();
         let shutdown = async {
             stopped.await.ok();
         };
-        let serving = tokio::spawn(orlop_csi::serve(bound, core, offers(&setup), shutdown));
+        let serving =
+            tokio::spawn(orlop_csi::serve(bound, Arc::clone(&core), offers(&setup), shutdown));
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
         Self {
             pool,
+            host,
             gate,
+            core,
             channel: endpoint.connect().await.unwrap(),
             socket,
             serving,
@@ -127,6 +130,13 @@ impl Plugin {
     }
 }
 
+/// A test that fails behind a closed gate ends, instead of waiting for it for ever.
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.gate.open();
+    }
+}
+
 pub(crate) fn place() -> Topology {
     Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
 }
@@ -135,7 +145,7 @@ fn node_id() -> NodeId {
     NODE.parse().unwrap()
 }
 
-fn engine(pool: GatedPool, attach: bool) -> Engine {
+fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
     let settings = Settings {
         node_id: node_id(),
         place: place(),
@@ -143,23 +153,14 @@ fn engine(pool: GatedPool, attach: bool) -> Engine {
         max_volumes: 8,
         default_capacity: 1 << 30,
     };
-    Engine::new(
-        vec![Arc::new(pool)],
-        Arc::new(MemoryHost::default()),
-        settings,
-    )
-    .unwrap()
+    Engine::new(vec![Arc::new(pool)], Arc::<MemoryHost>::clone(host), settings).unwrap()
 }
 
-fn offers(setup: &Setup) -> Offers {
+pub(crate) fn offers(setup: &Setup) -> Offers {
     Offers {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo {
-            id: node_id(),
-            place: place(),
-            max_volumes: 8,
-        },
+        node: NodeInfo { id: node_id(), place: place(), max_volumes: 8 },
         attach: setup.attach,
         limits: setup.limits,
         mode: setup.mode,
@@ -170,29 +171,18 @@ pub(crate) fn mount() -> v1::VolumeCapability {
     use v1::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
     v1::VolumeCapability {
         access_type: Some(AccessType::Mount(MountVolume::default())),
-        access_mode: Some(AccessMode {
-            mode: Mode::SingleNodeWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
     }
 }
 
 pub(crate) fn mount_of(fs_type: &str) -> v1::VolumeCapability {
     use v1::volume_capability::{AccessType, MountVolume};
-    let access = MountVolume {
-        fs_type: fs_type.to_owned(),
-        ..Default::default()
-    };
-    v1::VolumeCapability {
-        access_type: Some(AccessType::Mount(access)),
-        ..mount()
-    }
+    let access = MountVolume { fs_type: fs_type.to_owned(), ..Default::default() };
+    v1::VolumeCapability { access_type: Some(AccessType::Mount(access)), ..mount() }
 }
 
 pub(crate) fn range(required_bytes: i64, limit_bytes: i64) -> v1::CapacityRange {
-    v1::CapacityRange {
-        required_bytes,
-        limit_bytes,
-    }
+    v1::CapacityRange { required_bytes, limit_bytes }
 }
 
 pub(crate) fn new_volume(name: &str) -> v1::CreateVolumeRequest {
@@ -213,11 +203,7 @@ pub(crate) fn code<T>(answer: Result<T, Status>) -> Code {
     match answer {
         Ok(_) => Code::Ok,
         Err(status) => {
-            assert!(
-                !status.message().is_empty(),
-                "{:?} without a text",
-                status.code()
-            );
+            assert!(!status.message().is_empty(), "{:?} without a text", status.code());
             assert!(status.details().is_empty());
             status.code()
         }

@@ -1,7 +1,9 @@
 //! GEN-37, GEN-38: nothing that could be a secret reaches a log or an error's text.
 
-use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
 use orlop_csi::proto::csi::v1::volume_capability::{AccessType, MountVolume};
+use orlop_csi::proto::csi::{v0, v1};
+use orlop_csi::proto::volumegroup;
 use tonic::{Response, Status};
 
 use crate::plugin::{NODE, Plugin, entry, log, mount, new_volume, range};
@@ -100,10 +102,51 @@ async fn send_everywhere(plugin: &Plugin, volume_id: &str) {
     }
 }
 
+/// V0-13, VG-48: the same through the services that came later, and the one that came before.
+async fn send_by_other_services(plugin: &Plugin, volume_id: &str) {
+    let misplaced = format!("{CANARY} is no key");
+    for secrets in [entry("password", CANARY), entry(&misplaced, "x")] {
+        let (volume_id, secrets) = (|| volume_id.to_owned(), || secrets.clone());
+        let mut groups = GroupControllerClient::new(plugin.channel());
+        let request = v1::CreateVolumeGroupSnapshotRequest {
+            name: "secretive".to_owned(),
+            source_volume_ids: vec![volume_id()],
+            secrets: secrets(),
+            ..Default::default()
+        };
+        checked(groups.create_volume_group_snapshot(request).await);
+        let mut volume_groups =
+            volumegroup::controller_client::ControllerClient::new(plugin.channel());
+        let request = volumegroup::CreateVolumeGroupRequest {
+            name: "secretive".to_owned(),
+            secrets: secrets(),
+            ..Default::default()
+        };
+        checked(volume_groups.create_volume_group(request).await);
+        let mut old = v0::node_client::NodeClient::new(plugin.channel());
+        let flagged = v0::volume_capability::MountVolume {
+            mount_flags: vec![format!("password={CANARY}")],
+            ..Default::default()
+        };
+        let request = v0::NodeStageVolumeRequest {
+            volume_id: volume_id(),
+            staging_target_path: "/run/orlop-test/x".to_owned(),
+            node_stage_secrets: secrets(),
+            volume_capability: Some(v0::VolumeCapability {
+                access_type: Some(v0::volume_capability::AccessType::Mount(flagged)),
+                access_mode: Some(v0::volume_capability::AccessMode { mode: 1 }),
+            }),
+            ..Default::default()
+        };
+        checked(old.node_stage_volume(request).await);
+    }
+}
+
 #[tokio::test]
 async fn are_not_in_the_log_but_calls_and_volumes_are() {
     let plugin = Plugin::start().await;
     let volume_id = plugin.volume("a").await.volume_id;
+    send_by_other_services(&plugin, &volume_id).await;
     send_everywhere(&plugin, &volume_id).await;
     let text = log().text();
     for expected in ["NodeStageVolume", "INVALID_ARGUMENT", volume_id.as_str()] {

@@ -292,6 +292,21 @@ fn unpublishing_what_is_not_published_is_fine() {
 }
 
 #[test]
+fn a_target_that_its_caller_made_can_be_left_to_it() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.publish(&id);
+    for _ in 0..2 {
+        bench.engine.unpublish_volume_keeping_target(&issued(&id), &path(TARGET)).unwrap();
+        assert!(!bench.host.mounts().contains(&path(TARGET)));
+        assert!(bench.host.has_target(&path(TARGET)), "V0-29");
+    }
+    bench.unpublish(&id, TARGET).unwrap();
+    assert!(!bench.host.has_target(&path(TARGET)), "NN-03");
+}
+
+#[test]
 fn unpublishing_does_not_touch_what_belongs_to_somebody_else() {
     let bench = Bench::new();
     let [mine, other] = ["mine", "other"].map(|name| bench.create(name));

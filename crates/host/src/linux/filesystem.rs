@@ -28,11 +28,7 @@ pub(super) fn signature(device: &Device) -> Result<DeviceSignature> {
     Ok(match signature {
         Signature::Blank => DeviceSignature::Blank,
         Signature::Foreign => DeviceSignature::Foreign,
-        Signature::Filesystem {
-            kind,
-            uuid,
-            needs_check,
-        } => DeviceSignature::Filesystem {
+        Signature::Filesystem { kind, uuid, needs_check } => DeviceSignature::Filesystem {
             fs: type_of(kind),
             uuid: FsUuid::from_bytes(uuid),
             needs_check,
@@ -42,11 +38,7 @@ pub(super) fn signature(device: &Device) -> Result<DeviceSignature> {
 
 pub(super) fn format(device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()> {
     let doing = format!("format {} as {fs}", device.path.display());
-    let wanted = Format {
-        kind: kind_of(fs),
-        uuid: uuid.bytes(),
-        extra_options: options,
-    };
+    let wanted = Format { kind: kind_of(fs), uuid: uuid.bytes(), extra_options: options };
     fs::format(&device.path, &wanted).doing(&doing)?;
     check_identity(device, fs, uuid, &doing)
 }
@@ -55,11 +47,11 @@ pub(super) fn format(device: &Device, fs: FsType, uuid: FsUuid, options: &[Strin
 fn check_identity(device: &Device, fs: FsType, uuid: FsUuid, doing: &str) -> Result<()> {
     let found = signature(device)?;
     match found {
-        DeviceSignature::Filesystem {
-            fs: found_fs,
-            uuid: found_uuid,
-            ..
-        } if (found_fs, found_uuid) == (fs, uuid) => Ok(()),
+        DeviceSignature::Filesystem { fs: found_fs, uuid: found_uuid, .. }
+            if (found_fs, found_uuid) == (fs, uuid) =>
+        {
+            Ok(())
+        }
         DeviceSignature::Filesystem { .. } | DeviceSignature::Blank | DeviceSignature::Foreign => {
             Err(Error::failed(
                 doing,
@@ -127,6 +119,27 @@ pub(super) fn ensure_grown_mounted(device: &Device, fs: FsType, at: &TargetPath)
             false => explained(&doing, &failure),
         }
     })
+}
+
+pub(super) fn ensure_trimmed(mount: &TargetPath) -> Result<()> {
+    // Trimming goes by path, as growing does.
+    if occupant(mount)?.is_none_or(|there| there.is_device_node) {
+        return Err(Error::precondition(format!(
+            "no filesystem is mounted at {mount}, so it cannot be trimmed"
+        )));
+    }
+    match fs::trim(mount.as_path()) {
+        Ok(bytes) => {
+            tracing::debug!(%mount, bytes, "trimmed");
+            Ok(())
+        }
+        // A thick volume keeps its blocks, so its device takes no discards.
+        Err(failure) if failure.errno() == Some(Errno::OPNOTSUPP) => Err(Error::NotOffered(
+            "NodeReclaimSpace",
+            format!("the device under {mount} takes no discards; a thick volume keeps its space"),
+        )),
+        Err(failure) => Err(explained("trim", &failure)),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Filesystems whose writers are held still while they are copied.
 //!
-//! A workload must never stay frozen because of us. Three things see to that: the caller thaws;
-//! a watchdog thaws when the caller is late; and a note under the run directory, written before
-//! the freeze, lets the next process thaw what this one left behind.
+//! A workload must never stay frozen because of us. Four things see to that: the caller thaws;
+//! a watchdog thaws when the caller is late; a guard process thaws when this one is killed; and a
+//! note under the run directory, written before the freeze, lets the next process thaw what
+//! neither could.
 
 mod watchdog;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result, TargetPath};
-use orlop_sys::file;
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
+use orlop_sys::guard::{GuardCommand, ThawGuard};
 
 use super::failure::{Doing, explained};
 use super::notes::Notes;
@@ -29,13 +30,9 @@ pub(super) struct Freezer {
 }
 
 impl Freezer {
-    pub(super) fn new(notes: PathBuf, limit: Duration) -> Self {
-        let notes = Arc::new(FreezeNotes(Notes::new(notes)));
-        Self {
-            limit: limit.min(LONGEST_LIMIT),
-            watchdog: Watchdog::new(Arc::clone(&notes)),
-            notes,
-        }
+    pub(super) fn new(notes: PathBuf, limit: Duration, guard: Option<GuardCommand>) -> Self {
+        let notes = Arc::new(FreezeNotes { files: Notes::new(notes), guard: guard.map(start) });
+        Self { limit: limit.min(LONGEST_LIMIT), watchdog: Watchdog::new(Arc::clone(&notes)), notes }
     }
 
     pub(super) fn freeze(&self, mount: &TargetPath) -> Result<()> {
@@ -46,8 +43,6 @@ impl Freezer {
                 "no filesystem is mounted at {mount}, so it cannot be frozen"
             )));
         }
-        // Written back while writers still run: a backlog would make the freeze take seconds.
-        file::sync_filesystem(mount.as_path()).doing("write back before freezing")?;
         self.watchdog.begin(mount)?;
         match self.notes.freeze(mount) {
             // The time starts now: FIFREEZE itself may wait long for writers, and a thaw in the
@@ -94,16 +89,40 @@ impl Freezer {
     }
 }
 
-/// A note for each freeze, under a digest of its path, which may be longer than a file name.
-struct FreezeNotes(Notes);
+/// Now, for a freeze must not wait for a program to start. Without a guard a freeze is still safe
+/// as long as this process, or the next one, runs.
+fn start(command: GuardCommand) -> ThawGuard {
+    let guard = ThawGuard::new(command);
+    warn_without_guard(guard.ensure_running());
+    guard
+}
+
+fn warn_without_guard(outcome: orlop_sys::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::warn!(
+            %error,
+            "no thaw guard: if this process is killed in the middle of a snapshot, the volume's \
+             writers wait for its restart"
+        );
+    }
+}
+
+/// What is frozen, noted with all who could have to thaw it.
+struct FreezeNotes {
+    /// Under a digest of the path, which may be longer than a file name.
+    files: Notes,
+    guard: Option<ThawGuard>,
+}
 
 impl FreezeNotes {
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
         let name = note_name(mount);
         // Before the freeze: after it, a crash could leave it without a note.
-        self.0.write(&name, mount.to_string().as_bytes())?;
+        self.files.write(&name, mount.to_string().as_bytes())?;
+        self.tell_guard(|guard| guard.note(mount.as_path()));
         fs::freeze(mount.as_path()).map_err(|failure| {
-            if let Err(error) = self.0.ensure_removed(&name) {
+            self.tell_guard(|guard| guard.forget(mount.as_path()));
+            if let Err(error) = self.files.ensure_removed(&name) {
                 tracing::warn!(%mount, %error, "the note of a freeze that failed stays behind");
             }
             match failure.is_busy() {
@@ -121,14 +140,21 @@ impl FreezeNotes {
             Err(failure) if failure.is_not_found() => ThawOutcome::WasNotFrozen,
             outcome => outcome.doing("thaw")?,
         };
-        self.0.ensure_removed(&note_name(mount))?;
+        self.tell_guard(|guard| guard.forget(mount.as_path()));
+        self.files.ensure_removed(&note_name(mount))?;
         Ok(outcome)
+    }
+
+    fn tell_guard(&self, tell: impl FnOnce(&ThawGuard) -> orlop_sys::Result<()>) {
+        if let Some(guard) = &self.guard {
+            warn_without_guard(tell(guard));
+        }
     }
 
     fn mounts(&self) -> Result<Vec<TargetPath>> {
         let mut mounts = Vec::new();
-        for name in self.0.names()? {
-            let contents = self.0.read(&name)?.unwrap_or_default();
+        for name in self.files.names()? {
+            let contents = self.files.read(&name)?.unwrap_or_default();
             match String::from_utf8(contents).map(TargetPath::try_from) {
                 Ok(Ok(mount)) => mounts.push(mount),
                 Ok(Err(_)) | Err(_) => {

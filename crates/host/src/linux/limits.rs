@@ -28,11 +28,7 @@ impl Limiter {
         })?;
         let notes = Notes::new(notes);
         let limited = notes.names()?.into_iter().collect();
-        Ok(Self {
-            controller,
-            notes,
-            limited: Mutex::new(limited),
-        })
+        Ok(Self { controller, notes, limited: Mutex::new(limited) })
     }
 
     pub(super) fn check(&self) -> Result<()> {

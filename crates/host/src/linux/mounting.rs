@@ -28,11 +28,7 @@ pub(super) fn ensure_mounted(request: &MountRequest<'_>, target: &TargetPath) ->
     mounts::mount_filesystem(&mount, target.as_path()).map_err(|failure| {
         remove_if(created, target);
         let doing = format!("mount {} at {target}", request.fs);
-        named(
-            &doing,
-            &failure,
-            without_options(&failure.to_string(), &request.options),
-        )
+        named(&doing, &failure, without_options(&failure.to_string(), &request.options))
     })
 }
 

@@ -48,8 +48,5 @@ fn filesystem_device_number(entry: &MountEntry) -> (u32, u32) {
 
 fn block_device_number(metadata: &Metadata) -> Option<(u32, u32)> {
     let device = metadata.rdev();
-    metadata
-        .file_type()
-        .is_block_device()
-        .then(|| (major(device), minor(device)))
+    metadata.file_type().is_block_device().then(|| (major(device), minor(device)))
 }

@@ -17,10 +17,7 @@ impl Offer {
                 wanted.iter().try_for_each(|fs| check_installed(*fs))?;
                 wanted
             }
-            None => FsType::ALL
-                .into_iter()
-                .filter(|fs| is_installed(*fs))
-                .collect(),
+            None => FsType::ALL.into_iter().filter(|fs| is_installed(*fs)).collect(),
         };
         if usable.is_empty() {
             tracing::warn!(
@@ -83,10 +80,8 @@ fn default_first(usable: &[FsType], default: Option<FsType>) -> Result<Vec<FsTyp
             package_of(default)
         )));
     }
-    let mut ordered: Vec<FsType> = FsType::ALL
-        .into_iter()
-        .filter(|fs| usable.contains(fs))
-        .collect();
+    let mut ordered: Vec<FsType> =
+        FsType::ALL.into_iter().filter(|fs| usable.contains(fs)).collect();
     // Stable: the others keep their order.
     ordered.sort_by_key(|fs| Some(*fs) != default);
     Ok(ordered)

@@ -14,9 +14,7 @@ pub(super) struct NodeRecords {
 
 impl NodeRecords {
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self {
-            notes: Notes::new(directory),
-        }
+        Self { notes: Notes::new(directory) }
     }
 
     pub(super) fn read(&self, id: &VolumeId) -> Result<NodeRecord> {
@@ -43,10 +41,8 @@ impl NodeRecords {
     /// In the order of ids. What is not named after a volume is passed over.
     pub(super) fn ids(&self) -> Result<Vec<VolumeId>> {
         let names = self.notes.names()?;
-        let mut ids: Vec<VolumeId> = names
-            .iter()
-            .filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok())
-            .collect();
+        let mut ids: Vec<VolumeId> =
+            names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
         ids.sort_unstable();
         Ok(ids)
     }

@@ -24,12 +24,7 @@ impl RunDirectory {
         let text = path.to_str().ok_or_else(|| unusable(&"it is not UTF-8"))?;
         let root = TargetPath::parse("run_dir", text).map_err(|error| unusable(&error))?;
         let run_dir = Self { root };
-        for part in [
-            run_dir.volumes(),
-            run_dir.frozen(),
-            run_dir.limited(),
-            run_dir.inline(),
-        ] {
+        for part in [run_dir.volumes(), run_dir.frozen(), run_dir.limited(), run_dir.inline()] {
             ensure_private(&part)?;
         }
         Ok(run_dir)

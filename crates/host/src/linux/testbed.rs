@@ -22,11 +22,19 @@ pub(super) fn may_use_root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
         return false;
     }
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "run as root, or set ORLOP_TEST_SKIP_ROOT=1"
-    );
+    assert!(rustix::process::geteuid().is_root(), "run as root, or set ORLOP_TEST_SKIP_ROOT=1");
     true
+}
+
+pub(super) fn config_in(directory: &Path) -> LinuxHostConfig {
+    LinuxHostConfig {
+        run_dir: directory.join("run"),
+        filesystems: None,
+        default_fs: None,
+        workload_cgroup: "/".to_owned(),
+        freeze_limit: Duration::from_secs(3600),
+        guard: None,
+    }
 }
 
 /// A directory with all that is attached from it and mounted in it.
@@ -40,10 +48,7 @@ impl Testbed {
     pub(super) fn new() -> Option<Self> {
         may_use_root().then(|| Self {
             attached: Mutex::default(),
-            directory: tempfile::Builder::new()
-                .prefix("orlop-host-")
-                .tempdir()
-                .unwrap(),
+            directory: tempfile::Builder::new().prefix("orlop-host-").tempdir().unwrap(),
         })
     }
 
@@ -56,13 +61,7 @@ impl Testbed {
     }
 
     pub(super) fn config(&self) -> LinuxHostConfig {
-        LinuxHostConfig {
-            run_dir: self.file("run"),
-            filesystems: None,
-            default_fs: None,
-            workload_cgroup: "/".to_owned(),
-            freeze_limit: Duration::from_secs(3600),
-        }
+        config_in(self.directory.path())
     }
 
     pub(super) fn host(&self) -> LinuxHost {
@@ -77,18 +76,11 @@ impl Testbed {
     }
 
     pub(super) fn attach(&self, image: &str) -> Device {
-        let options = AttachOptions {
-            label: LABEL,
-            read_only: false,
-        };
+        let options = AttachOptions { label: LABEL, read_only: false };
         let device = loopdev::attach(&self.file(image), &options).unwrap();
         self.attached.lock().unwrap().push(device.clone());
         let (major, minor) = device.device_number().unwrap();
-        Device {
-            path: device.path(),
-            major,
-            minor,
-        }
+        Device { path: device.path(), major, minor }
     }
 
     pub(super) fn grow(&self, image: &str, bytes: u64) {
@@ -105,8 +97,7 @@ impl Testbed {
         let uuid = host.random_uuid().unwrap();
         host.format(&device, fs, uuid, &[]).unwrap();
         let path = self.path(name);
-        host.ensure_mounted(&read_write(&device, fs), &path)
-            .unwrap();
+        host.ensure_mounted(&read_write(&device, fs), &path).unwrap();
         Staged { device, path }
     }
 }
@@ -117,12 +108,7 @@ pub(super) struct Staged {
 }
 
 pub(super) fn read_write(device: &Device, fs: FsType) -> MountRequest<'_> {
-    MountRequest {
-        device,
-        fs,
-        options: Vec::new(),
-        read_only: false,
-    }
+    MountRequest { device, fs, options: Vec::new(), read_only: false }
 }
 
 impl Drop for Testbed {

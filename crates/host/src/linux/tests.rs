@@ -18,19 +18,13 @@ fn lives_a_whole_life(fs: FsType) {
 
     // Everything may be repeated.
     for _ in 0..2 {
-        host.ensure_mounted(&read_write(&staged.device, fs), &staged.path)
-            .unwrap();
-        host.ensure_bound_directory(&staged.path, &writable, false)
-            .unwrap();
-        host.ensure_bound_directory(&staged.path, &readable, true)
-            .unwrap();
+        host.ensure_mounted(&read_write(&staged.device, fs), &staged.path).unwrap();
+        host.ensure_bound_directory(&staged.path, &writable, false).unwrap();
+        host.ensure_bound_directory(&staged.path, &readable, true).unwrap();
     }
     for (path, read_only) in [(&staged.path, false), (&writable, false), (&readable, true)] {
         let occupant = host.occupant(path).unwrap().unwrap();
-        assert!(
-            occupant.is_of(&staged.device),
-            "{fs} at {path}: {occupant:?}"
-        );
+        assert!(occupant.is_of(&staged.device), "{fs} at {path}: {occupant:?}");
         assert!(!occupant.is_device_node);
         assert_eq!(occupant.read_only, read_only, "{fs} at {path}");
         assert!(!occupant.filesystem_read_only);
@@ -55,8 +49,7 @@ fn lives_a_whole_life(fs: FsType) {
         }
     }
 
-    host.ensure_mounted(&read_write(&staged.device, fs), &staged.path)
-        .unwrap();
+    host.ensure_mounted(&read_write(&staged.device, fs), &staged.path).unwrap();
     let kept = std::fs::read_to_string(staged.path.as_path().join("greeting")).unwrap();
     assert_eq!(kept, "ahoy");
 }
@@ -145,6 +138,7 @@ fn a_relative_run_directory_is_refused() {
         default_fs: None,
         workload_cgroup: "/".to_owned(),
         freeze_limit: Duration::from_secs(1),
+        guard: None,
     };
     let error = LinuxHost::new(config).err().unwrap().to_string();
     assert!(error.contains("ORLOP_RUN_DIR"), "{error}");

@@ -71,11 +71,7 @@ impl Host for MemoryHost {
 
     fn ensure_grown_mounted(&self, device: &Device, _: FsType, at: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::GrowMounted)?;
-        if !state
-            .mounts
-            .get(at)
-            .is_some_and(|there| there.is_of(device))
-        {
+        if !state.mounts.get(at).is_some_and(|there| there.is_of(device)) {
             return Err(Error::precondition(format!("nothing to grow at {at}")));
         }
         state.grow(Op::GrowMounted, device);
@@ -122,10 +118,7 @@ impl Host for MemoryHost {
         if let Some(there) = state.mounts.get(target) {
             return same_mount::check_bind(target, there, &staged, read_only);
         }
-        let bound = Occupant {
-            read_only: read_only || staged.read_only,
-            ..staged
-        };
+        let bound = Occupant { read_only: read_only || staged.read_only, ..staged };
         state.mount(target, bound);
         state.done(Op::BindDirectory, target.to_string());
         Ok(())
@@ -136,10 +129,7 @@ impl Host for MemoryHost {
         if let Some(there) = state.mounts.get(target) {
             return same_mount::check_device(target, there, device);
         }
-        let bound = Occupant {
-            is_device_node: true,
-            ..occupied_by(device)
-        };
+        let bound = Occupant { is_device_node: true, ..occupied_by(device) };
         state.mount(target, bound);
         state.done(Op::BindDevice, format!("{} {target}", number(device)));
         Ok(())
@@ -179,10 +169,7 @@ impl Host for MemoryHost {
     fn usage(&self, path: &TargetPath) -> Result<Usage> {
         let state = self.attempt(Op::MeasureUsage)?;
         let there = state.mounts.get(path).ok_or_else(|| {
-            Error::failed(
-                "measure a filesystem",
-                format!("nothing is mounted at {path}"),
-            )
+            Error::failed("measure a filesystem", format!("nothing is mounted at {path}"))
         })?;
         let device = state.devices.get(&(there.major, there.minor));
         let total = device.map_or(0, |device| device.filesystem_size);
@@ -196,6 +183,12 @@ impl Host for MemoryHost {
 
     fn device_size(&self, device: &Device) -> Result<u64> {
         Ok(self.attempt(Op::MeasureDevice)?.device(device).size)
+    }
+
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::SyncFilesystem)?;
+        state.done(Op::SyncFilesystem, mount.to_string());
+        Ok(())
     }
 
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
@@ -215,6 +208,15 @@ impl Host for MemoryHost {
             state.done(Op::Thaw, mount.to_string());
         }
         Ok(freeze == Some(Freeze::Holds))
+    }
+
+    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::Trim)?;
+        if state.mounts.get(mount).is_none_or(|there| there.is_device_node) {
+            return Err(Error::precondition(format!("nothing to trim at {mount}")));
+        }
+        state.done(Op::Trim, mount.to_string());
+        Ok(())
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {
@@ -277,11 +279,7 @@ fn number(device: &Device) -> String {
 }
 
 fn clean_filesystem(fs: FsType, uuid: FsUuid) -> DeviceSignature {
-    DeviceSignature::Filesystem {
-        fs,
-        uuid,
-        needs_check: false,
-    }
+    DeviceSignature::Filesystem { fs, uuid, needs_check: false }
 }
 
 fn occupied_by(device: &Device) -> Occupant {

@@ -6,11 +6,7 @@ use orlop_model::{
 use super::{MemoryHost, Op};
 
 fn device(minor: u32) -> Device {
-    Device {
-        path: format!("/memory/{minor}").into(),
-        major: 7,
-        minor,
-    }
+    Device { path: format!("/memory/{minor}").into(), major: 7, minor }
 }
 
 fn path(text: &str) -> TargetPath {
@@ -18,12 +14,7 @@ fn path(text: &str) -> TargetPath {
 }
 
 fn request(device: &Device) -> MountRequest<'_> {
-    MountRequest {
-        device,
-        fs: FsType::Xfs,
-        options: Vec::new(),
-        read_only: false,
-    }
+    MountRequest { device, fs: FsType::Xfs, options: Vec::new(), read_only: false }
 }
 
 fn staged(host: &MemoryHost, device: &Device) -> TargetPath {
@@ -53,9 +44,7 @@ fn a_volume_lives_as_on_a_real_machine() {
     }
     let occupant = host.occupant(&target).unwrap().unwrap();
     assert!(occupant.is_of(&device) && occupant.read_only);
-    assert!(is_refused(
-        &host.ensure_bound_directory(&stage, &target, false)
-    ));
+    assert!(is_refused(&host.ensure_bound_directory(&stage, &target, false)));
     assert!(is_refused(&host.ensure_target_removed(&target)));
 
     for mounted in [&target, &stage] {
@@ -63,9 +52,7 @@ fn a_volume_lives_as_on_a_real_machine() {
         host.ensure_target_removed(mounted).unwrap();
         assert!(!host.has_target(mounted));
     }
-    assert!(is_refused(
-        &host.ensure_bound_directory(&stage, &target, false)
-    ));
+    assert!(is_refused(&host.ensure_bound_directory(&stage, &target, false)));
     let log: Vec<String> = host.log().iter().map(ToString::to_string).collect();
     let expected = [
         "Format 7:1 xfs",
@@ -101,8 +88,7 @@ fn a_filesystem_grows_only_when_told() {
     assert_eq!(host.filesystem_size(&device), before);
     host.ensure_grown_unmounted(&device, FsType::Xfs).unwrap();
     assert_eq!(host.filesystem_size(&device), before, "ext4 only");
-    host.ensure_grown_mounted(&device, FsType::Xfs, &stage)
-        .unwrap();
+    host.ensure_grown_mounted(&device, FsType::Xfs, &stage).unwrap();
     assert_eq!(host.usage(&stage).unwrap().total_bytes, 2 * before);
     let elsewhere = host.ensure_grown_mounted(&device, FsType::Xfs, &path("/other"));
     assert!(is_refused(&elsewhere));
@@ -120,6 +106,24 @@ fn an_expired_freeze_is_noticed() {
     assert!(!host.is_frozen(&stage));
     assert!(!host.ensure_thawed(&stage).unwrap());
     assert!(is_refused(&host.freeze(&path("/nothing"))));
+}
+
+#[test]
+fn what_is_mounted_is_written_back_and_trimmed() {
+    let host = MemoryHost::default();
+    let stage = staged(&host, &device(1));
+    host.sync_filesystem(&stage).unwrap();
+    host.ensure_trimmed(&stage).unwrap();
+    assert_eq!((host.count(Op::SyncFilesystem), host.count(Op::Trim)), (1, 1));
+
+    let block = path("/block");
+    host.ensure_bound_device(&device(2), &block).unwrap();
+    for elsewhere in [&block, &path("/nothing")] {
+        assert!(is_refused(&host.ensure_trimmed(elsewhere)));
+    }
+    host.fail_next(Op::Trim, Error::NotOffered("NodeReclaimSpace", "as wished".to_owned()));
+    assert!(host.ensure_trimmed(&stage).is_err());
+    assert_eq!(host.count(Op::Trim), 1);
 }
 
 #[test]
@@ -141,10 +145,7 @@ fn a_reboot_leaves_only_what_is_on_devices() {
     };
     host.save_node_record(&id, &record).unwrap();
     assert!(host.node_records().unwrap().contains(&id));
-    let slow = IoLimits {
-        read_iops: Some(1),
-        ..IoLimits::default()
-    };
+    let slow = IoLimits { read_iops: Some(1), ..IoLimits::default() };
     host.ensure_limits(&device, &slow).unwrap();
     assert_eq!(host.limits(&device), slow);
 

@@ -1,39 +1,54 @@
-//! `CSI_ENDPOINT`.
+//! Where to listen: `CSI_ENDPOINT`, and `ORLOP_ADDONS_ENDPOINT` under the same rules.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
 
+pub(super) fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
+    match endpoint {
+        Some(endpoint) if !endpoint.is_empty() => parse("CSI_ENDPOINT", endpoint),
+        Some(_) | None => Err(ConfigError::new(
+            "CSI_ENDPOINT",
+            "is not set; give the socket to listen on, for example unix:///run/orlop/csi.sock",
+        )),
+    }
+}
+
+/// A socket of its own for CSI-Addons; without it, the one socket has everything.
+pub(super) fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    const SETTING: &str = "ORLOP_ADDONS_ENDPOINT";
+    let Some(endpoint) = endpoint.filter(|endpoint| !endpoint.is_empty()) else {
+        return Ok(None);
+    };
+    let path = parse(SETTING, endpoint)?;
+    if path == other {
+        return Err(ConfigError::new(
+            SETTING,
+            "is the same socket as CSI_ENDPOINT, which serves CSI-Addons anyway; leave it out",
+        ));
+    }
+    Ok(Some(path))
+}
+
 /// OP-01 to OP-03, PR-07.
-pub(super) fn parse(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
-    let wrong = |problem: &str| ConfigError::new("CSI_ENDPOINT", problem);
-    let endpoint = endpoint
-        .filter(|endpoint| !endpoint.is_empty())
-        .ok_or_else(|| {
-            wrong(
-                "is not set; give the socket to listen on, for example unix:///run/orlop/csi.sock",
-            )
-        })?;
+fn parse(setting: &str, endpoint: &str) -> Result<PathBuf, ConfigError> {
+    let wrong = |problem: &str| ConfigError::new(setting, problem);
     let Some(path) = endpoint.strip_prefix("unix://") else {
         return Err(wrong(
             "is not of the form unix:///absolute/path.sock; only UNIX sockets are served",
         ));
     };
     if !path.starts_with('/') {
-        return Err(wrong(
-            "names a relative path; three slashes are needed: unix:///path.sock",
-        ));
+        return Err(wrong("names a relative path; three slashes are needed: unix:///path.sock"));
     }
     if !path.ends_with(".sock") {
         return Err(wrong("does not end in .sock"));
     }
     if path.len() > LONGEST {
-        return Err(wrong(
-            "is longer than the 107 bytes that a socket's path may have",
-        ));
+        return Err(wrong("is longer than the 107 bytes that a socket's path may have"));
     }
     Ok(PathBuf::from(path))
 }
@@ -46,21 +61,24 @@ mod tests {
 
     #[test]
     fn only_absolute_unix_sockets_are_taken() {
-        assert_eq!(
-            parse(Some("unix:///a/csi.sock")).unwrap(),
-            PathBuf::from("/a/csi.sock")
-        );
+        assert_eq!(required(Some("unix:///a/csi.sock")).unwrap(), PathBuf::from("/a/csi.sock"));
         let long = format!("unix:///{}.sock", "x".repeat(120));
-        for bad in [
-            "",
-            "tcp://0.0.0.0:1",
-            "unix://a/csi.sock",
-            "unix:///a/csi",
-            "/a.sock",
-            &long,
-        ] {
-            assert!(parse(Some(bad)).is_err(), "{bad}");
+        for bad in ["", "tcp://0.0.0.0:1", "unix://a/csi.sock", "unix:///a/csi", "/a.sock", &long] {
+            assert!(required(Some(bad)).is_err(), "{bad}");
         }
-        assert!(parse(None).is_err());
+        assert!(required(None).is_err());
+    }
+
+    #[test]
+    fn the_second_socket_is_another_one_or_none() {
+        let csi = Path::new("/a/csi.sock");
+        assert_eq!(addons(None, csi).unwrap(), None);
+        assert_eq!(addons(Some(""), csi).unwrap(), None);
+        let other = addons(Some("unix:///a/addons.sock"), csi).unwrap();
+        assert_eq!(other, Some(PathBuf::from("/a/addons.sock")));
+        for bad in ["unix:///a/csi.sock", "unix:///a//csi.sock", "/a/addons.sock", "unix:///a/b"] {
+            let error = addons(Some(bad), csi).unwrap_err();
+            assert!(error.to_string().contains("ORLOP_ADDONS_ENDPOINT"), "{bad}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::ConfigError;
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
     pub(super) endpoint: Option<String>,
+    pub(super) addons_endpoint: Option<String>,
     pub(super) mode: Option<String>,
     pub(super) driver_name: Option<String>,
     pub(super) node_id: Option<String>,

@@ -12,9 +12,7 @@ pub(super) const DEFAULT_DRIVER: &str = "csi.orlop.io";
 pub(super) fn driver_name(given: Option<String>) -> Result<String, ConfigError> {
     let name = given.unwrap_or_else(|| DEFAULT_DRIVER.to_owned());
     let label = |label: &str| {
-        label
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
             && label.starts_with(|c: char| c.is_ascii_alphabetic())
             && label.ends_with(|c: char| c.is_ascii_alphanumeric())
     };
@@ -31,8 +29,7 @@ pub(super) fn driver_name(given: Option<String>) -> Result<String, ConfigError> 
 pub(super) fn node_id(given: Option<String>) -> Result<NodeId, ConfigError> {
     let uname = rustix::system::uname();
     let name = given.unwrap_or_else(|| uname.nodename().to_string_lossy().into_owned());
-    name.parse()
-        .map_err(|error| ConfigError::new("ORLOP_NODE_ID", format!("{error}")))
+    name.parse().map_err(|error| ConfigError::new("ORLOP_NODE_ID", format!("{error}")))
 }
 
 /// TP-05: all keys have the driver's name as their prefix. The node itself is always one.
@@ -43,16 +40,12 @@ pub(super) fn place(
 ) -> Result<Topology, ConfigError> {
     let wrong = |problem: String| ConfigError::new("ORLOP_TOPOLOGY", problem);
     if let Some(key) = extra.keys().find(|key| key.contains('/')) {
-        return Err(wrong(format!(
-            "{key:?}: give names only; the prefix is the driver's name"
-        )));
+        return Err(wrong(format!("{key:?}: give names only; the prefix is the driver's name")));
     }
     let prefix = driver_name.to_ascii_lowercase();
     let own = [("node".to_owned(), node.to_string())];
-    let segments = extra
-        .into_iter()
-        .chain(own)
-        .map(|(key, value)| (format!("{prefix}/{key}"), value));
+    let segments =
+        extra.into_iter().chain(own).map(|(key, value)| (format!("{prefix}/{key}"), value));
     Topology::parse(segments).map_err(|problem| {
         wrong(format!(
             "{problem}; values are at most 63 letters, digits, '-', '_', '.' (a node id that is \

@@ -18,18 +18,14 @@ const DEFAULT_FLOOR: Floor = Floor::Percent(5);
 const DEFAULT_FREEZE_LIMIT_SECONDS: u32 = 60;
 
 pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, ConfigError> {
-    let socket = endpoint::parse(flag.or(settings.endpoint.as_deref()))?;
+    let socket = endpoint::required(flag.or(settings.endpoint.as_deref()))?;
+    let addons_socket = endpoint::addons(settings.addons_endpoint.as_deref(), &socket)?;
     let driver_name = names::driver_name(settings.driver_name)?;
     let node_id = names::node_id(settings.node_id)?;
     let place = names::place(&driver_name, &node_id, settings.topology)?;
-    let filesystems = settings
-        .filesystems
-        .map(|list| filesystems(&list))
-        .transpose()?;
-    let default_fs = settings
-        .default_fs
-        .map(|fs| filesystem("ORLOP_DEFAULT_FS", &fs))
-        .transpose()?;
+    let filesystems = settings.filesystems.map(|list| filesystems(&list)).transpose()?;
+    let default_fs =
+        settings.default_fs.map(|fs| filesystem("ORLOP_DEFAULT_FS", &fs)).transpose()?;
     if let (Some(list), Some(default)) = (&filesystems, default_fs)
         && !list.contains(&default)
     {
@@ -40,6 +36,7 @@ pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, C
     }
     Ok(Config {
         socket,
+        addons_socket,
         mode: mode(settings.mode.as_deref())?,
         pools: pools(settings.pools, &place)?,
         driver_name,
@@ -50,9 +47,7 @@ pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, C
         default_capacity: default_capacity(settings.default_size.as_deref())?,
         default_fs,
         filesystems,
-        run_dir: settings
-            .run_dir
-            .unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR)),
+        run_dir: settings.run_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR)),
         workload_cgroup: settings.workload_cgroup.unwrap_or_else(|| "/".to_owned()),
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
         log: LogConfig {
@@ -67,10 +62,9 @@ fn mode(given: Option<&str>) -> Result<Mode, ConfigError> {
         None | Some("all") => Ok(Mode::All),
         Some("controller") => Ok(Mode::Controller),
         Some("node") => Ok(Mode::Node),
-        Some(other) => Err(ConfigError::new(
-            "ORLOP_MODE",
-            format!("{other:?} is not all, controller or node"),
-        )),
+        Some(other) => {
+            Err(ConfigError::new("ORLOP_MODE", format!("{other:?} is not all, controller or node")))
+        }
     }
 }
 
@@ -80,10 +74,7 @@ fn filesystem(setting: &str, name: &str) -> Result<FsType, ConfigError> {
 }
 
 fn filesystems(names: &[String]) -> Result<Vec<FsType>, ConfigError> {
-    names
-        .iter()
-        .map(|name| filesystem("ORLOP_FILESYSTEMS", name))
-        .collect()
+    names.iter().map(|name| filesystem("ORLOP_FILESYSTEMS", name)).collect()
 }
 
 fn default_capacity(given: Option<&str>) -> Result<u64, ConfigError> {
@@ -95,10 +86,7 @@ fn default_capacity(given: Option<&str>) -> Result<u64, ConfigError> {
 
 fn freeze_limit(given: Option<u32>) -> Result<Duration, ConfigError> {
     match given.unwrap_or(DEFAULT_FREEZE_LIMIT_SECONDS) {
-        0 => Err(ConfigError::new(
-            "ORLOP_FREEZE_LIMIT_SECONDS",
-            "is 0; nothing could be copied",
-        )),
+        0 => Err(ConfigError::new("ORLOP_FREEZE_LIMIT_SECONDS", "is 0; nothing could be copied")),
         seconds => Ok(Duration::from_secs(u64::from(seconds))),
     }
 }
@@ -106,10 +94,7 @@ fn freeze_limit(given: Option<u32>) -> Result<Duration, ConfigError> {
 fn bytes(setting: &str, text: &str) -> Result<u64, ConfigError> {
     let parsed = size::parse(text).filter(|bytes| *bytes >= ALLOCATION_UNIT);
     parsed.ok_or_else(|| {
-        ConfigError::new(
-            setting,
-            format!("{text:?} is not a size of at least 1MiB, such as 10GiB"),
-        )
+        ConfigError::new(setting, format!("{text:?} is not a size of at least 1MiB, such as 10GiB"))
     })
 }
 
@@ -126,10 +111,7 @@ fn pools(given: Vec<PoolSettings>, place: &Topology) -> Result<Vec<ImagePoolConf
         if pools.iter().any(|other| other.name == config.name) {
             return Err(ConfigError::new(
                 "pool.name",
-                format!(
-                    "two pools are named {:?}; give each a name of its own",
-                    config.name
-                ),
+                format!("two pools are named {:?}; give each a name of its own", config.name),
             ));
         }
         pools.push(config);
@@ -138,15 +120,9 @@ fn pools(given: Vec<PoolSettings>, place: &Topology) -> Result<Vec<ImagePoolConf
 }
 
 fn pool(settings: PoolSettings, place: &Topology) -> Result<ImagePoolConfig, ConfigError> {
-    let path = settings
-        .path
-        .filter(|path| path.is_absolute())
-        .ok_or_else(|| {
-            ConfigError::new(
-                "ORLOP_POOL",
-                "a pool needs the absolute path of a directory",
-            )
-        })?;
+    let path = settings.path.filter(|path| path.is_absolute()).ok_or_else(|| {
+        ConfigError::new("ORLOP_POOL", "a pool needs the absolute path of a directory")
+    })?;
     let name = settings.name.unwrap_or_else(|| "default".to_owned());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if name.is_empty() || name.len() > 63 || name.starts_with('-') || !name.bytes().all(plain) {
@@ -173,19 +149,11 @@ fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
         return Ok(DEFAULT_FLOOR);
     };
     let parsed = match text.strip_suffix('%') {
-        Some(percent) => percent
-            .trim()
-            .parse()
-            .ok()
-            .filter(|p| *p < 100)
-            .map(Floor::Percent),
+        Some(percent) => percent.trim().parse().ok().filter(|p| *p < 100).map(Floor::Percent),
         None => size::parse(text).map(Floor::Bytes),
     };
     parsed.ok_or_else(|| {
-        ConfigError::new(
-            "ORLOP_POOL_FLOOR",
-            format!("{text:?} is neither a percentage nor a size"),
-        )
+        ConfigError::new("ORLOP_POOL_FLOOR", format!("{text:?} is neither a percentage nor a size"))
     })
 }
 

@@ -7,9 +7,7 @@ const ENDPOINT: Option<&str> = Some("unix:///run/x/csi.sock");
 fn load_with(toml: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let mut settings: file::Settings =
         toml::from_str(toml).map_err(|e| ConfigError::new("file", e.to_string()))?;
-    let variables = variables
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()));
+    let variables = variables.iter().map(|(k, v)| (k.to_string(), v.to_string()));
     variables::apply(&mut settings, variables)?;
     settle::settle(settings, ENDPOINT)
 }
@@ -59,6 +57,7 @@ fn variables_that_kubernetes_injects_are_not_ours() {
 #[test]
 fn every_bad_value_names_its_setting() {
     for (name, value) in [
+        ("ORLOP_ADDONS_ENDPOINT", "tcp://127.0.0.1:1"),
         ("ORLOP_MODE", "both"),
         ("ORLOP_DRIVER_NAME", "under_score.io"),
         ("ORLOP_ATTACH", "maybe"),
@@ -77,10 +76,7 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_POOL", "relative"),
     ] {
         let variables = [("ORLOP_POOL", "/data"), (name, value)];
-        let text = message(load_with(
-            "",
-            &variables[usize::from(name == "ORLOP_POOL")..],
-        ));
+        let text = message(load_with("", &variables[usize::from(name == "ORLOP_POOL")..]));
         assert!(text.contains(name), "{name}={value}: {text}");
     }
     assert!(message(load_with("", &[])).contains("ORLOP_POOL"));
@@ -88,11 +84,8 @@ fn every_bad_value_names_its_setting() {
 
 #[test]
 fn the_default_filesystem_has_to_be_offered() {
-    let variables = [
-        ("ORLOP_POOL", "/d"),
-        ("ORLOP_FILESYSTEMS", "ext4"),
-        ("ORLOP_DEFAULT_FS", "xfs"),
-    ];
+    let variables =
+        [("ORLOP_POOL", "/d"), ("ORLOP_FILESYSTEMS", "ext4"), ("ORLOP_DEFAULT_FS", "xfs")];
     assert!(message(load_with("", &variables)).contains("ORLOP_DEFAULT_FS"));
 }
 

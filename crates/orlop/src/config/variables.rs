@@ -39,6 +39,7 @@ pub(super) fn apply(
 
 fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<(), ConfigError> {
     match key {
+        "ADDONS_ENDPOINT" => settings.addons_endpoint = Some(value),
         "MODE" => settings.mode = Some(value),
         "DRIVER_NAME" => settings.driver_name = Some(value),
         "NODE_ID" => settings.node_id = Some(value),
@@ -94,26 +95,18 @@ fn is_injected(key: &str) -> bool {
 }
 
 fn unknown(name: &str) -> ConfigError {
-    ConfigError::new(
-        name,
-        "is not a variable that orlop knows; see the README for all of them",
-    )
+    ConfigError::new(name, "is not a variable that orlop knows; see the README for all of them")
 }
 
 fn parse<T: FromStr>(name: &str, value: &str, expected: &str) -> Result<T, ConfigError> {
-    value
-        .parse()
-        .map_err(|_| ConfigError::new(name, format!("{value:?} is not {expected}")))
+    value.parse().map_err(|_| ConfigError::new(name, format!("{value:?} is not {expected}")))
 }
 
 fn log_format(name: &str, value: &str) -> Result<LogFormat, ConfigError> {
     match value {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
-        _ => Err(ConfigError::new(
-            name,
-            format!("{value:?} is neither text nor json"),
-        )),
+        _ => Err(ConfigError::new(name, format!("{value:?} is neither text nor json"))),
     }
 }
 
@@ -128,10 +121,7 @@ fn pairs(
         .filter(|pair| !pair.is_empty())
         .map(|pair| match pair.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => Err(ConfigError::new(
-                name,
-                format!("{pair:?} is not of the form key=value"),
-            )),
+            None => Err(ConfigError::new(name, format!("{pair:?} is not of the form key=value"))),
         })
         .collect()
 }

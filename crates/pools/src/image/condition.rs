@@ -7,7 +7,7 @@ use orlop_model::{Condition, Error, Result, VolumeId, VolumeRecord};
 
 use super::failure::Doing;
 use super::original::check_data;
-use super::shelf::Kept;
+use super::recorded::Recorded;
 use super::store::Store;
 
 impl Store {

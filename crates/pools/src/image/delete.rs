@@ -1,10 +1,9 @@
 //! Deleting: renamed into the trash, which makes it gone, then freed.
 
-use orlop_model::{Result, SnapshotId, VolumeId};
-use orlop_sys::file::{self, RenameOutcome};
+use orlop_model::{Error, Result, SnapshotId, VolumeId};
+use orlop_sys::file;
 
 use super::failure::Doing;
-use super::layout::Home;
 use super::shelf::{Kept, Shelf};
 use super::store::Store;
 use crate::poison::lock;
@@ -21,7 +20,14 @@ impl Store {
 
     pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
         self.adopt(&self.snapshots, id)?;
-        self.ensure_gone(&self.snapshots, id)
+        match self.snapshots.get(id)?.and_then(|record| record.group) {
+            Some(group) if self.group_snapshots.holds(&group) => Err(Error::invalid(
+                "snapshot_id",
+                format!("is a member of group snapshot {group} and is deleted with it"),
+            )),
+            // A member without its group is a leftover.
+            Some(_) | None => self.ensure_gone(&self.snapshots, id),
+        }
     }
 
     /// What is damaged is refused: someone may want to look at it, and it may not be what its
@@ -33,23 +39,20 @@ impl Store {
         let deleting = || format!("delete {} {id}", R::KIND);
         let home = shelf.home(id);
         let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
-        let trash = Home::new(self.layout.new_in_trash(id));
 
         // A crash before the rename is durable leaves it as it was, and the call is repeated; a
-        // crash after it leaves a directory in trash/ that the next start sweeps away.
-        match file::rename_new(home.directory(), trash.directory()) {
-            Ok(RenameOutcome::Renamed | RenameOutcome::TargetExists) => {}
-            // Removed by someone else: all that is left of it is in our memory.
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error).doing(deleting),
-        }
+        // crash after it leaves a directory in trash/ that the next start sweeps away. If someone
+        // else removed it, all that is left of it is in our memory.
+        let trash = self.layout.move_to_trash(home.directory(), id).doing(deleting)?;
         let mut ledger = lock(&self.ledger);
         let charge = shelf.take_out(id);
         ledger.release_promise(charge);
         ledger.note_removed(allocated);
         drop(ledger);
         // It is deleted; what goes wrong now costs space until the next start, not the answer.
-        if let Err(error) = trash.remove() {
+        if let Some(trash) = trash
+            && let Err(error) = trash.remove()
+        {
             tracing::warn!(%error, "deleted, but its space is only freed at the next start");
         }
         Ok(())

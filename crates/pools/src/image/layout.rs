@@ -8,27 +8,32 @@
 //! ```
 
 use std::fmt::Display;
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, OpenOptions, Permissions, set_permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use orlop_model::Result;
-use orlop_sys::file;
+use orlop_sys::file::{BackingKind, RenameOutcome};
+use orlop_sys::{btrfs, file};
+use rustix::fs::{FlockOperation, flock};
 
 use super::failure::Doing;
 
+const VOLUMES: &str = "volumes";
+const SNAPSHOTS: &str = "snapshots";
+const GROUPS: &str = "groups";
+const GROUP_SNAPSHOTS: &str = "group-snapshots";
 const STAGING: &str = "staging";
 const TRASH: &str = "trash";
-const DIRECTORIES: [&str; 6] =
-    ["volumes", "snapshots", "groups", "group-snapshots", STAGING, TRASH];
+const DIRECTORIES: [&str; 6] = [VOLUMES, SNAPSHOTS, GROUPS, GROUP_SNAPSHOTS, STAGING, TRASH];
 const PRIVATE: u32 = 0o700;
 
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Makes the names in staging/ and trash/ unique. Starting at 0 is safe because both are
-    /// swept before the first use.
+    /// Makes the names in staging/ and trash/ unique. It starts at 0, for both are swept before
+    /// the first use.
     used: AtomicU64,
 }
 
@@ -42,11 +47,24 @@ impl Layout {
     }
 
     pub(super) fn volumes(&self) -> PathBuf {
-        self.root.join("volumes")
+        self.volumes_under(&self.root)
+    }
+
+    /// In a copy of the pool's directory.
+    pub(super) fn volumes_under(&self, root: &Path) -> PathBuf {
+        root.join(VOLUMES)
     }
 
     pub(super) fn snapshots(&self) -> PathBuf {
-        self.root.join("snapshots")
+        self.root.join(SNAPSHOTS)
+    }
+
+    pub(super) fn volume_groups(&self) -> PathBuf {
+        self.root.join(GROUPS)
+    }
+
+    pub(super) fn group_snapshots(&self) -> PathBuf {
+        self.root.join(GROUP_SNAPSHOTS)
     }
 
     pub(super) fn staging(&self) -> PathBuf {
@@ -57,8 +75,23 @@ impl Layout {
         self.unique(STAGING, name)
     }
 
-    pub(super) fn new_in_trash(&self, name: &impl Display) -> PathBuf {
-        self.unique(TRASH, name)
+    /// From here on it is gone, durably; what it took is freed by removing it. `None`: there was
+    /// nothing.
+    pub(super) fn move_to_trash(
+        &self,
+        directory: &Path,
+        name: &impl Display,
+    ) -> orlop_sys::Result<Option<Home>> {
+        loop {
+            let trash = Home::new(self.unique(TRASH, name));
+            match file::rename_new(directory, trash.directory()) {
+                Ok(RenameOutcome::Renamed) => return Ok(Some(trash)),
+                // A leftover that could not be swept.
+                Ok(RenameOutcome::TargetExists) => {}
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn unique(&self, directory: &str, name: &impl Display) -> PathBuf {
@@ -92,12 +125,35 @@ fn sweep(directory: &Path) -> Result<()> {
     let listing = || format!("sweep {}", directory.display());
     for entry in std::fs::read_dir(directory).doing(listing)? {
         let path = entry.doing(listing)?.path();
-        match file::remove_tree(&path) {
+        match remove_leftover(&path) {
             Ok(()) => tracing::info!(path = %path.display(), "removed a leftover"),
             Err(error) => tracing::warn!(%error, "a leftover stays"),
         }
     }
     Ok(())
+}
+
+fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
+    // What is in a read-only snapshot cannot be unlinked, only the whole of it dropped.
+    if btrfs::is_subvolume(path)? { btrfs::delete_subvolume(path) } else { file::remove_tree(path) }
+}
+
+/// Makes the pool's own directory. On btrfs it becomes a subvolume, so that all volumes in it can
+/// be cut at one instant; a directory that is there already stays what it is.
+pub(super) fn ensure_root(path: &Path) -> Result<()> {
+    let making = || format!("make the directory {}", path.display());
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    ensure_private_directory(parent)?;
+    let missing = !path.try_exists().doing(making)?;
+    if missing && file::backing_kind(parent).doing(making)? == BackingKind::Btrfs {
+        match btrfs::create_subvolume(path) {
+            Ok(()) => set_permissions(path, Permissions::from_mode(PRIVATE)).doing(making)?,
+            // Subvolumes may be forbidden here, or someone was faster.
+            Err(error) => tracing::warn!(%error, "the pool is no subvolume"),
+        }
+    }
+    ensure_private_directory(path)
 }
 
 /// Makes the directory and what is missing above it; only its owner may look inside.
@@ -143,8 +199,10 @@ impl Home {
     /// Removes the directory with all that is in it; missing is fine.
     pub(super) fn remove(&self) -> orlop_sys::Result<()> {
         // XFS frees an unlinked file some time later, in the background. Cut to nothing first,
-        // its space is there for the next volume when this returns.
+        // its space is there for the next volume when this returns. Whoever reads it still has a
+        // lock on it, and reads on to its end.
         if let Ok(data) = OpenOptions::new().write(true).open(self.data())
+            && flock(&data, FlockOperation::NonBlockingLockExclusive).is_ok()
             && let Err(error) = file::set_length(&data, 0)
         {
             tracing::debug!(%error, "not cut before it is removed");

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{Error, Result, Topology};
-use orlop_sys::file;
+use orlop_sys::{btrfs, file};
 
 use super::attach::Attachments;
 use super::failure::Doing;
-use super::layout::{Layout, ensure_private_directory};
+use super::group_delete::sweep_orphans;
+use super::layout::{Layout, ensure_private_directory, ensure_root};
 use super::ledger::Ledger;
 use super::managed::{self, Managed};
 use super::marker::{Kind, Marker};
+use super::register::Register;
 use super::room::Floor;
 use super::shelf::Shelf;
 use super::store::Store;
@@ -58,11 +60,16 @@ impl Store {
             );
         }
 
+        let holds_moments = shares_extents && btrfs::is_subvolume(layout.root()).doing(opening)?;
+
         let volumes = Shelf::read(layout.volumes(), marker.id())?;
         let snapshots = Shelf::read(layout.snapshots(), marker.id())?;
+        let group_snapshots = Register::read(layout.group_snapshots(), marker.id())?;
+        let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
         // Before the trash is swept: what a device still holds would not be freed.
         let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
         layout.sweep()?;
+        sweep_orphans(&layout, &snapshots, &group_snapshots);
         let promised = volumes.charges() + snapshots.charges();
         Ok(Arc::new(Self {
             name: config.name,
@@ -74,15 +81,18 @@ impl Store {
             filesystem,
             backing,
             shares_extents,
+            holds_moments,
             volumes,
             snapshots,
+            group_snapshots,
+            volume_groups,
             attachments,
         }))
     }
 }
 
 fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
-    ensure_private_directory(&config.path)?;
+    ensure_root(&config.path)?;
     let marker = match Marker::try_take(&config.path)? {
         Some(marker) => marker,
         None => make(config)?,

@@ -1,6 +1,7 @@
 //! The data that a snapshot, a clone or a restored volume is a copy of.
 
 use std::fs::File;
+use std::path::Path;
 
 use orlop_model::{Error, Result};
 use orlop_sys::file::{self, BackingKind, CloneOutcome};
@@ -21,12 +22,15 @@ pub(super) struct Original {
 
 impl Original {
     pub(super) fn open<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<Self> {
-        let path = shelf.home(record.id()).data();
         check_data(shelf, record)?;
-        let reading = || format!("read {} {}", R::KIND, record.id());
+        Self::open_file(&shelf.home(record.id()).data())
+    }
+
+    pub(super) fn open_file(path: &Path) -> Result<Self> {
+        let reading = || format!("read {}", path.display());
         Ok(Self {
-            data: File::open(&path).doing(reading)?,
-            allocated: file::allocated_bytes(&path).doing(reading)?,
+            data: File::open(path).doing(reading)?,
+            allocated: file::allocated_bytes(path).doing(reading)?,
         })
     }
 

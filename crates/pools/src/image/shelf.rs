@@ -1,35 +1,21 @@
 //! What the pool holds of one kind, in memory; read from the pool at start.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::fs;
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::RwLock;
 
-use orlop_model::record::RECORD_VERSION;
-use orlop_model::{Error, PoolId, Result, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord};
+use orlop_model::{Error, PoolId, Result, SnapshotRecord, VolumeRecord};
 use orlop_sys::file;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::failure::Doing;
 use super::layout::Home;
+use super::recorded::{Recorded, read_record};
 use crate::poison::{read, write};
 
 /// A record that is kept beside the data it describes.
-pub(super) trait Kept: Clone + Serialize + DeserializeOwned {
-    type Id: Clone + Ord + Display + FromStr;
-
-    const KIND: &'static str;
-
-    fn id(&self) -> &Self::Id;
-
-    fn pool_of(id: &Self::Id) -> &PoolId;
-
-    fn missing(id: &Self::Id) -> Error;
-
+pub(super) trait Kept: Recorded {
     /// How long the data is at least.
     fn length(&self) -> u64;
 
@@ -38,22 +24,6 @@ pub(super) trait Kept: Clone + Serialize + DeserializeOwned {
 }
 
 impl Kept for VolumeRecord {
-    type Id = VolumeId;
-
-    const KIND: &'static str = "volume";
-
-    fn id(&self) -> &VolumeId {
-        &self.id
-    }
-
-    fn pool_of(id: &VolumeId) -> &PoolId {
-        id.pool()
-    }
-
-    fn missing(id: &VolumeId) -> Error {
-        Error::NoSuchVolume(id.to_string())
-    }
-
     fn length(&self) -> u64 {
         self.capacity_bytes
     }
@@ -65,22 +35,6 @@ impl Kept for VolumeRecord {
 }
 
 impl Kept for SnapshotRecord {
-    type Id = SnapshotId;
-
-    const KIND: &'static str = "snapshot";
-
-    fn id(&self) -> &SnapshotId {
-        &self.id
-    }
-
-    fn pool_of(id: &SnapshotId) -> &PoolId {
-        id.pool()
-    }
-
-    fn missing(id: &SnapshotId) -> Error {
-        Error::NoSuchSnapshot(id.to_string())
-    }
-
     fn length(&self) -> u64 {
         self.size_bytes
     }
@@ -132,7 +86,7 @@ impl<R: Kept> Shelf<R> {
         let home = self.home(id);
         // Missing data is found again, and reported, by whoever looks at the condition.
         let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
-        let record = read_record::<R>(id, &home);
+        let record = read_record::<R>(id, &home.record());
         let charge = match &record {
             Ok(record) => record.charge(allocated),
             Err(reason) => {
@@ -204,6 +158,24 @@ impl<R: Kept> Shelf<R> {
         write(&self.entries).insert(id, Entry { record, charge });
     }
 
+    /// All at once, for whoever looks; `meanwhile` is done before anyone can.
+    pub(super) fn put_all(&self, records: Vec<(R, u64)>, meanwhile: impl FnOnce()) {
+        let mut entries = write(&self.entries);
+        for (record, charge) in records {
+            entries.insert(record.id().clone(), Entry { record: Ok(record), charge });
+        }
+        meanwhile();
+    }
+
+    /// The ids of those that can be read and are as asked for.
+    pub(super) fn ids_where(&self, fits: impl Fn(&R) -> bool) -> Vec<R::Id> {
+        read(&self.entries)
+            .iter()
+            .filter(|(_, entry)| entry.record.as_ref().is_ok_and(&fits))
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
     /// Returns what was charged for it.
     pub(super) fn take_out(&self, id: &R::Id) -> u64 {
         write(&self.entries).remove(id).map_or(0, |entry| entry.charge)
@@ -221,29 +193,6 @@ impl<R: Kept> Shelf<R> {
             .map(u128::from)
             .sum()
     }
-}
-
-/// All that is certain about a record of any version.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
-}
-
-fn read_record<R: Kept>(id: &R::Id, home: &Home) -> std::result::Result<R, String> {
-    let text = fs::read(home.record())
-        .map_err(|error| format!("its {} cannot be read: {error}", Home::RECORD))?;
-    let malformed = |error| format!("its {} is malformed: {error}", Home::RECORD);
-    let Version { version } = serde_json::from_slice(&text).map_err(malformed)?;
-    if version != RECORD_VERSION {
-        return Err(format!(
-            "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"
-        ));
-    }
-    let record: R = serde_json::from_slice(&text).map_err(malformed)?;
-    if record.id() != id {
-        return Err(format!("its record is that of {}", record.id()));
-    }
-    Ok(record)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
-use orlop_model::{Draft, NewSnapshot, Result, SnapshotRecord};
+use orlop_model::{Draft, GroupSnapshotId, NewSnapshot, Result, SnapshotRecord, Timestamp};
 use orlop_sys::file::{self, CloneOutcome};
 
 use super::failure::Doing;
@@ -29,7 +29,11 @@ pub(super) struct SnapshotDraft {
 }
 
 impl Store {
-    pub(super) fn begin_snapshot(self: &Arc<Self>, new: &NewSnapshot) -> Result<SnapshotDraft> {
+    pub(super) fn begin_snapshot(
+        self: &Arc<Self>,
+        new: &NewSnapshot,
+        group: Option<&GroupSnapshotId>,
+    ) -> Result<SnapshotDraft> {
         // A damaged snapshot keeps its name until someone has looked at it.
         self.snapshots.get(&new.id)?;
         let source = self.volumes.require(&new.source.id)?;
@@ -57,32 +61,77 @@ impl Store {
                 format: new.format,
                 capabilities: source.capabilities,
                 created: SystemTime::now().into(),
+                group: group.cloned(),
+                consistency: new.consistency,
             },
             reservation,
         })
     }
 }
 
-impl Draft<SnapshotRecord> for SnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+impl SnapshotDraft {
+    pub(super) fn record(&self) -> &SnapshotRecord {
+        &self.record
+    }
+
+    /// The data is to come from there instead.
+    pub(super) fn take_from(&mut self, original: Original) {
+        self.original = Some(original);
+    }
+
+    pub(super) fn note_cut(&mut self, now: Timestamp) {
+        self.record.created = now;
+    }
+
+    /// Copies the data, if that was not done yet.
+    pub(super) fn copy(&mut self) -> Result<()> {
         if let Some(original) = &self.original {
             self.shared = match original.cut_into(self.staged.data())? {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };
             self.original = None;
-            self.record.created = SystemTime::now().into();
+        }
+        Ok(())
+    }
+
+    /// Brings the data into its final shape; only its place is wanting then.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.copy()?;
+        // A crash while the source grew may have left its data longer than its record says.
+        file::set_length(self.staged.data(), self.record.size_bytes)
+            .doing(|| format!("make snapshot {}", self.record.id))?;
+        let allocated = self.staged.allocated()?;
+        self.reservation.note_written(allocated, self.shared);
+        Ok(())
+    }
+
+    pub(super) fn staged(&self) -> &Staged {
+        &self.staged
+    }
+
+    /// What the data takes, once it is finished.
+    pub(super) fn written(&self) -> u64 {
+        self.reservation.written()
+    }
+
+    pub(super) fn reservation(&mut self) -> &mut Reservation {
+        &mut self.reservation
+    }
+}
+
+impl Draft<SnapshotRecord> for SnapshotDraft {
+    fn cut(&mut self) -> Result<()> {
+        if self.original.is_some() {
+            self.copy()?;
+            self.note_cut(SystemTime::now().into());
         }
         Ok(())
     }
 
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
         self.cut()?;
-        // A crash while the source grew may have left its data longer than its record says.
-        file::set_length(self.staged.data(), self.record.size_bytes)
-            .doing(|| format!("make snapshot {}", self.record.id))?;
-        let allocated = self.staged.allocated()?;
-        self.reservation.note_written(allocated, self.shared);
+        self.finish()?;
         let Self { store, staged, record, reservation, .. } = self.as_mut();
         store.place(&store.snapshots, staged, record, reservation)
     }

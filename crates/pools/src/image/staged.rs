@@ -4,12 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 
-use orlop_model::{Error, Result};
+use orlop_model::Result;
 use orlop_sys::file::{self, RenameOutcome};
 
 use super::failure::Doing;
 use super::layout::Home;
-use super::shelf::Kept;
+use super::recorded::{Recorded, to_text};
 
 /// Removed when dropped, unless it was moved into its place by then.
 #[derive(Debug)]
@@ -51,10 +51,9 @@ impl Staged {
     /// A crash before the rename leaves a directory in staging/ that the next start sweeps away;
     /// a crash after it leaves the finished thing, which a repeated creation finds. For that, all
     /// that is in the directory must be on disk before the directory gets its name.
-    pub(super) fn place<R: Kept>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
+    pub(super) fn place<R: Recorded>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
         let creating = || format!("create {} {}", R::KIND, record.id());
-        let text =
-            serde_json::to_vec_pretty(record).map_err(|error| Error::failed(creating(), error))?;
+        let text = to_text(record)?;
         self.data.sync_all().doing(creating)?;
         file::create_file_durable(&self.home.record(), &text).doing(creating)?;
         file::sync_dir(self.home.directory()).doing(creating)?;

@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
-use orlop_model::{PoolId, Result, SnapshotRecord, Topology, VolumeRecord};
+use orlop_model::{
+    GroupSnapshotRecord, PoolId, Result, SnapshotRecord, Topology, VolumeGroupRecord, VolumeRecord,
+};
 use orlop_sys::file::{BackingKind, RenameOutcome};
 
 use super::attach::Attachments;
@@ -10,6 +12,7 @@ use super::layout::Layout;
 use super::ledger::{Ledger, Reservation};
 use super::managed::Managed;
 use super::marker::Marker;
+use super::register::Register;
 use super::shelf::{Kept, Shelf};
 use super::staged::Staged;
 use crate::poison::lock;
@@ -24,8 +27,12 @@ pub(super) struct Store {
     pub(super) filesystem: u64,
     pub(super) backing: BackingKind,
     pub(super) shares_extents: bool,
+    /// The pool is a subvolume of btrfs, which can be snapshotted as a whole.
+    pub(super) holds_moments: bool,
     pub(super) volumes: Shelf<VolumeRecord>,
     pub(super) snapshots: Shelf<SnapshotRecord>,
+    pub(super) group_snapshots: Register<GroupSnapshotRecord>,
+    pub(super) volume_groups: Register<VolumeGroupRecord>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) attachments: Attachments,
 }

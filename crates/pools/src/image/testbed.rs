@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use orlop_model::{
-    AccessMode, AccessType, CapabilitySet, ContentSource, Draft, FormatState, IoLimits, NameDigest,
-    NewSnapshot, NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord, Topology,
-    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, Draft, FormatState,
+    GroupSnapshotId, GroupSnapshotRecord, IoLimits, NameDigest, NewGroupSnapshot, NewSnapshot,
+    NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord, Topology, VolumeCapability,
+    VolumeId, VolumeParameters, VolumeRecord,
 };
 use orlop_sys::file;
 use orlop_sys::filesystem::{Format, FsKind, format};
@@ -55,6 +56,11 @@ impl Bed {
         Self::formatted(FsKind::Btrfs)
     }
 
+    /// Where btrfs packs all data, so that addresses prove nothing.
+    pub(super) fn btrfs_compressed() -> Option<Self> {
+        Self::mounted(FsKind::Btrfs, &["compress-force=zstd".to_owned()])
+    }
+
     pub(super) fn ext4() -> Option<Self> {
         Self::formatted(FsKind::Ext4)
     }
@@ -70,22 +76,22 @@ impl Bed {
     }
 
     fn formatted(kind: FsKind) -> Option<Self> {
+        Self::mounted(kind, &[])
+    }
+
+    fn mounted(kind: FsKind, options: &[String]) -> Option<Self> {
         let mut bed = Self::plain()?;
         let image = bed.path.join("image");
         file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
-        let options = AttachOptions { label: BED_LABEL, read_only: false };
-        let device = loopdev::attach(&image, &options).unwrap();
+        let label = AttachOptions { label: BED_LABEL, read_only: false };
+        let device = loopdev::attach(&image, &label).unwrap();
         bed.device = Some(device.clone());
         bed.path = bed.path.join("mounted");
         let uuid = orlop_sys::rand::random_bytes().unwrap();
         format(&device.path(), &Format { kind, uuid, extra_options: &[] }).unwrap();
         mounts::ensure_directory(&bed.path).unwrap();
-        let mount = FsMount {
-            device: &device.path(),
-            fs_type: kind.as_str(),
-            options: &[],
-            read_only: false,
-        };
+        let mount =
+            FsMount { device: &device.path(), fs_type: kind.as_str(), options, read_only: false };
         mounts::mount_filesystem(&mount, &bed.path).unwrap();
         Some(bed)
     }
@@ -216,6 +222,7 @@ pub(super) fn snapshot_of(pool: &ImagePool, name: &str, source: &VolumeRecord) -
         name: name.parse().unwrap(),
         source: source.clone(),
         format: FormatState::Raw,
+        consistency: Consistency::Crash,
     }
 }
 
@@ -223,6 +230,29 @@ pub(super) fn snapshot(pool: &ImagePool, name: &str, source: &VolumeRecord) -> S
     let mut draft = pool.begin_snapshot(&snapshot_of(pool, name, source)).unwrap();
     draft.cut().unwrap();
     draft.commit().unwrap()
+}
+
+/// A group of the volumes' snapshots; its members are named by both.
+pub(super) fn group_of(pool: &ImagePool, name: &str, sources: &[VolumeRecord]) -> NewGroupSnapshot {
+    let group = name.parse().unwrap();
+    let member = |source: &VolumeRecord| NewSnapshot {
+        id: SnapshotId::new(pool.id().clone(), NameDigest::of_member(&group, &source.id)),
+        ..snapshot_of(pool, name, source)
+    };
+    NewGroupSnapshot {
+        id: GroupSnapshotId::new(pool.id().clone(), NameDigest::of(&group)),
+        name: group.clone(),
+        members: sources.iter().map(member).collect(),
+    }
+}
+
+pub(super) fn try_take_group(
+    pool: &ImagePool,
+    new: &NewGroupSnapshot,
+) -> Result<GroupSnapshotRecord> {
+    let mut draft = pool.begin_group_snapshot(new)?;
+    draft.cut()?;
+    draft.commit()
 }
 
 pub(super) fn data_of(pool: &ImagePool, id: &VolumeId) -> PathBuf {

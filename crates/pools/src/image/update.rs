@@ -3,12 +3,13 @@
 use std::fs::OpenOptions;
 use std::sync::Arc;
 
-use orlop_model::{Error, Provisioning, Result, VolumeId, VolumeRecord};
+use orlop_model::{Provisioning, Result, VolumeId, VolumeRecord};
 use orlop_sys::file;
 
 use super::failure::Doing;
 use super::layout::Home;
 use super::original::check_data;
+use super::recorded::to_text;
 use super::room::Demand;
 use super::shelf::Kept;
 use super::store::Store;
@@ -30,8 +31,7 @@ impl Store {
     /// After a crash the old record is there or the new one, never half of each.
     fn save(&self, record: &VolumeRecord) -> Result<()> {
         let saving = || format!("save the record of volume {}", record.id);
-        let text =
-            serde_json::to_vec_pretty(record).map_err(|error| Error::failed(saving(), error))?;
+        let text = to_text(record)?;
         let home = self.volumes.home(&record.id);
         file::replace_file(home.directory(), Home::RECORD, &text).doing(saving)
     }

@@ -1,4 +1,4 @@
-//! Half-made volumes and snapshots of the memory pool.
+//! Half-made volumes, snapshots and group snapshots of the memory pool.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,9 +6,11 @@ use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
-    ContentSource, Draft, Error, NewSnapshot, NewVolume, Result, SnapshotRecord, VolumeRecord,
+    ContentSource, Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
+    NewSnapshot, NewVolume, Result, SnapshotRecord, Timestamp, VolumeRecord,
 };
 
+use super::content::Content;
 use super::state::{Interlude, MemorySnapshot, MemoryVolume, Port, State};
 use crate::poison::lock;
 
@@ -28,7 +30,7 @@ pub(super) struct VolumeDraft {
     state: Arc<Mutex<State>>,
     record: VolumeRecord,
     /// Set by the cut.
-    tag: Option<String>,
+    content: Option<Content>,
 }
 
 impl VolumeDraft {
@@ -40,10 +42,7 @@ impl VolumeDraft {
         let needed = match &new.source {
             None => 0,
             Some(ContentSource::Volume(id)) => state.volume(id)?.record.capacity_bytes,
-            Some(ContentSource::Snapshot(id)) => match state.snapshots.get(id) {
-                Some(snapshot) => snapshot.record.size_bytes,
-                None => return Err(Error::NoSuchSnapshot(id.to_string())),
-            },
+            Some(ContentSource::Snapshot(id)) => state.snapshot(id)?.record.size_bytes,
         };
         if needed > new.capacity_bytes {
             return Err(Error::OutOfRange(format!(
@@ -68,18 +67,15 @@ impl VolumeDraft {
                 created: SystemTime::now().into(),
                 published: BTreeMap::new(),
             },
-            tag: None,
+            content: None,
         })
     }
 
-    fn source_tag(&self, state: &mut State) -> Result<String> {
+    fn source_content(&self, state: &mut State) -> Result<Content> {
         match &self.record.source {
-            None => Ok(String::new()),
-            Some(ContentSource::Volume(id)) => Ok(state.volume(id)?.tag.clone()),
-            Some(ContentSource::Snapshot(id)) => match state.snapshots.get(id) {
-                Some(snapshot) => Ok(snapshot.tag.clone()),
-                None => Err(Error::NoSuchSnapshot(id.to_string())),
-            },
+            None => Ok(Content::default()),
+            Some(ContentSource::Volume(id)) => Ok(state.volume(id)?.content.clone()),
+            Some(ContentSource::Snapshot(id)) => Ok(state.snapshot(id)?.content.clone()),
         }
     }
 }
@@ -87,17 +83,17 @@ impl VolumeDraft {
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
         let mut state = begin_cut(&self.state)?;
-        if self.tag.is_none() {
-            let tag = self.source_tag(&mut state)?;
+        if self.content.is_none() {
+            let content = self.source_content(&mut state)?;
             drop(state);
-            self.tag = Some(tag);
+            self.content = Some(content);
         }
         Ok(())
     }
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
         lock(&self.state).fault("commit")?;
-        if self.tag.is_none() {
+        if self.content.is_none() {
             self.cut()?;
         }
         let mut state = lock(&self.state);
@@ -106,7 +102,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
         }
         let volume = MemoryVolume {
             record: self.record.clone(),
-            tag: self.tag.clone().unwrap_or_default(),
+            content: self.content.clone().unwrap_or_default(),
             damage: None,
             condition: None,
             read_write: Port::default(),
@@ -128,11 +124,15 @@ pub(super) struct SnapshotDraft {
     state: Arc<Mutex<State>>,
     record: SnapshotRecord,
     /// Set by the cut.
-    tag: Option<String>,
+    content: Option<Content>,
 }
 
 impl SnapshotDraft {
-    pub(super) fn begin(shared: &Arc<Mutex<State>>, new: &NewSnapshot) -> Result<Self> {
+    pub(super) fn begin(
+        shared: &Arc<Mutex<State>>,
+        new: &NewSnapshot,
+        group: Option<&GroupSnapshotId>,
+    ) -> Result<Self> {
         let source = lock(shared).volume(&new.source.id)?.record.clone();
         Ok(Self {
             state: Arc::clone(shared),
@@ -145,33 +145,101 @@ impl SnapshotDraft {
                 format: new.format,
                 capabilities: source.capabilities,
                 created: SystemTime::now().into(),
+                group: group.cloned(),
+                consistency: new.consistency,
             },
-            tag: None,
+            content: None,
         })
+    }
+
+    fn copy(&mut self, state: &mut State, now: Timestamp) -> Result<()> {
+        if self.content.is_none() {
+            self.content = Some(state.volume(&self.record.source)?.content.clone());
+            self.record.created = now;
+        }
+        Ok(())
+    }
+
+    fn enter(&self, state: &mut State) -> SnapshotRecord {
+        let snapshot =
+            state.snapshots.entry(self.record.id.clone()).or_insert_with(|| MemorySnapshot {
+                record: self.record.clone(),
+                content: self.content.clone().unwrap_or_default(),
+            });
+        snapshot.record.clone()
     }
 }
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
     fn cut(&mut self) -> Result<()> {
-        let mut state = begin_cut(&self.state)?;
-        if self.tag.is_none() {
-            self.tag = Some(state.volume(&self.record.source)?.tag.clone());
-            self.record.created = SystemTime::now().into();
-        }
-        Ok(())
+        let shared = Arc::clone(&self.state);
+        let mut state = begin_cut(&shared)?;
+        self.copy(&mut state, SystemTime::now().into())
     }
 
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
         lock(&self.state).fault("commit")?;
-        if self.tag.is_none() {
+        if self.content.is_none() {
+            self.cut()?;
+        }
+        Ok(self.enter(&mut lock(&self.state)))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct GroupSnapshotDraft {
+    state: Arc<Mutex<State>>,
+    members: Vec<SnapshotDraft>,
+    record: GroupSnapshotRecord,
+    is_cut: bool,
+}
+
+impl GroupSnapshotDraft {
+    pub(super) fn begin(shared: &Arc<Mutex<State>>, new: &NewGroupSnapshot) -> Result<Self> {
+        let draft = |member| SnapshotDraft::begin(shared, member, Some(&new.id));
+        Ok(Self {
+            state: Arc::clone(shared),
+            members: new.members.iter().map(draft).collect::<Result<_>>()?,
+            record: GroupSnapshotRecord {
+                version: RECORD_VERSION,
+                id: new.id.clone(),
+                name: new.name.clone(),
+                members: new.members.iter().map(|member| member.id.clone()).collect(),
+                created: SystemTime::now().into(),
+            },
+            is_cut: false,
+        })
+    }
+}
+
+impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+    fn cut(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.state);
+        let mut state = begin_cut(&shared)?;
+        if self.is_cut {
+            return Ok(());
+        }
+        self.record.created = SystemTime::now().into();
+        for member in &mut self.members {
+            member.copy(&mut state, self.record.created)?;
+        }
+        self.is_cut = true;
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
+        lock(&self.state).fault("commit")?;
+        if !self.is_cut {
             self.cut()?;
         }
         let mut state = lock(&self.state);
-        let snapshot =
-            state.snapshots.entry(self.record.id.clone()).or_insert_with(|| MemorySnapshot {
-                record: self.record.clone(),
-                tag: self.tag.clone().unwrap_or_default(),
-            });
-        Ok(snapshot.record.clone())
+        if let Some(existing) = state.group_snapshots.get(&self.record.id) {
+            return Ok(existing.clone());
+        }
+        for member in &self.members {
+            member.enter(&mut state);
+        }
+        state.group_snapshots.insert(self.record.id.clone(), self.record.clone());
+        Ok(self.record.clone())
     }
 }

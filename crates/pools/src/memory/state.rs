@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Error, Result, SnapshotId, SnapshotRecord, VolumeId,
-    VolumeRecord,
+    Condition, Device, DeviceAccess, Error, GroupSnapshotId, GroupSnapshotRecord, Result,
+    SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
+
+use super::content::Content;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -14,6 +16,10 @@ pub(super) struct State {
     pub(super) reserved: u64,
     pub(super) volumes: BTreeMap<VolumeId, MemoryVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, MemorySnapshot>,
+    pub(super) group_snapshots: BTreeMap<GroupSnapshotId, GroupSnapshotRecord>,
+    pub(super) volume_groups: BTreeMap<VolumeGroupId, VolumeGroupRecord>,
+    pub(super) cuts_piecemeal: bool,
+    pub(super) cuts_groups_piecemeal: bool,
     pub(super) faults: Vec<Fault>,
     pub(super) interlude: Option<Interlude>,
 }
@@ -38,7 +44,7 @@ impl fmt::Debug for Interlude {
 #[derive(Debug)]
 pub(super) struct MemoryVolume {
     pub(super) record: VolumeRecord,
-    pub(super) tag: String,
+    pub(super) content: Content,
     pub(super) damage: Option<String>,
     pub(super) condition: Option<Condition>,
     pub(super) read_write: Port,
@@ -62,7 +68,7 @@ impl Port {
 #[derive(Debug)]
 pub(super) struct MemorySnapshot {
     pub(super) record: SnapshotRecord,
-    pub(super) tag: String,
+    pub(super) content: Content,
 }
 
 impl MemoryVolume {
@@ -102,6 +108,10 @@ impl State {
         let volume = self.volumes.get_mut(id).ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
         volume.checked()?;
         Ok(volume)
+    }
+
+    pub(super) fn snapshot(&self, id: &SnapshotId) -> Result<&MemorySnapshot> {
+        self.snapshots.get(id).ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
     pub(super) fn available(&self) -> u64 {

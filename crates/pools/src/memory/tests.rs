@@ -1,9 +1,11 @@
 use orlop_model::{
-    AccessMode, AccessType, CapabilitySet, ContentSource, FormatState, IoLimits, NameDigest,
-    VolumeCapability, VolumeParameters,
+    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, FormatState, IoLimits,
+    NameDigest, VolumeCapability, VolumeParameters,
 };
 
 use super::*;
+
+mod groups;
 
 const MIB: u64 = 1 << 20;
 
@@ -42,6 +44,7 @@ fn copies_inherit_what_was_written_before_the_cut() {
         name: "s".parse().unwrap(),
         source: source.clone(),
         format: FormatState::Raw,
+        consistency: Consistency::Crash,
     };
     let mut draft = pool.begin_snapshot(&new).unwrap();
     draft.cut().unwrap();

@@ -136,11 +136,11 @@ pub fn extent_count(file: &File) -> Result<u64> {
     abi::extent_count(file).map(u64::from).on_fd("count the extents of", file)
 }
 
-fn length_of(file: &File) -> Result<u64> {
+pub(super) fn length_of(file: &File) -> Result<u64> {
     Ok(file.metadata().on_fd("look at", file)?.len())
 }
 
-fn next_data(file: &File, offset: u64) -> Result<Option<u64>> {
+pub(super) fn next_data(file: &File, offset: u64) -> Result<Option<u64>> {
     match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => Ok(Some(start)),
         Err(Errno::NXIO) => Ok(None),
@@ -148,7 +148,7 @@ fn next_data(file: &File, offset: u64) -> Result<Option<u64>> {
     }
 }
 
-fn next_hole(file: &File, offset: u64) -> Result<u64> {
+pub(super) fn next_hole(file: &File, offset: u64) -> Result<u64> {
     seek(file, SeekFrom::Hole(offset)).on_fd("find a hole in", file)
 }
 

@@ -9,7 +9,7 @@ use crate::proto::csi::v1;
 use crate::{parse, reply};
 
 impl Controller {
-    pub(super) async fn get_capacity(
+    pub(in crate::services) async fn get_capacity(
         &self,
         request: v1::GetCapacityRequest,
     ) -> Result<v1::GetCapacityResponse> {
@@ -34,9 +34,5 @@ fn parse_query(request: v1::GetCapacityRequest, offers: &Offers) -> Result<Capac
         .transpose()?;
     // Limits cost no space.
     let (parameters, _limits) = parse::volume_parameters(&request.parameters, offers)?;
-    Ok(CapacityQuery {
-        capabilities,
-        parameters,
-        place,
-    })
+    Ok(CapacityQuery { capabilities, parameters, place })
 }

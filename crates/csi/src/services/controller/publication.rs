@@ -9,23 +9,18 @@ use crate::services::{given, note_volume};
 use crate::{parse, reply};
 
 impl Controller {
-    pub(super) async fn publish_volume(
+    pub(in crate::services) async fn publish_volume(
         &self,
         request: v1::ControllerPublishVolumeRequest,
     ) -> Result<v1::ControllerPublishVolumeResponse> {
         self.offers.require_attach("ControllerPublishVolume")?;
         let wanted = parse_publication(request)?;
         note_volume(&wanted.volume);
-        let context = self
-            .core
-            .run(move |engine| engine.controller_publish(&wanted))
-            .await?;
-        Ok(v1::ControllerPublishVolumeResponse {
-            publish_context: reply::publish_context(context),
-        })
+        let context = self.core.run(move |engine| engine.controller_publish(&wanted)).await?;
+        Ok(v1::ControllerPublishVolumeResponse { publish_context: reply::publish_context(context) })
     }
 
-    pub(super) async fn unpublish_volume(
+    pub(in crate::services) async fn unpublish_volume(
         &self,
         request: v1::ControllerUnpublishVolumeRequest,
     ) -> Result<v1::ControllerUnpublishVolumeResponse> {
@@ -35,9 +30,7 @@ impl Controller {
         let node = parse::optional_node(&request.node_id)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             note_volume(&id);
-            self.core
-                .run(move |engine| engine.controller_unpublish(&id, node.as_ref()))
-                .await?;
+            self.core.run(move |engine| engine.controller_unpublish(&id, node.as_ref())).await?;
         }
         Ok(v1::ControllerUnpublishVolumeResponse {})
     }

@@ -2,6 +2,7 @@
 
 use orlop_engine::request::{CreateSnapshot, SnapshotFilter};
 use orlop_model::{Result, SnapshotRecord};
+use tonic::Response;
 
 use super::Controller;
 use crate::proto::csi::v1;
@@ -13,7 +14,7 @@ impl Controller {
     pub(super) async fn create_snapshot(
         &self,
         request: v1::CreateSnapshotRequest,
-    ) -> Result<v1::CreateSnapshotResponse> {
+    ) -> Result<Response<v1::CreateSnapshotResponse>> {
         parse::require([
             ("source_volume_id", !request.source_volume_id.is_empty()),
             ("name", !request.name.is_empty()),
@@ -25,14 +26,10 @@ impl Controller {
             source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
         };
         note_volume(&wanted.source);
-        let made = self
-            .core
-            .run(move |engine| engine.create_snapshot(&wanted))
-            .await?;
+        let made = self.core.run(move |engine| engine.create_snapshot(&wanted)).await?;
         note_snapshot(&made.id);
-        Ok(v1::CreateSnapshotResponse {
-            snapshot: Some(reply::snapshot(&made)),
-        })
+        let reply = v1::CreateSnapshotResponse { snapshot: Some(reply::snapshot(&made)) };
+        Ok(reply::with_consistency(reply, [&made]))
     }
 
     pub(super) async fn delete_snapshot(
@@ -43,9 +40,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_snapshot(&request.snapshot_id)? {
             note_snapshot(&id);
-            self.core
-                .run(move |engine| engine.delete_snapshot(&id))
-                .await?;
+            self.core.run(move |engine| engine.delete_snapshot(&id)).await?;
         }
         Ok(v1::DeleteSnapshotResponse {})
     }
@@ -64,9 +59,7 @@ impl Controller {
             .core
             .run(move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
             .await?;
-        let entry = |record: &SnapshotRecord| Entry {
-            snapshot: Some(reply::snapshot(record)),
-        };
+        let entry = |record: &SnapshotRecord| Entry { snapshot: Some(reply::snapshot(record)) };
         Ok(v1::ListSnapshotsResponse {
             entries: page.entries.iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),
@@ -79,12 +72,10 @@ impl Controller {
     ) -> Result<v1::GetSnapshotResponse> {
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
-        let id = parse::snapshot_id(&request.snapshot_id)?;
+        let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         note_snapshot(&id);
         let record = self.core.run(move |engine| engine.snapshot(&id)).await?;
-        Ok(v1::GetSnapshotResponse {
-            snapshot: Some(reply::snapshot(&record)),
-        })
+        Ok(v1::GetSnapshotResponse { snapshot: Some(reply::snapshot(&record)) })
     }
 }
 

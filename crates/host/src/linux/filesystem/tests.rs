@@ -15,11 +15,7 @@ fn a_device_shows_what_was_made_on_it() {
     for fs in FsType::ALL {
         let uuid = host.random_uuid().unwrap();
         host.format(&device, fs, uuid, &[]).unwrap();
-        let made = DeviceSignature::Filesystem {
-            fs,
-            uuid,
-            needs_check: false,
-        };
+        let made = DeviceSignature::Filesystem { fs, uuid, needs_check: false };
         assert_eq!(host.signature(&device).unwrap(), made);
         host.check_filesystem(&device, fs).unwrap();
     }
@@ -53,9 +49,7 @@ fn an_identity_that_differs_is_noticed() {
     // The last -U counts: as if mkfs had not done what it was told.
     let other = host.random_uuid().unwrap();
     let options = ["-U".to_owned(), other.to_string()];
-    let error = host
-        .format(&device, FsType::Ext4, uuid, &options)
-        .unwrap_err();
+    let error = host.format(&device, FsType::Ext4, uuid, &options).unwrap_err();
     assert!(error.to_string().contains(&uuid.to_string()), "{error}");
 }
 
@@ -68,11 +62,8 @@ fn ext4_with_errors_is_mended() {
     host.format(&device, FsType::Ext4, uuid, &[]).unwrap();
     let path = device.path.to_str().unwrap();
     tool::run("debugfs", ["-w", "-R", "set_super_value state 2", path]).unwrap();
-    let signature = |needs_check| DeviceSignature::Filesystem {
-        fs: FsType::Ext4,
-        uuid,
-        needs_check,
-    };
+    let signature =
+        |needs_check| DeviceSignature::Filesystem { fs: FsType::Ext4, uuid, needs_check };
     assert_eq!(host.signature(&device).unwrap(), signature(true));
     host.check_filesystem(&device, FsType::Ext4).unwrap();
     assert_eq!(host.signature(&device).unwrap(), signature(false));
@@ -116,8 +107,7 @@ fn a_mounted_filesystem_grows_with_its_device() {
         bed.grow(&format!("{fs}.img"), LARGER);
         assert_eq!(host.device_size(&staged.device).unwrap(), LARGER);
         for _ in 0..2 {
-            host.ensure_grown_mounted(&staged.device, fs, &staged.path)
-                .unwrap();
+            host.ensure_grown_mounted(&staged.device, fs, &staged.path).unwrap();
         }
         let after = host.usage(&staged.path).unwrap().total_bytes;
         assert!(after >= before + 100 * MIB, "{fs}: {before} -> {after}");
@@ -146,10 +136,7 @@ fn a_mounted_ext4_grows_where_the_kernel_lets_it() {
 fn has_cap_sys_resource() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
     effective & (1 << CAP_SYS_RESOURCE) != 0
 }
@@ -163,16 +150,13 @@ fn ext4_grows_before_it_is_mounted() {
     host.ensure_unmounted(&staged.path).unwrap();
     bed.grow("stage.img", LARGER);
     for _ in 0..2 {
-        host.ensure_grown_unmounted(&staged.device, FsType::Ext4)
-            .unwrap();
+        host.ensure_grown_unmounted(&staged.device, FsType::Ext4).unwrap();
     }
-    host.ensure_mounted(&read_write(&staged.device, FsType::Ext4), &staged.path)
-        .unwrap();
+    host.ensure_mounted(&read_write(&staged.device, FsType::Ext4), &staged.path).unwrap();
     let after = host.usage(&staged.path).unwrap().total_bytes;
     assert!(after >= before + 100 * MIB, "{before} -> {after}");
     // It fills its device, so nothing is left for the kernel to refuse.
-    host.ensure_grown_mounted(&staged.device, FsType::Ext4, &staged.path)
-        .unwrap();
+    host.ensure_grown_mounted(&staged.device, FsType::Ext4, &staged.path).unwrap();
 }
 
 #[test]
@@ -182,11 +166,48 @@ fn only_the_volumes_own_filesystem_grows() {
     let staged = bed.mounted(&host, FsType::Xfs, "stage");
     let stranger = bed.device("stranger", SMALL);
     std::fs::create_dir(bed.file("plain")).unwrap();
-    for (device, at) in [
-        (&stranger, &staged.path),
-        (&staged.device, &bed.path("plain")),
-    ] {
+    for (device, at) in [(&stranger, &staged.path), (&staged.device, &bed.path("plain"))] {
         let refused = host.ensure_grown_mounted(device, FsType::Xfs, at);
         assert!(matches!(refused, Err(Error::Precondition(_))), "{at}");
     }
+}
+
+#[test]
+fn trimming_shrinks_the_image() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    for fs in FsType::ALL {
+        let staged = bed.mounted(&host, fs, fs.as_str());
+        let image = bed.file(&format!("{fs}.img"));
+        let file = staged.path.as_path().join("file");
+        std::fs::write(&file, vec![7; 64 << 20]).unwrap();
+        host.sync_filesystem(&staged.path).unwrap();
+        let full = orlop_sys::file::allocated_bytes(&image).unwrap();
+        assert!(full >= 64 * MIB, "{fs}: written back");
+        std::fs::write(&file, "").unwrap();
+        host.sync_filesystem(&staged.path).unwrap();
+        host.ensure_trimmed(&staged.path).unwrap();
+        let trimmed = orlop_sys::file::allocated_bytes(&image).unwrap();
+        assert!(trimmed + 60 * MIB < full, "{fs}: {full} {trimmed}");
+        host.ensure_trimmed(&staged.path).unwrap();
+    }
+}
+
+#[test]
+fn trimming_is_refused_where_it_would_do_nothing_or_harm() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    std::fs::create_dir(bed.file("plain")).unwrap();
+    let device = bed.device("raw", 8 * MIB);
+    host.ensure_bound_device(&device, &bed.path("block")).unwrap();
+    for name in ["plain", "missing", "block"] {
+        let refused = host.ensure_trimmed(&bed.path(name));
+        assert!(matches!(refused, Err(Error::Precondition(_))), "{name}: {refused:?}");
+    }
+
+    let staged = bed.mounted(&host, FsType::Ext4, "thick");
+    let loop_device = orlop_sys::loopdev::LoopDevice::from_path(&staged.device.path).unwrap();
+    orlop_sys::loopdev::disable_discard(&loop_device).unwrap();
+    let refused = host.ensure_trimmed(&staged.path);
+    assert!(matches!(refused, Err(Error::NotOffered("NodeReclaimSpace", _))), "{refused:?}");
 }

@@ -1,3 +1,5 @@
+mod killed;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -105,10 +107,7 @@ fn the_freeze_of_another_is_left_alone() {
     let staged = bed.mounted(&host, FsType::Ext4, "stage");
     fs::freeze(staged.path.as_path()).unwrap();
     let refused = host.freeze(&staged.path);
-    assert!(
-        matches!(refused, Err(Error::Precondition(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     assert_eq!(notes(&bed.file("run")), 0);
     let outcome = fs::ensure_thawed(staged.path.as_path()).unwrap();
     assert_eq!(outcome, ThawOutcome::Thawed);
@@ -123,10 +122,7 @@ fn a_second_freeze_does_not_spoil_the_first() {
     let staged = bed.mounted(&host, FsType::Ext4, "stage");
     host.freeze(&staged.path).unwrap();
     let refused = host.freeze(&staged.path);
-    assert!(
-        matches!(refused, Err(Error::Precondition(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     assert_eq!(notes(&bed.file("run")), 1);
     assert!(host.ensure_thawed(&staged.path).unwrap());
 }
@@ -148,10 +144,7 @@ fn what_is_no_volume_is_not_frozen() {
     std::fs::create_dir(bed.file("plain")).unwrap();
     for name in ["plain", "missing"] {
         let refused = host.freeze(&bed.path(name));
-        assert!(
-            matches!(refused, Err(Error::Precondition(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
         assert!(!host.ensure_thawed(&bed.path(name)).unwrap());
     }
 }

@@ -49,14 +49,8 @@ struct Watched {
 
 impl Watchdog {
     pub(super) fn new(notes: Arc<FreezeNotes>) -> Self {
-        let shared = Shared {
-            notes,
-            watched: Mutex::default(),
-            changed: Condvar::new(),
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { notes, watched: Mutex::default(), changed: Condvar::new() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Takes a mount in hand that is about to be frozen. Starts the thread now: once the
@@ -98,8 +92,7 @@ impl Watchdog {
     }
 
     pub(super) fn retry(&self, mount: &TargetPath) {
-        self.shared
-            .put(mount, Freeze::Overdue(Instant::now() + RETRY));
+        self.shared.put(mount, Freeze::Overdue(Instant::now() + RETRY));
     }
 
     pub(super) fn forget(&self, mount: &TargetPath) {
@@ -130,16 +123,9 @@ impl Shared {
     }
 
     fn wait<'a>(&self, watched: MutexGuard<'a, Watched>) -> MutexGuard<'a, Watched> {
-        let next = watched
-            .freezes
-            .values()
-            .filter_map(|freeze| freeze.due())
-            .min();
+        let next = watched.freezes.values().filter_map(|freeze| freeze.due()).min();
         match next {
-            None => self
-                .changed
-                .wait(watched)
-                .unwrap_or_else(PoisonError::into_inner),
+            None => self.changed.wait(watched).unwrap_or_else(PoisonError::into_inner),
             Some(due) => {
                 let remaining = due.saturating_duration_since(Instant::now());
                 let woken = self.changed.wait_timeout(watched, remaining);
@@ -170,9 +156,7 @@ impl Shared {
 
 impl Watched {
     fn has_something_to_watch(&self) -> bool {
-        self.freezes
-            .values()
-            .any(|freeze| *freeze != Freeze::Expired)
+        self.freezes.values().any(|freeze| *freeze != Freeze::Expired)
     }
 
     fn take_late(&mut self, now: Instant) -> Vec<TargetPath> {

@@ -27,14 +27,10 @@ impl Cgroup {
 
     /// All that is limited in it, in the words of either hierarchy.
     fn limits(&self) -> String {
-        [
-            "io.max",
-            "blkio.throttle.read_iops_device",
-            "blkio.throttle.write_bps_device",
-        ]
-        .iter()
-        .filter_map(|file| std::fs::read_to_string(self.path.join(file)).ok())
-        .collect()
+        ["io.max", "blkio.throttle.read_iops_device", "blkio.throttle.write_bps_device"]
+            .iter()
+            .filter_map(|file| std::fs::read_to_string(self.path.join(file)).ok())
+            .collect()
     }
 
     fn limits_of(&self, device: &Device) -> Vec<String> {
@@ -86,9 +82,7 @@ fn limits_of_an_earlier_process_do_not_stay_with_the_device() {
     let device = bed.device("image", MIB);
     limiter(&bed, &group).ensure(&device, &SLOW).unwrap();
     assert!(!group.limits_of(&device).is_empty());
-    limiter(&bed, &group)
-        .ensure(&device, &IoLimits::default())
-        .unwrap();
+    limiter(&bed, &group).ensure(&device, &IoLimits::default()).unwrap();
     assert_eq!(group.limits_of(&device), Vec::<String>::new());
 }
 
@@ -102,9 +96,7 @@ fn an_unlimited_device_costs_nothing() {
     let controller = Controller::detect(&group.name).unwrap().unwrap();
     let set = |limits: &IoLimits| {
         let limits = kernel_limits(limits);
-        controller
-            .apply(device.major, device.minor, &limits)
-            .unwrap();
+        controller.apply(device.major, device.minor, &limits).unwrap();
     };
     set(&SLOW);
     limiter.ensure(&device, &IoLimits::default()).unwrap();
@@ -115,10 +107,7 @@ fn an_unlimited_device_costs_nothing() {
 #[test]
 fn a_missing_group_is_a_mistake_in_the_configuration() {
     let Some(bed) = Testbed::new() else { return };
-    let error = Limiter::detect("no-such-group", bed.file("limited"))
-        .err()
-        .unwrap()
-        .to_string();
+    let error = Limiter::detect("no-such-group", bed.file("limited")).err().unwrap().to_string();
     assert!(error.contains("ORLOP_WORKLOAD_CGROUP"), "{error}");
 }
 
@@ -130,16 +119,9 @@ fn a_machine_without_a_controller_says_so() {
         notes: Notes::new(scratch.path().to_owned()),
         limited: Mutex::default(),
     };
-    let device = Device {
-        path: "/dev/none".into(),
-        major: 7,
-        minor: 0,
-    };
+    let device = Device { path: "/dev/none".into(), major: 7, minor: 0 };
     limiter.ensure(&device, &IoLimits::default()).unwrap();
     for refused in [limiter.check(), limiter.ensure(&device, &SLOW)] {
-        assert!(
-            matches!(refused, Err(Error::Precondition(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     }
 }

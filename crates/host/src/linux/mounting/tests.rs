@@ -19,8 +19,7 @@ fn a_taken_path_is_refused() {
     let one = bed.mounted(&host, FsType::Ext4, "one");
     let two = bed.mounted(&host, FsType::Btrfs, "two");
     let target = bed.path("target");
-    host.ensure_bound_directory(&one.path, &target, false)
-        .unwrap();
+    host.ensure_bound_directory(&one.path, &target, false).unwrap();
 
     assert_refused(host.ensure_mounted(&read_write(&two.device, FsType::Btrfs), &one.path));
     assert_refused(host.ensure_bound_directory(&two.path, &target, false));
@@ -37,10 +36,7 @@ fn a_mount_of_other_access_is_refused() {
     for fs in FsType::ALL {
         let staged = bed.mounted(&host, fs, fs.as_str());
         let writing = read_write(&staged.device, fs);
-        let reading = MountRequest {
-            read_only: true,
-            ..writing.clone()
-        };
+        let reading = MountRequest { read_only: true, ..writing.clone() };
         assert_refused(host.ensure_mounted(&reading, &staged.path));
         host.ensure_unmounted(&staged.path).unwrap();
         for _ in 0..2 {
@@ -50,8 +46,7 @@ fn a_mount_of_other_access_is_refused() {
 
         let target = bed.path("target");
         for _ in 0..2 {
-            host.ensure_bound_directory(&staged.path, &target, false)
-                .unwrap();
+            host.ensure_bound_directory(&staged.path, &target, false).unwrap();
         }
         assert!(host.occupant(&target).unwrap().unwrap().read_only, "{fs}");
         host.ensure_unmounted(&target).unwrap();
@@ -76,14 +71,7 @@ fn paths_without_a_mount_have_no_occupant() {
     std::fs::create_dir(bed.file("directory")).unwrap();
     std::fs::write(bed.file("file"), "").unwrap();
     std::os::unix::fs::symlink("/", bed.file("link")).unwrap();
-    for name in [
-        "missing",
-        "missing/below",
-        "directory",
-        "file",
-        "file/below",
-        "link",
-    ] {
+    for name in ["missing", "missing/below", "directory", "file", "file/below", "link"] {
         assert_eq!(host.occupant(&bed.path(name)).unwrap(), None, "{name}");
         host.ensure_unmounted(&bed.path(name)).unwrap();
     }
@@ -99,10 +87,7 @@ fn what_failed_leaves_no_mount_point() {
     assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
     assert!(!target.as_path().exists());
 
-    let gone = Device {
-        path: bed.file("no-such-node"),
-        ..blank
-    };
+    let gone = Device { path: bed.file("no-such-node"), ..blank };
     assert!(host.ensure_bound_device(&gone, &target).is_err());
     assert!(!target.as_path().exists());
 }
@@ -115,10 +100,7 @@ fn a_link_is_not_mounted_over() {
     std::fs::create_dir(bed.file("elsewhere")).unwrap();
     std::os::unix::fs::symlink(bed.file("elsewhere"), bed.file("link")).unwrap();
     let link = bed.path("link");
-    assert!(
-        host.ensure_bound_directory(&staged.path, &link, false)
-            .is_err()
-    );
+    assert!(host.ensure_bound_directory(&staged.path, &link, false).is_err());
     assert!(host.ensure_bound_device(&staged.device, &link).is_err());
     assert_eq!(host.occupant(&bed.path("elsewhere")).unwrap(), None);
     assert!(bed.file("link").is_symlink());
@@ -137,14 +119,8 @@ fn the_kernel_explains_a_failure_without_the_callers_options() {
     let error = host.ensure_mounted(&request, &staged.path).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("[mount option]"), "{text}");
-    assert!(
-        !text.contains("hunter2") && !text.contains("commit"),
-        "{text}"
-    );
-    assert!(
-        text.contains(staged.device.path.to_str().unwrap()),
-        "{text}"
-    );
+    assert!(!text.contains("hunter2") && !text.contains("commit"), "{text}");
+    assert!(text.contains(staged.device.path.to_str().unwrap()), "{text}");
 }
 
 #[test]

@@ -17,10 +17,8 @@ fn id(name: &str) -> VolumeId {
 }
 
 fn record() -> NodeRecord {
-    let capability = VolumeCapability {
-        access: AccessType::Block,
-        mode: AccessMode::SingleNodeWriter,
-    };
+    let capability =
+        VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
     let path = |text| TargetPath::parse("path", text).unwrap();
     NodeRecord {
         stage: Some(Stage {
@@ -28,11 +26,7 @@ fn record() -> NodeRecord {
             capability: capability.clone(),
             read_only: false,
         }),
-        publications: vec![Publication {
-            target: path("/target"),
-            capability,
-            read_only: true,
-        }],
+        publications: vec![Publication { target: path("/target"), capability, read_only: true }],
     }
 }
 
@@ -76,10 +70,7 @@ fn a_damaged_record_is_no_empty_record() {
     for contents in ["", "{\"stage\":", "[]"] {
         std::fs::write(scratch.path().join(format!("{id}.json")), contents).unwrap();
         let error = records.read(&id).unwrap_err();
-        assert!(
-            matches!(error, Error::Damaged { .. }),
-            "{contents:?}: {error}"
-        );
+        assert!(matches!(error, Error::Damaged { .. }), "{contents:?}: {error}");
     }
     assert_eq!(records.ids().unwrap(), [id]);
 }

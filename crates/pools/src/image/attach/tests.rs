@@ -148,8 +148,7 @@ fn devices_of_deleted_volumes_are_taken_down_at_start() {
     let home = pool.store.volumes.home(&deleted.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
     let home = pool.store.volumes.home(&trashed.id);
-    let trash = pool.store.layout.new_in_trash(&trashed.id);
-    fs::rename(home.directory(), trash).unwrap();
+    pool.store.layout.move_to_trash(home.directory(), &trashed.id).unwrap();
     drop(pool);
     assert_eq!(devices(&bed), 2);
     let pool = bed.open();

@@ -34,8 +34,7 @@ fn leftovers_are_swept() {
         // A crash after the rename into the trash, and one before the rename out of staging.
         let layout = &pool.store.layout;
         let home = |record: &VolumeRecord| pool.store.volumes.home(&record.id);
-        let trash = layout.new_in_trash(&deleted.id);
-        fs::rename(home(&deleted).directory(), trash).unwrap();
+        layout.move_to_trash(home(&deleted).directory(), &deleted.id).unwrap();
         let staging = layout.new_in_staging(&half_made.id);
         fs::rename(home(&half_made).directory(), staging).unwrap();
         drop(pool);

@@ -4,9 +4,10 @@ use tempfile::tempdir;
 
 use super::super::testbed::MIB;
 use super::*;
+use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, FormatState, IoLimits, NameDigest, Timestamp,
-    VolumeCapability, VolumeParameters,
+    VolumeCapability, VolumeId, VolumeParameters,
 };
 
 fn pool() -> PoolId {

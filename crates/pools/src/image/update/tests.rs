@@ -1,6 +1,6 @@
 use std::fs;
 
-use orlop_model::{IoLimits, Pool};
+use orlop_model::{Error, IoLimits, Pool};
 use orlop_sys::file::allocated_bytes;
 
 use super::super::testbed::*;

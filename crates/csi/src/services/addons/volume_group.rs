@@ -1,0 +1,156 @@
+//! volumegroup.Controller: volumes that are handled together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orlop_engine::request::{CreateVolumeGroup, VolumeGroup};
+use orlop_model::{Error, Result};
+use tonic::Request;
+
+use crate::dispatch::Core;
+use crate::proto::volumegroup as wire;
+use crate::proto::volumegroup::list_volume_groups_response::Entry;
+use crate::services::{Answer, answer, note_group};
+use crate::{parse, reply};
+
+/// Where the parameters do not say.
+const USUAL_MAX_VOLUMES: u32 = 100;
+
+pub(crate) struct VolumeGroups {
+    core: Arc<Core>,
+}
+
+impl VolumeGroups {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    async fn create(
+        &self,
+        request: wire::CreateVolumeGroupRequest,
+    ) -> Result<wire::CreateVolumeGroupResponse> {
+        parse::require([("name", !request.name.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        let most = parse::volume_group_parameters(&request.parameters)?;
+        let wanted = CreateVolumeGroup {
+            name: request.name.parse()?,
+            max_members: most.unwrap_or(USUAL_MAX_VOLUMES),
+            members: parse::volume_ids("volume_ids", &request.volume_ids)?,
+        };
+        let made = self.core.run(move |engine| engine.create_volume_group(&wanted)).await?;
+        note_group(&made.record.id);
+        Ok(wire::CreateVolumeGroupResponse { volume_group: Some(message(&made)) })
+    }
+
+    async fn modify(
+        &self,
+        request: wire::ModifyVolumeGroupMembershipRequest,
+    ) -> Result<wire::ModifyVolumeGroupMembershipResponse> {
+        parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        let most = parse::volume_group_parameters(&request.parameters)?;
+        let id = parse::volume_group_id(&request.volume_group_id)?;
+        let members = parse::volume_ids("volume_ids", &request.volume_ids)?;
+        note_group(&id);
+        let modified = self
+            .core
+            .run(move |engine| {
+                // VG-32: what a group was made with can be said again, not changed.
+                let group = engine.volume_group(&id)?;
+                if most.is_some_and(|most| most != group.record.max_members) {
+                    return Err(Error::invalid("parameters", "maxVolumes of a group is fixed"));
+                }
+                engine.modify_volume_group(&id, &members)
+            })
+            .await?;
+        Ok(wire::ModifyVolumeGroupMembershipResponse { volume_group: Some(message(&modified)) })
+    }
+
+    async fn delete(
+        &self,
+        request: wire::DeleteVolumeGroupRequest,
+    ) -> Result<wire::DeleteVolumeGroupResponse> {
+        parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        if let Some(id) = parse::issued_volume_group(&request.volume_group_id)? {
+            note_group(&id);
+            self.core.run(move |engine| engine.delete_volume_group(&id)).await?;
+        }
+        Ok(wire::DeleteVolumeGroupResponse {})
+    }
+
+    async fn get(
+        &self,
+        request: wire::ControllerGetVolumeGroupRequest,
+    ) -> Result<wire::ControllerGetVolumeGroupResponse> {
+        parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        let id = parse::volume_group_id(&request.volume_group_id)?;
+        note_group(&id);
+        let group = self.core.run(move |engine| engine.volume_group(&id)).await?;
+        Ok(wire::ControllerGetVolumeGroupResponse { volume_group: Some(message(&group)) })
+    }
+
+    async fn list(
+        &self,
+        request: wire::ListVolumeGroupsRequest,
+    ) -> Result<wire::ListVolumeGroupsResponse> {
+        let max = parse::max_entries(request.max_entries)?;
+        parse::discard_secrets(request.secrets)?;
+        let after = parse::page_token(&request.starting_token)?;
+        let page =
+            self.core.run(move |engine| engine.list_volume_groups(after.as_ref(), max)).await?;
+        let entry = |group: &VolumeGroup| Entry { volume_group: Some(message(group)) };
+        Ok(wire::ListVolumeGroupsResponse {
+            entries: page.entries.iter().map(entry).collect(),
+            next_token: page.next.map(String::from).unwrap_or_default(),
+        })
+    }
+}
+
+fn message(group: &VolumeGroup) -> wire::VolumeGroup {
+    wire::VolumeGroup {
+        volume_group_id: group.record.id.to_string(),
+        // VG-09: static, since there is nothing in it.
+        volume_group_context: BTreeMap::new(),
+        volumes: group.volumes.iter().map(reply::volume).collect(),
+    }
+}
+
+#[tonic::async_trait]
+impl wire::controller_server::Controller for VolumeGroups {
+    async fn create_volume_group(
+        &self,
+        request: Request<wire::CreateVolumeGroupRequest>,
+    ) -> Answer<wire::CreateVolumeGroupResponse> {
+        answer(self.create(request.into_inner()).await)
+    }
+
+    async fn modify_volume_group_membership(
+        &self,
+        request: Request<wire::ModifyVolumeGroupMembershipRequest>,
+    ) -> Answer<wire::ModifyVolumeGroupMembershipResponse> {
+        answer(self.modify(request.into_inner()).await)
+    }
+
+    async fn delete_volume_group(
+        &self,
+        request: Request<wire::DeleteVolumeGroupRequest>,
+    ) -> Answer<wire::DeleteVolumeGroupResponse> {
+        answer(self.delete(request.into_inner()).await)
+    }
+
+    async fn list_volume_groups(
+        &self,
+        request: Request<wire::ListVolumeGroupsRequest>,
+    ) -> Answer<wire::ListVolumeGroupsResponse> {
+        answer(self.list(request.into_inner()).await)
+    }
+
+    async fn controller_get_volume_group(
+        &self,
+        request: Request<wire::ControllerGetVolumeGroupRequest>,
+    ) -> Answer<wire::ControllerGetVolumeGroupResponse> {
+        answer(self.get(request.into_inner()).await)
+    }
+}

@@ -1,0 +1,112 @@
+//! csi.v1.SnapshotMetadata: which blocks of a snapshot hold data, and which have changed.
+
+mod pages;
+
+use std::sync::Arc;
+
+use orlop_engine::Engine;
+use orlop_engine::request::BlockRanges;
+use orlop_model::Result;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status};
+
+use self::pages::{Page, Pages};
+use super::{Answer, answer, note_snapshot};
+use crate::dispatch::Core;
+use crate::proto::csi::v1;
+use crate::{parse, reply};
+
+type Messages<Message> = ReceiverStream<std::result::Result<Message, Status>>;
+
+pub(crate) struct SnapshotMetadata {
+    core: Arc<Core>,
+}
+
+impl SnapshotMetadata {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    async fn allocated(
+        &self,
+        request: v1::GetMetadataAllocatedRequest,
+    ) -> Result<Messages<v1::GetMetadataAllocatedResponse>> {
+        parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        let most = parse::max_results(request.max_results)?;
+        let start = parse::starting_offset(request.starting_offset)?;
+        let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
+        note_snapshot(&id);
+        let pages = self.open(most, move |engine| engine.allocated_blocks(&id, start)).await?;
+        Ok(pages.into_messages(allocated_message))
+    }
+
+    async fn delta(
+        &self,
+        request: v1::GetMetadataDeltaRequest,
+    ) -> Result<Messages<v1::GetMetadataDeltaResponse>> {
+        parse::require([
+            ("base_snapshot_id", !request.base_snapshot_id.is_empty()),
+            ("target_snapshot_id", !request.target_snapshot_id.is_empty()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        let most = parse::max_results(request.max_results)?;
+        let start = parse::starting_offset(request.starting_offset)?;
+        let base = parse::snapshot_id("base_snapshot_id", &request.base_snapshot_id)?;
+        let target = parse::snapshot_id("target_snapshot_id", &request.target_snapshot_id)?;
+        note_snapshot(&target);
+        let pages =
+            self.open(most, move |engine| engine.changed_blocks(&base, &target, start)).await?;
+        Ok(pages.into_messages(delta_message))
+    }
+
+    /// What is wrong from the start is the call's answer; what goes wrong later ends the stream.
+    async fn open(
+        &self,
+        most: usize,
+        find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
+    ) -> Result<Pages> {
+        let place = self.core.try_open_stream()?;
+        let blocks = self.core.step(find).await?;
+        Ok(Pages::new(Arc::clone(&self.core), place, blocks, most))
+    }
+}
+
+/// Extents have the sizes that they have (SM-10).
+const STYLE: v1::BlockMetadataType = v1::BlockMetadataType::VariableLength;
+
+fn allocated_message(page: &Page) -> v1::GetMetadataAllocatedResponse {
+    v1::GetMetadataAllocatedResponse {
+        block_metadata_type: STYLE.into(),
+        volume_capacity_bytes: reply::bytes(page.capacity_bytes),
+        block_metadata: page.ranges.iter().map(reply::block_metadata).collect(),
+    }
+}
+
+fn delta_message(page: &Page) -> v1::GetMetadataDeltaResponse {
+    v1::GetMetadataDeltaResponse {
+        block_metadata_type: STYLE.into(),
+        volume_capacity_bytes: reply::bytes(page.capacity_bytes),
+        block_metadata: page.ranges.iter().map(reply::block_metadata).collect(),
+    }
+}
+
+#[tonic::async_trait]
+impl v1::snapshot_metadata_server::SnapshotMetadata for SnapshotMetadata {
+    type GetMetadataAllocatedStream = Messages<v1::GetMetadataAllocatedResponse>;
+    type GetMetadataDeltaStream = Messages<v1::GetMetadataDeltaResponse>;
+
+    async fn get_metadata_allocated(
+        &self,
+        request: Request<v1::GetMetadataAllocatedRequest>,
+    ) -> Answer<Self::GetMetadataAllocatedStream> {
+        answer(self.allocated(request.into_inner()).await)
+    }
+
+    async fn get_metadata_delta(
+        &self,
+        request: Request<v1::GetMetadataDeltaRequest>,
+    ) -> Answer<Self::GetMetadataDeltaStream> {
+        answer(self.delta(request.into_inner()).await)
+    }
+}

@@ -1,0 +1,72 @@
+//! csi.v0.Identity.
+
+use std::sync::Arc;
+
+use orlop_model::{Error, Result};
+use tonic::Request;
+
+use crate::dispatch::Core;
+use crate::offers::Offers;
+use crate::proto::csi::v0;
+use crate::proto::csi::v0::plugin_capability::{self, Service, service};
+use crate::services::identity::manifest;
+use crate::services::{Answer, answer, readiness};
+
+pub(crate) struct V0Identity {
+    core: Arc<Core>,
+    offers: Arc<Offers>,
+}
+
+impl V0Identity {
+    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
+        Self { core, offers }
+    }
+
+    fn info(&self) -> v0::GetPluginInfoResponse {
+        v0::GetPluginInfoResponse {
+            name: self.offers.driver_name.clone(),
+            vendor_version: self.offers.version.clone(),
+            manifest: manifest(),
+        }
+    }
+
+    /// V0-19: an answer cannot say "not yet", so while it starts this is UNAVAILABLE, as for
+    /// every other call, and unlike a plugin that is not well (V0-43).
+    async fn probe(&self) -> Result<v0::ProbeResponse> {
+        match readiness(&self.core).await? {
+            true => Ok(v0::ProbeResponse {}),
+            false => Err(Error::Starting),
+        }
+    }
+}
+
+/// V0-21
+fn capabilities() -> v0::GetPluginCapabilitiesResponse {
+    let controller = Service { r#type: service::Type::ControllerService.into() };
+    v0::GetPluginCapabilitiesResponse {
+        capabilities: vec![v0::PluginCapability {
+            r#type: Some(plugin_capability::Type::Service(controller)),
+        }],
+    }
+}
+
+#[tonic::async_trait]
+impl v0::identity_server::Identity for V0Identity {
+    async fn get_plugin_info(
+        &self,
+        _: Request<v0::GetPluginInfoRequest>,
+    ) -> Answer<v0::GetPluginInfoResponse> {
+        answer(Ok(self.info()))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<v0::GetPluginCapabilitiesRequest>,
+    ) -> Answer<v0::GetPluginCapabilitiesResponse> {
+        answer(Ok(capabilities()))
+    }
+
+    async fn probe(&self, _: Request<v0::ProbeRequest>) -> Answer<v0::ProbeResponse> {
+        answer(self.probe().await)
+    }
+}

@@ -1,0 +1,174 @@
+//! A daemon of our own is killed while it holds a filesystem frozen. This test program plays
+//! both the daemon and its guard, each with an argument that no test is named like.
+
+#![allow(clippy::disallowed_methods, reason = "the daemon to be killed is this program itself")]
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use orlop_model::{FsType, Host, TargetPath};
+use orlop_sys::file;
+use orlop_sys::guard::{self, GuardCommand};
+
+use super::super::super::LinuxHost;
+use super::super::super::testbed::{Testbed, config_in};
+use super::{is_frozen, notes};
+
+const PLAY_DAEMON: &str = "play-the-daemon";
+const PLAY_GUARD: &str = "play-the-thaw-guard";
+const STAGED: &str = "ORLOP_TEST_STAGED";
+
+fn is_asked_to(play: &str) -> bool {
+    std::env::args().any(|argument| argument == play)
+}
+
+#[test]
+fn plays_the_guard() {
+    if is_asked_to(PLAY_GUARD) {
+        guard::run(std::io::stdin().lock());
+    }
+}
+
+/// Takes the pool's lock, freezes, says so, and does nothing more.
+#[test]
+fn plays_the_daemon() {
+    if !is_asked_to(PLAY_DAEMON) {
+        return;
+    }
+    let staged = TargetPath::parse("test", &std::env::var(STAGED).unwrap()).unwrap();
+    let directory = staged.as_path().parent().unwrap();
+    let _lock = file::try_lock(&directory.join("lock")).unwrap().unwrap();
+    let mut config = config_in(directory);
+    config.guard = Some(guard_command());
+    let host = LinuxHost::new(config).unwrap();
+    host.freeze(&staged).unwrap();
+    println!("\nfrozen");
+    loop {
+        std::thread::park();
+    }
+}
+
+fn guard_command() -> GuardCommand {
+    let test = format!("{}::plays_the_guard", module());
+    let arguments = ["--exact", &test, PLAY_GUARD].map(OsString::from);
+    GuardCommand { arguments: arguments.into(), ..GuardCommand::this_program("") }
+}
+
+/// As the test program names it, without the crate.
+fn module() -> &'static str {
+    module_path!().split_once("::").unwrap().1
+}
+
+/// Killed and waited for when it goes out of scope.
+struct Daemon(Child);
+
+impl Daemon {
+    /// Returns when it holds the filesystem frozen.
+    fn freezing(staged: &TargetPath) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", PLAY_DAEMON])
+            .arg(format!("{}::plays_the_daemon", module()))
+            .env(STAGED, staged.as_path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut daemon = Self(child);
+        let output = BufReader::new(daemon.0.stdout.take().unwrap());
+        let said = output.lines().map_while(Result::ok).any(|line| line == "frozen");
+        assert!(said, "the daemon ended before it froze anything");
+        daemon
+    }
+
+    fn guard(&self) -> PathBuf {
+        let parent = format!("PPid:\t{}", self.0.id());
+        let is_child = |process: &PathBuf| {
+            std::fs::read_to_string(process.join("status"))
+                .is_ok_and(|status| status.lines().any(|line| line == parent))
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+        let children: Vec<PathBuf> = processes.filter(is_child).collect();
+        assert_eq!(children.len(), 1, "{children:?}");
+        children.into_iter().next().unwrap()
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One that nobody waited for yet is still there, without a command line.
+fn has_ended(process: &Path) -> bool {
+    std::fs::read(process.join("cmdline")).map_or(true, |command| command.is_empty())
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let generous = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < generous, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_killed_daemon_leaves_nothing_frozen_and_nothing_locked() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    for fs in FsType::ALL {
+        let staged = bed.mounted(&host, fs, fs.as_str());
+        let mut daemon = Daemon::freezing(&staged.path);
+        assert!(is_frozen(&staged.path), "{fs}");
+        assert!(file::try_lock(&bed.file("lock")).unwrap().is_none(), "the daemon has it");
+        let guard = daemon.guard();
+        let open = std::fs::read_dir(guard.join("fd")).unwrap().count();
+        assert_eq!(open, 3, "the guard keeps nothing open but its standard streams");
+
+        daemon.kill();
+        assert!(file::try_lock(&bed.file("lock")).unwrap().is_some(), "the lock is free");
+        wait_until("the filesystem is thawed", || !is_frozen(&staged.path));
+        wait_until("the guard has ended", || has_ended(&guard));
+
+        // What the guard did leaves a note, which the next start finds and takes away.
+        assert_eq!(notes(&bed.file("run")), 1);
+        host.thaw_leftovers().unwrap();
+        assert_eq!(notes(&bed.file("run")), 0);
+    }
+}
+
+#[test]
+fn without_its_guard_a_freeze_goes_on() {
+    let Some(bed) = Testbed::new() else { return };
+    let mut config = bed.config();
+    config.guard = Some(GuardCommand { program: "/missing".into(), arguments: Vec::new() });
+    let host = LinuxHost::new(config).unwrap();
+    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    host.freeze(&staged.path).unwrap();
+    assert!(is_frozen(&staged.path));
+    assert!(host.ensure_thawed(&staged.path).unwrap());
+}
+
+#[test]
+fn a_guard_leaves_alone_what_its_daemon_thawed() {
+    let Some(bed) = Testbed::new() else { return };
+    let mut config = bed.config();
+    config.guard = Some(guard_command());
+    let host = LinuxHost::new(config).unwrap();
+    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    for _ in 0..3 {
+        host.freeze(&staged.path).unwrap();
+        assert!(host.ensure_thawed(&staged.path).unwrap());
+    }
+    orlop_sys::filesystem::freeze(staged.path.as_path()).unwrap();
+    drop(host);
+    assert!(is_frozen(&staged.path));
+}

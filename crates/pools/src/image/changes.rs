@@ -1,0 +1,86 @@
+//! Which parts of a snapshot hold data, and which differ from an earlier one.
+//!
+//! Told by where data lies on the disk, not by reading it: two snapshots that map a range to the
+//! same address share it, hence hold the same. The earlier one still holds the extent, so its
+//! place cannot have been freed and used again. What reads as zeroes (a hole, reserved space) is
+//! the same as any other hole. Data is read and compared only where an address proves nothing:
+//! on filesystems that do not share extents, and where btrfs has compressed it.
+
+mod compare;
+mod map;
+mod merge;
+mod overlay;
+
+use std::fs::File;
+
+use orlop_model::{Error, Ranges, Result, SnapshotId};
+use rustix::fs::{FlockOperation, flock};
+
+use super::failure::Doing;
+use super::original::check_data;
+use super::store::Store;
+use compare::Changes;
+use map::DataMap;
+use merge::Merged;
+use overlay::Overlay;
+
+/// The data of a snapshot, which stays readable to its end even if the snapshot is deleted:
+/// the lock keeps the deletion from cutting it short.
+#[derive(Debug)]
+struct Reading {
+    data: File,
+    size: u64,
+}
+
+impl Store {
+    pub(super) fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        let snapshot = self.open_to_read(id)?;
+        let pieces = self.map_of(&snapshot, start, snapshot.size)?;
+        Ok(Box::new(Merged::new(pieces.map(|piece| piece.map(|piece| piece.range)))))
+    }
+
+    /// Where the base has ended it counts as a hole: what is data in the target differs, and what
+    /// is none was never written.
+    pub(super) fn changed_ranges(
+        &self,
+        base: &SnapshotId,
+        target: &SnapshotId,
+        start: u64,
+    ) -> Result<Ranges> {
+        let (base, target) = (self.open_to_read(base)?, self.open_to_read(target)?);
+        let overlay = Overlay::new(
+            self.map_of(&base, start, base.size.min(target.size))?,
+            self.map_of(&target, start, target.size)?,
+        );
+        Ok(Box::new(Merged::new(Changes::new(overlay, base, target))))
+    }
+
+    fn open_to_read(&self, id: &SnapshotId) -> Result<Reading> {
+        let record = self.snapshots.require(id)?;
+        check_data(&self.snapshots, &record)?;
+        let reading = || format!("read snapshot {id}");
+        let data = File::open(self.snapshots.home(id).data()).doing(reading)?;
+        let deleted = || Err(Error::failed(reading(), "it is being deleted"));
+        if flock(&data, FlockOperation::NonBlockingLockShared).is_err() {
+            return deleted();
+        }
+        // A deletion may have had its lock before ours.
+        if data.metadata().doing(reading)?.len() < record.size_bytes {
+            return deleted();
+        }
+        Ok(Reading { data, size: record.size_bytes })
+    }
+
+    fn map_of(&self, snapshot: &Reading, start: u64, end: u64) -> Result<DataMap> {
+        let data =
+            snapshot.data.try_clone().doing(|| "open a snapshot a second time".to_owned())?;
+        Ok(if self.shares_extents {
+            DataMap::of_extents(data, start, end)
+        } else {
+            DataMap::of_runs(data, start, end)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What differs: by the maps, and by reading where they cannot tell.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::FileExt;
+
+use orlop_model::{ByteRange, Result};
+
+use super::Reading;
+use super::overlay::{Overlay, Verdict};
+use crate::image::failure::Doing;
+
+/// As much as is read at a time, and the unit in which differences are told.
+const STEP: usize = 64 << 10;
+const BLOCK: usize = 4 << 10;
+
+pub(super) struct Changes {
+    overlay: Overlay,
+    base: Reading,
+    target: Reading,
+    /// Still to be read.
+    doubtful: Option<ByteRange>,
+    /// In the step that was read last.
+    found: VecDeque<ByteRange>,
+    buffers: [Vec<u8>; 2],
+    ended: bool,
+}
+
+impl Changes {
+    pub(super) fn new(overlay: Overlay, base: Reading, target: Reading) -> Self {
+        Self {
+            overlay,
+            base,
+            target,
+            doubtful: None,
+            found: VecDeque::new(),
+            buffers: [Vec::new(), Vec::new()],
+            ended: false,
+        }
+    }
+
+    fn next_range(&mut self) -> Result<Option<ByteRange>> {
+        loop {
+            if let Some(range) = self.found.pop_front() {
+                return Ok(Some(range));
+            }
+            if let Some(range) = self.doubtful.take() {
+                self.read_step(range)?;
+                continue;
+            }
+            match self.overlay.next_stretch()? {
+                Some((range, Verdict::Different)) => return Ok(Some(range)),
+                Some((range, Verdict::Unknown)) => self.doubtful = Some(range),
+                Some((_, Verdict::Same)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn read_step(&mut self, range: ByteRange) -> Result<()> {
+        let step = part_of(range, STEP);
+        let rest = ByteRange { start: step.end(), length: range.length - step.length };
+        self.doubtful = (rest.length > 0).then_some(rest);
+        let [base, target] = &mut self.buffers;
+        self.base.read_into(base, step)?;
+        self.target.read_into(target, step)?;
+
+        let mut left = step;
+        let (mut base, mut target) = (base.as_slice(), target.as_slice());
+        while left.length > 0 {
+            let block = part_of(left, BLOCK);
+            let (base_block, base_rest) = base.split_at(length_of(block));
+            let (target_block, target_rest) = target.split_at(length_of(block));
+            if base_block != target_block {
+                self.found.push_back(block);
+            }
+            (base, target) = (base_rest, target_rest);
+            left = ByteRange { start: block.end(), length: left.length - block.length };
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ByteRange>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.next_range().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// What of the range lies before the next multiple of `unit`.
+fn part_of(range: ByteRange, unit: usize) -> ByteRange {
+    let unit = u64::try_from(unit).unwrap_or(u64::MAX);
+    let length = range.length.min(unit - range.start % unit);
+    ByteRange { start: range.start, length }
+}
+
+/// Of a range that is not longer than a step.
+fn length_of(range: ByteRange) -> usize {
+    usize::try_from(range.length).unwrap_or(STEP)
+}
+
+impl Reading {
+    /// Zeroes where it has ended.
+    fn read_into(&self, buffer: &mut Vec<u8>, range: ByteRange) -> Result<()> {
+        buffer.clear();
+        buffer.resize(length_of(range), 0);
+        let present = range.length.min(self.size.saturating_sub(range.start));
+        let present = usize::try_from(present).unwrap_or(STEP);
+        self.data
+            .read_exact_at(&mut buffer[..present], range.start)
+            .doing(|| "read a snapshot's data".to_owned())
+    }
+}

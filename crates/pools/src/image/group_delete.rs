@@ -1,0 +1,94 @@
+//! Deleting a group snapshot, and what is left of one that was never finished.
+//!
+//! The group's record goes first. Once it is durably gone its members are leftovers, and removing
+//! those can wait for the next start if it must.
+
+use orlop_model::{
+    Error, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
+};
+use orlop_sys::file;
+
+use super::failure::Doing;
+use super::layout::Layout;
+use super::register::Register;
+use super::shelf::Shelf;
+use super::store::Store;
+use crate::poison::lock;
+
+impl Store {
+    pub(super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.group_snapshots.adopt(id)?;
+        let Some(record) = self.group_snapshots.get(id)? else {
+            return Ok(());
+        };
+        for member in &record.members {
+            // Of a group that was adopted, so are its members; a damaged one is refused while
+            // nothing has happened yet.
+            self.adopt(&self.snapshots, member)?;
+            self.snapshots.get(member)?;
+        }
+        self.group_snapshots.remove_file(id)?;
+        for member in &record.members {
+            self.forget_member(member);
+        }
+        self.group_snapshots.take_out(id);
+        Ok(())
+    }
+
+    fn forget_member(&self, id: &SnapshotId) {
+        let data = self.snapshots.home(id).data();
+        let allocated = file::allocated_bytes(&data).unwrap_or(0);
+        let removed = discard(&self.layout, &self.snapshots, id);
+        let mut ledger = lock(&self.ledger);
+        let charge = self.snapshots.take_out(id);
+        ledger.release_promise(charge);
+        match removed {
+            Ok(()) => ledger.note_removed(allocated),
+            Err(error) => tracing::warn!(%error, %id, "its space is only freed at the next start"),
+        }
+    }
+
+    /// Removes what stands under a member's id without being in the index.
+    pub(super) fn discard_unlisted(&self, id: &SnapshotId) -> Result<()> {
+        if self.snapshots.get(id)?.is_some() {
+            return Err(Error::conflict(format!("snapshot {id}"), "it is of another group"));
+        }
+        discard(&self.layout, &self.snapshots, id)
+    }
+}
+
+/// Members without their group's record are of a group that was not finished, or not deleted to
+/// the end. Nobody was told of them, or everybody that they are gone. A record that is there but
+/// cannot be read keeps its members.
+pub(super) fn sweep_orphans(
+    layout: &Layout,
+    snapshots: &Shelf<SnapshotRecord>,
+    groups: &Register<GroupSnapshotRecord>,
+) {
+    let is_orphan =
+        |record: &SnapshotRecord| record.group.as_ref().is_some_and(|group| !groups.holds(group));
+    for id in snapshots.ids_where(is_orphan) {
+        snapshots.take_out(&id);
+        match discard(layout, snapshots, &id) {
+            Ok(()) => tracing::info!(%id, "removed a member of an unfinished group snapshot"),
+            Err(error) => tracing::warn!(%error, %id, "a leftover stays"),
+        }
+    }
+}
+
+/// As for any snapshot: into the trash, then freed. Missing is fine.
+fn discard(layout: &Layout, snapshots: &Shelf<SnapshotRecord>, id: &SnapshotId) -> Result<()> {
+    let directory = snapshots.home(id);
+    let trash = layout
+        .move_to_trash(directory.directory(), id)
+        .doing(|| format!("remove snapshot {id}"))?;
+    if let Some(trash) = trash
+        && let Err(error) = trash.remove()
+    {
+        tracing::warn!(%error, "its space is only freed at the next start");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

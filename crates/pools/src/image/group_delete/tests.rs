@@ -1,0 +1,132 @@
+use std::fs;
+
+use orlop_model::{Error, Pool, Provisioning, VolumeRecord};
+
+use super::super::ImagePool;
+use super::super::testbed::*;
+use super::*;
+
+fn two_volumes(pool: &ImagePool) -> [VolumeRecord; 2] {
+    ["a", "b"].map(|name| {
+        let record = create(pool, &volume_of(pool, name, 32 * MIB));
+        scribble(&data_of(pool, &record.id), 1, 4 * MIB);
+        record
+    })
+}
+
+fn group(pool: &ImagePool) -> GroupSnapshotRecord {
+    try_take_group(pool, &group_of(pool, "g", &two_volumes(pool))).unwrap()
+}
+
+/// With what can be promised, measured anew; btrfs frees space when it is synced.
+fn reopened(bed: &Bed) -> (ImagePool, u64) {
+    orlop_sys::file::sync_filesystem(&bed.pool_path()).unwrap();
+    let pool = bed.open();
+    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    (pool, capacity.available_bytes)
+}
+
+#[test]
+fn a_group_goes_with_all_its_members_and_its_space() {
+    // Not where others write too, for free space is compared.
+    for bed in Bed::sharing().into_iter().chain(Bed::ext4()) {
+        let pool = bed.open();
+        let volumes = two_volumes(&pool);
+        let alone = snapshot(&pool, "alone", &volumes[0]);
+        drop(pool);
+        let (pool, before) = reopened(&bed);
+        let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
+        for _ in 0..2 {
+            pool.ensure_no_group_snapshot(&group.id).unwrap();
+        }
+        assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
+        assert_eq!(pool.snapshots(None, 0), std::slice::from_ref(&alone));
+        assert!(listing(&bed, "trash").is_empty());
+        drop(pool);
+        let (pool, after) = reopened(&bed);
+        assert!(before.abs_diff(after) < 4 * MIB, "{before} {after}");
+        assert_eq!(pool.snapshots(None, 0), [alone]);
+        assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_member_is_not_deleted_alone() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let group = group(&pool);
+        let refused = pool.ensure_no_snapshot(&group.members[0]);
+        assert!(matches!(refused, Err(Error::Invalid { field: "snapshot_id", .. })), "{refused:?}");
+        assert_eq!(pool.snapshots(None, 0).len(), 2);
+    }
+}
+
+#[test]
+fn a_crash_after_the_record_is_gone_ends_in_the_sweep() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let volumes = two_volumes(&pool);
+        let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
+        let alone = snapshot(&pool, "alone", &volumes[0]);
+        let record = pool.store.group_snapshots.path_of(&group.id);
+        drop(pool);
+        fs::remove_file(record).unwrap();
+        let pool = bed.open();
+        assert_eq!(pool.snapshots(None, 0), [alone]);
+        assert_eq!(listing(&bed, "snapshots").len(), 1);
+        assert!(listing(&bed, "trash").is_empty());
+        pool.ensure_no_group_snapshot(&group.id).unwrap();
+    }
+}
+
+#[test]
+fn a_group_that_lost_members_can_still_be_deleted() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let group = group(&pool);
+    let home = pool.store.snapshots.home(&group.members[0]);
+    drop(pool);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+    let pool = bed.open();
+    assert_eq!(pool.snapshots(None, 0).len(), 1);
+    pool.ensure_no_group_snapshot(&group.id).unwrap();
+    assert!(listing(&bed, "snapshots").is_empty());
+    assert!(listing(&bed, "group-snapshots").is_empty());
+}
+
+#[test]
+fn a_damaged_record_keeps_its_members() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let volumes = two_volumes(&pool);
+    let new = group_of(&pool, "g", &volumes);
+    let group = try_take_group(&pool, &new).unwrap();
+    let record = pool.store.group_snapshots.path_of(&group.id);
+    drop(pool);
+    fs::write(&record, "{").unwrap();
+    let pool = bed.open();
+    let is_damaged = |error: Option<Error>| {
+        assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
+    };
+    is_damaged(pool.group_snapshot(&group.id).err());
+    is_damaged(pool.ensure_no_group_snapshot(&group.id).err());
+    is_damaged(pool.begin_group_snapshot(&new).err());
+    assert!(pool.ensure_no_snapshot(&group.members[0]).is_err());
+    assert_eq!(pool.snapshots(None, 0).len(), 2);
+    assert_eq!(fs::read_to_string(record).unwrap(), "{");
+}
+
+#[test]
+fn a_group_with_a_damaged_member_is_left_as_it_is() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let group = group(&pool);
+    let home = pool.store.snapshots.home(&group.members[1]);
+    drop(pool);
+    fs::write(home.record(), "{").unwrap();
+    let pool = bed.open();
+    let refused = pool.ensure_no_group_snapshot(&group.id);
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    assert_eq!(pool.group_snapshot(&group.id).unwrap(), Some(group));
+    assert_eq!(pool.snapshots(None, 0).len(), 1);
+}

@@ -1,0 +1,167 @@
+//! Making snapshots of several volumes at once: all of them or none.
+//!
+//! The group's record is what makes its members real. They are put into their places before it,
+//! and a start that finds members without it sweeps them away; until it is durable none of them
+//! is in the index.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result, Timestamp};
+use orlop_sys::file::RenameOutcome;
+
+use super::moment::Moment;
+use super::shelf::Kept;
+use super::snapshot_draft::SnapshotDraft;
+use super::store::Store;
+use crate::poison::lock;
+
+/// Each member holds its reservation, so either there is room for all or the draft is refused.
+#[derive(Debug)]
+pub(super) struct GroupSnapshotDraft {
+    store: Arc<Store>,
+    members: Vec<SnapshotDraft>,
+    record: GroupSnapshotRecord,
+    /// Where the members are copied from, on a pool that can hold a moment.
+    moment: Option<Moment>,
+    is_cut: bool,
+}
+
+impl Store {
+    pub(super) fn begin_group_snapshot(
+        self: &Arc<Self>,
+        new: &NewGroupSnapshot,
+    ) -> Result<GroupSnapshotDraft> {
+        // A damaged group keeps its name until someone has looked at it.
+        self.group_snapshots.get(&new.id)?;
+        let draft = |member| self.begin_snapshot(member, Some(&new.id));
+        let members = new.members.iter().map(draft).collect::<Result<Vec<_>>>()?;
+        Ok(GroupSnapshotDraft {
+            store: Arc::clone(self),
+            record: GroupSnapshotRecord {
+                version: RECORD_VERSION,
+                id: new.id.clone(),
+                name: new.name.clone(),
+                members: new.members.iter().map(|member| member.id.clone()).collect(),
+                created: SystemTime::now().into(),
+            },
+            members,
+            moment: None,
+            is_cut: false,
+        })
+    }
+}
+
+impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+    /// Where a moment can be held, that is all: what is copied out of it needs no stillness.
+    fn cut(&mut self) -> Result<()> {
+        if self.is_cut {
+            return Ok(());
+        }
+        if self.store.holds_moments {
+            let moment = self.store.hold_moment()?;
+            self.note_cut(SystemTime::now().into());
+            for member in &mut self.members {
+                let source = self.store.original_in(&moment, &member.record().source)?;
+                member.take_from(source);
+            }
+            self.moment = Some(moment);
+        } else {
+            for member in &mut self.members {
+                member.copy()?;
+            }
+            self.note_cut(SystemTime::now().into());
+        }
+        self.is_cut = true;
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
+        self.cut()?;
+        for member in &mut self.members {
+            member.finish()?;
+        }
+        self.moment = None;
+        self.store.group_snapshots.adopt(&self.record.id)?;
+        if let Some(existing) = self.store.group_snapshots.get(&self.record.id)? {
+            return self.adopt_members(existing);
+        }
+        self.place().inspect_err(|_| self.take_back())?;
+        Ok(self.enter())
+    }
+}
+
+impl GroupSnapshotDraft {
+    fn note_cut(&mut self, now: Timestamp) {
+        self.record.created = now;
+        for member in &mut self.members {
+            member.note_cut(now);
+        }
+    }
+
+    /// An earlier attempt made it, but could not be sure.
+    fn adopt_members(&self, existing: GroupSnapshotRecord) -> Result<GroupSnapshotRecord> {
+        for member in &existing.members {
+            self.store.adopt(&self.store.snapshots, member)?;
+        }
+        Ok(existing)
+    }
+
+    /// Members first, the group's record last: the point from which they exist.
+    fn place(&self) -> Result<()> {
+        let shelf = &self.store.snapshots;
+        for member in &self.members {
+            let record = member.record();
+            let home = shelf.home(&record.id);
+            // What an earlier attempt could not take back.
+            self.store.discard_unlisted(&record.id)?;
+            match member.staged().place(record, &home)? {
+                RenameOutcome::Renamed => {}
+                RenameOutcome::TargetExists => {
+                    return Err(Error::failed(
+                        format!("create snapshot {}", record.id),
+                        format!("{} is in the way", home.directory().display()),
+                    ));
+                }
+            }
+        }
+        self.store.group_snapshots.write_file(&self.record)
+    }
+
+    /// If the record cannot be removed, nobody knows whether it is on disk; the members stay with
+    /// it, and the next start finds all of the group or nothing.
+    fn take_back(&self) {
+        let id = &self.record.id;
+        if let Err(error) = self.store.group_snapshots.remove_file(id) {
+            tracing::warn!(%error, %id, "it is whole or gone at the next start");
+            return;
+        }
+        for member in &self.record.members {
+            if let Err(error) = self.store.discard_unlisted(member) {
+                tracing::warn!(%error, %member, "it stays until the next start");
+            }
+        }
+    }
+
+    /// Whoever sees the group sees its members, and the other way round.
+    fn enter(&mut self) -> GroupSnapshotRecord {
+        let mut entries = Vec::new();
+        for member in &self.members {
+            let record = member.record().clone();
+            let charge = record.charge(member.written());
+            entries.push((record, charge));
+        }
+        let mut ledger = lock(&self.store.ledger);
+        for (member, (_, charge)) in self.members.iter_mut().zip(&entries) {
+            ledger.promise(*charge);
+            ledger.note_shelved(member.reservation());
+        }
+        let group = self.record.clone();
+        self.store.snapshots.put_all(entries, || self.store.group_snapshots.put(group));
+        self.record.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Records as files: what all kinds have in common, and how one is read back.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{
+    Error, GroupSnapshotId, GroupSnapshotRecord, PoolId, Result, SnapshotId, SnapshotRecord,
+    VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Something that the pool remembers in a file of its own.
+pub(super) trait Recorded: Clone + Serialize + DeserializeOwned {
+    type Id: Clone + Ord + Display + FromStr;
+
+    const KIND: &'static str;
+
+    fn id(&self) -> &Self::Id;
+
+    fn pool_of(id: &Self::Id) -> &PoolId;
+
+    fn missing(id: &Self::Id) -> Error;
+}
+
+macro_rules! recorded {
+    ($record:ty, $id:ty, $kind:literal, $missing:path) => {
+        impl Recorded for $record {
+            type Id = $id;
+
+            const KIND: &'static str = $kind;
+
+            fn id(&self) -> &$id {
+                &self.id
+            }
+
+            fn pool_of(id: &$id) -> &PoolId {
+                id.pool()
+            }
+
+            fn missing(id: &$id) -> Error {
+                $missing(id.to_string())
+            }
+        }
+    };
+}
+
+recorded!(VolumeRecord, VolumeId, "volume", Error::NoSuchVolume);
+recorded!(SnapshotRecord, SnapshotId, "snapshot", Error::NoSuchSnapshot);
+recorded!(GroupSnapshotRecord, GroupSnapshotId, "group snapshot", Error::NoSuchGroupSnapshot);
+recorded!(VolumeGroupRecord, VolumeGroupId, "volume group", Error::NoSuchVolumeGroup);
+
+/// All that is certain about a record of any version.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// The record, or why it cannot be read.
+pub(super) fn read_record<R: Recorded>(id: &R::Id, path: &Path) -> std::result::Result<R, String> {
+    let name = path.file_name().unwrap_or_default().display();
+    let text = fs::read(path).map_err(|error| format!("its {name} cannot be read: {error}"))?;
+    let malformed = |error| format!("its {name} is malformed: {error}");
+    let Version { version } = serde_json::from_slice(&text).map_err(malformed)?;
+    if version != RECORD_VERSION {
+        return Err(format!(
+            "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"
+        ));
+    }
+    let record: R = serde_json::from_slice(&text).map_err(malformed)?;
+    if record.id() != id {
+        return Err(format!("its record is that of {}", record.id()));
+    }
+    Ok(record)
+}
+
+pub(super) fn to_text<R: Recorded>(record: &R) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(record).map_err(|error| {
+        Error::failed(format!("write the record of {} {}", R::KIND, record.id()), error)
+    })
+}

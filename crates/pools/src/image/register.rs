@@ -1,0 +1,129 @@
+//! Records without data of their own, one file each, and an index of them in memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::RwLock;
+
+use orlop_model::{Error, PoolId, Result};
+use orlop_sys::file;
+
+use super::failure::Doing;
+use super::recorded::{Recorded, read_record, to_text};
+use crate::poison::{read, write};
+
+const SUFFIX: &str = ".json";
+
+pub(super) struct Register<R: Recorded> {
+    directory: PathBuf,
+    /// A record, or why it cannot be read.
+    entries: RwLock<BTreeMap<R::Id, std::result::Result<R, String>>>,
+}
+
+impl<R: Recorded> Register<R> {
+    pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
+        let register = Self { directory, entries: RwLock::default() };
+        let listing = || format!("read {}", register.directory.display());
+        for file in fs::read_dir(&register.directory).doing(listing)? {
+            let name = file.doing(listing)?.file_name();
+            let id =
+                name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok());
+            match id.filter(|id| R::pool_of(id) == pool) {
+                Some(id) => register.load(&id),
+                // What a crash left of a replacement; the next one uses the name again.
+                None if name.as_encoded_bytes().starts_with(b".") => {}
+                None => tracing::warn!(
+                    directory = %register.directory.display(),
+                    name = %name.display(),
+                    "this is not of this pool; it is left alone"
+                ),
+            }
+        }
+        Ok(register)
+    }
+
+    fn name_of(id: &R::Id) -> String {
+        format!("{id}{SUFFIX}")
+    }
+
+    pub(super) fn path_of(&self, id: &R::Id) -> PathBuf {
+        self.directory.join(Self::name_of(id))
+    }
+
+    fn load(&self, id: &R::Id) {
+        let record = read_record::<R>(id, &self.path_of(id));
+        if let Err(reason) = &record {
+            tracing::error!(kind = R::KIND, %id, reason, "damaged");
+        }
+        write(&self.entries).insert(id.clone(), record);
+    }
+
+    /// Takes in a record that stands on the pool without our knowing: a replacement whose last
+    /// sync failed was reported as a failure, but may well have happened.
+    pub(super) fn adopt(&self, id: &R::Id) -> Result<()> {
+        let path = self.path_of(id);
+        let there = path.try_exists().doing(|| format!("look at {}", path.display()))?;
+        if there && !self.holds(id) {
+            self.load(id);
+        }
+        Ok(())
+    }
+
+    /// Also if it is damaged.
+    pub(super) fn holds(&self, id: &R::Id) -> bool {
+        read(&self.entries).contains_key(id)
+    }
+
+    pub(super) fn get(&self, id: &R::Id) -> Result<Option<R>> {
+        let entry = read(&self.entries).get(id).cloned();
+        entry.transpose().map_err(|reason| {
+            Error::damaged(
+                format!("{} {id}", R::KIND),
+                format!("{reason}; it is left as it is, inspect {}", self.path_of(id).display()),
+            )
+        })
+    }
+
+    /// Leaves damaged ones out.
+    pub(super) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .filter_map(|(_, entry)| entry.as_ref().ok().cloned())
+            .take(limit)
+            .collect()
+    }
+
+    /// Durable once it returns; after a crash the old record is there or the new one.
+    pub(super) fn write_file(&self, record: &R) -> Result<()> {
+        let text = to_text(record)?;
+        file::replace_file(&self.directory, &Self::name_of(record.id()), &text)
+            .doing(|| format!("save the record of {} {}", R::KIND, record.id()))
+    }
+
+    /// Durable once it returns; missing is fine.
+    pub(super) fn remove_file(&self, id: &R::Id) -> Result<()> {
+        let removing = || format!("remove the record of {} {id}", R::KIND);
+        match fs::remove_file(self.path_of(id)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).doing(removing),
+        }
+        // Also if it was missing: an earlier removal may have failed just here.
+        file::sync_dir(&self.directory).doing(removing)
+    }
+
+    pub(super) fn put(&self, record: R) {
+        write(&self.entries).insert(record.id().clone(), Ok(record));
+    }
+
+    pub(super) fn take_out(&self, id: &R::Id) {
+        write(&self.entries).remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

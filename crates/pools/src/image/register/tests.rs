@@ -1,0 +1,110 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{NameDigest, Timestamp, VolumeGroupId, VolumeGroupRecord};
+use tempfile::tempdir;
+
+use super::*;
+
+type Groups = Register<VolumeGroupRecord>;
+
+fn pool() -> PoolId {
+    PoolId::from_random([1, 2, 3, 4])
+}
+
+fn group(name: &str) -> VolumeGroupRecord {
+    VolumeGroupRecord {
+        version: RECORD_VERSION,
+        id: VolumeGroupId::new(pool(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        members: BTreeSet::new(),
+        max_members: 10,
+        created: Timestamp { seconds: 1, nanos: 2 },
+    }
+}
+
+fn open(directory: &Path) -> Groups {
+    Groups::read(directory.to_owned(), &pool()).unwrap()
+}
+
+fn save(register: &Groups, record: &VolumeGroupRecord) {
+    register.write_file(record).unwrap();
+    register.put(record.clone());
+}
+
+#[test]
+fn records_survive_and_are_paged_in_order() {
+    let directory = tempdir().unwrap();
+    let register = open(directory.path());
+    let mut records: Vec<_> = ["a", "b", "c", "d"].map(group).into();
+    for record in &records {
+        save(&register, record);
+    }
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    for register in [register, open(directory.path())] {
+        assert_eq!(register.page_of_whole(None, 0), records);
+        assert_eq!(register.page_of_whole(Some(&records[1].id), 1), records[2..3]);
+        assert_eq!(register.page_of_whole(Some(&records[3].id), 0), []);
+        assert_eq!(register.get(&records[0].id).unwrap().as_ref(), Some(&records[0]));
+    }
+}
+
+#[test]
+fn a_record_is_replaced_and_removed() {
+    let directory = tempdir().unwrap();
+    let register = open(directory.path());
+    let mut record = group("a");
+    save(&register, &record);
+    record.max_members = 3;
+    save(&register, &record);
+    assert_eq!(open(directory.path()).get(&record.id).unwrap().as_ref(), Some(&record));
+    for _ in 0..2 {
+        register.remove_file(&record.id).unwrap();
+        register.take_out(&record.id);
+        assert_eq!(register.get(&record.id).unwrap(), None);
+    }
+    assert_eq!(open(directory.path()).get(&record.id).unwrap(), None);
+}
+
+#[test]
+fn what_cannot_be_read_is_damaged_and_not_listed() {
+    let directory = tempdir().unwrap();
+    let register = open(directory.path());
+    let [torn, foreign, newer, whole] = ["torn", "foreign", "newer", "whole"].map(group);
+    let text = |record| serde_json::to_string(record).unwrap();
+    fs::write(register.path_of(&torn.id), &text(&torn)[..30]).unwrap();
+    fs::write(register.path_of(&foreign.id), text(&whole)).unwrap();
+    let later = text(&newer).replacen("\"version\":1", "\"version\":2", 1);
+    fs::write(register.path_of(&newer.id), later).unwrap();
+    save(&register, &whole);
+    fs::write(directory.path().join(".left.json.new"), "{").unwrap();
+    fs::write(directory.path().join("README"), "left alone").unwrap();
+
+    let register = open(directory.path());
+    for (id, part) in [(&torn.id, "malformed"), (&newer.id, "version 2"), (&foreign.id, "that of")]
+    {
+        assert!(register.holds(id));
+        match register.get(id) {
+            Err(Error::Damaged { reason, .. }) => {
+                assert!(reason.contains(part), "{reason}");
+                assert!(reason.contains(&register.path_of(id).display().to_string()));
+            }
+            other => panic!("not damaged: {other:?}"),
+        }
+    }
+    assert_eq!(register.page_of_whole(None, 0), [whole]);
+    assert!(directory.path().join("README").exists());
+}
+
+#[test]
+fn what_was_saved_unnoticed_is_taken_in() {
+    let directory = tempdir().unwrap();
+    let register = open(directory.path());
+    let record = group("a");
+    register.adopt(&record.id).unwrap();
+    assert!(!register.holds(&record.id));
+    register.write_file(&record).unwrap();
+    register.adopt(&record.id).unwrap();
+    assert_eq!(register.get(&record.id).unwrap(), Some(record));
+}

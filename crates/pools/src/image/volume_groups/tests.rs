@@ -1,0 +1,68 @@
+use std::fs;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Error, NameDigest, Pool, Timestamp};
+
+use super::super::ImagePool;
+use super::super::testbed::*;
+use super::*;
+
+fn group(pool: &ImagePool, name: &str, volumes: &[&str]) -> VolumeGroupRecord {
+    VolumeGroupRecord {
+        version: RECORD_VERSION,
+        id: VolumeGroupId::new(pool.id().clone(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        members: volumes.iter().map(|volume| volume_id(pool, volume)).collect(),
+        max_members: 4,
+        created: Timestamp { seconds: 1, nanos: 2 },
+    }
+}
+
+#[test]
+fn a_group_is_made_changed_listed_and_deleted() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let mut groups = [group(&pool, "a", &["x", "y"]), group(&pool, "b", &[])];
+    for group in &groups {
+        pool.save_volume_group(group).unwrap();
+    }
+    groups[0].members.clear();
+    groups[1].members.insert(volume_id(&pool, "z"));
+    for group in &groups {
+        pool.save_volume_group(group).unwrap();
+    }
+    groups.sort_by(|a, b| a.id.cmp(&b.id));
+    drop(pool);
+
+    let pool = bed.open();
+    assert_eq!(pool.volume_groups(None, 0), groups);
+    assert_eq!(pool.volume_groups(Some(&groups[0].id), 1), groups[1..]);
+    assert_eq!(pool.volume_group(&groups[0].id).unwrap().as_ref(), Some(&groups[0]));
+    for _ in 0..2 {
+        pool.ensure_no_volume_group(&groups[0].id).unwrap();
+    }
+    assert_eq!(pool.volume_group(&groups[0].id).unwrap(), None);
+    drop(pool);
+    assert_eq!(bed.open().volume_groups(None, 0), groups[1..]);
+}
+
+#[test]
+fn a_damaged_group_is_neither_listed_nor_overwritten_nor_deleted() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let group = group(&pool, "a", &["x"]);
+    pool.save_volume_group(&group).unwrap();
+    let path = pool.store.volume_groups.path_of(&group.id);
+    drop(pool);
+    fs::write(&path, "{").unwrap();
+
+    let pool = bed.open();
+    assert!(pool.volume_groups(None, 0).is_empty());
+    let is_damaged = |error: Option<Error>| {
+        assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
+    };
+    is_damaged(pool.volume_group(&group.id).err());
+    is_damaged(pool.save_volume_group(&group).err());
+    is_damaged(pool.ensure_no_volume_group(&group.id).err());
+    assert_eq!(fs::read_to_string(path).unwrap(), "{");
+}

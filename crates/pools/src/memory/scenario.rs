@@ -1,0 +1,86 @@
+//! What a test lets happen to a pool that only pretends.
+
+use orlop_model::{ByteRange, Condition, Error, Result, SnapshotId, VolumeId};
+
+use super::MemoryPool;
+use super::state::{Fault, Interlude};
+use crate::poison::lock;
+
+impl MemoryPool {
+    /// Lets the next call of this method of the trait fail; `cut` and `commit` are those of
+    /// drafts, `range` is a step through ranges. Several for one method fail one after another.
+    pub fn fail_next(&self, operation: &'static str, error: Error) {
+        self.fail_after(operation, 0, error);
+    }
+
+    /// As [`Self::fail_next`], but so many calls go well before.
+    pub fn fail_after(&self, operation: &'static str, successes: usize, error: Error) {
+        lock(&self.state).faults.push(Fault { operation, successes, error });
+    }
+
+    /// What happens while the next cut is being made, on its thread.
+    pub fn during_next_cut(&self, interlude: impl FnOnce() + Send + 'static) {
+        lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
+    }
+
+    /// The pool stays, its devices are gone.
+    pub fn reboot(&self) {
+        for volume in lock(&self.state).volumes.values_mut() {
+            volume.read_write.attached = false;
+            volume.read_only.attached = false;
+        }
+    }
+
+    /// What a workload would do with the device.
+    pub fn write_tag(&self, id: &VolumeId, tag: &str) -> Result<()> {
+        tag.clone_into(&mut lock(&self.state).volume(id)?.content.tag);
+        Ok(())
+    }
+
+    /// What was written to the volume, or to what it is a copy of; empty if nothing was.
+    pub fn tag(&self, id: &VolumeId) -> Result<String> {
+        Ok(lock(&self.state).volume(id)?.content.tag.clone())
+    }
+
+    pub fn snapshot_tag(&self, id: &SnapshotId) -> Option<String> {
+        let state = lock(&self.state);
+        state.snapshots.get(id).map(|snapshot| snapshot.content.tag.clone())
+    }
+
+    pub fn damage_volume(&self, id: &VolumeId, reason: &str) {
+        if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
+            volume.damage = Some(reason.to_owned());
+        }
+    }
+
+    pub fn set_condition(&self, id: &VolumeId, condition: Condition) {
+        if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
+            volume.condition = Some(condition);
+        }
+    }
+    /// What a workload would write; whole blocks of 4 KiB change.
+    pub fn write_blocks(&self, id: &VolumeId, range: ByteRange) -> Result<()> {
+        let mut state = lock(&self.state);
+        let volume = state.volume(id)?;
+        volume.content.write(range, volume.record.capacity_bytes)
+    }
+
+    /// Zeroes take space until they are reclaimed.
+    pub fn write_zeroes(&self, id: &VolumeId, range: ByteRange) -> Result<()> {
+        let mut state = lock(&self.state);
+        let volume = state.volume(id)?;
+        volume.content.write_zeroes(range, volume.record.capacity_bytes)
+    }
+
+    /// A pool that copies piece by piece, as one without shared extents does.
+    pub fn cut_piecemeal(&self) {
+        let mut state = lock(&self.state);
+        state.cuts_piecemeal = true;
+        state.cuts_groups_piecemeal = true;
+    }
+
+    /// A pool that cuts one member of a group after another, each at once.
+    pub fn cut_groups_piecemeal(&self) {
+        lock(&self.state).cuts_groups_piecemeal = true;
+    }
+}

@@ -1,0 +1,43 @@
+//! What a child does to itself before it becomes another program.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Signals that a supervisor or a terminal sends to everything it started.
+const SENT_TO_ALL: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+const FIRST_INHERITED: libc::c_uint = 3;
+
+/// What is started lives on when signals end its parent's whole group, and keeps nothing open but
+/// its standard streams.
+pub(crate) fn set_apart(command: &mut Command) {
+    // SAFETY: between fork and exec only calls that are async-signal-safe are allowed. These are
+    // bare system calls, none takes memory, and the closure captures nothing.
+    unsafe { command.pre_exec(leave_group) };
+}
+
+fn leave_group() -> io::Result<()> {
+    for signal in SENT_TO_ALL {
+        // SAFETY: no handler is set; "ignored" also survives exec, so there is no moment in which
+        // the signal would kill.
+        if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: takes nothing and changes only this process, which leads no group yet.
+    if unsafe { libc::setsid() } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // All that this crate opens is closed by exec anyway; this is for what was inherited, and a
+    // kernel before 5.11 does without.
+    // SAFETY: marks descriptors, closes none, so those that std uses until exec stay open.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST_INHERITED,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The guard's side of the pipe.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::BufRead;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::filesystem::{ThawOutcome, ensure_thawed};
+
+const END: u8 = 0;
+const FROZEN: u8 = b'+';
+const THAWED: u8 = b'-';
+
+/// How often, and how soon again, a thaw is tried that the kernel refuses.
+const ATTEMPTS: u32 = 60;
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Note<'a> {
+    Frozen(&'a Path),
+    Thawed(&'a Path),
+}
+
+impl<'a> Note<'a> {
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let (sign, path) = match self {
+            Self::Frozen(path) => (FROZEN, path),
+            Self::Thawed(path) => (THAWED, path),
+        };
+        [&[sign], path.as_os_str().as_bytes(), &[END]].concat()
+    }
+
+    /// `None` for what is no whole note.
+    fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (sign, path) = bytes.strip_suffix(&[END])?.split_first()?;
+        if path.is_empty() {
+            return None;
+        }
+        let path = Path::new(OsStr::from_bytes(path));
+        match *sign {
+            FROZEN => Some(Self::Frozen(path)),
+            THAWED => Some(Self::Thawed(path)),
+            _ => None,
+        }
+    }
+}
+
+/// The guard's whole life: reads notes until they end, then thaws what is noted as frozen.
+pub fn run(notes: impl BufRead) {
+    let mut frozen = still_frozen(notes);
+    for _ in 0..ATTEMPTS {
+        frozen.retain(|mount_point| !is_thawed(mount_point));
+        if frozen.is_empty() {
+            return;
+        }
+        std::thread::sleep(RETRY);
+    }
+    for mount_point in frozen {
+        tracing::error!(mount = %mount_point.display(), "stays frozen; thaw it with fsfreeze -u");
+    }
+}
+
+fn still_frozen(mut notes: impl BufRead) -> BTreeSet<PathBuf> {
+    let mut frozen = BTreeSet::new();
+    let mut bytes = Vec::new();
+    // A pipe that cannot be read is as good as closed: nobody else would thaw.
+    while notes.read_until(END, &mut bytes).is_ok_and(|length| length > 0) {
+        match Note::decode(&bytes) {
+            Some(Note::Frozen(path)) => frozen.insert(path.to_owned()),
+            Some(Note::Thawed(path)) => frozen.remove(path),
+            None => false,
+        };
+        bytes.clear();
+    }
+    frozen
+}
+
+fn is_thawed(mount_point: &Path) -> bool {
+    let mount = mount_point.display();
+    match ensure_thawed(mount_point) {
+        Ok(ThawOutcome::Thawed) => {
+            tracing::warn!(%mount, "thawed: whoever froze this filesystem ended without thawing it");
+            true
+        }
+        Ok(ThawOutcome::WasNotFrozen) => true,
+        Err(error) if error.is_not_found() => true,
+        Err(error) => {
+            tracing::error!(%error, "cannot thaw what was left frozen; trying again");
+            false
+        }
+    }
+}

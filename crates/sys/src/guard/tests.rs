@@ -1,0 +1,196 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::BufReader;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getsid, kill_process};
+
+use super::*;
+use crate::filesystem::{self, FsKind, ThawOutcome, ensure_thawed};
+use crate::testbed::{Volume, root};
+
+/// An argument that no test is named like: its presence makes this program the guard.
+const PLAY: &str = "play-the-thaw-guard";
+
+fn this_test_program() -> GuardCommand {
+    let arguments = ["--exact", "guard::tests::plays_the_guard", PLAY].map(OsString::from);
+    GuardCommand { arguments: arguments.into(), ..GuardCommand::this_program("") }
+}
+
+#[test]
+fn plays_the_guard() {
+    if std::env::args().any(|argument| argument == PLAY) {
+        run(std::io::stdin().lock());
+    }
+}
+
+fn guard() -> ThawGuard {
+    let guard = ThawGuard::new(this_test_program());
+    guard.ensure_running().unwrap();
+    guard
+}
+
+/// A mounted filesystem; a failed test must not leave it frozen.
+struct Freezable(Volume);
+
+impl Freezable {
+    fn new(kind: FsKind) -> Self {
+        Self(Volume::new(kind))
+    }
+
+    fn root(&self) -> &Path {
+        self.0.root()
+    }
+
+    fn freeze(&self) {
+        filesystem::freeze(self.root()).unwrap();
+    }
+
+    /// Thaws it, too.
+    fn was_frozen(&self) -> bool {
+        ensure_thawed(self.root()).unwrap() == ThawOutcome::Thawed
+    }
+}
+
+impl Drop for Freezable {
+    fn drop(&mut self) {
+        let _ = ensure_thawed(self.root());
+    }
+}
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(i32::try_from(process).unwrap()).unwrap()
+}
+
+fn state(process: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+}
+
+fn wait_for_state(process: u32, wanted: char) {
+    let generous = Instant::now() + Duration::from_secs(60);
+    while state(process) != wanted {
+        assert!(Instant::now() < generous, "process {process} is in state {}", state(process));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_is_noted_is_thawed_at_the_end_and_nothing_else() {
+    if !root() {
+        return;
+    }
+    let (noted, thawed, strange) =
+        (Freezable::new(FsKind::Ext4), Freezable::new(FsKind::Xfs), Freezable::new(FsKind::Btrfs));
+    let guard = guard();
+    for volume in [&noted, &thawed] {
+        guard.note(volume.root()).unwrap();
+        volume.freeze();
+    }
+    assert!(thawed.was_frozen());
+    guard.forget(thawed.root()).unwrap();
+    guard.forget(strange.root()).unwrap();
+    // Somebody else's freezes.
+    thawed.freeze();
+    strange.freeze();
+
+    drop(guard);
+    assert!(!noted.was_frozen());
+    assert!(thawed.was_frozen() && strange.was_frozen());
+}
+
+#[test]
+fn a_dead_guard_is_replaced_and_the_new_one_knows_all() {
+    if !root() {
+        return;
+    }
+    let (first, second) = (Freezable::new(FsKind::Ext4), Freezable::new(FsKind::Xfs));
+    let guard = guard();
+    guard.note(first.root()).unwrap();
+    first.freeze();
+    let dead = guard.process_id().unwrap();
+    kill_process(pid(dead), Signal::KILL).unwrap();
+    wait_for_state(dead, 'Z');
+
+    guard.note(second.root()).unwrap();
+    second.freeze();
+    assert_ne!(guard.process_id().unwrap(), dead);
+    assert!(!Path::new(&format!("/proc/{dead}")).exists(), "it was waited for");
+    drop(guard);
+    assert!(!first.was_frozen() && !second.was_frozen());
+}
+
+#[test]
+fn a_guard_that_hangs_is_replaced_without_ending_a_freeze() {
+    if !root() {
+        return;
+    }
+    let volume = Freezable::new(FsKind::Ext4);
+    let guard = guard();
+    guard.note(volume.root()).unwrap();
+    volume.freeze();
+    let stopped = guard.process_id().unwrap();
+    kill_process(pid(stopped), Signal::STOP).unwrap();
+    wait_for_state(stopped, 'T');
+
+    // More than any pipe holds.
+    let elsewhere = PathBuf::from(format!("/{}", "long/".repeat(800)));
+    for _ in 0..300 {
+        guard.note(&elsewhere).unwrap();
+    }
+    guard.forget(&elsewhere).unwrap();
+    assert_ne!(guard.process_id().unwrap(), stopped);
+    assert!(filesystem::freeze(volume.root()).unwrap_err().is_busy(), "still frozen");
+    drop(guard);
+    assert!(!volume.was_frozen());
+}
+
+#[test]
+fn the_guard_stands_apart_from_its_owner() {
+    if !root() {
+        return;
+    }
+    let volume = Freezable::new(FsKind::Ext4);
+    let guard = guard();
+    let process = guard.process_id().unwrap();
+    assert_eq!(getsid(Some(pid(process))).unwrap(), pid(process));
+    assert_eq!(std::fs::read_link(format!("/proc/{process}/cwd")).unwrap(), Path::new("/"));
+
+    guard.note(volume.root()).unwrap();
+    volume.freeze();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(pid(process), signal).unwrap();
+    }
+    guard.note(Path::new("/missing")).unwrap();
+    assert_eq!(guard.process_id(), Some(process));
+    drop(guard);
+    assert!(!volume.was_frozen());
+}
+
+#[test]
+fn a_guard_that_cannot_start_is_an_error_each_time() {
+    let command = GuardCommand { program: "/missing/program".into(), arguments: Vec::new() };
+    let guard = ThawGuard::new(command);
+    assert!(guard.ensure_running().unwrap_err().is_not_found());
+    for _ in 0..2 {
+        assert!(guard.note(Path::new("/a")).unwrap_err().is_not_found());
+        guard.forget(Path::new("/a")).unwrap();
+    }
+}
+
+#[test]
+fn a_note_that_is_cut_short_has_no_meaning() {
+    if !root() {
+        return;
+    }
+    let volume = Freezable::new(FsKind::Xfs);
+    let whole = Note::Frozen(volume.root()).encoded();
+    volume.freeze();
+    run(BufReader::new(&whole[..whole.len() - 1]));
+    run(BufReader::new(&[b"?".as_slice(), &whole].concat()[..]));
+    run(BufReader::new(&b"\0\0+\0+/missing\0-/never noted\0"[..]));
+    assert!(volume.was_frozen());
+    volume.freeze();
+    run(BufReader::new(&[&whole[..], b"-/somewhere"].concat()[..]));
+    assert!(!volume.was_frozen());
+}
