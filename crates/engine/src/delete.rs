@@ -37,7 +37,7 @@ impl Engine {
 
     /// DV-08. Records that the kernel no longer agrees with do not count.
     fn check_unused_here(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let publications = self.live_publications(pool, id)?;
+        let publications = self.present_publications(pool, id)?;
         if let Some(publication) = publications.first() {
             return Err(Error::precondition(format!(
                 "volume {id} is in use at {}; unpublish it first",

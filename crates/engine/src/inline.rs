@@ -76,7 +76,12 @@ impl Engine {
         id: &VolumeId,
         node: &NodeRecord,
     ) -> Result<()> {
-        let ephemeral = pool.volume(id)?.is_some_and(|record| record.ephemeral);
+        let ephemeral = match pool.volume(id) {
+            Ok(record) => record.is_some_and(|record| record.ephemeral),
+            // Nobody knows what it is, so it is kept; the workload's path is clear all the same.
+            Err(Error::Damaged { .. }) => false,
+            Err(error) => return Err(error),
+        };
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }

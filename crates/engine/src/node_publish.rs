@@ -47,6 +47,7 @@ impl Engine {
             target: request.target.clone(),
             capability: request.capability.clone(),
             read_only: request.read_only,
+            target_made: !self.host.target_exists(&request.target)?,
         };
         let live = self.live_publications(pool, &record.id)?;
         if let Some(current) = live.iter().find(|current| current.target == wanted.target) {
@@ -149,15 +150,21 @@ impl Engine {
         };
         let served = id.and_then(|id| self.pool_of(&id).map(|pool| (pool, id)));
         let Some((pool, id)) = served else {
-            return self.clear_target(volume, target, after);
+            return self.check_vacant(volume, target);
         };
         let mut node = self.host.node_record(&id)?;
-        let recorded = node.publication(target).is_some();
-        if self.occupied_by(pool, &id, target)? {
+        let recorded = node.publication(target).cloned();
+        let ours = match &recorded {
+            Some(publication) => self.is_present(pool, &id, publication)?,
+            None => self.occupied_by(pool, &id, target)?,
+        };
+        if ours {
             self.host.ensure_unmounted(target)?;
         }
-        self.clear_target(volume, target, after)?;
-        if recorded {
+        // What was there before stays; what nobody recorded was ours if our mount was on it.
+        let made = recorded.as_ref().map_or(ours, |publication| publication.target_made);
+        self.clear_target(volume, target, if made { after } else { TargetPathAfter::Kept })?;
+        if recorded.is_some() {
             node.publications.retain(|publication| publication.target != *target);
             self.release_read_only_device(pool, &id, &node)?;
             self.host.save_node_record(&id, &node)?;
@@ -216,13 +223,40 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
     ) -> Result<Vec<Publication>> {
-        let mut live = Vec::new();
+        self.publications_that(id, |publication| self.occupied_by(pool, id, &publication.target))
+    }
+
+    /// The publications on record of which something is still there to be taken away.
+    pub(crate) fn present_publications(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+    ) -> Result<Vec<Publication>> {
+        self.publications_that(id, |publication| self.is_present(pool, id, publication))
+    }
+
+    fn publications_that(
+        &self,
+        id: &VolumeId,
+        holds: impl Fn(&Publication) -> Result<bool>,
+    ) -> Result<Vec<Publication>> {
+        let mut found = Vec::new();
         for publication in self.host.node_record(id)?.publications {
-            if self.occupied_by(pool, id, &publication.target)? {
-                live.push(publication);
+            if holds(&publication)? {
+                found.push(publication);
             }
         }
-        Ok(live)
+        Ok(found)
+    }
+
+    /// A device node at a target that we recorded was put there by us, even if its device is gone
+    /// and its number says nothing any more.
+    fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
+        if self.occupied_by(pool, id, &publication.target)? {
+            return Ok(true);
+        }
+        let occupant = self.host.occupant(&publication.target)?;
+        Ok(publication.capability.is_block() && occupant.is_some_and(|at| at.is_device_node))
     }
 }
 
@@ -232,7 +266,7 @@ fn check_same_publication(
     current: &Publication,
     wanted: &Publication,
 ) -> Result<()> {
-    if current == wanted {
+    if current.read_only == wanted.read_only && current.capability == wanted.capability {
         return Ok(());
     }
     Err(Error::conflict(

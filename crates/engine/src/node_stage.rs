@@ -5,8 +5,8 @@
 //! has a record, and a call that comes again after a crash finds out what is missing.
 
 use orlop_model::{
-    AccessType, Device, DeviceAccess, Error, IoLimits, MountAccess, MountRequest, Publication,
-    Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
+    Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
@@ -47,6 +47,8 @@ impl Engine {
                 self.ensure_unstaged(pool, id, path)
             }
             Some(_) => Ok(()),
+            // The record is lost, but the kernel knows whose this is.
+            None if self.occupied_by(pool, id, path)? => self.ensure_unstaged(pool, id, path),
             None => self.check_vacant(volume, path),
         }
     }
@@ -58,7 +60,8 @@ impl Engine {
         wanted: Stage,
     ) -> Result<()> {
         if let Some(current) = self.live_stage(pool, &record.id)? {
-            return check_same_stage(record, &current, &wanted);
+            check_same_stage(record, &current, &wanted)?;
+            return self.complete_stage(pool, record, &wanted);
         }
         let mut node = self.host.node_record(&record.id)?;
         node.stage = Some(wanted.clone());
@@ -70,6 +73,27 @@ impl Engine {
             tracing::warn!(%error, volume = %record.id, "could not undo a failed stage");
         }
         done
+    }
+
+    /// What comes after the mount, for a volume that is mounted already: the call before may have
+    /// been killed right there.
+    fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
+        self.apply_limits(pool, &record.id, &record.limits)?;
+        let (AccessType::Mount(mount), Some(fs)) = (&wanted.capability.access, record.format.fs())
+        else {
+            return Ok(());
+        };
+        let Some(device) = pool.attached(&record.id, DeviceAccess::ReadWrite)? else {
+            return Ok(());
+        };
+        match self.finish_mount(&device, fs, wanted, mount) {
+            // It is staged all the same; growing is NodeExpandVolume's to report.
+            Err(Error::Precondition(reason)) => {
+                tracing::warn!(volume = %record.id, reason, "a staged filesystem could not grow");
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     fn stage_effects(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
@@ -102,28 +126,45 @@ impl Engine {
         let device = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
         let fs = self.ensure_filesystem(pool, record, &device)?;
         mount.flags.check_fit(fs)?;
-        let mut request = MountRequest {
+        self.host.ensure_grown_unmounted(&device, fs)?;
+        if wanted.read_only {
+            self.grow_aside(record, &device, fs)?;
+        }
+        let request = MountRequest {
             device: &device,
             fs,
             options: mount.flags.options(),
             read_only: wanted.read_only,
         };
-        self.host.ensure_grown_unmounted(&device, fs)?;
-        if wanted.read_only {
-            // Some filesystems only grow while mounted writable (CV-16).
-            request.read_only = false;
-            self.host.ensure_mounted(&request, &wanted.path)?;
-            self.host.ensure_grown_mounted(&device, fs, &wanted.path)?;
-            self.host.ensure_unmounted(&wanted.path)?;
-            request.read_only = true;
-            return self.host.ensure_mounted(&request, &wanted.path);
-        }
         self.host.ensure_mounted(&request, &wanted.path)?;
-        self.host.ensure_grown_mounted(&device, fs, &wanted.path)?;
-        match mount.group {
-            Some(group) => self.host.ensure_group(&wanted.path, group),
-            None => Ok(()),
+        self.finish_mount(&device, fs, wanted, mount)
+    }
+
+    /// Some filesystems grow only while they are mounted writable (CV-16). Not at the staging
+    /// path: a crash here must not leave a writable mount where a read-only one is expected.
+    fn grow_aside(&self, record: &VolumeRecord, device: &Device, fs: FsType) -> Result<()> {
+        let aside = self.host.private_stage(&record.id)?;
+        let request = MountRequest { device, fs, options: Vec::new(), read_only: false };
+        self.host.ensure_mounted(&request, &aside)?;
+        self.host.ensure_grown_mounted(device, fs, &aside)?;
+        self.host.ensure_unmounted(&aside)?;
+        self.host.ensure_target_removed(&aside)
+    }
+
+    fn finish_mount(
+        &self,
+        device: &Device,
+        fs: FsType,
+        wanted: &Stage,
+        mount: &MountAccess,
+    ) -> Result<()> {
+        if wanted.read_only {
+            return Ok(());
         }
+        if let Some(group) = mount.group {
+            self.host.ensure_group(&wanted.path, group)?;
+        }
+        self.host.ensure_grown_mounted(device, fs, &wanted.path)
     }
 
     pub(crate) fn ensure_unstaged(
@@ -135,14 +176,38 @@ impl Engine {
         if self.occupied_by(pool, id, path)? {
             self.host.ensure_unmounted(path)?;
         }
-        // Limits stick to a device's number, and the number goes to another volume next.
-        self.apply_limits(pool, id, &IoLimits::default())?;
-        pool.ensure_detached(id, DeviceAccess::ReadOnly)?;
-        pool.ensure_detached(id, DeviceAccess::ReadWrite)?;
         let mut node = self.host.node_record(id)?;
+        if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
+            self.clear_aside(pool, id)?;
+        }
+        self.release_devices(pool, id)?;
         node.stage = None;
-        node.publications.clear();
+        node.publications = self.present_publications(pool, id)?;
         self.host.save_node_record(id, &node)
+    }
+
+    /// What a crash in [`Engine::grow_aside`] may have left.
+    fn clear_aside(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        let aside = self.host.private_stage(id)?;
+        if self.occupied_by(pool, id, &aside)? {
+            self.host.ensure_unmounted(&aside)?;
+        }
+        self.host.ensure_target_removed(&aside)
+    }
+
+    /// Limits stick to a device's number, and the number goes to another volume next. So they are
+    /// lifted while the device is still ours, and come back if it has to stay.
+    fn release_devices(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        self.apply_limits(pool, id, &IoLimits::default())?;
+        let detached = pool
+            .ensure_detached(id, DeviceAccess::ReadOnly)
+            .and_then(|()| pool.ensure_detached(id, DeviceAccess::ReadWrite));
+        if detached.is_err()
+            && let Ok(Some(record)) = pool.volume(id)
+        {
+            self.apply_limits(pool, id, &record.limits)?;
+        }
+        detached
     }
 
     /// The stage on record, if the kernel agrees that it is still there.
@@ -191,7 +256,7 @@ impl Engine {
     }
 
     fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        match self.live_publications(pool, id)?.first() {
+        match self.present_publications(pool, id)?.first() {
             None => Ok(()),
             Some(Publication { target, .. }) => Err(Error::precondition(format!(
                 "volume {id} is still published at {target}; unpublish it first"
@@ -200,7 +265,6 @@ impl Engine {
     }
 }
 
-/// A filesystem that is only read still has a writable device: it was grown there first.
 /// A mount is read-only by its flags, on a device that can replay a journal; a raw device has to
 /// refuse writes itself.
 pub(crate) fn stage_access(stage: &Stage) -> DeviceAccess {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, Device, DeviceAccess, Draft, Error, Host, Result, TargetPath, VolumeRecord,
+    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -41,10 +41,16 @@ impl Drop for Frozen<'_> {
 /// Who could write to a volume while it is copied.
 enum Writers {
     None,
-    /// A filesystem that can be frozen.
-    Filesystem(TargetPath),
-    /// A raw device, whose writers nobody can hold.
-    Device(Device),
+    /// A filesystem that can be frozen, at one of its mounts.
+    Filesystem {
+        mount: TargetPath,
+        fs: Option<FsType>,
+    },
+    /// A raw device. Its writers cannot be held, but until it is published it has none.
+    Device {
+        device: Device,
+        published: bool,
+    },
 }
 
 impl Engine {
@@ -59,9 +65,19 @@ impl Engine {
         for source in sources {
             match self.writers_of(pool, source)? {
                 Writers::None => {}
-                Writers::Filesystem(mount) => mounts.push(mount),
-                Writers::Device(device) => {
-                    check_raw_copy(pool, source)?;
+                // btrfs never overwrites, so what is synced and then cut at once is whole. Not
+                // freezing it keeps clear of its thaw, which turns the filesystem read-only if
+                // this process is killed in it (seen on Linux 6.18).
+                Writers::Filesystem { mount, fs: Some(FsType::Btrfs) }
+                    if sources.len() == 1 && pool.cuts_at_once() =>
+                {
+                    self.host.sync_filesystem(&mount)?;
+                }
+                Writers::Filesystem { mount, .. } => mounts.push(mount),
+                Writers::Device { device, published } => {
+                    if published {
+                        check_raw_copy(pool, source)?;
+                    }
                     self.host.sync_device(&device)?;
                 }
             }
@@ -69,10 +85,18 @@ impl Engine {
         if mounts.is_empty() {
             return draft.cut();
         }
+        self.cut_frozen(&mounts, draft)
+    }
+
+    fn cut_frozen<Record>(
+        &self,
+        mounts: &[TargetPath],
+        draft: &mut dyn Draft<Record>,
+    ) -> Result<()> {
         // What waits to be written is written before the freeze, not in it.
-        in_parallel(&mounts, |mount| self.host.sync_filesystem(mount))?;
+        in_parallel(mounts, |mount| self.host.sync_filesystem(mount))?;
         let started = Instant::now();
-        let frozen = in_parallel(&mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
+        let frozen = in_parallel(mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
         draft.cut()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let microseconds = started.elapsed().as_micros();
@@ -94,25 +118,29 @@ impl Engine {
         source: &VolumeRecord,
     ) -> Result<Consistency> {
         Ok(match self.writers_of(pool, source)? {
-            Writers::None | Writers::Filesystem(_) => Consistency::Filesystem,
-            Writers::Device(_) => Consistency::Crash,
+            Writers::Device { published: true, .. } => Consistency::Crash,
+            Writers::None | Writers::Filesystem { .. } | Writers::Device { .. } => {
+                Consistency::Filesystem
+            }
         })
     }
 
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
-        let Some(stage) = self.live_stage(pool, &source.id)?.filter(|stage| !stage.read_only)
-        else {
-            return Ok(Writers::None);
+        let stage = self.host.node_record(&source.id)?.stage.filter(|stage| !stage.read_only);
+        let Some(stage) = stage else { return Ok(Writers::None) };
+        let publications = self.live_publications(pool, &source.id)?;
+        if stage.capability.is_block() {
+            let device = pool.attached(&source.id, DeviceAccess::ReadWrite)?;
+            let published = !publications.is_empty();
+            return Ok(device.map_or(Writers::None, |device| Writers::Device { device, published }));
+        }
+        // The staging mount may have been taken away under a workload that goes on writing.
+        let mount = match self.live_stage(pool, &source.id)? {
+            Some(stage) => Some(stage.path),
+            None => publications.into_iter().next().map(|publication| publication.target),
         };
-        if !stage.capability.is_block() {
-            return Ok(Writers::Filesystem(stage.path));
-        }
-        // A raw device that is staged only has not been given to anyone.
-        if self.live_publications(pool, &source.id)?.is_empty() {
-            return Ok(Writers::None);
-        }
-        let device = pool.attached(&source.id, DeviceAccess::ReadWrite)?;
-        Ok(device.map_or(Writers::None, Writers::Device))
+        let fs = source.format.fs();
+        Ok(mount.map_or(Writers::None, |mount| Writers::Filesystem { mount, fs }))
     }
 }
 

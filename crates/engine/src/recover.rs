@@ -29,11 +29,15 @@ impl Engine {
             }
         }
         for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
-            if let Err(error) = pool.ensure_detached(id, access) {
-                tracing::warn!(%error, volume = %id, "a device that nobody recorded is in use");
+            let Some(device) = pool.attached(id, access)? else { continue };
+            // Records can be lost without the mounts; a device in use is never taken away.
+            if self.host.is_mounted(&device)? {
+                tracing::warn!(volume = %id, "a volume is in use of which no record is left");
+                return Ok(());
             }
+            pool.ensure_detached(id, access)?;
+            tracing::info!(volume = %id, "released a device that an interrupted call had attached");
         }
-        tracing::info!(volume = %id, "released a device that an interrupted call had attached");
         Ok(())
     }
 }

@@ -193,13 +193,11 @@ impl Engine {
     }
 }
 
+/// VG-12 names parameters only: members may have come and gone since.
 fn check_same_group(existing: &VolumeGroupRecord, request: &CreateVolumeGroup) -> Result<()> {
     let clash = |reason| Err(Error::conflict(format!("volume group {}", existing.name), reason));
     if existing.max_members != request.max_members {
         return clash("it was made with other parameters");
-    }
-    if existing.members != request.members {
-        return clash("it has other volumes");
     }
     Ok(())
 }

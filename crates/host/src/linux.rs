@@ -120,6 +120,14 @@ impl Host for LinuxHost {
         occupancy::occupant(path)
     }
 
+    fn is_mounted(&self, device: &Device) -> Result<bool> {
+        occupancy::is_mounted(device)
+    }
+
+    fn target_exists(&self, path: &TargetPath) -> Result<bool> {
+        occupancy::target_exists(path)
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
         mounting::ensure_mounted(request, target)
     }

@@ -44,6 +44,8 @@ pub struct Publication {
     pub target: TargetPath,
     pub capability: VolumeCapability,
     pub read_only: bool,
+    /// Nothing was at the target before, so nothing is to be there afterwards (NN-03).
+    pub target_made: bool,
 }
 
 /// What stands on a device, from its first and last blocks.
@@ -115,6 +117,12 @@ pub trait Host: Send + Sync {
     fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()>;
 
     fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>>;
+
+    /// Does any mount on this machine use the device, or show its node?
+    fn is_mounted(&self, device: &Device) -> Result<bool>;
+
+    /// Is anything at the path, mounted or not?
+    fn target_exists(&self, path: &TargetPath) -> Result<bool>;
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()>;
 

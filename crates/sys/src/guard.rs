@@ -6,6 +6,9 @@
 //! takes the note back. The end of the pipe is the end of the daemon, however it came; then the
 //! guard thaws what is still noted, and ends too.
 //!
+//! Where the daemon is the first process of a container, the kernel kills the guard together with
+//! it; then the next start of the daemon has to thaw.
+//!
 //! A note is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
 //! without meaning: the freeze it announces has not begun, or the thaw it reports is done.
 

@@ -16,7 +16,28 @@ pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Er
     if failure.is_busy() {
         return Error::precondition(format!("{doing}: {text}; something still uses it"));
     }
+    if is_callers_to_mend(failure) {
+        return Error::precondition(format!("{doing}: {text}"));
+    }
     Error::failed(doing, text)
+}
+
+/// A path that cannot be used as it is: a link, the wrong kind of thing, a directory that cannot
+/// be written or is not empty.
+fn is_callers_to_mend(failure: &orlop_sys::Error) -> bool {
+    let errno = failure.errno();
+    matches!(
+        errno,
+        Some(
+            Errno::LOOP
+                | Errno::NOTDIR
+                | Errno::ISDIR
+                | Errno::ROFS
+                | Errno::NOTEMPTY
+                | Errno::NAMETOOLONG
+                | Errno::ACCESS
+        )
+    )
 }
 
 /// Nothing is there, nor can be: a file stands where a directory of the path should be.

@@ -1,13 +1,15 @@
 //! What is mounted at a path, as the kernel tells it.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-use orlop_model::{Occupant, Result, TargetPath};
+use orlop_model::{Device, Occupant, Result, TargetPath};
 use orlop_sys::mounts::{self, MountEntry};
 use rustix::fs::{major, minor};
+use rustix::io::Errno;
 
-use super::failure::{explained, is_missing};
+use super::failure::{Doing, explained, is_missing};
 
 pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
     let entry = match mounts::mount_at(path.as_path()) {
@@ -29,6 +31,36 @@ pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
         read_only: entry.read_only(),
         filesystem_read_only: entry.superblock_read_only(),
     }))
+}
+
+/// Any mount of the device's filesystem, and any bind of its node: that is a mount of the
+/// filesystem that holds /dev, with the node as its root.
+pub(super) fn is_mounted(device: &Device) -> Result<bool> {
+    let mounts = mounts::all_mounts().doing("list the mounts")?;
+    Ok(mounts.iter().any(|entry| {
+        filesystem_device_number(entry) == (device.major, device.minor)
+            || node_bound_by(entry) == Some((device.major, device.minor))
+    }))
+}
+
+fn node_bound_by(entry: &MountEntry) -> Option<(u32, u32)> {
+    // Bound nodes are few, and a stat of an unreachable mount point could hang.
+    if !entry.root.starts_with("/loop") && !entry.root.starts_with("/dev") {
+        return None;
+    }
+    let metadata = std::fs::symlink_metadata(&entry.mount_point).ok()?;
+    block_device_number(&metadata)
+}
+
+pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {
+    match std::fs::symlink_metadata(path.as_path()) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+        // Shut down after an error, but there.
+        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(true),
+        Err(error) => Err(error).doing("look at the target path"),
+    }
 }
 
 /// btrfs, which may span devices, has an anonymous number (0:N) of its own; its device is then

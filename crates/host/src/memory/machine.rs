@@ -82,6 +82,15 @@ impl Host for MemoryHost {
         Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
     }
 
+    fn is_mounted(&self, device: &Device) -> Result<bool> {
+        Ok(self.attempt(Op::LookUp)?.mounts.values().any(|occupant| occupant.is_of(device)))
+    }
+
+    fn target_exists(&self, path: &TargetPath) -> Result<bool> {
+        let state = self.attempt(Op::LookUp)?;
+        Ok(state.mounts.contains_key(path) || state.targets.contains(path))
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::Mount)?;
         if let Some(there) = state.mounts.get(target) {

@@ -25,7 +25,15 @@ pub(super) struct GroupSnapshotDraft {
     record: GroupSnapshotRecord,
     /// Where the members are copied from, on a pool that can hold a moment.
     moment: Option<Moment>,
-    is_cut: bool,
+    progress: Progress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Begun,
+    /// Some members may be of this cut. Another one would make the rest of another instant.
+    Cutting,
+    Cut,
 }
 
 impl Store {
@@ -48,7 +56,7 @@ impl Store {
             },
             members,
             moment: None,
-            is_cut: false,
+            progress: Progress::Begun,
         })
     }
 }
@@ -56,8 +64,12 @@ impl Store {
 impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     /// Where a moment can be held, that is all: what is copied out of it needs no stillness.
     fn cut(&mut self) -> Result<()> {
-        if self.is_cut {
-            return Ok(());
+        match self.progress {
+            Progress::Begun => self.progress = Progress::Cutting,
+            Progress::Cutting => {
+                return Err(Error::failed("cut a group snapshot", "an earlier cut of it failed"));
+            }
+            Progress::Cut => return Ok(()),
         }
         if self.store.holds_moments {
             let moment = self.store.hold_moment()?;
@@ -73,7 +85,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
             }
             self.note_cut(SystemTime::now().into());
         }
-        self.is_cut = true;
+        self.progress = Progress::Cut;
         Ok(())
     }
 

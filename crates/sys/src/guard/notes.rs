@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::thread::set_name;
+
 use crate::filesystem::{ThawOutcome, ensure_thawed};
 
 const END: u8 = 0;
@@ -49,6 +51,8 @@ impl<'a> Note<'a> {
 
 /// The guard's whole life: reads notes until they end, then thaws what is noted as frozen.
 pub fn run(notes: impl BufRead) {
+    // Started through /proc/self/exe, it would stand as "exe" in a list of processes.
+    let _ = set_name(c"thaw-guard");
     let mut frozen = still_frozen(notes);
     for _ in 0..ATTEMPTS {
         frozen.retain(|mount_point| !is_thawed(mount_point));
