@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use orlop_engine::request::StageVolume;
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Error, VolumeId};
+use orlop_model::{Error, FsType, Host, VolumeId};
 
 use crate::bench::*;
 
@@ -203,4 +203,31 @@ fn a_lost_source_of_the_same_name_is_not_found() {
     bench.engine.delete_volume(&origin).unwrap();
     refused!(bench.engine.create_volume(&cloned("origin", &origin)), Error::NoSuchVolume(_));
     assert!(bench.names().is_empty());
+}
+
+#[test]
+fn writers_are_held_where_they_are_when_the_staging_mount_is_gone() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.publish(&id);
+    bench.host.ensure_unmounted(&path(STAGING)).unwrap();
+    let host = Arc::clone(&bench.host);
+    bench.pool().during_next_cut(move || assert!(host.is_frozen(&path(TARGET))));
+    bench.snapshot("s", &id);
+    assert!(!bench.host.is_frozen(&path(TARGET)));
+}
+
+#[test]
+fn a_single_btrfs_is_synced_and_not_frozen() {
+    let bench = Bench::new();
+    let id = bench.create_as(volume_of("v", FsType::Btrfs));
+    bench.stage(&id);
+    bench.host.clear_log();
+    bench.snapshot("s", &id);
+    assert_eq!((bench.host.count(Op::SyncFilesystem), bench.host.count(Op::Freeze)), (1, 0));
+    // On a pool that copies piece by piece it has to be held all the same.
+    bench.pool().cut_piecemeal();
+    bench.snapshot("t", &id);
+    assert_eq!(bench.host.count(Op::Freeze), 1);
 }

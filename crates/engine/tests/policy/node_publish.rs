@@ -302,8 +302,37 @@ fn a_target_that_its_caller_made_can_be_left_to_it() {
         assert!(!bench.host.mounts().contains(&path(TARGET)));
         assert!(bench.host.has_target(&path(TARGET)), "V0-29");
     }
+    // What was there before a publication is there after it (NP-39).
+    bench.publish(&id);
     bench.unpublish(&id, TARGET).unwrap();
-    assert!(!bench.host.has_target(&path(TARGET)), "NN-03");
+    assert!(bench.host.has_target(&path(TARGET)));
+}
+
+#[test]
+fn unpublishing_what_was_never_published_leaves_the_path_alone() {
+    let bench = Bench::new();
+    let [first, other] = ["first", "other"].map(|name| bench.create(name));
+    bench.stage(&first);
+    bench.publish(&first);
+    bench.engine.unpublish_volume_keeping_target(&issued(&first), &path(TARGET)).unwrap();
+    for volume in [issued(&other), VolumeRef::parse("somebody-elses")] {
+        bench.engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
+        assert!(bench.host.has_target(&path(TARGET)));
+    }
+}
+
+#[test]
+fn a_damaged_record_does_not_keep_a_workload_from_ending() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.publish(&id);
+    bench.pool().damage_volume(&id, "torn");
+    for _ in 0..2 {
+        bench.unpublish(&id, TARGET).unwrap();
+    }
+    bench.unstage(&id).unwrap();
+    bench.assert_node_is_clean();
 }
 
 #[test]

@@ -94,3 +94,41 @@ fn a_record_of_something_that_is_gone_does_no_harm() {
     bench.engine.delete_volume(&id).unwrap();
     assert_eq!(bench.node_record(&id), NodeRecord::default());
 }
+
+#[test]
+fn records_that_are_lost_take_nothing_from_a_workload_with_them() {
+    let mut bench = Bench::new();
+    let [mounted, raw] = [bench.create("mounted"), bench.create_as(block_volume("raw"))];
+    bench.stage(&mounted);
+    bench.publish(&mounted);
+    bench.engine.stage_volume(&stage_block(&raw)).unwrap();
+    bench.engine.publish_volume(&publish_block(&raw, OTHER_TARGET)).unwrap();
+    for id in [&mounted, &raw] {
+        bench.host.save_node_record(id, &NodeRecord::default()).unwrap();
+    }
+    bench.restart();
+    for (id, target) in [(&mounted, TARGET), (&raw, OTHER_TARGET)] {
+        assert!(bench.attached(id, DeviceAccess::ReadWrite).is_some());
+        bench.unpublish(id, target).unwrap();
+        assert!(!bench.host.has_target(&path(target)));
+    }
+    bench.unstage(&mounted).unwrap();
+    assert!(bench.attached(&mounted, DeviceAccess::ReadWrite).is_none());
+}
+
+#[test]
+fn a_stage_that_was_killed_after_its_mount_is_completed() {
+    let mut bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    // As if the call had been one with a group, and had died between the mount and the group.
+    let mut wanted = stage(&id);
+    wanted.capability = mount_with(None, wanted.capability.mode, &[], Some(1234));
+    let mut node = bench.node_record(&id);
+    node.stage.as_mut().unwrap().capability = wanted.capability.clone();
+    bench.host.save_node_record(&id, &node).unwrap();
+    bench.restart();
+    assert_eq!(bench.host.group(&path(STAGING)), None);
+    bench.engine.stage_volume(&wanted).unwrap();
+    assert_eq!(bench.host.group(&path(STAGING)), Some(1234));
+}

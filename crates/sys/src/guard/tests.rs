@@ -62,15 +62,19 @@ fn pid(process: u32) -> Pid {
     Pid::from_raw(i32::try_from(process).unwrap()).unwrap()
 }
 
-fn state(process: u32) -> char {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+fn states(process: u32) -> Vec<char> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    // One that cannot be read has ended since it was listed.
+    let stats = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    stats.map(|stat| stat.rsplit(") ").next().unwrap().chars().next().unwrap()).collect()
 }
 
+/// Of all its threads: a test runs on one of its own, and the last to end closes the pipe.
 fn wait_for_state(process: u32, wanted: char) {
     let generous = Instant::now() + Duration::from_secs(60);
-    while state(process) != wanted {
-        assert!(Instant::now() < generous, "process {process} is in state {}", state(process));
+    while states(process).iter().any(|state| *state != wanted) {
+        assert!(Instant::now() < generous, "process {process} is in state {:?}", states(process));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
