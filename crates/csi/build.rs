@@ -24,17 +24,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let mut compiler = protox::Compiler::new([&include])?;
-    compiler
-        .include_imports(true)
-        .include_source_info(true)
-        .open_files(PROTOS)?;
+    compiler.include_imports(true).include_source_info(true).open_files(PROTOS)?;
 
     // Encoded by protox, because the types of prost would drop the options of csi.v1.
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    std::fs::write(
-        out_dir.join("wire.bin"),
-        compiler.encode_file_descriptor_set(),
-    )?;
+    std::fs::write(out_dir.join("wire.bin"), compiler.encode_file_descriptor_set())?;
 
     tonic_prost_build::configure()
         .btree_map(".")
@@ -76,8 +70,5 @@ fn is_sensitive(field: &FieldDescriptor, csi_secret: &ExtensionDescriptor) -> bo
 }
 
 fn holds_message_of(field: &FieldDescriptor, messages: &BTreeSet<String>) -> bool {
-    field
-        .kind()
-        .as_message()
-        .is_some_and(|message| messages.contains(message.full_name()))
+    field.kind().as_message().is_some_and(|message| messages.contains(message.full_name()))
 }

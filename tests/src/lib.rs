@@ -36,6 +36,7 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
+mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
 pub use client::{Answer, Client, expect_code, int};
@@ -48,6 +49,7 @@ pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
 pub use tonic::Code;
+pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;

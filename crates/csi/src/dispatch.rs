@@ -69,10 +69,7 @@ impl Lane {
     fn new(width: u32) -> Self {
         // A u32 always fits where Linux runs; a narrower lane would be correct too.
         let permits = usize::try_from(width).unwrap_or(1);
-        Self {
-            width,
-            free: Arc::new(Semaphore::new(permits)),
-        }
+        Self { width, free: Arc::new(Semaphore::new(permits)) }
     }
 
     /// A caller that hangs up while it waits for its turn is forgotten. Once begun, the work is
@@ -89,9 +86,7 @@ impl Lane {
             let _turn = turn;
             span.in_scope(work)
         });
-        running
-            .await
-            .unwrap_or_else(|error| Err(interrupted(&error)))
+        running.await.unwrap_or_else(|error| Err(interrupted(&error)))
     }
 
     async fn drained(&self) {
@@ -105,10 +100,7 @@ impl Lane {
 /// The operation ended without a result: it panicked, or the runtime went away under it.
 fn interrupted(error: &JoinError) -> Error {
     tracing::error!(%error, "an operation ended without a result");
-    Error::failed(
-        "finish the operation",
-        "it ended unexpectedly; this plugin's log says where",
-    )
+    Error::failed("finish the operation", "it ended unexpectedly; this plugin's log says where")
 }
 
 #[cfg(test)]

@@ -47,12 +47,7 @@ async fn hold(lane: &Arc<Lane>) -> Held {
         its_lane.run(work).await
     });
     has_begun.await.unwrap();
-    Held {
-        lane,
-        caller,
-        release,
-        done,
-    }
+    Held { lane, caller, release, done }
 }
 
 #[tokio::test]
@@ -87,8 +82,5 @@ async fn nothing_begins_after_the_lane_is_drained() {
     let lane = Lane::new(2);
     lane.drained().await;
     lane.drained().await;
-    assert!(matches!(
-        lane.run(|| Ok(())).await,
-        Err(Error::Failed { .. })
-    ));
+    assert!(matches!(lane.run(|| Ok(())).await, Err(Error::Failed { .. })));
 }

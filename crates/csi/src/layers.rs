@@ -70,12 +70,10 @@ where
 /// `None` if the future panicked. It is not polled again, so nothing sees it half-changed.
 async fn caught<F: Future>(mut future: Pin<Box<F>>) -> Option<F::Output> {
     let polled =
-        poll_fn(
-            |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-                Ok(poll) => poll.map(Some),
-                Err(_panic) => Poll::Ready(None),
-            },
-        );
+        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Some),
+            Err(_panic) => Poll::Ready(None),
+        });
     polled.await
 }
 
@@ -122,12 +120,7 @@ impl Call {
         } else {
             tracing::info_span!("call", call, method, volume = Empty, snapshot = Empty)
         };
-        Self {
-            span,
-            begun: Instant::now(),
-            is_routine,
-            has_ended: false,
-        }
+        Self { span, begun: Instant::now(), is_routine, has_ended: false }
     }
 
     fn end(mut self, response: &Response<Body>) {

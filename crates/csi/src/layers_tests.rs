@@ -15,10 +15,7 @@ where
     S::Future: Send + 'static,
 {
     let observed = ObserveCalls.layer(service);
-    let response = observed
-        .oneshot(request("/csi.v1.Node/NodeGetInfo"))
-        .await
-        .unwrap();
+    let response = observed.oneshot(request("/csi.v1.Node/NodeGetInfo")).await.unwrap();
     Status::from_header_map(response.headers())
 }
 
@@ -58,8 +55,6 @@ fn only_headers_of_a_failed_call_are_a_refusal() {
     let headers: &mut HeaderMap = response.headers_mut();
     headers.insert("grpc-status", "0".parse().unwrap());
     assert!(refusal(&response).is_none());
-    response
-        .headers_mut()
-        .insert("grpc-status", "5".parse().unwrap());
+    response.headers_mut().insert("grpc-status", "5".parse().unwrap());
     assert_eq!(refusal(&response).unwrap().code(), Code::NotFound);
 }

@@ -25,9 +25,7 @@ pub(crate) fn bytes(count: u64) -> i64 {
 
 pub(crate) fn topology(place: &Topology) -> v1::Topology {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    v1::Topology {
-        segments: place.segments().map(owned).collect(),
-    }
+    v1::Topology { segments: place.segments().map(owned).collect() }
 }
 
 #[cfg(test)]

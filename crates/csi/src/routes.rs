@@ -54,11 +54,7 @@ impl Service<Request<Body>> for Routes {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answering {
-        match (
-            service_name(request.uri().path()),
-            &mut self.controller,
-            &mut self.node,
-        ) {
+        match (service_name(request.uri().path()), &mut self.controller, &mut self.node) {
             (IdentityServer::<Identity>::NAME, _, _) => self.identity.call(request),
             (ControllerServer::<Controller>::NAME, Some(controller), _) => controller.call(request),
             (NodeServer::<Node>::NAME, _, Some(node)) => node.call(request),

@@ -42,10 +42,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let listener = socket.take_listener();
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
-    let connections = Connections {
-        listener: UnixListener::from_std(listener)?,
-        pause: None,
-    };
+    let connections = Connections { listener: UnixListener::from_std(listener)?, pause: None };
     let routes = Routes::new(&core, &Arc::new(offers));
     Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)

@@ -17,9 +17,7 @@ pub(crate) use node::Node;
 use crate::status;
 
 fn answer<Reply>(outcome: Result<Reply>) -> std::result::Result<Response<Reply>, Status> {
-    outcome
-        .map(Response::new)
-        .map_err(|error| status::from_error(&error))
+    outcome.map(Response::new).map_err(|error| status::from_error(&error))
 }
 
 /// Names the volume in the span of this call.
@@ -32,7 +30,7 @@ fn note_snapshot(id: &impl Display) {
     Span::current().record("snapshot", field::display(id));
 }
 
-/// A field that `require` has seen. Told apart from it, so that nothing here can panic.
+/// A message that `require` has seen; were it missing all the same, an error and no panic.
 fn given<T>(field: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::invalid(field, "is missing"))
 }

@@ -70,16 +70,10 @@ impl Drop for Socket {
 /// Makes the socket, and the directory for it if that is missing. A socket that nobody answers
 /// on is replaced.
 pub fn bind(path: &Path) -> Result<Socket, BindError> {
-    let failed = |source: io::Error| BindError::Failed {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source: io::Error| BindError::Failed { path: path.to_owned(), source };
     let bad_path = || BindError::BadPath(path.to_owned());
     let address = SocketAddrUnix::new(path).map_err(|_| bad_path())?;
-    let directory = path
-        .parent()
-        .filter(|_| path.is_absolute())
-        .ok_or_else(bad_path)?;
+    let directory = path.parent().filter(|_| path.is_absolute()).ok_or_else(bad_path)?;
     ensure_directory(directory).map_err(failed)?;
 
     // Held while we look and bind, so that of two daemons that find a dead socket, one does not
@@ -89,11 +83,7 @@ pub fn bind(path: &Path) -> Result<Socket, BindError> {
     ensure_no_dead_socket(path, &address)?;
     let listener = listen_at(&address).map_err(|errno| failed(errno.into()))?;
     let file = open_itself(path).map_err(|errno| failed(errno.into()))?;
-    Ok(Socket {
-        listener: Some(listener),
-        path: path.to_owned(),
-        file,
-    })
+    Ok(Socket { listener: Some(listener), path: path.to_owned(), file })
 }
 
 /// A descriptor of the socket's file, not a connection to whoever listens there.
@@ -110,10 +100,7 @@ fn is_same_file(file: &OwnedFd, path: &Path) -> bool {
 }
 
 fn ensure_directory(directory: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o750)
-        .create(directory)
+    DirBuilder::new().recursive(true).mode(0o750).create(directory)
 }
 
 /// On the directory itself, since nothing but the socket may be put there (OP-06).
@@ -124,10 +111,7 @@ fn lock_directory(directory: &Path) -> io::Result<File> {
 }
 
 fn ensure_no_dead_socket(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
-    let failed = |source: io::Error| BindError::Failed {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source: io::Error| BindError::Failed { path: path.to_owned(), source };
     let found = match symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

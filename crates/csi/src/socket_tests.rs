@@ -82,10 +82,7 @@ fn what_is_not_a_socket_is_left_alone() {
 fn paths_that_no_socket_can_have_are_refused() {
     let long = format!("/tmp/{}.sock", "x".repeat(120));
     for path in ["relative.sock", &long] {
-        assert!(
-            matches!(bind(Path::new(path)), Err(BindError::BadPath(_))),
-            "{path}"
-        );
+        assert!(matches!(bind(Path::new(path)), Err(BindError::BadPath(_))), "{path}");
     }
 }
 

@@ -131,9 +131,8 @@ fn parse_group(text: &str) -> Result<Option<u32>> {
     let is_number = text.bytes().all(|b| b.is_ascii_digit());
     match text.parse::<u32>() {
         Ok(group) if is_number && group != u32::MAX => Ok(Some(group)),
-        Ok(_) | Err(_) => Err(Error::invalid(
-            "volume_mount_group",
-            "is not a group id in decimal digits",
-        )),
+        Ok(_) | Err(_) => {
+            Err(Error::invalid("volume_mount_group", "is not a group id in decimal digits"))
+        }
     }
 }

@@ -63,32 +63,19 @@ pub(crate) fn inline_volume(
     context: &VolumeContext,
     offers: &Offers,
 ) -> Result<Option<InlineVolume>> {
-    if context
-        .get(EPHEMERAL_KEY)
-        .is_none_or(|value| value != "true")
-    {
+    if context.get(EPHEMERAL_KEY).is_none_or(|value| value != "true") {
         return Ok(None);
     }
     let mut parameters = context.clone();
-    let range = parameters
-        .remove(SIZE_KEY)
-        .map(|size| parse_size(&size))
-        .transpose()?;
+    let range = parameters.remove(SIZE_KEY).map(|size| parse_size(&size)).transpose()?;
     let (parameters, limits) =
         volume_parameters(&parameters, offers).map_err(|error| about(VOLUME_CONTEXT, error))?;
-    Ok(Some(InlineVolume {
-        range,
-        parameters,
-        limits,
-    }))
+    Ok(Some(InlineVolume { range, parameters, limits }))
 }
 
 fn parse_size(text: &str) -> Result<CapacityRange> {
     let bytes = parse_bytes(text).ok_or_else(|| {
-        Error::invalid(
-            VOLUME_CONTEXT,
-            "size is not a size such as 500Mi, 1Gi or 10G",
-        )
+        Error::invalid(VOLUME_CONTEXT, "size is not a size such as 500Mi, 1Gi or 10G")
     })?;
     CapacityRange::parse(bytes, 0)
 }

@@ -51,9 +51,7 @@ pub(crate) fn discard_secrets(secrets: BTreeMap<String, String>) -> Result<()> {
 }
 
 pub(crate) fn capacity_range(range: Option<v1::CapacityRange>) -> Result<Option<CapacityRange>> {
-    range
-        .map(|range| CapacityRange::parse(range.required_bytes, range.limit_bytes))
-        .transpose()
+    range.map(|range| CapacityRange::parse(range.required_bytes, range.limit_bytes)).transpose()
 }
 
 pub(crate) fn optional_path(field: &'static str, text: &str) -> Result<Option<TargetPath>> {

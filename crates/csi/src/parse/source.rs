@@ -16,10 +16,7 @@ pub(crate) fn content_source(
         return Ok(None);
     };
     match source.r#type {
-        None => Err(Error::invalid(
-            FIELD,
-            "names neither a snapshot nor a volume",
-        )),
+        None => Err(Error::invalid(FIELD, "names neither a snapshot nor a volume")),
         Some(Type::Snapshot(snapshot)) => {
             let id = given(&snapshot.snapshot_id)?.parse()?;
             Ok(Some(ContentSource::Snapshot(id)))

@@ -15,11 +15,7 @@ fn offers(attach: bool, limits: bool) -> Offers {
     Offers {
         driver_name: "orlop.example".to_owned(),
         version: "0".to_owned(),
-        node: NodeInfo {
-            id: "node".parse().unwrap(),
-            place: Topology::default(),
-            max_volumes: 0,
-        },
+        node: NodeInfo { id: "node".parse().unwrap(), place: Topology::default(), max_volumes: 0 },
         attach,
         limits,
         mode: Mode::All,

@@ -21,18 +21,14 @@ fn has_option(pool: &DescriptorPool, options: &DynamicMessage, name: &str) -> bo
 }
 
 fn enums(pool: &DescriptorPool) -> impl Iterator<Item = EnumDescriptor> {
-    pool.all_enums()
-        .filter(|each| !each.package_name().starts_with("google."))
+    pool.all_enums().filter(|each| !each.package_name().starts_with("google."))
 }
 
 fn assert_same(found: &BTreeSet<String>, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
     let missing: Vec<_> = expected.difference(found).collect();
     let surplus: Vec<_> = found.difference(&expected).collect();
-    assert!(
-        missing.is_empty() && surplus.is_empty(),
-        "missing {missing:?}, surplus {surplus:?}"
-    );
+    assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:?}, surplus {surplus:?}");
 }
 
 #[test]
@@ -66,12 +62,7 @@ fn enums_have_their_values() {
 #[test]
 fn every_enum_begins_with_unknown() {
     for each in enums(&pool()) {
-        assert_eq!(
-            each.default_value().name(),
-            "UNKNOWN",
-            "{}",
-            each.full_name()
-        );
+        assert_eq!(each.default_value().name(), "UNKNOWN", "{}", each.full_name());
         assert_eq!(each.default_value().number(), 0, "{}", each.full_name());
     }
 }
@@ -87,30 +78,18 @@ fn services_have_their_methods() {
 
 #[test]
 fn every_method_takes_its_request_and_returns_its_response() {
-    for method in pool()
-        .services()
-        .flat_map(|service| service.methods().collect::<Vec<_>>())
-    {
+    for method in pool().services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
         let package = method.parent_service().package_name().to_owned();
         let name = method.name();
-        assert_eq!(
-            method.input().full_name(),
-            format!("{package}.{name}Request")
-        );
-        assert_eq!(
-            method.output().full_name(),
-            format!("{package}.{name}Response")
-        );
+        assert_eq!(method.input().full_name(), format!("{package}.{name}Request"));
+        assert_eq!(method.output().full_name(), format!("{package}.{name}Response"));
     }
 }
 
 #[test]
 fn only_snapshot_metadata_streams() {
     let pool = pool();
-    let methods = || {
-        pool.services()
-            .flat_map(|service| service.methods().collect::<Vec<_>>())
-    };
+    let methods = || pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
     assert!(!methods().any(|method| method.is_client_streaming()));
 
     let found = methods()
@@ -131,12 +110,7 @@ fn options_have_their_numbers() {
     let found = pool()
         .all_extensions()
         .map(|each| {
-            format!(
-                "{} {} {}",
-                each.containing_message().name(),
-                each.number(),
-                each.full_name()
-            )
+            format!("{} {} {}", each.containing_message().name(), each.number(), each.full_name())
         })
         .collect();
     assert_same(&found, &facts::OPTIONS);
@@ -164,21 +138,13 @@ fn what_is_alpha_is_marked() {
         }
     };
     for service in pool.services() {
-        note(
-            service.options(),
-            "csi.v1.alpha_service",
-            service.full_name(),
-        );
+        note(service.options(), "csi.v1.alpha_service", service.full_name());
         for method in service.methods() {
             note(method.options(), "csi.v1.alpha_method", method.full_name());
         }
     }
     for message in pool.all_messages() {
-        note(
-            message.options(),
-            "csi.v1.alpha_message",
-            message.full_name(),
-        );
+        note(message.options(), "csi.v1.alpha_message", message.full_name());
         for field in message.fields() {
             note(field.options(), "csi.v1.alpha_field", field.full_name());
         }
@@ -196,12 +162,8 @@ fn what_is_alpha_is_marked() {
 
 #[test]
 fn capabilities_travel_in_field_1_since_v1_and_in_field_2_before() {
-    let since = v1::GetPluginCapabilitiesResponse {
-        capabilities: vec![Default::default()],
-    };
-    let before = v0::GetPluginCapabilitiesResponse {
-        capabilities: vec![Default::default()],
-    };
+    let since = v1::GetPluginCapabilitiesResponse { capabilities: vec![Default::default()] };
+    let before = v0::GetPluginCapabilitiesResponse { capabilities: vec![Default::default()] };
     assert_eq!(since.encode_to_vec(), [1 << 3 | 2, 0]);
     assert_eq!(before.encode_to_vec(), [2 << 3 | 2, 0]);
 }
@@ -218,25 +180,16 @@ fn an_unset_wrapper_is_not_its_default() {
 fn maps_are_encoded_in_the_order_of_their_keys() {
     let segments = BTreeMap::from(["b", "c", "a"].map(|key| (key.to_owned(), String::new())));
     let encoded = v1::Topology { segments }.encode_to_vec();
-    assert_eq!(
-        encoded,
-        [10, 3, 10, 1, b'a', 10, 3, 10, 1, b'b', 10, 3, 10, 1, b'c']
-    );
+    assert_eq!(encoded, [10, 3, 10, 1, b'a', 10, 3, 10, 1, b'b', 10, 3, 10, 1, b'c']);
 }
 
 #[test]
 fn servers_answer_to_the_names_that_callers_use() {
     assert_eq!(v1::controller_server::SERVICE_NAME, "csi.v1.Controller");
-    assert_eq!(
-        v1::snapshot_metadata_server::SERVICE_NAME,
-        "csi.v1.SnapshotMetadata"
-    );
+    assert_eq!(v1::snapshot_metadata_server::SERVICE_NAME, "csi.v1.SnapshotMetadata");
     assert_eq!(v0::node_server::SERVICE_NAME, "csi.v0.Node");
     assert_eq!(identity::identity_server::SERVICE_NAME, "identity.Identity");
-    assert_eq!(
-        volumegroup::controller_server::SERVICE_NAME,
-        "volumegroup.Controller"
-    );
+    assert_eq!(volumegroup::controller_server::SERVICE_NAME, "volumegroup.Controller");
     assert_eq!(
         reclaimspace::reclaim_space_node_server::SERVICE_NAME,
         "reclaimspace.ReclaimSpaceNode"

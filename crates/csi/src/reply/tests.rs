@@ -35,27 +35,15 @@ fn sizes_beyond_the_wire_stop_at_its_end() {
 
 #[test]
 fn usage_counts_what_can_be_counted() {
-    let full = Usage {
-        total_bytes: 100,
-        available_bytes: 30,
-        total_inodes: 10,
-        free_inodes: 4,
-    };
+    let full = Usage { total_bytes: 100, available_bytes: 30, total_inodes: 10, free_inodes: 4 };
     let entries = usage(VolumeUsage::Filesystem(full));
     let shown: Vec<_> = entries
         .iter()
         .map(|entry| (entry.unit(), entry.total, entry.available, entry.used))
         .collect();
-    assert_eq!(
-        shown,
-        [(Unit::Bytes, 100, 30, 70), (Unit::Inodes, 10, 4, 6)]
-    );
+    assert_eq!(shown, [(Unit::Bytes, 100, 30, 70), (Unit::Inodes, 10, 4, 6)]);
 
-    let without_inodes = Usage {
-        total_inodes: 0,
-        free_inodes: 0,
-        ..full
-    };
+    let without_inodes = Usage { total_inodes: 0, free_inodes: 0, ..full };
     assert_eq!(usage(VolumeUsage::Filesystem(without_inodes)).len(), 1);
 
     let block = usage(VolumeUsage::Block { total_bytes: 7 });
@@ -66,9 +54,7 @@ fn usage_counts_what_can_be_counted() {
 #[test]
 fn a_damaged_volume_is_listed_by_its_id() {
     let status = VolumeStatus {
-        id: "v-0badcafe-00112233445566778899aabbccddeeff"
-            .parse()
-            .unwrap(),
+        id: "v-0badcafe-00112233445566778899aabbccddeeff".parse().unwrap(),
         volume: None,
         condition: Condition::abnormal("its record cannot be read"),
     };

@@ -14,10 +14,7 @@ pub(crate) fn condition(condition: &Condition) -> v1::VolumeCondition {
         ("", false) => "healthy",
         (text, _) => text,
     };
-    v1::VolumeCondition {
-        abnormal: condition.abnormal,
-        message: shortened(text, LONGEST_TEXT),
-    }
+    v1::VolumeCondition { abnormal: condition.abnormal, message: shortened(text, LONGEST_TEXT) }
 }
 
 pub(crate) fn usage(usage: VolumeUsage) -> Vec<v1::VolumeUsage> {

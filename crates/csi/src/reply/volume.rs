@@ -19,45 +19,31 @@ pub(crate) fn volume(volume: &Volume) -> v1::Volume {
         volume_id: volume.record.id.to_string(),
         volume_context: volume.context.clone(),
         content_source: volume.record.source.as_ref().map(content_source),
-        accessible_topology: if anywhere {
-            Vec::new()
-        } else {
-            vec![topology(&volume.place)]
-        },
+        accessible_topology: if anywhere { Vec::new() } else { vec![topology(&volume.place)] },
     }
 }
 
 /// VO-11.
 fn content_source(source: &ContentSource) -> v1::VolumeContentSource {
     let source = match source {
-        ContentSource::Snapshot(id) => Type::Snapshot(SnapshotSource {
-            snapshot_id: id.to_string(),
-        }),
-        ContentSource::Volume(id) => Type::Volume(VolumeSource {
-            volume_id: id.to_string(),
-        }),
+        ContentSource::Snapshot(id) => {
+            Type::Snapshot(SnapshotSource { snapshot_id: id.to_string() })
+        }
+        ContentSource::Volume(id) => Type::Volume(VolumeSource { volume_id: id.to_string() }),
     };
-    v1::VolumeContentSource {
-        r#type: Some(source),
-    }
+    v1::VolumeContentSource { r#type: Some(source) }
 }
 
 /// A volume whose record cannot be read still has its id; its condition tells the rest.
 pub(crate) fn status_volume(status: &VolumeStatus) -> v1::Volume {
     match &status.volume {
         Some(known) => volume(known),
-        None => v1::Volume {
-            volume_id: status.id.to_string(),
-            ..Default::default()
-        },
+        None => v1::Volume { volume_id: status.id.to_string(), ..Default::default() },
     }
 }
 
 pub(crate) fn published_nodes(status: &VolumeStatus) -> Vec<String> {
-    let nodes = status
-        .volume
-        .iter()
-        .flat_map(|known| known.record.published.keys());
+    let nodes = status.volume.iter().flat_map(|known| known.record.published.keys());
     nodes.map(ToString::to_string).collect()
 }
 

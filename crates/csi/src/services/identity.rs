@@ -45,9 +45,7 @@ impl Identity {
 /// The plugin as a whole, so the same from every instance, whatever it serves (ID-11).
 fn capabilities() -> Vec<v1::PluginCapability> {
     let service = |service: service::Type| {
-        plugin_capability::Type::Service(Service {
-            r#type: service.into(),
-        })
+        plugin_capability::Type::Service(Service { r#type: service.into() })
     };
     let expansion = plugin_capability::Type::VolumeExpansion(VolumeExpansion {
         r#type: plugin_capability::volume_expansion::Type::Online.into(),
@@ -57,9 +55,7 @@ fn capabilities() -> Vec<v1::PluginCapability> {
         service(service::Type::VolumeAccessibilityConstraints),
         expansion,
     ]
-    .map(|r#type| v1::PluginCapability {
-        r#type: Some(r#type),
-    })
+    .map(|r#type| v1::PluginCapability { r#type: Some(r#type) })
     .into()
 }
 
@@ -76,9 +72,7 @@ impl v1::identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> std::result::Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        answer(Ok(v1::GetPluginCapabilitiesResponse {
-            capabilities: capabilities(),
-        }))
+        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities() }))
     }
 
     async fn probe(

@@ -6,11 +6,7 @@ fn text() -> String {
 
 /// One of each; the match in `code` makes a new kind fail to compile until it is decided.
 fn one_of_each() -> Vec<(Error, Code)> {
-    let not_at_path = Error::NotAtPath {
-        volume: text(),
-        path: text(),
-        reason: text(),
-    };
+    let not_at_path = Error::NotAtPath { volume: text(), path: text(), reason: text() };
     vec![
         (Error::invalid("name", "is missing"), Code::InvalidArgument),
         (Error::NoSuchVolume(text()), Code::NotFound),

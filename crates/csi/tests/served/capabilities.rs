@@ -12,10 +12,7 @@ use crate::plugin::{NO_VOLUME, NODE, Plugin, Setup, code, entry, mount, new_volu
 async fn controller_rpcs(plugin: &Plugin) -> Vec<ControllerRpc> {
     use v1::controller_service_capability::Type;
     let request = v1::ControllerGetCapabilitiesRequest {};
-    let answer = plugin
-        .controller()
-        .controller_get_capabilities(request)
-        .await;
+    let answer = plugin.controller().controller_get_capabilities(request).await;
     let rpc = |capability: v1::ControllerServiceCapability| match capability.r#type {
         Some(Type::Rpc(rpc)) => rpc.r#type(),
         None => ControllerRpc::Unknown,
@@ -45,12 +42,7 @@ async fn unpublish_code(plugin: &Plugin) -> Code {
         volume_id: "not-ours".to_owned(),
         ..Default::default()
     };
-    code(
-        plugin
-            .controller()
-            .controller_unpublish_volume(request)
-            .await,
-    )
+    code(plugin.controller().controller_unpublish_volume(request).await)
 }
 
 async fn modify_code(plugin: &Plugin) -> Code {
@@ -70,11 +62,7 @@ async fn attaching_is_offered_exactly_when_it_is_on() {
         ControllerRpc::ListVolumesPublishedNodes,
     ];
     for attach in [true, false] {
-        let plugin = Plugin::with(Setup {
-            attach,
-            ..Setup::default()
-        })
-        .await;
+        let plugin = Plugin::with(Setup { attach, ..Setup::default() }).await;
         let offered = controller_rpcs(&plugin).await;
         assert!(!offered.contains(&ControllerRpc::Unknown));
         for rpc in with_attach {
@@ -92,11 +80,7 @@ async fn attaching_is_offered_exactly_when_it_is_on() {
 #[tokio::test]
 async fn modification_is_offered_exactly_when_limits_work() {
     for limits in [true, false] {
-        let plugin = Plugin::with(Setup {
-            limits,
-            ..Setup::default()
-        })
-        .await;
+        let plugin = Plugin::with(Setup { limits, ..Setup::default() }).await;
         let offered = controller_rpcs(&plugin).await;
         assert_eq!(offered.contains(&ControllerRpc::ModifyVolume), limits);
         let mut request = new_volume("limited");
@@ -118,14 +102,10 @@ async fn the_node_says_what_it_can() {
     let plugin = Plugin::start().await;
     let request = v1::NodeGetCapabilitiesRequest {};
     let answer = plugin.node().node_get_capabilities(request).await.unwrap();
-    let rpcs = answer
-        .into_inner()
-        .capabilities
-        .into_iter()
-        .map(|each| match each.r#type {
-            Some(Type::Rpc(rpc)) => rpc.r#type(),
-            None => NodeRpc::Unknown,
-        });
+    let rpcs = answer.into_inner().capabilities.into_iter().map(|each| match each.r#type {
+        Some(Type::Rpc(rpc)) => rpc.r#type(),
+        None => NodeRpc::Unknown,
+    });
     assert_eq!(
         rpcs.collect::<Vec<_>>(),
         [
@@ -148,17 +128,10 @@ async fn every_mode_tells_the_same_of_the_plugin_and_serves_its_own() {
         (Mode::Node, Code::Unimplemented, Code::Ok),
         (Mode::All, Code::Ok, Code::Ok),
     ] {
-        let plugin = Plugin::with(Setup {
-            mode,
-            ..Setup::default()
-        })
-        .await;
+        let plugin = Plugin::with(Setup { mode, ..Setup::default() }).await;
         assert_eq!(plugin_capabilities(&plugin).await, all, "ID-11");
         let request = v1::ControllerGetCapabilitiesRequest {};
-        let answer = plugin
-            .controller()
-            .controller_get_capabilities(request)
-            .await;
+        let answer = plugin.controller().controller_get_capabilities(request).await;
         assert_eq!(code(answer), controller, "{mode:?}");
         let request = v1::NodeGetCapabilitiesRequest {};
         let answer = plugin.node().node_get_capabilities(request).await;
@@ -169,15 +142,9 @@ async fn every_mode_tells_the_same_of_the_plugin_and_serves_its_own() {
 #[tokio::test]
 async fn the_plugin_has_a_name_and_a_version() {
     let plugin = Plugin::start().await;
-    let answer = plugin
-        .identity()
-        .get_plugin_info(v1::GetPluginInfoRequest {})
-        .await;
+    let answer = plugin.identity().get_plugin_info(v1::GetPluginInfoRequest {}).await;
     let info = answer.unwrap().into_inner();
-    assert_eq!(
-        (info.name.as_str(), info.vendor_version.as_str()),
-        ("orlop.example", "1.2.3")
-    );
+    assert_eq!((info.name.as_str(), info.vendor_version.as_str()), ("orlop.example", "1.2.3"));
 }
 
 async fn probe(plugin: &Plugin) -> Result<Option<bool>, tonic::Status> {
@@ -187,40 +154,23 @@ async fn probe(plugin: &Plugin) -> Result<Option<bool>, tonic::Status> {
 
 #[tokio::test]
 async fn while_it_starts_it_says_so_and_still_knows_itself() {
-    let plugin = Plugin::with(Setup {
-        ready: false,
-        ..Setup::default()
-    })
-    .await;
+    let plugin = Plugin::with(Setup { ready: false, ..Setup::default() }).await;
     assert_eq!(probe(&plugin).await.unwrap(), Some(false));
     let answer = plugin.controller().create_volume(new_volume("early")).await;
     assert_eq!(code(answer), Code::Unavailable);
     let answer = plugin.node().node_get_info(v1::NodeGetInfoRequest {}).await;
     let info = answer.unwrap().into_inner();
-    assert_eq!(
-        (info.node_id.as_str(), info.max_volumes_per_node),
-        (NODE, 8)
-    );
-    assert_eq!(
-        info.accessible_topology.unwrap().segments,
-        entry("orlop.example/node", NODE)
-    );
+    assert_eq!((info.node_id.as_str(), info.max_volumes_per_node), (NODE, 8));
+    assert_eq!(info.accessible_topology.unwrap().segments, entry("orlop.example/node", NODE));
 }
 
 #[tokio::test]
 async fn a_sick_pool_fails_the_probe_with_its_reason() {
     let plugin = Plugin::start().await;
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
-    plugin.pool.fail_next(
-        "check_health",
-        Error::failed("read pool", "the disk is gone"),
-    );
+    plugin.pool.fail_next("check_health", Error::failed("read pool", "the disk is gone"));
     let status = probe(&plugin).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
-    assert!(
-        status.message().contains("the disk is gone"),
-        "{}",
-        status.message()
-    );
+    assert!(status.message().contains("the disk is gone"), "{}", status.message());
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
 }

@@ -13,16 +13,12 @@ type Change<Request> = fn(&mut Request);
 
 fn from_snapshot(id: &str) -> Option<v1::VolumeContentSource> {
     let snapshot_id = id.to_owned();
-    Some(v1::VolumeContentSource {
-        r#type: Some(Type::Snapshot(SnapshotSource { snapshot_id })),
-    })
+    Some(v1::VolumeContentSource { r#type: Some(Type::Snapshot(SnapshotSource { snapshot_id })) })
 }
 
 fn from_volume(id: &str) -> Option<v1::VolumeContentSource> {
     let volume_id = id.to_owned();
-    Some(v1::VolumeContentSource {
-        r#type: Some(Type::Volume(VolumeSource { volume_id })),
-    })
+    Some(v1::VolumeContentSource { r#type: Some(Type::Volume(VolumeSource { volume_id })) })
 }
 
 async fn create_code(plugin: &Plugin, change: impl FnOnce(&mut v1::CreateVolumeRequest)) -> Code {
@@ -53,32 +49,19 @@ async fn illegal_values_are_refused() {
         ("control character", |r| r.name = "a\u{1}".to_owned()),
         ("empty range", |r| r.capacity_range = Some(range(0, 0))),
         ("negative range", |r| r.capacity_range = Some(range(-1, 0))),
-        ("filesystem", |r| {
-            r.volume_capabilities = vec![mount(), mount_of("nosuchfs")]
-        }),
+        ("filesystem", |r| r.volume_capabilities = vec![mount(), mount_of("nosuchfs")]),
         ("parameter", |r| r.parameters = entry("colour", "red")),
-        ("mutable", |r| {
-            r.mutable_parameters = entry("XXX_FakeKey", "XXX_FakeValue")
-        }),
+        ("mutable", |r| r.mutable_parameters = entry("XXX_FakeKey", "XXX_FakeValue")),
         ("secret key", |r| r.secrets = entry("a b", "c")),
-        ("source", |r| {
-            r.volume_content_source = Some(v1::VolumeContentSource::default())
-        }),
+        ("source", |r| r.volume_content_source = Some(v1::VolumeContentSource::default())),
         ("topology", |r| {
             r.accessibility_requirements = Some(v1::TopologyRequirement::default());
         }),
     ];
     for (what, change) in changes {
-        assert_eq!(
-            create_code(&plugin, change).await,
-            Code::InvalidArgument,
-            "{what}"
-        );
+        assert_eq!(create_code(&plugin, change).await, Code::InvalidArgument, "{what}");
     }
-    assert_eq!(
-        create_code(&plugin, |r| r.name = long).await,
-        Code::InvalidArgument
-    );
+    assert_eq!(create_code(&plugin, |r| r.name = long).await, Code::InvalidArgument);
     let huge = create_code(&plugin, |r| r.capacity_range = Some(range(i64::MAX, 0))).await;
     assert_eq!(huge, Code::OutOfRange);
     assert!(plugin.pool_is_empty());
@@ -105,19 +88,11 @@ async fn copies_name_their_source() {
     ] {
         let mut request = new_volume(name);
         request.volume_content_source = source;
-        let made = plugin
-            .controller()
-            .create_volume(request.clone())
-            .await
-            .unwrap();
+        let made = plugin.controller().create_volume(request.clone()).await.unwrap();
         let made = made.into_inner().volume.unwrap();
         assert_eq!(made.content_source, request.volume_content_source, "VO-11");
     }
-    for foreign in [
-        from_snapshot("non-existing"),
-        from_volume("fake"),
-        from_volume(NO_VOLUME),
-    ] {
+    for foreign in [from_snapshot("non-existing"), from_volume("fake"), from_volume(NO_VOLUME)] {
         let answer = create_code(&plugin, |r| {
             r.name = "orphan".to_owned();
             r.volume_content_source = foreign;
@@ -131,34 +106,17 @@ async fn undoing_what_never_was_is_fine() {
     let plugin = Plugin::start().await;
     let mut controller = plugin.controller();
     let volume_id = || "not-ours".to_owned();
-    let delete = v1::DeleteVolumeRequest {
-        volume_id: volume_id(),
-        ..Default::default()
-    };
-    assert_eq!(
-        code(controller.delete_volume(delete).await),
-        Code::Ok,
-        "DV-10"
-    );
+    let delete = v1::DeleteVolumeRequest { volume_id: volume_id(), ..Default::default() };
+    assert_eq!(code(controller.delete_volume(delete).await), Code::Ok, "DV-10");
     let unpublish = v1::ControllerUnpublishVolumeRequest {
         volume_id: volume_id(),
         node_id: "no-node".to_owned(),
         ..Default::default()
     };
-    assert_eq!(
-        code(controller.controller_unpublish_volume(unpublish).await),
-        Code::Ok,
-        "CU-06"
-    );
-    let delete = v1::DeleteSnapshotRequest {
-        snapshot_id: "not-ours".to_owned(),
-        ..Default::default()
-    };
-    assert_eq!(
-        code(controller.delete_snapshot(delete).await),
-        Code::Ok,
-        "DS-02"
-    );
+    assert_eq!(code(controller.controller_unpublish_volume(unpublish).await), Code::Ok, "CU-06");
+    let delete =
+        v1::DeleteSnapshotRequest { snapshot_id: "not-ours".to_owned(), ..Default::default() };
+    assert_eq!(code(controller.delete_snapshot(delete).await), Code::Ok, "DS-02");
 }
 
 async fn publish(
@@ -185,40 +143,19 @@ async fn publication_is_seen_in_lists() {
     let id = volume.volume_id.as_str();
     let answer = publish(&plugin, id, NODE, true).await.unwrap();
     assert_eq!(answer.publish_context, entry("readonly", "true"));
-    assert_eq!(
-        code(publish(&plugin, id, NODE, true).await),
-        Code::Ok,
-        "CP-04"
-    );
-    assert_eq!(
-        code(publish(&plugin, id, NODE, false).await),
-        Code::AlreadyExists,
-        "CP-14"
-    );
-    assert_eq!(
-        code(publish(&plugin, "fake", NODE, false).await),
-        Code::NotFound,
-        "CP-12"
-    );
+    assert_eq!(code(publish(&plugin, id, NODE, true).await), Code::Ok, "CP-04");
+    assert_eq!(code(publish(&plugin, id, NODE, false).await), Code::AlreadyExists, "CP-14");
+    assert_eq!(code(publish(&plugin, "fake", NODE, false).await), Code::NotFound, "CP-12");
 
-    let listed = plugin
-        .controller()
-        .list_volumes(v1::ListVolumesRequest::default())
-        .await;
+    let listed = plugin.controller().list_volumes(v1::ListVolumesRequest::default()).await;
     let entry = listed.unwrap().into_inner().entries.remove(0);
     assert_eq!(entry.volume.unwrap().volume_id, id);
     let status = entry.status.unwrap();
     assert_eq!(status.published_node_ids, [NODE]);
     assert!(!status.volume_condition.unwrap().message.is_empty());
 
-    let request = v1::ControllerGetVolumeRequest {
-        volume_id: id.to_owned(),
-    };
-    let got = plugin
-        .controller()
-        .controller_get_volume(request)
-        .await
-        .unwrap();
+    let request = v1::ControllerGetVolumeRequest { volume_id: id.to_owned() };
+    let got = plugin.controller().controller_get_volume(request).await.unwrap();
     assert_eq!(got.into_inner().status.unwrap().published_node_ids, [NODE]);
 }
 
@@ -226,13 +163,8 @@ async fn publication_is_seen_in_lists() {
 async fn a_damaged_volume_is_listed_with_a_short_reason() {
     let plugin = Plugin::start().await;
     let id = plugin.volume("a").await.volume_id;
-    plugin
-        .pool
-        .damage_volume(&id.parse().unwrap(), &"its record is scorched ".repeat(20));
-    let listed = plugin
-        .controller()
-        .list_volumes(v1::ListVolumesRequest::default())
-        .await;
+    plugin.pool.damage_volume(&id.parse().unwrap(), &"its record is scorched ".repeat(20));
+    let listed = plugin.controller().list_volumes(v1::ListVolumesRequest::default()).await;
     let entry = listed.unwrap().into_inner().entries.remove(0);
     assert_eq!(entry.volume.unwrap().volume_id, id);
     let condition = entry.status.unwrap().volume_condition.unwrap();
@@ -246,15 +178,9 @@ async fn lists_come_in_pages() {
         plugin.volume(name).await;
     }
     let page = async |max_entries: i32, starting_token: &str| {
-        let request = v1::ListVolumesRequest {
-            max_entries,
-            starting_token: starting_token.to_owned(),
-        };
-        plugin
-            .controller()
-            .list_volumes(request)
-            .await
-            .map(tonic::Response::into_inner)
+        let request =
+            v1::ListVolumesRequest { max_entries, starting_token: starting_token.to_owned() };
+        plugin.controller().list_volumes(request).await.map(tonic::Response::into_inner)
     };
     let first = page(2, "").await.unwrap();
     assert_eq!(first.entries.len(), 2);
@@ -287,28 +213,21 @@ async fn snapshots_are_found_by_filters() {
     assert_eq!(count("none-exist-id", "").await, 0, "LS-15");
     assert_eq!(count("", "none-exist-id").await, 0, "LS-14");
 
-    for (max_entries, token, expected) in [
-        (-1, "", Code::InvalidArgument),
-        (0, "garbage", Code::Aborted),
-    ] {
+    for (max_entries, token, expected) in
+        [(-1, "", Code::InvalidArgument), (0, "garbage", Code::Aborted)]
+    {
         let request = v1::ListSnapshotsRequest {
             max_entries,
             starting_token: token.to_owned(),
             ..Default::default()
         };
-        assert_eq!(
-            code(plugin.controller().list_snapshots(request).await),
-            expected
-        );
+        assert_eq!(code(plugin.controller().list_snapshots(request).await), expected);
     }
     let request = v1::GetSnapshotRequest {
         snapshot_id: "reallyfakesnapshotid".to_owned(),
         ..Default::default()
     };
-    assert_eq!(
-        code(plugin.controller().get_snapshot(request).await),
-        Code::NotFound
-    );
+    assert_eq!(code(plugin.controller().get_snapshot(request).await), Code::NotFound);
 }
 
 #[tokio::test]
@@ -325,15 +244,10 @@ async fn snapshots_take_no_parameters_of_ours_and_no_second_source() {
     let mut controller = plugin.controller();
     let other_source = controller.create_snapshot(snapshot(&b, [].into())).await;
     assert_eq!(code(other_source), Code::AlreadyExists, "CS-14");
-    let unknown = controller
-        .create_snapshot(snapshot(&a, entry("colour", "red")))
-        .await;
+    let unknown = controller.create_snapshot(snapshot(&a, entry("colour", "red"))).await;
     assert_eq!(code(unknown), Code::InvalidArgument, "CS-13");
     let foreign = entry("csi.storage.k8s.io/volumesnapshot/name", "x");
-    assert_eq!(
-        code(controller.create_snapshot(snapshot(&a, foreign)).await),
-        Code::Ok
-    );
+    assert_eq!(code(controller.create_snapshot(snapshot(&a, foreign)).await), Code::Ok);
 }
 
 async fn validate(
@@ -348,10 +262,7 @@ async fn validate(
         ..Default::default()
     };
     change(&mut request);
-    let answer = plugin
-        .controller()
-        .validate_volume_capabilities(request)
-        .await;
+    let answer = plugin.controller().validate_volume_capabilities(request).await;
     answer.map(tonic::Response::into_inner)
 }
 
@@ -375,26 +286,19 @@ async fn validation_says_no_without_failing() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let changes: [(&str, Change<v1::ValidateVolumeCapabilitiesRequest>); 6] = [
-        ("filesystem", |r| {
-            r.volume_capabilities.push(mount_of("nosuchfs"))
-        }),
+        ("filesystem", |r| r.volume_capabilities.push(mount_of("nosuchfs"))),
         ("two filesystems", |r| {
             r.volume_capabilities = vec![mount_of("xfs"), mount_of("ext4")];
         }),
         ("parameters", |r| r.parameters = entry("colour", "red")),
-        ("other parameters", |r| {
-            r.parameters = entry("provisioning", "thick")
-        }),
+        ("other parameters", |r| r.parameters = entry("provisioning", "thick")),
         ("mutable", |r| r.mutable_parameters = entry("colour", "red")),
         ("context", |r| r.volume_context = entry("pool", "other")),
     ];
     for (what, change) in changes {
         let answer = validate(&plugin, &volume, change).await.unwrap();
         assert!(answer.confirmed.is_none(), "{what}");
-        assert!(
-            !answer.message.is_empty() && answer.message.len() <= 128,
-            "{what}"
-        );
+        assert!(!answer.message.is_empty() && answer.message.len() <= 128, "{what}");
     }
     // VC-10 comes before any "no", and half a capability is not even a question.
     let missing = validate(&plugin, &volume, |r| {
@@ -402,9 +306,7 @@ async fn validation_says_no_without_failing() {
         r.volume_capabilities = vec![mount_of("nosuchfs")];
     });
     assert_eq!(code(missing.await), Code::NotFound);
-    let half = validate(&plugin, &volume, |r| {
-        r.volume_capabilities[0].access_type = None
-    });
+    let half = validate(&plugin, &volume, |r| r.volume_capabilities[0].access_type = None);
     assert_eq!(code(half.await), Code::InvalidArgument);
 }
 
@@ -412,31 +314,20 @@ async fn validation_says_no_without_failing() {
 async fn capacity_shrinks_as_it_is_promised() {
     let plugin = Plugin::start().await;
     let capacity = async || {
-        let answer = plugin
-            .controller()
-            .get_capacity(v1::GetCapacityRequest::default())
-            .await;
+        let answer = plugin.controller().get_capacity(v1::GetCapacityRequest::default()).await;
         answer.unwrap().into_inner()
     };
     let before = capacity().await;
     plugin.volume("a").await;
     let after = capacity().await;
-    assert_eq!(
-        before.available_capacity - after.available_capacity,
-        400 * MIB
-    );
+    assert_eq!(before.available_capacity - after.available_capacity, 400 * MIB);
     assert!(after.maximum_volume_size > after.minimum_volume_size);
 
     let malformed = v1::GetCapacityRequest {
-        accessible_topology: Some(v1::Topology {
-            segments: entry("Zone_", "a"),
-        }),
+        accessible_topology: Some(v1::Topology { segments: entry("Zone_", "a") }),
         ..Default::default()
     };
-    assert_eq!(
-        code(plugin.controller().get_capacity(malformed).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(plugin.controller().get_capacity(malformed).await), Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -449,13 +340,9 @@ async fn expansion_and_modification_reach_the_volume() {
         ..Default::default()
     };
     let mut controller = plugin.controller();
-    let grown = controller
-        .controller_expand_volume(expand(range(800 * MIB, 0)))
-        .await;
+    let grown = controller.controller_expand_volume(expand(range(800 * MIB, 0))).await;
     assert_eq!(grown.unwrap().into_inner().capacity_bytes, 800 * MIB);
-    let empty = controller
-        .controller_expand_volume(expand(range(0, 0)))
-        .await;
+    let empty = controller.controller_expand_volume(expand(range(0, 0))).await;
     assert_eq!(code(empty), Code::InvalidArgument, "CR-01");
 
     let modify = |key: &str| v1::ControllerModifyVolumeRequest {
@@ -463,40 +350,18 @@ async fn expansion_and_modification_reach_the_volume() {
         mutable_parameters: entry(key, "100"),
         ..Default::default()
     };
-    assert_eq!(
-        code(
-            controller
-                .controller_modify_volume(modify("readIops"))
-                .await
-        ),
-        Code::Ok
-    );
+    assert_eq!(code(controller.controller_modify_volume(modify("readIops")).await), Code::Ok);
     let unknown = controller.controller_modify_volume(modify("colour")).await;
     assert_eq!(code(unknown), Code::InvalidArgument, "MV-06");
 }
 
 #[tokio::test]
 async fn without_attaching_no_nodes_are_listed() {
-    let plugin = Plugin::with(Setup {
-        attach: false,
-        ..Setup::default()
-    })
-    .await;
+    let plugin = Plugin::with(Setup { attach: false, ..Setup::default() }).await;
     let id = plugin.volume("a").await.volume_id.parse().unwrap();
-    plugin
-        .pool
-        .set_condition(&id, Condition::abnormal("below the floor"));
-    let listed = plugin
-        .controller()
-        .list_volumes(v1::ListVolumesRequest::default())
-        .await;
-    let status = listed
-        .unwrap()
-        .into_inner()
-        .entries
-        .remove(0)
-        .status
-        .unwrap();
+    plugin.pool.set_condition(&id, Condition::abnormal("below the floor"));
+    let listed = plugin.controller().list_volumes(v1::ListVolumesRequest::default()).await;
+    let status = listed.unwrap().into_inner().entries.remove(0).status.unwrap();
     assert!(status.published_node_ids.is_empty());
     assert_eq!(status.volume_condition.unwrap().message, "below the floor");
 }

@@ -12,10 +12,7 @@ use crate::plugin::{Plugin, code, log, new_volume};
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{what} never came"
-        );
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} never came");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -42,10 +39,7 @@ async fn abandoned_creation(plugin: &Plugin, name: &'static str) {
 async fn a_creation_is_finished_though_its_caller_hung_up() {
     let plugin = Plugin::start().await;
     abandoned_creation(&plugin, "abandoned").await;
-    let busy = plugin
-        .controller()
-        .create_volume(new_volume("abandoned"))
-        .await;
+    let busy = plugin.controller().create_volume(new_volume("abandoned")).await;
     assert_eq!(code(busy), Code::Aborted, "GEN-23");
     plugin.gate.open();
     until("the volume", || plugin.pool.volumes(None, 0).len() == 1).await;
@@ -55,10 +49,7 @@ async fn a_creation_is_finished_though_its_caller_hung_up() {
 async fn a_panic_is_internal_and_the_plugin_lives_on() {
     let plugin = Plugin::start().await;
     plugin.gate.set_trap();
-    let answer = plugin
-        .controller()
-        .create_volume(new_volume("trapped"))
-        .await;
+    let answer = plugin.controller().create_volume(new_volume("trapped")).await;
     assert_eq!(code(answer), Code::Internal);
     plugin.volume("trapped").await;
 }
@@ -95,10 +86,7 @@ async fn stopping_answers_the_calls_that_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_served_socket_is_not_taken_and_a_dead_one_is() {
     let plugin = Plugin::start().await;
-    assert!(matches!(
-        orlop_csi::bind(&plugin.socket),
-        Err(BindError::Live(_))
-    ));
+    assert!(matches!(orlop_csi::bind(&plugin.socket), Err(BindError::Live(_))));
     plugin.volume("still-served").await;
 
     let directory = tempfile::tempdir().unwrap();

@@ -47,10 +47,7 @@ impl Gate {
             panic!("a bug in a pool");
         }
         state.waiting += 1;
-        let mut state = self
-            .changed
-            .wait_while(state, |state| state.is_closed)
-            .unwrap();
+        let mut state = self.changed.wait_while(state, |state| state.is_closed).unwrap();
         state.waiting -= 1;
     }
 }

@@ -63,10 +63,7 @@ async fn a_volume_goes_all_the_way_and_back() {
     let plugin = Plugin::start().await;
     let volume_id = published(&plugin).await;
     let mut node = plugin.node();
-    let answer = node
-        .node_get_volume_stats(stats(&volume_id, TARGET))
-        .await
-        .unwrap();
+    let answer = node.node_get_volume_stats(stats(&volume_id, TARGET)).await.unwrap();
     let answer = answer.into_inner();
     assert_eq!(answer.usage[0].unit(), Unit::Bytes);
     assert!(!answer.volume_condition.unwrap().message.is_empty());
@@ -118,27 +115,16 @@ async fn expansion_is_seen_by_the_node() {
         capacity_range: Some(range(800 * MIB, 0)),
         ..Default::default()
     };
-    plugin
-        .controller()
-        .controller_expand_volume(request)
-        .await
-        .unwrap();
+    plugin.controller().controller_expand_volume(request).await.unwrap();
     let expand = |capability| v1::NodeExpandVolumeRequest {
         volume_id: volume_id.clone(),
         volume_path: TARGET.to_owned(),
         volume_capability: capability,
         ..Default::default()
     };
-    let grown = plugin
-        .node()
-        .node_expand_volume(expand(None))
-        .await
-        .unwrap();
+    let grown = plugin.node().node_expand_volume(expand(None)).await.unwrap();
     assert_eq!(grown.into_inner().capacity_bytes, 800 * MIB);
-    let unsupported = plugin
-        .node()
-        .node_expand_volume(expand(Some(mount_of("nosuchfs"))))
-        .await;
+    let unsupported = plugin.node().node_expand_volume(expand(Some(mount_of("nosuchfs")))).await;
     assert_eq!(code(unsupported), Code::InvalidArgument, "NE-13");
 }
 
@@ -156,24 +142,14 @@ async fn staging_refuses_with_the_right_code() {
     assert_eq!(foreign, Code::NotFound);
     let relative = stage_code(&plugin, |r| r.staging_target_path = "rel/path".to_owned()).await;
     assert_eq!(relative, Code::InvalidArgument, "NS-07");
-    let nosuchfs = stage_code(&plugin, |r| {
-        r.volume_capability = Some(mount_of("nosuchfs"))
-    })
-    .await;
+    let nosuchfs = stage_code(&plugin, |r| r.volume_capability = Some(mount_of("nosuchfs"))).await;
     assert_eq!(nosuchfs, Code::FailedPrecondition, "AM-04");
-    let stray = stage_code(&plugin, |r| {
-        r.publish_context = entry("device", "/dev/mock")
-    })
-    .await;
+    let stray = stage_code(&plugin, |r| r.publish_context = entry("device", "/dev/mock")).await;
     assert_eq!(stray, Code::InvalidArgument);
     let secret = stage_code(&plugin, |r| r.secrets = entry("a b", "c")).await;
     assert_eq!(secret, Code::InvalidArgument, "GEN-31");
 
-    let detached = Plugin::with(Setup {
-        attach: false,
-        ..Setup::default()
-    })
-    .await;
+    let detached = Plugin::with(Setup { attach: false, ..Setup::default() }).await;
     let context = stage_code(&detached, |r| r.publish_context = entry("readonly", "true")).await;
     assert_eq!(context, Code::InvalidArgument, "NS-15");
 }
@@ -194,28 +170,12 @@ async fn publishing_refuses_with_the_right_code() {
     let mut node = plugin.node();
     let mut unstaged = publish(NO_VOLUME);
     unstaged.staging_target_path.clear();
-    assert_eq!(
-        code(node.node_publish_volume(unstaged).await),
-        Code::FailedPrecondition,
-        "NP-07"
-    );
+    assert_eq!(code(node.node_publish_volume(unstaged).await), Code::FailedPrecondition, "NP-07");
     let mut relative = publish(NO_VOLUME);
     relative.target_path = "rel/path".to_owned();
-    assert_eq!(
-        code(node.node_publish_volume(relative).await),
-        Code::InvalidArgument,
-        "NP-08"
-    );
-    assert_eq!(
-        code(node.node_publish_volume(publish(NO_VOLUME)).await),
-        Code::NotFound,
-        "NP-15"
-    );
-    assert_eq!(
-        code(node.node_publish_volume(publish("fake")).await),
-        Code::NotFound,
-        "NP-15"
-    );
+    assert_eq!(code(node.node_publish_volume(relative).await), Code::InvalidArgument, "NP-08");
+    assert_eq!(code(node.node_publish_volume(publish(NO_VOLUME)).await), Code::NotFound, "NP-15");
+    assert_eq!(code(node.node_publish_volume(publish("fake")).await), Code::NotFound, "NP-15");
 
     let volume_id = plugin.volume("a").await.volume_id;
     let not_staged = node.node_publish_volume(publish(&volume_id)).await;
@@ -226,14 +186,8 @@ async fn publishing_refuses_with_the_right_code() {
 async fn an_inline_volume_lives_as_long_as_its_publication() {
     use orlop_model::Pool;
     let plugin = Plugin::start().await;
-    assert_eq!(
-        code(publish_inline(&plugin, &[("size", "lots")]).await),
-        Code::InvalidArgument
-    );
-    assert_eq!(
-        code(publish_inline(&plugin, &[("colour", "red")]).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(publish_inline(&plugin, &[("size", "lots")]).await), Code::InvalidArgument);
+    assert_eq!(code(publish_inline(&plugin, &[("colour", "red")]).await), Code::InvalidArgument);
     assert!(plugin.pool.volumes(None, 0).is_empty());
 
     let context = [("size", "500Mi"), ("csi.storage.k8s.io/pod.name", "web-0")];

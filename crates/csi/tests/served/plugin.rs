@@ -38,12 +38,7 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            attach: true,
-            limits: true,
-            mode: Mode::All,
-            ready: true,
-        }
+        Self { attach: true, limits: true, mode: Mode::All, ready: true }
     }
 }
 
@@ -127,6 +122,13 @@ impl Plugin {
     }
 }
 
+/// A test that fails behind a closed gate ends, instead of waiting for it for ever.
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.gate.open();
+    }
+}
+
 pub(crate) fn place() -> Topology {
     Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
 }
@@ -143,23 +145,14 @@ fn engine(pool: GatedPool, attach: bool) -> Engine {
         max_volumes: 8,
         default_capacity: 1 << 30,
     };
-    Engine::new(
-        vec![Arc::new(pool)],
-        Arc::new(MemoryHost::default()),
-        settings,
-    )
-    .unwrap()
+    Engine::new(vec![Arc::new(pool)], Arc::new(MemoryHost::default()), settings).unwrap()
 }
 
 fn offers(setup: &Setup) -> Offers {
     Offers {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo {
-            id: node_id(),
-            place: place(),
-            max_volumes: 8,
-        },
+        node: NodeInfo { id: node_id(), place: place(), max_volumes: 8 },
         attach: setup.attach,
         limits: setup.limits,
         mode: setup.mode,
@@ -170,29 +163,18 @@ pub(crate) fn mount() -> v1::VolumeCapability {
     use v1::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
     v1::VolumeCapability {
         access_type: Some(AccessType::Mount(MountVolume::default())),
-        access_mode: Some(AccessMode {
-            mode: Mode::SingleNodeWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
     }
 }
 
 pub(crate) fn mount_of(fs_type: &str) -> v1::VolumeCapability {
     use v1::volume_capability::{AccessType, MountVolume};
-    let access = MountVolume {
-        fs_type: fs_type.to_owned(),
-        ..Default::default()
-    };
-    v1::VolumeCapability {
-        access_type: Some(AccessType::Mount(access)),
-        ..mount()
-    }
+    let access = MountVolume { fs_type: fs_type.to_owned(), ..Default::default() };
+    v1::VolumeCapability { access_type: Some(AccessType::Mount(access)), ..mount() }
 }
 
 pub(crate) fn range(required_bytes: i64, limit_bytes: i64) -> v1::CapacityRange {
-    v1::CapacityRange {
-        required_bytes,
-        limit_bytes,
-    }
+    v1::CapacityRange { required_bytes, limit_bytes }
 }
 
 pub(crate) fn new_volume(name: &str) -> v1::CreateVolumeRequest {
@@ -213,11 +195,7 @@ pub(crate) fn code<T>(answer: Result<T, Status>) -> Code {
     match answer {
         Ok(_) => Code::Ok,
         Err(status) => {
-            assert!(
-                !status.message().is_empty(),
-                "{:?} without a text",
-                status.code()
-            );
+            assert!(!status.message().is_empty(), "{:?} without a text", status.code());
             assert!(status.details().is_empty());
             status.code()
         }

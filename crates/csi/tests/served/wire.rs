@@ -15,9 +15,7 @@ where
     grpc.ready().await.unwrap();
     let codec = ProstCodec::<Message, v1::ControllerGetVolumeResponse>::default();
     let path = PathAndQuery::from_static(path);
-    grpc.unary(Request::new(message), path, codec)
-        .await
-        .map(drop)
+    grpc.unary(Request::new(message), path, codec).await.map(drop)
 }
 
 const GET_VOLUME: &str = "/csi.v1.Controller/ControllerGetVolume";
@@ -34,16 +32,9 @@ struct Extended {
 #[tokio::test]
 async fn unknown_fields_are_ignored() {
     let plugin = Plugin::start().await;
-    let message = |volume_id: String| Extended {
-        volume_id,
-        novelty: "x".repeat(1000),
-    };
+    let message = |volume_id: String| Extended { volume_id, novelty: "x".repeat(1000) };
     let known = plugin.volume("a").await.volume_id;
-    assert_eq!(
-        code(call(&plugin, GET_VOLUME, message(known)).await),
-        Code::Ok,
-        "GEN-39"
-    );
+    assert_eq!(code(call(&plugin, GET_VOLUME, message(known)).await), Code::Ok, "GEN-39");
     let unknown = call(&plugin, GET_VOLUME, message(NO_VOLUME.to_owned())).await;
     assert_eq!(code(unknown), Code::NotFound);
 }

@@ -13,17 +13,11 @@ fn block() -> WireAccess {
 }
 
 fn mount(fs_type: &str) -> WireAccess {
-    WireAccess::Mount(MountVolume {
-        fs_type: fs_type.to_owned(),
-        ..Default::default()
-    })
+    WireAccess::Mount(MountVolume { fs_type: fs_type.to_owned(), ..Default::default() })
 }
 
 fn wire(access: WireAccess, mode: i32) -> VolumeCapability {
-    VolumeCapability {
-        access_type: Some(access),
-        access_mode: Some(WireMode { mode }),
-    }
+    VolumeCapability { access_type: Some(access), access_mode: Some(WireMode { mode }) }
 }
 
 fn writer(access: WireAccess) -> VolumeCapability {
@@ -49,22 +43,13 @@ fn every_mode_of_the_protocol_is_known() {
 
 #[test]
 fn half_a_capability_is_invalid_everywhere() {
-    let without_type = VolumeCapability {
-        access_type: None,
-        ..writer(block())
-    };
-    let without_mode = VolumeCapability {
-        access_mode: None,
-        ..writer(block())
-    };
+    let without_type = VolumeCapability { access_type: None, ..writer(block()) };
+    let without_mode = VolumeCapability { access_mode: None, ..writer(block()) };
     let unknown_mode = wire(block(), Mode::Unknown.into());
     for bad in [without_type, without_mode, unknown_mode] {
         assert!(is_invalid(&capability(bad.clone())));
         assert!(is_invalid(&capability_in_use(bad.clone())));
-        assert!(is_invalid(&capability_set(vec![
-            writer(block()),
-            bad.clone()
-        ])));
+        assert!(is_invalid(&capability_set(vec![writer(block()), bad.clone()])));
         assert!(capability_set_to_validate(vec![bad]).is_err());
     }
 }
@@ -72,11 +57,7 @@ fn half_a_capability_is_invalid_everywhere() {
 /// AM-04, AM-18: the code depends on the call.
 #[test]
 fn what_is_not_made_here_is_refused_as_the_call_wants_it() {
-    for unsupported in [
-        writer(mount("nosuchfs")),
-        wire(block(), 99),
-        wire(block(), -1),
-    ] {
+    for unsupported in [writer(mount("nosuchfs")), wire(block(), 99), wire(block(), -1)] {
         assert!(is_invalid(&capability(unsupported.clone())));
         assert!(is_precondition(&capability_in_use(unsupported.clone())));
         let verdict = capability_set_to_validate(vec![writer(block()), unsupported]).unwrap();
@@ -89,10 +70,7 @@ fn an_empty_filesystem_is_the_default() {
     let parsed = capability(writer(mount(""))).unwrap();
     assert_eq!(parsed.fs(), None);
     assert!(!parsed.is_block());
-    assert_eq!(
-        capability(writer(mount("btrfs"))).unwrap().fs(),
-        Some(FsType::Btrfs)
-    );
+    assert_eq!(capability(writer(mount("btrfs"))).unwrap().fs(), Some(FsType::Btrfs));
 }
 
 fn with_group(group: &str) -> VolumeCapability {
@@ -112,15 +90,7 @@ fn a_group_is_a_decimal_number() {
     assert_eq!(group("0"), Some(0));
     assert_eq!(group("2000"), Some(2000));
     assert_eq!(group("4294967294"), Some(u32::MAX - 1));
-    for bad in [
-        "staff",
-        "-1",
-        "+1",
-        "0x10",
-        " 1",
-        "4294967295",
-        "4294967296",
-    ] {
+    for bad in ["staff", "-1", "+1", "0x10", " 1", "4294967295", "4294967296"] {
         assert!(is_invalid(&capability_in_use(with_group(bad))), "{bad}");
     }
 }

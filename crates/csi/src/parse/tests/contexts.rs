@@ -25,43 +25,23 @@ fn a_publish_context_is_what_was_handed_out() {
 fn without_attaching_there_is_no_publish_context() {
     let detached = offers(false, true);
     assert!(publish_context(&map(&[]), &detached).is_ok());
-    assert!(is_invalid(&publish_context(
-        &map(&[("readonly", "false")]),
-        &detached
-    )));
+    assert!(is_invalid(&publish_context(&map(&[("readonly", "false")]), &detached)));
 }
 
 #[test]
 fn mutable_parameters_need_working_limits() {
     let wanted = map(&[("readIops", "100")]);
-    assert!(
-        !mutable_parameters(&wanted, &offers(true, true))
-            .unwrap()
-            .is_empty()
-    );
-    assert!(is_invalid(&mutable_parameters(
-        &wanted,
-        &offers(true, false)
-    )));
-    assert!(is_invalid(&volume_parameters(
-        &wanted,
-        &offers(true, false)
-    )));
-    assert!(
-        mutable_parameters(&map(&[]), &offers(true, false))
-            .unwrap()
-            .is_empty()
-    );
+    assert!(!mutable_parameters(&wanted, &offers(true, true)).unwrap().is_empty());
+    assert!(is_invalid(&mutable_parameters(&wanted, &offers(true, false))));
+    assert!(is_invalid(&volume_parameters(&wanted, &offers(true, false))));
+    assert!(mutable_parameters(&map(&[]), &offers(true, false)).unwrap().is_empty());
 }
 
 #[test]
 fn complaints_name_the_field_that_was_filled() {
     let unknown = map(&[("XXX_FakeKey", "XXX_FakeValue")]);
     let error = mutable_parameters(&unknown, &offers(true, true)).unwrap_err();
-    assert!(
-        error.to_string().starts_with("mutable_parameters: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("mutable_parameters: "), "{error}");
     let error = volume_parameters(&unknown, &offers(true, true)).unwrap_err();
     assert!(error.to_string().starts_with("parameters: "), "{error}");
 }
@@ -70,9 +50,7 @@ fn complaints_name_the_field_that_was_filled() {
 fn snapshots_take_only_parameters_of_the_orchestrator() {
     let foreign = map(&[("csi.storage.k8s.io/volumesnapshot/name", "x")]);
     assert!(check_snapshot_parameters(&foreign).is_ok());
-    assert!(is_invalid(&check_snapshot_parameters(&map(&[(
-        "pool", "fast"
-    )]))));
+    assert!(is_invalid(&check_snapshot_parameters(&map(&[("pool", "fast")]))));
 }
 
 fn inline(
@@ -91,22 +69,14 @@ fn only_an_ephemeral_context_makes_an_inline_volume() {
         map(&[("csi.storage.k8s.io/ephemeral", "false"), ("size", "what")]),
         map(&[("size", "1Gi")]),
     ] {
-        assert!(
-            inline_volume(&context, &offers(true, true))
-                .unwrap()
-                .is_none()
-        );
+        assert!(inline_volume(&context, &offers(true, true)).unwrap().is_none());
     }
     assert!(inline(&[]).unwrap().unwrap().range.is_none());
 }
 
 #[test]
 fn an_inline_volume_has_a_size_and_parameters() {
-    let volume = inline(&[
-        ("size", "1Gi"),
-        ("provisioning", "thick"),
-        ("writeIops", "50"),
-    ]);
+    let volume = inline(&[("size", "1Gi"), ("provisioning", "thick"), ("writeIops", "50")]);
     let volume = volume.unwrap().unwrap();
     assert_eq!(volume.range.unwrap().required(), 1 << 30);
     assert_eq!(volume.parameters.provisioning, Provisioning::Thick);
@@ -133,18 +103,9 @@ fn sizes_are_whole_numbers_with_a_unit() {
     ] {
         assert_eq!(parse_bytes(text), Some(bytes), "{text}");
     }
-    for text in [
-        "",
-        "Gi",
-        "1.5Gi",
-        "-1Gi",
-        "+1",
-        "1GiB",
-        "1K",
-        "0Gi",
-        "8Ei",
-        "99999999999999999999",
-    ] {
+    for text in
+        ["", "Gi", "1.5Gi", "-1Gi", "+1", "1GiB", "1K", "0Gi", "8Ei", "99999999999999999999"]
+    {
         assert_eq!(parse_bytes(text), None, "{text}");
     }
 }

@@ -20,10 +20,7 @@ fn the_first_missing_field_is_named() {
 fn ids_of_others_do_not_exist_and_long_ones_are_invalid() {
     assert_eq!(volume_id("volume_id", VOLUME).unwrap().to_string(), VOLUME);
     for foreign in ["fake-vol-id", SNAPSHOT, "../x", "V-0badcafe"] {
-        assert!(matches!(
-            volume_id("volume_id", foreign),
-            Err(Error::NoSuchVolume(_))
-        ));
+        assert!(matches!(volume_id("volume_id", foreign), Err(Error::NoSuchVolume(_))));
         assert_eq!(issued_volume("volume_id", foreign).unwrap(), None);
         assert!(matches!(
             volume_ref(foreign).unwrap(),
@@ -58,10 +55,7 @@ fn no_volume_is_at_a_relative_path() {
     assert!(matches!(error, Error::NotAtPath { .. }), "{error}");
     assert!(is_invalid(&volume_path(&volume, "/a/../b")));
     assert_eq!(optional_path("staging_target_path", "").unwrap(), None);
-    assert!(is_invalid(&optional_path(
-        "staging_target_path",
-        "rel/path"
-    )));
+    assert!(is_invalid(&optional_path("staging_target_path", "rel/path")));
 }
 
 #[test]
@@ -85,9 +79,7 @@ fn a_negative_count_is_invalid() {
 fn secret_keys_are_checked_and_never_shown() {
     assert!(discard_secrets(map(&[("user.Name-1_x", "\u{0}anything")])).is_ok());
     for key in ["a b", "", "pässword", "k/v", "x=hunter2"] {
-        let error = discard_secrets(map(&[(key, "hunter2")]))
-            .unwrap_err()
-            .to_string();
+        let error = discard_secrets(map(&[(key, "hunter2")])).unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
         assert!(key.is_empty() || !error.contains(key), "{error}");
     }
@@ -109,10 +101,7 @@ fn maps_are_bounded_as_a_whole() {
 fn ranges_are_optional_but_not_empty() {
     assert_eq!(capacity_range(None).unwrap(), None);
     for (required_bytes, limit_bytes) in [(0, 0), (-1, 0), (0, -1), (2, 1)] {
-        let range = v1::CapacityRange {
-            required_bytes,
-            limit_bytes,
-        };
+        let range = v1::CapacityRange { required_bytes, limit_bytes };
         assert!(is_invalid(&capacity_range(Some(range))));
     }
 }
@@ -134,14 +123,8 @@ fn from_volume(id: &str) -> Option<Type> {
 #[test]
 fn a_source_is_named_exists_or_is_not_given() {
     assert_eq!(content_source(None).unwrap(), None);
-    assert!(matches!(
-        source(from_snapshot(SNAPSHOT)).unwrap(),
-        Some(ContentSource::Snapshot(_))
-    ));
-    assert!(matches!(
-        source(from_volume(VOLUME)).unwrap(),
-        Some(ContentSource::Volume(_))
-    ));
+    assert!(matches!(source(from_snapshot(SNAPSHOT)).unwrap(), Some(ContentSource::Snapshot(_))));
+    assert!(matches!(source(from_volume(VOLUME)).unwrap(), Some(ContentSource::Volume(_))));
     let long = "x".repeat(129);
     for bad in [None, from_snapshot(""), from_volume(""), from_volume(&long)] {
         assert!(is_invalid(&source(bad)));
@@ -150,22 +133,14 @@ fn a_source_is_named_exists_or_is_not_given() {
         source(from_snapshot("non-existing-snapshot-id")),
         Err(Error::NoSuchSnapshot(_))
     ));
-    assert!(matches!(
-        source(from_volume("other-driver")),
-        Err(Error::NoSuchVolume(_))
-    ));
+    assert!(matches!(source(from_volume("other-driver")), Err(Error::NoSuchVolume(_))));
 }
 
 #[test]
 fn places_are_checked_wherever_they_stand() {
-    let place_at = |key: &str, value: &str| v1::Topology {
-        segments: map(&[(key, value)]),
-    };
+    let place_at = |key: &str, value: &str| v1::Topology { segments: map(&[(key, value)]) };
     assert!(place("accessible_topology", place_at("zone", "a")).is_ok());
-    assert!(is_invalid(&place(
-        "accessible_topology",
-        place_at("Zone_", "a")
-    )));
+    assert!(is_invalid(&place("accessible_topology", place_at("Zone_", "a"))));
 
     let requirement = |requisite: &[v1::Topology], preferred: &[v1::Topology]| {
         topology_requirement(Some(v1::TopologyRequirement {

@@ -51,36 +51,17 @@ pub(super) const FIELDS: [(&str, &[&str]); 17] = [
     ),
     (
         "csi.v0.ValidateVolumeCapabilitiesRequest",
-        &[
-            "1 volume_id",
-            "2 volume_capabilities",
-            "3 volume_attributes",
-        ],
+        &["1 volume_id", "2 volume_capabilities", "3 volume_attributes"],
     ),
-    (
-        "csi.v1.ValidateVolumeCapabilitiesResponse",
-        &["1 confirmed", "2 message"],
-    ),
-    (
-        "csi.v0.ValidateVolumeCapabilitiesResponse",
-        &["1 supported", "2 message"],
-    ),
+    ("csi.v1.ValidateVolumeCapabilitiesResponse", &["1 confirmed", "2 message"]),
+    ("csi.v0.ValidateVolumeCapabilitiesResponse", &["1 supported", "2 message"]),
     ("csi.v1.GetPluginCapabilitiesResponse", &["1 capabilities"]),
     ("csi.v0.GetPluginCapabilitiesResponse", &["2 capabilities"]),
-    (
-        "csi.v1.ControllerGetCapabilitiesResponse",
-        &["1 capabilities"],
-    ),
-    (
-        "csi.v0.ControllerGetCapabilitiesResponse",
-        &["2 capabilities"],
-    ),
+    ("csi.v1.ControllerGetCapabilitiesResponse", &["1 capabilities"]),
+    ("csi.v0.ControllerGetCapabilitiesResponse", &["2 capabilities"]),
     ("csi.v0.NodeGetCapabilitiesResponse", &["1 capabilities"]),
     ("csi.v0.ProbeResponse", &[]),
-    (
-        "csi.v0.Volume",
-        &["1 capacity_bytes", "2 id", "3 attributes"],
-    ),
+    ("csi.v0.Volume", &["1 capacity_bytes", "2 id", "3 attributes"]),
     (
         "csi.v0.NodePublishVolumeRequest",
         &[
@@ -100,12 +81,7 @@ pub(super) const FIELDS: [(&str, &[&str]); 17] = [
     ),
     (
         "volumegroup.ModifyVolumeGroupMembershipRequest",
-        &[
-            "1 volume_group_id",
-            "2 volume_ids",
-            "3 secrets",
-            "4 parameters",
-        ],
+        &["1 volume_group_id", "2 volume_ids", "3 secrets", "4 parameters"],
     ),
 ];
 
@@ -157,18 +133,9 @@ pub(super) const ENUMS: [(&str, &[&str]); 7] = [
         ],
     ),
     // Online and offline change places between the two interfaces.
-    (
-        "csi.v1.PluginCapability.VolumeExpansion.Type",
-        &["0 UNKNOWN", "1 ONLINE", "2 OFFLINE"],
-    ),
-    (
-        "identity.Capability.ReclaimSpace.Type",
-        &["0 UNKNOWN", "1 OFFLINE", "2 ONLINE"],
-    ),
-    (
-        "csi.v1.BlockMetadataType",
-        &["0 UNKNOWN", "1 FIXED_LENGTH", "2 VARIABLE_LENGTH"],
-    ),
+    ("csi.v1.PluginCapability.VolumeExpansion.Type", &["0 UNKNOWN", "1 ONLINE", "2 OFFLINE"]),
+    ("identity.Capability.ReclaimSpace.Type", &["0 UNKNOWN", "1 OFFLINE", "2 ONLINE"]),
+    ("csi.v1.BlockMetadataType", &["0 UNKNOWN", "1 FIXED_LENGTH", "2 VARIABLE_LENGTH"]),
     (
         "identity.Capability.VolumeGroup.Type",
         &[

@@ -116,15 +116,9 @@ fn the_list_of_sensitive_messages_is_complete() {
     for _ in 0..DEPTH {
         for message in pool.all_messages() {
             let holds_found = |field: &FieldDescriptor| {
-                field
-                    .kind()
-                    .as_message()
-                    .is_some_and(|inner| found.contains(inner.full_name()))
+                field.kind().as_message().is_some_and(|inner| found.contains(inner.full_name()))
             };
-            if message
-                .fields()
-                .any(|field| is_sensitive(&field) || holds_found(&field))
-            {
+            if message.fields().any(|field| is_sensitive(&field) || holds_found(&field)) {
                 found.insert(message.full_name().to_owned());
             }
         }

@@ -30,9 +30,7 @@ const WITH_LIMITS: [rpc::Type; 1] = [rpc::Type::ModifyVolume];
 impl Controller {
     pub(super) fn capabilities(&self) -> v1::ControllerGetCapabilitiesResponse {
         let capability = |r#type: rpc::Type| v1::ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(Rpc {
-                r#type: r#type.into(),
-            })),
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: r#type.into() })),
         };
         v1::ControllerGetCapabilitiesResponse {
             capabilities: offered(&self.offers).map(capability).collect(),

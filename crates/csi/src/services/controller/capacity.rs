@@ -34,9 +34,5 @@ fn parse_query(request: v1::GetCapacityRequest, offers: &Offers) -> Result<Capac
         .transpose()?;
     // Limits cost no space.
     let (parameters, _limits) = parse::volume_parameters(&request.parameters, offers)?;
-    Ok(CapacityQuery {
-        capabilities,
-        parameters,
-        place,
-    })
+    Ok(CapacityQuery { capabilities, parameters, place })
 }

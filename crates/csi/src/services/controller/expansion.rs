@@ -19,10 +19,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         let range = parse::capacity_range(request.capacity_range)?;
         let range = given("capacity_range", range)?;
-        let capability = request
-            .volume_capability
-            .map(parse::capability)
-            .transpose()?;
+        let capability = request.volume_capability.map(parse::capability).transpose()?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
         let expanded = self

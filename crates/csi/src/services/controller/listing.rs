@@ -16,10 +16,7 @@ impl Controller {
     ) -> Result<v1::ListVolumesResponse> {
         let max = parse::max_entries(request.max_entries)?;
         let after = parse::page_token(&request.starting_token)?;
-        let page = self
-            .core
-            .run(move |engine| engine.list_volumes(after.as_ref(), max))
-            .await?;
+        let page = self.core.run(move |engine| engine.list_volumes(after.as_ref(), max)).await?;
         let entry = |status: &VolumeStatus| list_volumes_response::Entry {
             volume: Some(reply::status_volume(status)),
             // Open point 17: always there, since it carries the condition.
@@ -41,10 +38,7 @@ impl Controller {
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        let status = self
-            .core
-            .run(move |engine| engine.volume_status(&id))
-            .await?;
+        let status = self.core.run(move |engine| engine.volume_status(&id)).await?;
         Ok(v1::ControllerGetVolumeResponse {
             volume: Some(reply::status_volume(&status)),
             status: Some(controller_get_volume_response::VolumeStatus {
@@ -56,10 +50,6 @@ impl Controller {
 
     /// Only with LIST_VOLUMES_PUBLISHED_NODES (LV-13, GV-06).
     fn published_nodes(&self, status: &VolumeStatus) -> Vec<String> {
-        if self.offers.attach {
-            reply::published_nodes(status)
-        } else {
-            Vec::new()
-        }
+        if self.offers.attach { reply::published_nodes(status) } else { Vec::new() }
     }
 }

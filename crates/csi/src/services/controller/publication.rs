@@ -16,13 +16,8 @@ impl Controller {
         self.offers.require_attach("ControllerPublishVolume")?;
         let wanted = parse_publication(request)?;
         note_volume(&wanted.volume);
-        let context = self
-            .core
-            .run(move |engine| engine.controller_publish(&wanted))
-            .await?;
-        Ok(v1::ControllerPublishVolumeResponse {
-            publish_context: reply::publish_context(context),
-        })
+        let context = self.core.run(move |engine| engine.controller_publish(&wanted)).await?;
+        Ok(v1::ControllerPublishVolumeResponse { publish_context: reply::publish_context(context) })
     }
 
     pub(super) async fn unpublish_volume(
@@ -35,9 +30,7 @@ impl Controller {
         let node = parse::optional_node(&request.node_id)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             note_volume(&id);
-            self.core
-                .run(move |engine| engine.controller_unpublish(&id, node.as_ref()))
-                .await?;
+            self.core.run(move |engine| engine.controller_unpublish(&id, node.as_ref())).await?;
         }
         Ok(v1::ControllerUnpublishVolumeResponse {})
     }

@@ -25,14 +25,9 @@ impl Controller {
             source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
         };
         note_volume(&wanted.source);
-        let made = self
-            .core
-            .run(move |engine| engine.create_snapshot(&wanted))
-            .await?;
+        let made = self.core.run(move |engine| engine.create_snapshot(&wanted)).await?;
         note_snapshot(&made.id);
-        Ok(v1::CreateSnapshotResponse {
-            snapshot: Some(reply::snapshot(&made)),
-        })
+        Ok(v1::CreateSnapshotResponse { snapshot: Some(reply::snapshot(&made)) })
     }
 
     pub(super) async fn delete_snapshot(
@@ -43,9 +38,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_snapshot(&request.snapshot_id)? {
             note_snapshot(&id);
-            self.core
-                .run(move |engine| engine.delete_snapshot(&id))
-                .await?;
+            self.core.run(move |engine| engine.delete_snapshot(&id)).await?;
         }
         Ok(v1::DeleteSnapshotResponse {})
     }
@@ -64,9 +57,7 @@ impl Controller {
             .core
             .run(move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
             .await?;
-        let entry = |record: &SnapshotRecord| Entry {
-            snapshot: Some(reply::snapshot(record)),
-        };
+        let entry = |record: &SnapshotRecord| Entry { snapshot: Some(reply::snapshot(record)) };
         Ok(v1::ListSnapshotsResponse {
             entries: page.entries.iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),
@@ -82,9 +73,7 @@ impl Controller {
         let id = parse::snapshot_id(&request.snapshot_id)?;
         note_snapshot(&id);
         let record = self.core.run(move |engine| engine.snapshot(&id)).await?;
-        Ok(v1::GetSnapshotResponse {
-            snapshot: Some(reply::snapshot(&record)),
-        })
+        Ok(v1::GetSnapshotResponse { snapshot: Some(reply::snapshot(&record)) })
     }
 }
 

@@ -19,10 +19,7 @@ impl Controller {
     ) -> Result<v1::ValidateVolumeCapabilitiesResponse> {
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
-            (
-                "volume_capabilities",
-                !request.volume_capabilities.is_empty(),
-            ),
+            ("volume_capabilities", !request.volume_capabilities.is_empty()),
         ])?;
         parse::discard_secrets(std::mem::take(&mut request.secrets))?;
         let context = parse::volume_context(request.volume_context.clone())?;
@@ -40,12 +37,7 @@ impl Controller {
                     (Ok(capabilities), Ok(parameters)) => (capabilities, parameters),
                     (Err(reason), _) | (_, Err(reason)) => return Ok(Err(reason)),
                 };
-                engine.validate(&Validate {
-                    volume,
-                    capabilities,
-                    context,
-                    parameters,
-                })
+                engine.validate(&Validate { volume, capabilities, context, parameters })
             })
             .await?;
         Ok(match verdict {
@@ -67,9 +59,7 @@ fn check_parameters(
     let text = |error: Error| error.to_string();
     parse::mutable_parameters(&request.mutable_parameters, offers).map_err(text)?;
     let given = Some(&request.parameters).filter(|map: &&BTreeMap<_, _>| !map.is_empty());
-    let parsed = given
-        .map(|map| parse::volume_parameters(map, offers))
-        .transpose();
+    let parsed = given.map(|map| parse::volume_parameters(map, offers)).transpose();
     Ok(parsed.map_err(text)?.map(|(parameters, _)| parameters))
 }
 

@@ -15,14 +15,9 @@ impl Controller {
         request: v1::CreateVolumeRequest,
     ) -> Result<v1::CreateVolumeResponse> {
         let wanted = parse_creation(request, &self.offers)?;
-        let made = self
-            .core
-            .run(move |engine| engine.create_volume(&wanted))
-            .await?;
+        let made = self.core.run(move |engine| engine.create_volume(&wanted)).await?;
         note_volume(&made.record.id);
-        Ok(v1::CreateVolumeResponse {
-            volume: Some(reply::volume(&made)),
-        })
+        Ok(v1::CreateVolumeResponse { volume: Some(reply::volume(&made)) })
     }
 
     pub(super) async fn delete_volume(
@@ -33,9 +28,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             note_volume(&id);
-            self.core
-                .run(move |engine| engine.delete_volume(&id))
-                .await?;
+            self.core.run(move |engine| engine.delete_volume(&id)).await?;
         }
         Ok(v1::DeleteVolumeResponse {})
     }
@@ -53,9 +46,7 @@ impl Controller {
         let change = parse::mutable_parameters(&request.mutable_parameters, &self.offers)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        self.core
-            .run(move |engine| engine.modify_volume(&id, &change))
-            .await?;
+        self.core.run(move |engine| engine.modify_volume(&id, &change)).await?;
         Ok(v1::ControllerModifyVolumeResponse {})
     }
 }
@@ -63,10 +54,7 @@ impl Controller {
 fn parse_creation(request: v1::CreateVolumeRequest, offers: &Offers) -> Result<CreateVolume> {
     parse::require([
         ("name", !request.name.is_empty()),
-        (
-            "volume_capabilities",
-            !request.volume_capabilities.is_empty(),
-        ),
+        ("volume_capabilities", !request.volume_capabilities.is_empty()),
     ])?;
     parse::discard_secrets(request.secrets)?;
     let (parameters, limits) = parse::volume_parameters(&request.parameters, offers)?;

@@ -14,11 +14,7 @@ const OFFERED: [rpc::Type; 6] = [
 
 pub(super) fn offered() -> v1::NodeGetCapabilitiesResponse {
     let capability = |r#type: rpc::Type| v1::NodeServiceCapability {
-        r#type: Some(node_service_capability::Type::Rpc(Rpc {
-            r#type: r#type.into(),
-        })),
+        r#type: Some(node_service_capability::Type::Rpc(Rpc { r#type: r#type.into() })),
     };
-    v1::NodeGetCapabilitiesResponse {
-        capabilities: OFFERED.map(capability).into(),
-    }
+    v1::NodeGetCapabilitiesResponse { capabilities: OFFERED.map(capability).into() }
 }

@@ -21,10 +21,7 @@ impl Node {
         let volume = parse::volume_ref(&request.volume_id)?;
         let path = parse::volume_path(&volume, &request.volume_path)?;
         note_volume(&volume);
-        let stats = self
-            .core
-            .run(move |engine| engine.volume_stats(&volume, &path))
-            .await?;
+        let stats = self.core.run(move |engine| engine.volume_stats(&volume, &path)).await?;
         Ok(v1::NodeGetVolumeStatsResponse {
             usage: reply::usage(stats.usage),
             volume_condition: Some(reply::condition(&stats.condition)),
@@ -37,13 +34,8 @@ impl Node {
     ) -> Result<v1::NodeExpandVolumeResponse> {
         let wanted = parse_expansion(request)?;
         note_volume(&wanted.volume);
-        let capacity = self
-            .core
-            .run(move |engine| engine.expand_node_volume(&wanted))
-            .await?;
-        Ok(v1::NodeExpandVolumeResponse {
-            capacity_bytes: reply::bytes(capacity),
-        })
+        let capacity = self.core.run(move |engine| engine.expand_node_volume(&wanted)).await?;
+        Ok(v1::NodeExpandVolumeResponse { capacity_bytes: reply::bytes(capacity) })
     }
 }
 
@@ -56,10 +48,7 @@ fn parse_expansion(request: v1::NodeExpandVolumeRequest) -> Result<NodeExpand> {
     parse::optional_path("staging_target_path", &request.staging_target_path)?;
     let range = parse::capacity_range(request.capacity_range)?;
     // NE-13: unlike at stage and publish, a capability that cannot be met is an invalid argument.
-    let capability = request
-        .volume_capability
-        .map(parse::capability)
-        .transpose()?;
+    let capability = request.volume_capability.map(parse::capability).transpose()?;
     let volume = parse::volume_ref(&request.volume_id)?;
     Ok(NodeExpand {
         path: parse::volume_path(&volume, &request.volume_path)?,

@@ -16,9 +16,7 @@ impl Node {
     ) -> Result<v1::NodePublishVolumeResponse> {
         let wanted = parse_publish(request, &self.offers)?;
         note_volume(&wanted.volume);
-        self.core
-            .run(move |engine| engine.publish_volume(&wanted))
-            .await?;
+        self.core.run(move |engine| engine.publish_volume(&wanted)).await?;
         Ok(v1::NodePublishVolumeResponse {})
     }
 
@@ -33,9 +31,7 @@ impl Node {
         let target = TargetPath::parse("target_path", &request.target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
         note_volume(&volume);
-        self.core
-            .run(move |engine| engine.unpublish_volume(&volume, &target))
-            .await?;
+        self.core.run(move |engine| engine.unpublish_volume(&volume, &target)).await?;
         Ok(v1::NodeUnpublishVolumeResponse {})
     }
 }

@@ -16,9 +16,7 @@ impl Node {
     ) -> Result<v1::NodeStageVolumeResponse> {
         let wanted = parse_stage(request, &self.offers)?;
         note_volume(&wanted.volume);
-        self.core
-            .run(move |engine| engine.stage_volume(&wanted))
-            .await?;
+        self.core.run(move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v1::NodeStageVolumeResponse {})
     }
 
@@ -28,17 +26,12 @@ impl Node {
     ) -> Result<v1::NodeUnstageVolumeResponse> {
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
-            (
-                "staging_target_path",
-                !request.staging_target_path.is_empty(),
-            ),
+            ("staging_target_path", !request.staging_target_path.is_empty()),
         ])?;
         let path = TargetPath::parse("staging_target_path", &request.staging_target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
         note_volume(&volume);
-        self.core
-            .run(move |engine| engine.unstage_volume(&volume, &path))
-            .await?;
+        self.core.run(move |engine| engine.unstage_volume(&volume, &path)).await?;
         Ok(v1::NodeUnstageVolumeResponse {})
     }
 }
@@ -46,10 +39,7 @@ impl Node {
 fn parse_stage(request: v1::NodeStageVolumeRequest, offers: &Offers) -> Result<StageVolume> {
     parse::require([
         ("volume_id", !request.volume_id.is_empty()),
-        (
-            "staging_target_path",
-            !request.staging_target_path.is_empty(),
-        ),
+        ("staging_target_path", !request.staging_target_path.is_empty()),
         ("volume_capability", request.volume_capability.is_some()),
     ])?;
     parse::discard_secrets(request.secrets)?;
