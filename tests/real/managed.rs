@@ -1,5 +1,7 @@
 //! A pool in an XFS image of its own, on a filesystem that cannot share extents.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::PathBuf;
 
 use orlop_sys::mounts;

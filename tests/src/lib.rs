@@ -27,6 +27,7 @@
 )]
 
 mod capability;
+mod cgroup;
 mod client;
 mod create;
 mod daemon;
@@ -39,6 +40,7 @@ mod sizes;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
+pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use create::Create;
 pub use daemon::{Daemon, Ended, Launch};
