@@ -15,12 +15,10 @@ const KINDS: [FsKind; 3] = [FsKind::Xfs, FsKind::Ext4, FsKind::Btrfs];
 
 async fn abnormal(client: &Client, volume: &str) -> bool {
     let condition = client.condition(volume).await.unwrap();
-    let listed = client.list_volumes().await.unwrap().into_iter();
-    let entry = listed.filter(|entry| {
-        let found = entry.volume.as_ref();
-        found.is_some_and(|found| found.volume_id == volume)
-    });
-    let status = entry.last().expect("the volume is listed").status;
+    let listed = client.list_volumes().await.unwrap();
+    let is_it = |found: &v1::Volume| found.volume_id == volume;
+    let entry = listed.into_iter().find(|entry| entry.volume.as_ref().is_some_and(is_it));
+    let status = entry.expect("the volume is listed").status;
     let in_list = status.unwrap().volume_condition.expect("a condition");
     assert_eq!(condition, in_list, "both answers agree");
     assert!(!condition.message.is_empty());

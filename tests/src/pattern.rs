@@ -169,3 +169,6 @@ fn mix(value: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
 }
+
+#[cfg(test)]
+mod tests;
