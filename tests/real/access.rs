@@ -1,5 +1,7 @@
 //! Who may write: read-only publications, reader-only modes, mount flags, groups.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -100,6 +102,13 @@ async fn reader_only_modes_cannot_be_written() {
             let stats = node.stats().await.unwrap();
             let condition = stats.volume_condition.unwrap();
             assert!(!condition.abnormal, "{mode:?}: {}", condition.message);
+            node.down().await;
+
+            // Staged for a writer, published to a reader.
+            let writer = node.capability.clone().mode(Mode::SingleNodeWriter);
+            node.with_capability(writer).stage().await.unwrap();
+            node.publish().await.unwrap();
+            assert_cannot_be_written(&node.target, &node.capability);
             node.down().await;
             client.delete(&node.id).await.unwrap();
         }

@@ -1,5 +1,7 @@
 //! Snapshots and clones of a mounted volume while a workload writes to it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -162,12 +164,29 @@ async fn a_copy_of_a_busy_volume_is_clean_before_it_is_mounted(pool: PoolFs) {
 }
 
 fn check_filesystem(fs: &str, image: &Path) {
-    let image = image.as_os_str();
-    let checked = match fs {
-        "ext4" => tool::run("e2fsck", ["-f".as_ref(), "-n".as_ref(), image]),
-        "btrfs" => tool::run("btrfs", ["check".as_ref(), "--readonly".as_ref(), image]),
-        "xfs" => tool::run("xfs_repair", ["-n".as_ref(), image]),
+    let (check, words) = match fs {
+        "ext4" => ("e2fsck", ["-f", "-n"].as_slice()),
+        "btrfs" => ("btrfs", ["check", "--readonly"].as_slice()),
+        "xfs" => ("xfs_repair", ["-n"].as_slice()),
         other => panic!("{other} cannot be checked"),
     };
-    checked.unwrap_or_else(|error| panic!("{fs} is not clean: {error}"));
+    output_of(check, words, image);
+    match fs {
+        "ext4" => {
+            let superblock = output_of("dumpe2fs", &["-h"], image);
+            assert!(!superblock.contains("needs_recovery"), "the journal has to be replayed");
+        }
+        "btrfs" => {
+            let superblock = output_of("btrfs", &["inspect-internal", "dump-super"], image);
+            let log = superblock.lines().find_map(|line| line.strip_prefix("log_root\t"));
+            assert_eq!(log.map(str::trim), Some("0"), "the log has to be replayed");
+        }
+        _ => {}
+    }
+}
+
+fn output_of(program: &str, words: &[&str], image: &Path) -> String {
+    let image = image.to_str().unwrap();
+    let output = tool::run(program, words.iter().chain([&image])).unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }

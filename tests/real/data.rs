@@ -1,7 +1,10 @@
 //! Snapshots, restores and clones keep data byte for byte, and leave their source alone.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::Path;
 
+use orlop_sys::filesystem::probe;
 use orlop_tests::*;
 
 const VOLUME: u64 = 320 * MIB;
@@ -37,6 +40,34 @@ async fn copies_hold_what_their_source_held_then(pool: PoolFs) {
     for capability in uses() {
         check_copies(&daemon.client(), &capability).await;
     }
+}
+
+/// Kernels before 6.7 take two btrfs of one UUID for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_btrfs_has_a_uuid_of_its_own() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name: &str| client.create(name).size(VOLUME).fs("btrfs");
+    let source = client.on_node(&create("source").done().await, mount("btrfs"));
+    source.up().await;
+    Pattern::new(1).write(&source.data_path(), DATA);
+    source.down().await;
+    let clone = create("clone").from_volume(&source.id).done().await;
+    let clone = client.on_node(&clone, mount("btrfs"));
+    let identities = || {
+        let image = |node: &OnNode| pool.volume_data(&node.id);
+        [&source, &clone].map(|node| probe(&image(node)).unwrap())
+    };
+    let [original, copied] = identities();
+    assert_eq!(original, copied, "a copy is byte for byte");
+    clone.up().await;
+    Pattern::new(1).check(&clone.data_path(), DATA);
+    clone.down().await;
+    let [unchanged, renewed] = identities();
+    assert_eq!(original, unchanged);
+    assert_ne!(original, renewed);
 }
 
 /// All three are mounted on one node at once, which btrfs and XFS only allow if copies do not
@@ -77,6 +108,9 @@ async fn check_copies(client: &Client, capability: &v1::VolumeCapability) {
     let again = client.on_node(&again.done().await, capability.clone());
     again.up().await;
     first.check(&again.data_path(), DATA);
+    // A copy is what it is said to be also when it is used next.
+    restored.down().await;
+    restored.up().await;
     third.check(&restored.data_path(), DATA);
 
     for node in [&source, &clone, &restored, &again] {

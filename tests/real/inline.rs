@@ -1,5 +1,7 @@
 //! Inline volumes: made for one pod, with an id of the orchestrator's making.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -167,6 +169,7 @@ async fn a_refused_inline_volume_leaves_nothing() {
     }
     let mut ordinary = good.clone();
     ordinary.volume_context.clear();
+    ordinary.staging_target_path = ordinary.target_path.clone();
     expect_code(client.node_publish(ordinary).await, Code::NotFound);
 
     client.node_publish(good.clone()).await.unwrap();

@@ -1,5 +1,7 @@
 //! NodePublishVolume and NodeUnpublishVolume, row by row.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -75,9 +77,10 @@ async fn check_same_target(node: &OnNode, mode: Mode) {
     assert_eq!(mounts_at(&node.target), 1, "{mode:?}: mounted twice");
     let read_only = node.publish_at(&node.target, true).await;
     expect_code(read_only, Code::AlreadyExists);
-    let other_mode = match mode {
-        Mode::SingleNodeReaderOnly => Mode::MultiNodeReaderOnly,
-        _ => Mode::SingleNodeReaderOnly,
+    let other_mode = if mode == Mode::SingleNodeReaderOnly {
+        Mode::MultiNodeReaderOnly
+    } else {
+        Mode::SingleNodeReaderOnly
     };
     let other = node.with_capability(node.capability.clone().mode(other_mode));
     let answer = other.publish().await.unwrap_err();

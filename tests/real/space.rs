@@ -1,5 +1,7 @@
 //! Where a pool's space goes, and that it comes back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::Path;
 
 use orlop_sys::file::{allocated_bytes, sync_filesystem};
@@ -12,6 +14,13 @@ const FILL: u64 = 64 * MIB;
 const SLACK: u64 = 8 * MIB;
 
 on_every_pool!(discarding_frees_the_pools_space, thin_takes_what_is_written_and_thick_takes_all,);
+
+/// Deleted for good: XFS takes its time with files that are only unlinked.
+fn remove(path: &Path) {
+    std::fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+    std::fs::remove_file(path).unwrap();
+    sync_filesystem(path.parent().unwrap()).unwrap();
+}
 
 /// Data that takes space; quicker than a pattern.
 fn fill(path: &Path) {
@@ -32,8 +41,7 @@ async fn discarding_frees_the_pools_space(pool: PoolFs) {
         fill(&node.data_path());
         let full = allocated_bytes(&image).unwrap();
         assert!(full >= FILL, "{fs}: {full}");
-        std::fs::remove_file(node.data_path()).unwrap();
-        sync_filesystem(&node.target).unwrap();
+        remove(&node.data_path());
         tool::run("fstrim", [&node.target]).unwrap();
         let trimmed = allocated_bytes(&image).unwrap();
         assert!(trimmed + FILL * 9 / 10 <= full, "{fs}: {full}, then {trimmed}");
@@ -84,8 +92,7 @@ async fn thin_takes_what_is_written_and_thick_takes_all(pool: PoolFs) {
         if capability.is_block() {
             let _ = tool::run("blkdiscard", [&node.target]);
         } else {
-            std::fs::remove_file(node.data_path()).unwrap();
-            sync_filesystem(&node.target).unwrap();
+            remove(&node.data_path());
             let _ = tool::run("fstrim", [&node.target]);
         }
         keeps_all("discarded");
@@ -117,11 +124,14 @@ async fn capacity_is_what_can_still_be_promised() {
     let thick = client.create("thick").size(GIB).block().thick();
     let thick = thick.done().await;
     assert!(close_to(available(&client).await, empty - 2 * GIB));
-    // Written data was promised before.
+    // What is written was promised before. It may count twice for a while, but never as free.
     let node = client.on_node(&thin, block());
     node.up().await;
     Pattern::new(1).write(&node.target, 16 * MIB);
-    assert!(close_to(available(&client).await, empty - 2 * GIB));
+    while !close_to(available(&client).await, empty - 2 * GIB) {
+        assert!(available(&client).await < empty - 2 * GIB);
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
     node.down().await;
     client.delete(&thin.volume_id).await.unwrap();
     client.delete(&thick.volume_id).await.unwrap();

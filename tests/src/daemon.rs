@@ -305,3 +305,6 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use orlop_sys::loopdev::{self, LoopDevice};
+use orlop_sys::throttle::{Controller, Limits};
 use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -67,6 +68,7 @@ pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
         if expected.contains(&file) {
             continue;
         }
+        lift_limits(&device);
         let detached = match loopdev::status(&device) {
             Ok(Some(status)) => loopdev::ensure_detached(&device, &status.label),
             Ok(None) => Ok(()),
@@ -75,6 +77,15 @@ pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
         if let Err(error) = detached {
             eprintln!("could not detach {}: {error}", device.path().display());
         }
+    }
+}
+
+/// The kernel keeps limits with a device's number: the next one to get it would be slow.
+fn lift_limits(device: &LoopDevice) {
+    if let (Ok(Some(controller)), Ok((major, minor))) =
+        (Controller::detect("/"), device.device_number())
+    {
+        let _ = controller.apply(major, minor, &Limits::default());
     }
 }
 

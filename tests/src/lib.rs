@@ -27,6 +27,7 @@
 )]
 
 mod capability;
+mod cgroup;
 mod client;
 mod create;
 mod daemon;
@@ -36,8 +37,10 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
+mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
+pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use create::Create;
 pub use daemon::{Daemon, Ended, Launch};
@@ -48,6 +51,7 @@ pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
 pub use tonic::Code;
+pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;

@@ -93,10 +93,14 @@ impl Pattern {
 pub fn fingerprint(path: &Path) -> u64 {
     let mut file = open_to_read(path);
     let mut buffer = vec![0; CHUNK];
+    let zeros = vec![0; CHUNK];
     let mut state = 0;
     loop {
         let length = read_fully(&mut file, &mut buffer);
-        for word in buffer[..length].chunks(8) {
+        // Images are sparse.
+        let found = &buffer[..length];
+        let words: &[u8] = if *found == zeros[..length] { &[] } else { found };
+        for word in words.chunks(8) {
             let mut bytes = [0; 8];
             bytes[..word.len()].copy_from_slice(word);
             state = mix(state ^ u64::from_le_bytes(bytes));
@@ -165,3 +169,6 @@ fn mix(value: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
 }
+
+#[cfg(test)]
+mod tests;

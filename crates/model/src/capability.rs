@@ -37,7 +37,8 @@ impl FsType {
         match self {
             Self::Ext4 => 16 * MIB,
             Self::Xfs => 300 * MIB,
-            Self::Btrfs => 128 * MIB,
+            // mkfs would take less, but the kernel grows no btrfs to less than this.
+            Self::Btrfs => 256 * MIB,
         }
     }
 }

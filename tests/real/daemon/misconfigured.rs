@@ -108,9 +108,9 @@ fn a_pool_of_a_later_version() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let marker = pool.path.join("orlop.pool");
-    let later = r#"{"version": 999, "id": "0badf00d", "kind": "image"}"#;
+    let later = r#"{"format": 999, "shape": "not known today"}"#;
     std::fs::write(&marker, later).unwrap();
-    refused(&Launch::on(&pool), pool.path.to_str().unwrap());
+    refused(&Launch::on(&pool), "format 999");
     assert_eq!(std::fs::read_to_string(&marker).unwrap(), later);
 }
 

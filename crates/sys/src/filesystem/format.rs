@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::fs::fsync;
 
 use super::FsKind;
+use super::btrfs::set_btrfs_uuid;
 use super::claim::{claim, wait_until_unclaimed};
 use super::signature::{HEAD, Signature, TAIL, probe};
 use crate::error::{Context, Result};
@@ -21,8 +22,7 @@ pub struct Format<'a> {
 
 /// Makes a filesystem, whatever was there before. It is on the device when this returns.
 pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
-    // A superblock that the new filesystem happens not to overwrite would make it ambiguous, and
-    // mkfs.btrfs refuses a UUID that is in use, even by what it would replace.
+    // A superblock that the new filesystem happens not to overwrite would make it ambiguous.
     if probe(device)? != Signature::Blank {
         erase_signatures(device)?;
     }
@@ -30,11 +30,15 @@ pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
     let mut arguments = match format.kind {
         FsKind::Ext4 => ext4_arguments(&uuid, format.extra_options),
         FsKind::Xfs => xfs_arguments(&uuid, format.extra_options),
-        FsKind::Btrfs => btrfs_arguments(&uuid, format.extra_options),
+        FsKind::Btrfs => btrfs_arguments(format.extra_options),
     };
     arguments.push(device.into());
     wait_until_unclaimed(device)?;
     tool::run(format.kind.mkfs(), arguments)?;
+    match format.kind {
+        FsKind::Ext4 | FsKind::Xfs => {}
+        FsKind::Btrfs => set_btrfs_uuid(device, format.uuid)?,
+    }
     sync_device(device)
 }
 
@@ -81,8 +85,10 @@ fn xfs_arguments(uuid: &str, extra: &[String]) -> Vec<OsString> {
     arguments
 }
 
-fn btrfs_arguments(uuid: &str, extra: &[String]) -> Vec<OsString> {
-    let mut arguments = owned(&["-f", "-q", "-K", "-U", uuid]);
+/// Without -U, for which mkfs.btrfs reads every block device of the machine to see that the UUID
+/// is new: it would wait for the slowest of them, and hold those that others want to detach.
+fn btrfs_arguments(extra: &[String]) -> Vec<OsString> {
+    let mut arguments = owned(&["-f", "-q", "-K"]);
     arguments.extend(extra.iter().map(OsString::from));
     arguments
 }

@@ -21,6 +21,14 @@ fn extended_options_are_gathered_in_one() {
     assert!(text.ends_with(&["-i", "65536"]), "{text:?}");
 }
 
+/// With -U it would read all block devices of the machine.
+#[test]
+fn btrfs_is_made_without_a_look_at_other_devices() {
+    let arguments = btrfs_arguments(&["-L".to_owned(), "label".to_owned()]);
+    let text: Vec<_> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(text, ["-f", "-q", "-K", "-L", "label"]);
+}
+
 #[test]
 fn a_fresh_filesystem_takes_little_space_and_mounts() {
     if !root() {

@@ -1,0 +1,271 @@
+//! Damage is told, and never made worse.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use orlop_sys::filesystem::{self, Format, FsKind};
+use orlop_sys::tool;
+use orlop_tests::*;
+
+const VOLUME: u64 = 320 * MIB;
+const KINDS: [FsKind; 3] = [FsKind::Xfs, FsKind::Ext4, FsKind::Btrfs];
+
+async fn abnormal(client: &Client, volume: &str) -> bool {
+    let condition = client.condition(volume).await.unwrap();
+    let listed = client.list_volumes().await.unwrap();
+    let is_it = |found: &v1::Volume| found.volume_id == volume;
+    let entry = listed.into_iter().find(|entry| entry.volume.as_ref().is_some_and(is_it));
+    let status = entry.expect("the volume is listed").status;
+    let in_list = status.unwrap().volume_condition.expect("a condition");
+    assert_eq!(condition, in_list, "both answers agree");
+    assert!(!condition.message.is_empty());
+    condition.abnormal
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_and_truncated_data_is_told() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).block().done().await;
+    let sound = client.create("sound").size(VOLUME).block().done().await;
+    let (id, image) = (&volume.volume_id, pool.volume_data(&volume.volume_id));
+    assert!(!abnormal(&client, id).await);
+
+    let data = File::options().write(true).open(&image).unwrap();
+    data.set_len(VOLUME - MIB).unwrap();
+    assert!(abnormal(&client, id).await);
+    let node = client.on_node(&volume, block());
+    expect_code(node.stage().await, Code::DataLoss);
+    expect_code(client.snapshot("snapshot", id).await, Code::DataLoss);
+    data.set_len(VOLUME).unwrap();
+    assert!(!abnormal(&client, id).await);
+
+    let aside = image.with_extension("aside");
+    std::fs::rename(&image, &aside).unwrap();
+    assert!(abnormal(&client, id).await);
+    expect_code(node.stage().await, Code::DataLoss);
+    let clone = client.create("clone").block().from_volume(id);
+    expect_code(clone.send().await, Code::DataLoss);
+    assert!(!abnormal(&client, &sound.volume_id).await);
+    std::fs::rename(&aside, &image).unwrap();
+    assert!(!abnormal(&client, id).await);
+    node.up().await;
+    node.down().await;
+}
+
+/// A volume whose record cannot be read keeps its place and its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_record_is_told_and_left_alone() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(VOLUME).block();
+    let volume = create("volume").done().await;
+    let sound = create("sound").done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, MIB);
+    node.down().await;
+    daemon.terminate();
+    let record = pool.volume_record(&volume.volume_id);
+    let before = std::fs::read(&record).unwrap();
+    std::fs::write(&record, &before[..before.len() / 2]).unwrap();
+
+    daemon.restart().await;
+    assert!(abnormal(&client, &volume.volume_id).await);
+    assert!(!abnormal(&client, &sound.volume_id).await);
+    expect_code(create("volume").send().await, Code::DataLoss);
+    expect_code(node.stage().await, Code::DataLoss);
+    expect_code(client.delete(&volume.volume_id).await, Code::DataLoss);
+    Pattern::new(1).check(&pool.volume_data(&volume.volume_id), MIB);
+
+    daemon.terminate();
+    std::fs::write(&record, before).unwrap();
+    daemon.restart().await;
+    assert_eq!(create("volume").done().await, volume);
+    node.up().await;
+    Pattern::new(1).check(&node.target, MIB);
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filesystem_that_became_read_only_is_told() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for kind in KINDS {
+        let fs = kind.as_str();
+        let volume = client.create(fs).size(VOLUME).fs(fs).done().await;
+        let node = client.on_node(&volume, mount(fs));
+        node.up().await;
+        let is_abnormal = async || {
+            let stats = node.stats().await.unwrap();
+            stats.volume_condition.unwrap().abnormal
+        };
+        assert!(!is_abnormal().await, "{fs}");
+        remount(&node.staging, "ro");
+        assert!(is_abnormal().await, "{fs}");
+        remount(&node.staging, "rw");
+        assert!(!is_abnormal().await, "{fs}");
+
+        // That a publication is read-only says nothing about the filesystem.
+        node.unpublish().await.unwrap();
+        node.publish_at(&node.target, true).await.unwrap();
+        assert!(!is_abnormal().await, "{fs}");
+        node.down().await;
+    }
+}
+
+fn remount(path: &Path, how: &str) {
+    let option = format!("remount,{how}");
+    let words = ["-o".as_ref(), option.as_ref(), path.as_os_str()];
+    tool::run("mount", words).unwrap();
+}
+
+/// A mount that somebody else took away is told too, and can be cleaned up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_that_is_gone_is_told() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).fs("xfs").done().await;
+    let node = client.on_node(&volume, mount("xfs"));
+    node.up().await;
+    tool::run("umount", [&node.target]).unwrap();
+    let stats = node.stats().await.unwrap();
+    assert!(stats.volume_condition.unwrap().abnormal);
+    node.publish().await.unwrap();
+    let stats = node.stats().await.unwrap();
+    assert!(!stats.volume_condition.unwrap().abnormal);
+    tool::run("umount", [&node.target]).unwrap();
+    node.down().await;
+}
+
+/// Staging must fail with DATA_LOSS and change no byte.
+async fn assert_left_alone(node: &OnNode, image: &Path, what: &str) {
+    let before = fingerprint(image);
+    for _ in 0..2 {
+        let status = node.stage().await.unwrap_err();
+        assert_eq!(status.code(), Code::DataLoss, "{what}: {status}");
+        assert!(fingerprint(image) == before, "{what}: the data was changed");
+    }
+}
+
+/// What was formatted once is never formatted again, whatever happened to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_filesystem_is_not_replaced_by_an_empty_one() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for kind in KINDS {
+        let fs = kind.as_str();
+        let volume = client.create(fs).size(VOLUME).fs(fs).done().await;
+        let node = client.on_node(&volume, mount(fs));
+        let image = pool.volume_data(&node.id);
+        node.up().await;
+        Pattern::new(1).write(&node.data_path(), MIB);
+        node.down().await;
+        let first_mib = read_first_mib(&image);
+
+        let data = File::options().write(true).open(&image).unwrap();
+        data.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+        assert_left_alone(&node, &image, &format!("{fs}, zeroed")).await;
+        data.write_all_at(&Pattern::new(9).bytes(0, 1 << 20), 0).unwrap();
+        assert_left_alone(&node, &image, &format!("{fs}, overwritten")).await;
+
+        // Whole again, it is as it was.
+        data.write_all_at(&first_mib, 0).unwrap();
+        node.up().await;
+        Pattern::new(1).check(&node.data_path(), MIB);
+        node.down().await;
+
+        make_another(kind, &image);
+        assert_left_alone(&node, &image, &format!("{fs}, replaced")).await;
+        client.delete(&node.id).await.unwrap();
+    }
+}
+
+fn read_first_mib(path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    File::open(path).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// A filesystem of the same kind, but with a UUID that nobody recorded.
+fn make_another(kind: FsKind, image: &Path) {
+    let force = match kind {
+        FsKind::Ext4 => "-F",
+        FsKind::Xfs | FsKind::Btrfs => "-f",
+    };
+    let words = [force.as_ref(), "-q".as_ref(), image.as_os_str()];
+    tool::run(&format!("mkfs.{kind}"), words).unwrap();
+}
+
+/// The record says that nobody ever wrote to it, but somebody did.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_on_a_blank_volume_is_not_formatted_over() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for provisioning in ["thin", "thick"] {
+        for (what, offset) in [("start", 0), ("end", VOLUME - MIB)] {
+            let create = client.create(what).size(VOLUME).fs("ext4");
+            let volume = create.parameter("provisioning", provisioning).done().await;
+            let node = client.on_node(&volume, mount("ext4"));
+            let image = pool.volume_data(&node.id);
+            Pattern::new(5).write_at(&image, offset, MIB);
+            assert_left_alone(&node, &image, &format!("{provisioning}, {what}")).await;
+            client.delete(&node.id).await.unwrap();
+        }
+    }
+    let volume = client.create("filesystem").size(VOLUME).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    let image = pool.volume_data(&node.id);
+    make_another(FsKind::Ext4, &image);
+    assert_left_alone(&node, &image, "a filesystem").await;
+}
+
+/// A volume that was handed out raw belongs to its user: mounted as it is, or not at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_used_raw_is_not_formatted() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = client.create("volume").size(VOLUME);
+    let volume = create.capabilities(vec![block(), mount("ext4")]).done().await;
+    let raw = client.on_node(&volume, block());
+    let mounted = raw.with_capability(mount("ext4"));
+    raw.up().await;
+    raw.down().await;
+    expect_code(mounted.stage().await, Code::FailedPrecondition);
+
+    raw.up().await;
+    Pattern::new(1).write_at(&raw.target, 64 * MIB, MIB);
+    raw.down().await;
+    expect_code(mounted.stage().await, Code::FailedPrecondition);
+    Pattern::new(1).check_at(&pool.volume_data(&raw.id), 64 * MIB, MIB);
+
+    raw.up().await;
+    let made = Format { kind: FsKind::Ext4, uuid: [8; 16], extra_options: &[] };
+    filesystem::format(&raw.target, &made).unwrap();
+    raw.down().await;
+    mounted.up().await;
+    Pattern::new(2).write(&mounted.data_path(), MIB);
+    mounted.down().await;
+    raw.up().await;
+    raw.down().await;
+    mounted.up().await;
+    Pattern::new(2).check(&mounted.data_path(), MIB);
+    mounted.down().await;
+}

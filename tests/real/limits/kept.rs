@@ -1,0 +1,163 @@
+//! What the kernel is told: all or nothing, again after a restart, and no longer than needed.
+
+use orlop_tests::*;
+
+use crate::daemon_for;
+
+const NONE: [(&str, u64); 0] = [];
+
+async fn volume(client: &Client, limits: &[(&str, &str)]) -> OnNode {
+    let create = client.create("v").size(64 * MIB).block();
+    let create =
+        limits.iter().fold(create, |create, (key, rate)| create.mutable_parameter(key, rate));
+    client.on_node(&create.done().await, block())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_changes_nothing() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.up().await;
+    let before = group.limits_of(device_at(&node));
+    assert_eq!(before, [("writeIops", 300)]);
+    let good = ("readIops", "100");
+    let wrong: [&[(&str, &str)]; 7] = [
+        &[],
+        &[("colour", "red")],
+        &[good, ("colour", "red")],
+        &[good, ("writeIops", "fast")],
+        &[good, ("writeIops", "-1")],
+        &[good, ("writeBytesPerSecond", "1.5")],
+        &[good, ("writeIops", "99999999999999999999")],
+    ];
+    for parameters in wrong {
+        let answer = client.modify(&node.id, parameters).await;
+        expect_code(answer, Code::InvalidArgument);
+        assert_eq!(group.limits_of(device_at(&node)), before, "{parameters:?}");
+    }
+    expect_code(client.modify("no-such-volume", &[good]).await, Code::NotFound);
+    let create = client.create("other").size(64 * MIB).block();
+    let answer = create.mutable_parameter("writeIops", "fast").send().await;
+    expect_code(answer, Code::InvalidArgument);
+    assert_eq!(pool.entries("volumes"), [node.id.clone()]);
+
+    client.modify(&node.id, &[good]).await.unwrap();
+    let both = [("readIops", 100), ("writeIops", 300)];
+    assert_eq!(group.limits_of(device_at(&node)), both, "what is not named stays");
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_survive_a_restart_and_a_new_stage() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let mut daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    // CV-19: of the same key in both, the mutable one counts.
+    let create = client.create("v").size(64 * MIB).block().parameter("readIops", "100");
+    let create = create.parameter("writeIops", "300").mutable_parameter("readIops", "200");
+    let node = client.on_node(&create.done().await, block());
+    let expected = [("readIops", 200), ("writeIops", 300)];
+    node.up().await;
+    let device = device_at(&node);
+    assert_eq!(group.limits_of(device), expected);
+
+    daemon.kill9();
+    assert_eq!(group.limits_of(device), expected);
+    daemon.restart().await;
+    assert_eq!(group.limits_of(device), expected);
+    client.modify(&node.id, &[("readIops", "250")]).await.unwrap();
+    let expected = [("readIops", 250), ("writeIops", 300)];
+    assert_eq!(group.limits_of(device), expected);
+
+    node.down().await;
+    assert_eq!(group.limits_of(device), NONE, "the number goes to another volume next");
+    daemon.kill9();
+    daemon.restart().await;
+    node.up().await;
+    assert_eq!(group.limits_of(device_at(&node)), expected);
+    node.down().await;
+}
+
+/// Staged by a daemon that was killed, unstaged by its successor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_lifts_the_limits_of_what_it_unstages() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let mut daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.up().await;
+    let device = device_at(&node);
+    daemon.kill9();
+    daemon.restart().await;
+    node.down().await;
+    assert_eq!(group.limits_of(device), NONE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_has_the_same_limits_on_a_device_of_its_own() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("readIops", "200")]).await;
+    node.stage().await.unwrap();
+    node.publish_at(&node.target, true).await.unwrap();
+    let device = device_at(&node);
+    assert_eq!(group.limits_of(device), [("readIops", 200)]);
+    client.modify(&node.id, &[("readIops", "250")]).await.unwrap();
+    assert_eq!(group.limits_of(device), [("readIops", 250)]);
+    node.unpublish().await.unwrap();
+    assert_eq!(group.limits_of(device), NONE, "released while the volume is still staged");
+    node.unstage().await.unwrap();
+}
+
+/// A pod's cgroup is made after its volumes are staged and before they are published.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_was_made_meanwhile_is_limited_too() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.stage().await.unwrap();
+    let pod = group.child("pod");
+    node.publish().await.unwrap();
+    let device = device_at(&node);
+    // cgroup v2 needs no limit of the group's own: that of the group above holds.
+    let limits = [pod.limits_of(device), group.limits_of(device)].concat();
+    assert!(limits.contains(&("writeIops", 300)));
+    node.down().await;
+    assert_eq!(pod.limits_of(device), NONE);
+    assert_eq!(group.limits_of(device), NONE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_volume_leaves_no_limit() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.up().await;
+    let device = device_at(&node);
+    node.down().await;
+    client.delete(&node.id).await.unwrap();
+    assert_eq!(group.limits_of(device), NONE);
+    // Whoever gets the number now has no limit either.
+    let other = client.create("other").size(64 * MIB).block().done().await;
+    let other = client.on_node(&other, block());
+    other.up().await;
+    assert_eq!(group.limits_of(device_at(&other)), NONE);
+    other.down().await;
+}

@@ -1,0 +1,139 @@
+//! What a workload really gets, measured over seconds.
+
+use std::path::PathBuf;
+
+use orlop_tests::*;
+
+use crate::daemon_for;
+
+/// Far below what any disk does, so that the limit alone decides.
+const SLOW: u64 = 8 * MIB;
+const LESS_SLOW: u64 = 16 * MIB;
+const FEW: u64 = 200;
+const SECONDS: u64 = 3;
+const PAGE: u64 = 4096;
+const DATA: u64 = SECONDS * LESS_SLOW;
+
+struct Bench {
+    group: Cgroup,
+    client: Client,
+    node: OnNode,
+    path: PathBuf,
+    _daemon: Daemon,
+    _pool: TestPool,
+}
+
+impl Bench {
+    /// Data that is there already: overwriting it needs no other I/O.
+    async fn new(capability: v1::VolumeCapability) -> Self {
+        let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+        let group = Cgroup::new();
+        let daemon = daemon_for(&pool, &group).await;
+        let client = daemon.client();
+        let create = client.create("limited").size(GIB).capability(capability.clone());
+        let node = client.on_node(&create.done().await, capability);
+        node.up().await;
+        let path = node.data_path();
+        Pattern::new(1).write(&path, DATA);
+        Self { group, client, node, path, _daemon: daemon, _pool: pool }
+    }
+
+    async fn limit(&self, limits: &[(&str, u64)]) {
+        let texts: Vec<_> = limits.iter().map(|(key, rate)| (*key, rate.to_string())).collect();
+        let parameters: Vec<_> = texts.iter().map(|(key, rate)| (*key, rate.as_str())).collect();
+        self.client.modify(&self.node.id, &parameters).await.unwrap();
+    }
+
+    fn bytes_per_second(&self, writes: bool, bytes: u64) -> u64 {
+        let (block, count) = (MIB, bytes / MIB);
+        self.group.rate(&Job { path: &self.path, writes, block, count })
+    }
+
+    fn operations_per_second(&self, writes: bool, count: u64) -> u64 {
+        self.group.rate(&Job { path: &self.path, writes, block: PAGE, count }) / PAGE
+    }
+
+    async fn end(self) {
+        self.node.down().await;
+        self.client.delete(&self.node.id).await.unwrap();
+    }
+}
+
+#[track_caller]
+fn assert_near(what: &str, measured: u64, set: u64) {
+    println!("{what}: {measured} a second where {set} were set");
+    let near = set * 8 / 10..=set * 12 / 10;
+    assert!(near.contains(&measured), "{what}: {measured} a second where {set} were set");
+}
+
+async fn bytes_are_limited(capability: v1::VolumeCapability) {
+    let bench = Bench::new(capability).await;
+    for (key, writes) in [("writeBytesPerSecond", true), ("readBytesPerSecond", false)] {
+        bench.limit(&[(key, SLOW)]).await;
+        assert_near(key, bench.bytes_per_second(writes, SECONDS * SLOW), SLOW);
+        bench.limit(&[(key, LESS_SLOW)]).await;
+        assert_near(key, bench.bytes_per_second(writes, SECONDS * LESS_SLOW), LESS_SLOW);
+        bench.limit(&[(key, 0)]).await;
+        let free = bench.bytes_per_second(writes, DATA);
+        assert!(free > 2 * LESS_SLOW, "{key}: {free} a second without a limit");
+    }
+    assert_eq!(bench.group.limits_of(device_at(&bench.node)), []);
+    bench.end().await;
+}
+
+async fn operations_are_limited(capability: v1::VolumeCapability) {
+    let bench = Bench::new(capability).await;
+    for (key, writes) in [("writeIops", true), ("readIops", false)] {
+        bench.limit(&[(key, FEW)]).await;
+        assert_near(key, bench.operations_per_second(writes, SECONDS * FEW), FEW);
+        bench.limit(&[(key, 2 * FEW)]).await;
+        assert_near(key, bench.operations_per_second(writes, SECONDS * 2 * FEW), 2 * FEW);
+        bench.limit(&[(key, 0)]).await;
+        let free = bench.operations_per_second(writes, SECONDS * 2 * FEW);
+        assert!(free > 3 * FEW, "{key}: {free} a second without a limit");
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_a_device_are_limited() {
+    needs_root!();
+    bytes_are_limited(block()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_a_mounted_volume_are_limited() {
+    needs_root!();
+    bytes_are_limited(mount("xfs")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_a_device_are_limited() {
+    needs_root!();
+    operations_are_limited(block()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_a_mounted_volume_are_limited() {
+    needs_root!();
+    operations_are_limited(mount("xfs")).await;
+}
+
+/// Only that volume, and only for those in the cgroup.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_else_is_slowed() {
+    needs_root!();
+    let bench = Bench::new(block()).await;
+    let create = bench.client.create("free").size(GIB).block();
+    let free = bench.client.on_node(&create.done().await, block());
+    free.up().await;
+    bench.limit(&[("writeBytesPerSecond", SLOW)]).await;
+    let job = |path| Job { path, writes: true, block: MIB, count: DATA / MIB };
+    let elsewhere = bench.group.rate(&job(&free.target));
+    assert!(elsewhere > 2 * SLOW, "{elsewhere} a second on another volume");
+    let others = Cgroup::new();
+    let outside = others.rate(&job(&bench.path));
+    assert!(outside > 2 * SLOW, "{outside} a second from another cgroup");
+    free.down().await;
+    bench.end().await;
+}

@@ -1,0 +1,145 @@
+//! A pool in an XFS image of its own, on a filesystem that cannot share extents.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+
+use orlop_sys::mounts;
+use orlop_tests::*;
+
+const VOLUME: u64 = 320 * MIB;
+const DATA: u64 = 2 * MIB;
+
+fn launch(pool: &TestPool, size: &str) -> Launch {
+    Launch::on(pool).env("ORLOP_POOL_IMAGE_SIZE", size)
+}
+
+fn mounted_image(pool: &TestPool) -> Option<PathBuf> {
+    let all = mounts::all_mounts().unwrap().into_iter();
+    let mut below = all.map(|entry| entry.mount_point);
+    below.find(|point| point.starts_with(&pool.path))
+}
+
+/// Space that the whole pool takes of the filesystem around it.
+fn space_taken(pool: &TestPool) -> u64 {
+    let entries = std::fs::read_dir(&pool.path).unwrap();
+    let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.map(|path| orlop_sys::file::allocated_bytes(&path).unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_in_a_managed_pool_share_their_data() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = launch(&pool, "3GiB").start().await;
+    let client = daemon.client();
+    let point = mounted_image(&pool).expect("the pool's image is mounted");
+    let entry = mounts::mount_at(&point).unwrap().unwrap();
+    assert_eq!(entry.fs_type, "xfs");
+    for capability in [mount("xfs"), mount("ext4"), mount("btrfs"), block()] {
+        let create = |name| client.create(name).size(VOLUME).capability(capability.clone());
+        let source = client.on_node(&create("source").done().await, capability.clone());
+        source.up().await;
+        Pattern::new(1).write(&source.data_path(), 32 * MIB);
+        let snapshot = client.snapshot("snapshot", &source.id).await.unwrap();
+        let before = orlop_sys::file::space(&point).unwrap().free;
+        let restored = create("restored").from_snapshot(&snapshot.snapshot_id);
+        let restored = client.on_node(&restored.done().await, capability.clone());
+        let taken = before.saturating_sub(orlop_sys::file::space(&point).unwrap().free);
+        assert!(taken < 16 * MIB, "a copy of 32 MiB took {taken} bytes");
+        restored.up().await;
+        Pattern::new(1).check(&restored.data_path(), 32 * MIB);
+        for node in [&source, &restored] {
+            node.down().await;
+            client.delete(&node.id).await.unwrap();
+        }
+        client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    }
+    daemon.terminate();
+    assert_eq!(mounted_image(&pool), None, "the image stays mounted");
+    assert_eq!(daemon.leaks(), [""; 0]);
+}
+
+/// Volumes in use hold the image; it goes with the last of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_outlives_its_daemon_while_it_is_used() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = launch(&pool, "2GiB").start().await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).fs("xfs").done().await;
+    let node = client.on_node(&volume, mount("xfs"));
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), DATA);
+    daemon.terminate();
+    Pattern::new(1).check(&node.data_path(), DATA);
+    Pattern::new(2).write(&node.data_path(), DATA);
+    daemon.restart().await;
+    daemon.kill9();
+    Pattern::new(2).check(&node.data_path(), DATA);
+    daemon.restart().await;
+    node.stage().await.unwrap();
+    node.publish().await.unwrap();
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+    node.down().await;
+
+    daemon.terminate();
+    assert_eq!(daemon.leaks(), [""; 0]);
+    daemon.restart().await;
+    node.up().await;
+    Pattern::new(2).check(&node.data_path(), DATA);
+    node.down().await;
+    client.delete(&node.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_is_sparse_gives_back_and_grows() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = launch(&pool, "2GiB").start().await;
+    let client = daemon.client();
+    let available = async || {
+        let capacity = client.capacity().await.unwrap();
+        u64::try_from(capacity.available_capacity).unwrap()
+    };
+    let small = available().await;
+    assert!(small < 2 * GIB, "{small}");
+    assert!(space_taken(&pool) < 256 * MIB, "the image is not sparse");
+    let volume = client.create("volume").size(GIB).block().thick();
+    let volume = volume.done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, 64 * MIB);
+    node.down().await;
+    let full = space_taken(&pool);
+    assert!(full >= 64 * MIB);
+    client.delete(&node.id).await.unwrap();
+    // Discarded in the image's journal's own time.
+    orlop_sys::file::sync_filesystem(&mounted_image(&pool).unwrap()).unwrap();
+    orlop_sys::tool::run("fstrim", [mounted_image(&pool).unwrap()]).unwrap();
+    assert!(space_taken(&pool) + 48 * MIB <= full, "nothing was given back");
+
+    daemon.terminate();
+    let larger = launch(&pool, "4GiB").start().await;
+    assert!(available().await > small + GIB);
+    drop(larger);
+    // Less than it has is not an error: XFS does not shrink.
+    let smaller = launch(&pool, "1GiB").start().await;
+    assert!(available().await > small + GIB);
+    drop(smaller);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_pool_does_not_become_a_managed_one() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    client.create("volume").size(VOLUME).block().done().await;
+    daemon.terminate();
+    let ended = launch(&pool, "2GiB").run_to_end();
+    assert_ne!(ended.status.code(), Some(0));
+    assert_eq!(daemon.leaks(), [""; 0]);
+    daemon.restart().await;
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+}

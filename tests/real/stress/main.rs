@@ -1,0 +1,73 @@
+//! 32 callers send random valid calls on 8 volumes. Every answer is one that the requirements
+//! name for that call, and in the end the pool and the machine agree with the answers.
+//!
+//! `ORLOP_TEST_STRESS_SECONDS` says for how long (60), `ORLOP_TEST_STRESS_SEED` repeats a choice
+//! of calls; their order is the machine's.
+
+mod aftermath;
+mod calls;
+mod dice;
+mod history;
+mod subjects;
+mod tally;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orlop_tests::*;
+
+use calls::Caller;
+use dice::Dice;
+use history::History;
+use subjects::Subjects;
+use tally::Tally;
+
+const CALLERS: u64 = 32;
+
+fn variable(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+fn some_seed() -> u64 {
+    u64::from_le_bytes(orlop_sys::rand::random_bytes().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_callers_get_honest_answers() {
+    needs_root!();
+    let seconds = variable("ORLOP_TEST_STRESS_SECONDS", 60);
+    let seed = variable("ORLOP_TEST_STRESS_SEED", some_seed());
+    println!("{CALLERS} callers for {seconds} seconds, seed {seed}");
+
+    let pool = TestPool::new(PoolFs::Xfs, 24 * GIB);
+    let group = Cgroup::new();
+    let launch = Launch::on(&pool).env("ORLOP_WORKLOAD_CGROUP", &group.name);
+    let daemon = launch.env("ORLOP_LOG", "warn").start().await;
+    let subjects = Arc::new(Subjects::introduce(&daemon.client()).await);
+    let history = Arc::new(History::default());
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let callers = (0..CALLERS).map(|number| {
+        let caller = Caller {
+            client: daemon.client(),
+            subjects: Arc::clone(&subjects),
+            history: Arc::clone(&history),
+            dice: Dice::new(seed.wrapping_add(number)),
+            tally: Tally::default(),
+        };
+        tokio::spawn(caller.call_until(deadline))
+    });
+    let mut tally = Tally::default();
+    let mut complaints = Vec::new();
+    for caller in callers.collect::<Vec<_>>() {
+        let (counted, complaint) = caller.await.unwrap();
+        tally.add(&counted);
+        complaints.extend(complaint);
+    }
+    println!("{tally}");
+    assert!(complaints.is_empty(), "not allowed:\n{}", complaints.join("\n"));
+    tally.assert_varied();
+
+    aftermath::check(&pool, &daemon, &subjects, &history).await;
+    aftermath::take_down(&pool, &daemon, &subjects).await;
+}
