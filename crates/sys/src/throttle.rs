@@ -5,6 +5,7 @@
 
 mod files;
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
@@ -93,6 +94,39 @@ impl Controller {
         }
         Ok(())
     }
+
+    /// Devices that have a limit now, by major and minor number.
+    pub fn limited_devices(&self) -> Result<BTreeSet<(u32, u32)>> {
+        let mut devices = BTreeSet::new();
+        match self {
+            Self::V2 { mount, group } => {
+                let groups = if group == mount { subgroups(mount)? } else { vec![group.clone()] };
+                for group in groups {
+                    devices.extend(devices_named_in(&group.join("io.max")));
+                }
+            }
+            Self::V1 { group, .. } => {
+                let mut pending = vec![group.clone()];
+                while let Some(group) = pending.pop() {
+                    for (file, _) in legacy_files(&Limits::default()) {
+                        devices.extend(devices_named_in(&group.join(file)));
+                    }
+                    pending.extend(subgroups(&group)?);
+                }
+            }
+        }
+        Ok(devices)
+    }
+}
+
+/// The first word of each line. A group that has no such file, or is gone, names none.
+fn devices_named_in(file: &Path) -> Vec<(u32, u32)> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let number = |line: &str| {
+        let (major, minor) = line.split_whitespace().next()?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    text.lines().filter_map(number).collect()
 }
 
 /// Missing is the file, not the group, where the controller is off: then there is nothing to set.

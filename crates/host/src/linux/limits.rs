@@ -27,7 +27,12 @@ impl Limiter {
             ))
         })?;
         let notes = Notes::new(notes);
-        let limited = notes.names()?.into_iter().collect();
+        let mut limited: BTreeSet<String> = notes.names()?.into_iter().collect();
+        // Notes can be lost without a reboot; the kernel's own list cannot.
+        if let Some(controller) = &controller {
+            let found = controller.limited_devices().doing("read the I/O limits in force")?;
+            limited.extend(found.into_iter().map(|(major, minor)| format!("{major}:{minor}")));
+        }
         Ok(Self { controller, notes, limited: Mutex::new(limited) })
     }
 

@@ -141,6 +141,7 @@ fn a_reboot_leaves_only_what_is_on_devices() {
                 mode: orlop_model::AccessMode::SingleNodeWriter,
             },
             read_only: false,
+            target_made: true,
         }],
     };
     host.save_node_record(&id, &record).unwrap();

@@ -87,6 +87,18 @@ fn limits_of_an_earlier_process_do_not_stay_with_the_device() {
 }
 
 #[test]
+fn limits_are_found_again_when_the_notes_are_lost() {
+    let Some(bed) = Testbed::new() else { return };
+    let group = Cgroup::new("unnoted");
+    let device = bed.device("image", MIB);
+    limiter(&bed, &group).ensure(&device, &SLOW).unwrap();
+    let notes = std::fs::read_dir(bed.file("limited")).unwrap();
+    notes.for_each(|note| std::fs::remove_file(note.unwrap().path()).unwrap());
+    limiter(&bed, &group).ensure(&device, &IoLimits::default()).unwrap();
+    assert_eq!(group.limits_of(&device), Vec::<String>::new());
+}
+
+#[test]
 fn an_unlimited_device_costs_nothing() {
     let Some(bed) = Testbed::new() else { return };
     let group = Cgroup::new("idle");

@@ -26,7 +26,12 @@ fn record() -> NodeRecord {
             capability: capability.clone(),
             read_only: false,
         }),
-        publications: vec![Publication { target: path("/target"), capability, read_only: true }],
+        publications: vec![Publication {
+            target: path("/target"),
+            capability,
+            read_only: true,
+            target_made: true,
+        }],
     }
 }
 
