@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
 use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
+use orlop_csi::proto::csi::v1::snapshot_metadata_client::SnapshotMetadataClient;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -59,6 +61,19 @@ impl Client {
 
     pub fn node(&self) -> NodeClient<Channel> {
         NodeClient::new(self.channel.clone())
+    }
+
+    pub fn group_controller(&self) -> GroupControllerClient<Channel> {
+        GroupControllerClient::new(self.channel.clone())
+    }
+
+    pub fn snapshot_metadata(&self) -> SnapshotMetadataClient<Channel> {
+        SnapshotMetadataClient::new(self.channel.clone())
+    }
+
+    /// For clients of the other packages.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     pub fn scratch(&self) -> &Scratch {

@@ -166,6 +166,11 @@ impl Daemon {
         Client::new(&self.launch.socket(), self.launch.scratch.clone())
     }
 
+    /// Of another socket than the one of `CSI_ENDPOINT`.
+    pub fn client_at(&self, socket: &Path) -> Client {
+        Client::new(socket, self.launch.scratch.clone())
+    }
+
     pub fn launch(&self) -> &Launch {
         &self.launch
     }

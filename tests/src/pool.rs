@@ -60,6 +60,10 @@ impl TestPool {
         self.path.join("volumes").join(id).join("data")
     }
 
+    pub fn snapshot_data(&self, id: &str) -> PathBuf {
+        self.path.join("snapshots").join(id).join("data")
+    }
+
     pub fn volume_record(&self, id: &str) -> PathBuf {
         self.path.join("volumes").join(id).join("record.json")
     }

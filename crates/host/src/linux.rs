@@ -61,18 +61,17 @@ impl LinuxHost {
     /// Also thaws what an earlier process left frozen.
     pub fn new(config: LinuxHostConfig) -> Result<Self> {
         let run_dir = RunDirectory::ensure(&config.run_dir)?;
-        let host = Self {
+        Ok(Self {
             offer: Offer::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
-        };
-        host.thaw_leftovers()?;
-        Ok(host)
+        })
     }
 
-    /// Thaws every filesystem that a note says was frozen when its process ended.
+    /// Thaws every filesystem that a note says was frozen when its process ended. For a process
+    /// that holds its pools' locks: then nobody else is just making a snapshot.
     pub fn thaw_leftovers(&self) -> Result<()> {
         self.freezer.thaw_leftovers()
     }

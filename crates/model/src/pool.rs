@@ -171,6 +171,9 @@ pub trait Pool: Send + Sync {
     /// more, never less. Beyond the end of a smaller base all that was written counts.
     fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges>;
 
+    /// Is anything but zeroes known to be in the volume, wherever in it? For a look before mkfs.
+    fn holds_data(&self, id: &VolumeId) -> Result<bool>;
+
     /// What the volume's data takes of the pool now.
     fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
 

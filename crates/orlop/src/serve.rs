@@ -95,6 +95,7 @@ fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<Arc<ImageP
     for pool in &config.pools {
         pools.push(Arc::new(ImagePool::open(pool.clone()).map_err(Failure::of)?));
     }
+    host.thaw_leftovers().map_err(Failure::of)?;
     let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
     let settings = Settings {
         node_id: config.node_id.clone(),

@@ -163,6 +163,10 @@ impl Pool for ImagePool {
         self.store.changed_ranges(base, target, start)
     }
 
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        self.store.holds_data(id)
+    }
+
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
         self.store.used_bytes(id)
     }

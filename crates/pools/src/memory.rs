@@ -223,6 +223,10 @@ impl Pool for MemoryPool {
         Ok(self.told(clipped(found, start, target.record.size_bytes)))
     }
 
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        Ok(lock(&self.state).volume(id)?.content.used_bytes() > 0)
+    }
+
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
         let mut state = lock(&self.state);
         state.fault("used_bytes")?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 use tonic::Status;
 
-use crate::dice::Dice;
+
 use crate::history::{History, Switch};
 use crate::subjects::{Origin, Subject, Subjects};
 use crate::tally::Tally;

@@ -6,7 +6,6 @@
 
 mod aftermath;
 mod calls;
-mod dice;
 mod history;
 mod subjects;
 mod tally;
@@ -17,7 +16,6 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 
 use calls::Caller;
-use dice::Dice;
 use history::History;
 use subjects::Subjects;
 use tally::Tally;

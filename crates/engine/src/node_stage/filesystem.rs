@@ -20,7 +20,7 @@ impl Engine {
         match record.format {
             FormatState::Blank => {
                 let fs = self.filesystem_to_make(record)?;
-                self.check_blank(record, device)?;
+                self.check_blank(pool, record, device)?;
                 let uuid = self.host.random_uuid()?;
                 self.set_format(pool, record, FormatState::Formatting { fs, uuid })?;
                 self.make_filesystem(pool, record, device, fs, uuid)
@@ -133,15 +133,19 @@ impl Engine {
         }
     }
 
-    fn check_blank(&self, record: &VolumeRecord, device: &Device) -> Result<()> {
-        match self.host.signature(device)? {
-            DeviceSignature::Blank => Ok(()),
-            DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => Err(Error::damaged(
-                format!("volume {}", record.id),
-                "its record says that it was never written, but it holds data; it is left \
-                     as it is",
-            )),
+    /// Both ends are looked at on the device, all between by what the pool knows.
+    fn check_blank(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<()> {
+        let blank = match self.host.signature(device)? {
+            DeviceSignature::Blank => !pool.holds_data(&record.id)?,
+            DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => false,
+        };
+        if blank {
+            return Ok(());
         }
+        Err(Error::damaged(
+            format!("volume {}", record.id),
+            "its record says that it was never written, but it holds data; it is left as it is",
+        ))
     }
 
     /// Is on the device what the record promises? Returns which of the UUIDs it has.

@@ -282,3 +282,14 @@ fn a_copy_of_a_blank_volume_is_blank() {
     bench.stage(&copy);
     assert_eq!(bench.host.count(Op::Format), 1);
 }
+
+#[test]
+fn data_in_the_middle_of_a_blank_volume_is_not_formatted_over() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    let middle = orlop_model::ByteRange { start: 400 * MIB, length: 4096 };
+    bench.pool().write_blocks(&id, middle).unwrap();
+    refused!(bench.engine.stage_volume(&stage(&id)), Error::Damaged { .. });
+    assert_eq!(bench.format(&id), FormatState::Blank);
+    bench.assert_node_is_clean();
+}

@@ -95,7 +95,7 @@ fn a_new_process_thaws_what_the_old_one_left() {
     std::fs::write(bed.file("run/frozen/.half-written.new"), "/").unwrap();
     assert!(is_frozen(&staged.path));
 
-    bed.host();
+    bed.host().thaw_leftovers().unwrap();
     assert!(!is_frozen(&staged.path));
     assert_eq!(notes(&bed.file("run")), 1, "but for the half-written one");
 }

@@ -1,11 +1,11 @@
 //! Choices that can be repeated.
 
-pub(crate) struct Dice {
+pub struct Dice {
     state: u64,
 }
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring choices.
         let mut dice = Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 };
         for _ in 0..8 {
@@ -15,21 +15,21 @@ impl Dice {
     }
 
     /// Below `sides`.
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
         (self.state >> 11) % sides
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let sides = u64::try_from(from.len()).expect("a short list");
         let index = usize::try_from(self.roll(sides)).expect("an index");
         &from[index]
     }
 
     /// Once in `times`.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+    pub fn once_in(&mut self, times: u64) -> bool {
         self.roll(times) == 0
     }
 }
