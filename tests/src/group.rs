@@ -1,9 +1,6 @@
 //! Group snapshots, in few words.
 
-use std::time::Duration;
-
 use orlop_csi::proto::csi::v1;
-use tonic::Code;
 
 use crate::client::{Answer, Client};
 
@@ -43,22 +40,6 @@ impl Client {
             ..v1::DeleteVolumeGroupSnapshotRequest::default()
         };
         self.group_controller().delete_volume_group_snapshot(request).await.map(drop)
-    }
-
-    /// Asks again while something else is at work on the same volumes, as an orchestrator does.
-    pub async fn patient_group_snapshot(
-        &self,
-        name: &str,
-        sources: &[String],
-    ) -> Answer<v1::VolumeGroupSnapshot> {
-        loop {
-            match self.group_snapshot(name, sources).await {
-                Err(status) if status.code() == Code::Aborted => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                answer => return answer,
-            }
-        }
     }
 }
 

@@ -160,6 +160,7 @@ impl Pool for GatedPool {
         fn changed_ranges(
             &self, base: &SnapshotId, target: &SnapshotId, start: u64
         ) -> Result<Ranges>;
+        fn holds_data(&self, id: &VolumeId) -> Result<bool>;
         fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
         fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
         fn update_volume(

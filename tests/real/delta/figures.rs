@@ -1,0 +1,59 @@
+//! What a run has seen.
+
+use std::fmt;
+
+#[derive(Default)]
+pub(crate) struct Figures {
+    /// Comparisons of two snapshots; some seeds make two.
+    pub(crate) deltas: u64,
+    pub(crate) ranges: u64,
+    /// Said to have changed.
+    pub(crate) told_bytes: u64,
+    /// Of these, in blocks of 4 KiB that are the same in both.
+    pub(crate) unchanged_bytes: u64,
+    pub(crate) unchanged_ranges: u64,
+    /// Of all that could have been told.
+    pub(crate) volume_bytes: u64,
+    pub(crate) empty: u64,
+    pub(crate) grown: u64,
+    pub(crate) resumed: u64,
+    pub(crate) base_deleted: u64,
+    pub(crate) source_deleted: u64,
+}
+
+impl Figures {
+    /// That it passed means little if it never came to what it is about.
+    pub(crate) fn assert_varied(&self) {
+        let Self { deltas, ranges, empty, grown, resumed, base_deleted, source_deleted, .. } = self;
+        for count in [deltas, ranges, empty, grown, resumed, base_deleted, source_deleted] {
+            assert!(*count > 0, "too few seeds: {self}");
+        }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |part: u64, whole: u64| {
+            let tenths = part * 1000 / whole.max(1);
+            format!("{}.{}%", tenths / 10, tenths % 10)
+        };
+        write!(
+            f,
+            "{} deltas ({} empty, {} of grown volumes, {} resumed, {} with their base deleted \
+             meanwhile, {} with their source deleted before), {} ranges with {} MiB ({} of the \
+             volumes), of which {} KiB ({}) and {} whole ranges had not changed",
+            self.deltas,
+            self.empty,
+            self.grown,
+            self.resumed,
+            self.base_deleted,
+            self.source_deleted,
+            self.ranges,
+            self.told_bytes >> 20,
+            share(self.told_bytes, self.volume_bytes),
+            self.unchanged_bytes >> 10,
+            share(self.unchanged_bytes, self.told_bytes),
+            self.unchanged_ranges,
+        )
+    }
+}

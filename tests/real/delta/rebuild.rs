@@ -1,0 +1,64 @@
+//! What was told, put to the proof.
+
+use crate::figures::Figures;
+use crate::told::{Bytes, Told};
+
+const BLOCK: usize = 4096;
+
+/// The base, and on top of it from the target what is said to have changed: is it the target?
+pub(crate) fn check_delta(base: &[u8], target: &[u8], told: &Told, figures: &mut Figures) {
+    // A volume never shrinks; what it grew by was zeroes.
+    assert!(base.len() <= target.len());
+    let mut before = base.to_vec();
+    before.resize(target.len(), 0);
+    for range in &told.ranges {
+        count(&before, target, range, figures);
+    }
+    let mut rebuilt = before;
+    rebuilt[..told.start].copy_from_slice(&target[..told.start]);
+    for range in &told.ranges {
+        rebuilt[range.clone()].copy_from_slice(&target[range.clone()]);
+    }
+    assert!(
+        rebuilt == target,
+        "the change at {:?} was missed; told from {}: {:?}",
+        rebuilt.iter().zip(target).position(|(ours, theirs)| ours != theirs),
+        told.start,
+        told.ranges
+    );
+    figures.deltas += 1;
+    figures.empty += u64::from(told.ranges.is_empty());
+    figures.grown += u64::from(base.len() < target.len());
+    figures.volume_bytes += wide(target.len());
+}
+
+fn count(before: &[u8], target: &[u8], range: &Bytes, figures: &mut Figures) {
+    let blocks = || (range.start..range.end).step_by(BLOCK).map(|at| at..range.end.min(at + BLOCK));
+    let is_same = |block: &Bytes| before[block.clone()] == target[block.clone()];
+    let unchanged: usize = blocks().filter(is_same).map(|block| block.len()).sum();
+    figures.ranges += 1;
+    figures.told_bytes += wide(range.len());
+    figures.unchanged_bytes += wide(unchanged);
+    figures.unchanged_ranges += u64::from(unchanged == range.len());
+}
+
+/// Is there nothing but zeroes where no data is said to be?
+pub(crate) fn check_allocated(target: &[u8], told: &Told) {
+    let mut at = told.start;
+    let end = target.len()..target.len();
+    for range in told.ranges.iter().chain([&end]) {
+        let gap = at..range.start.max(at);
+        let data = target[gap.clone()].chunks(BLOCK).position(|chunk| !is_zero(chunk));
+        assert_eq!(data, None, "data in {gap:?}, which is said to have none");
+        at = range.end;
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROES: [u8; BLOCK] = [0; BLOCK];
+    bytes == &ZEROES[..bytes.len()]
+}
+
+fn wide(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("a size")
+}
