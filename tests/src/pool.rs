@@ -51,6 +51,13 @@ impl TestPool {
         pool
     }
 
+    /// A plain directory, on an ext4 of this size that it has to itself.
+    pub fn directory_of(size: u64) -> Self {
+        let pool = Self::new(PoolFs::Directory, 0);
+        pool.mount(FsKind::Ext4, size);
+        pool
+    }
+
     pub fn scratch(&self) -> &Scratch {
         &self.scratch
     }

@@ -1,5 +1,6 @@
 //! The life of one volume, with a snapshot at each step.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use orlop_tests::*;
@@ -12,7 +13,7 @@ use crate::told::{Told, open_allocated, open_delta};
 /// Seeds in a chapter.
 pub(crate) const STEPS: u64 = 20;
 const MOST_LIVE: usize = 3;
-const LARGEST: u64 = 24 * MIB;
+const LARGEST: u64 = 10 * MIB;
 
 /// A snapshot, and all that its image holds.
 struct Taken {
@@ -43,9 +44,22 @@ impl Drop for Story {
 }
 
 impl<'a> Chapter<'a> {
-    pub(crate) async fn begin(pool: &'a TestPool, client: &Client, seed: u64) -> Self {
+    pub(crate) async fn tell(
+        pool: &'a TestPool,
+        client: &Client,
+        seeds: Range<u64>,
+        figures: &mut Figures,
+    ) {
+        let mut chapter = Self::begin(pool, client, seeds.start).await;
+        for seed in seeds {
+            chapter.step(seed, figures).await;
+        }
+        chapter.end(figures).await;
+    }
+
+    async fn begin(pool: &'a TestPool, client: &Client, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let size = (4 + dice.roll(8)) * MIB;
+        let size = (2 + dice.roll(5)) * MIB;
         let create = client.create(&format!("from {seed}")).size(size).block();
         let is_thick = dice.once_in(4);
         let volume = if is_thick { create.thick() } else { create }.done().await;
@@ -59,7 +73,7 @@ impl<'a> Chapter<'a> {
         chapter
     }
 
-    pub(crate) async fn step(&mut self, seed: u64, figures: &mut Figures) {
+    async fn step(&mut self, seed: u64, figures: &mut Figures) {
         self.story.0.push(format!("seed {seed}"));
         self.dice = Dice::new(seed);
         if !self.dice.once_in(10) {
@@ -80,7 +94,7 @@ impl<'a> Chapter<'a> {
     }
 
     /// What snapshots hold does not depend on the volume they were taken of.
-    pub(crate) async fn end(mut self, figures: &mut Figures) {
+    async fn end(mut self, figures: &mut Figures) {
         self.node.down().await;
         self.client.delete(&self.node.id).await.unwrap();
         let newest = self.taken.len() - 1;
@@ -100,7 +114,7 @@ impl<'a> Chapter<'a> {
     }
 
     async fn grow(&mut self) {
-        self.size += (1 + self.dice.roll(3)) * MIB;
+        self.size += (1 + self.dice.roll(2)) * MIB;
         self.story.0.push(format!("grown to {}", self.size));
         self.client.expand(&self.node.id, self.size).await.unwrap();
         self.node.expand(self.size).await.unwrap();
@@ -130,7 +144,7 @@ impl<'a> Chapter<'a> {
 
     /// Of any size, so that streams are of one message and of many.
     fn pick_max_results(&mut self) -> i32 {
-        *self.dice.pick(&[0, 0, 1, 2, 7, 100])
+        *self.dice.pick(&[0, 1, 1, 2, 3, 100])
     }
 
     fn pick_start(&mut self, capacity: usize) -> usize {

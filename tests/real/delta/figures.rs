@@ -1,6 +1,7 @@
 //! What a run has seen.
 
 use std::fmt;
+use std::ops::AddAssign;
 
 #[derive(Default)]
 pub(crate) struct Figures {
@@ -28,6 +29,22 @@ impl Figures {
         for count in [deltas, ranges, empty, grown, resumed, base_deleted, source_deleted] {
             assert!(*count > 0, "too few seeds: {self}");
         }
+    }
+}
+
+impl AddAssign for Figures {
+    fn add_assign(&mut self, other: Self) {
+        self.deltas += other.deltas;
+        self.ranges += other.ranges;
+        self.told_bytes += other.told_bytes;
+        self.unchanged_bytes += other.unchanged_bytes;
+        self.unchanged_ranges += other.unchanged_ranges;
+        self.volume_bytes += other.volume_bytes;
+        self.empty += other.empty;
+        self.grown += other.grown;
+        self.resumed += other.resumed;
+        self.base_deleted += other.base_deleted;
+        self.source_deleted += other.source_deleted;
     }
 }
 

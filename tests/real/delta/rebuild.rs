@@ -9,8 +9,8 @@ const BLOCK: usize = 4096;
 pub(crate) fn check_delta(base: &[u8], target: &[u8], told: &Told, figures: &mut Figures) {
     // A volume never shrinks; what it grew by was zeroes.
     assert!(base.len() <= target.len());
-    let mut before = base.to_vec();
-    before.resize(target.len(), 0);
+    let mut before = vec![0; target.len()];
+    before[..base.len()].copy_from_slice(base);
     for range in &told.ranges {
         count(&before, target, range, figures);
     }

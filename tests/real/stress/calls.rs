@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 use tonic::Status;
 
-
 use crate::history::{History, Switch};
 use crate::subjects::{Origin, Subject, Subjects};
 use crate::tally::Tally;
