@@ -6,6 +6,7 @@
 //! `update.rs`, `delete.rs`.
 
 mod attach;
+mod ballast;
 mod condition;
 mod delete;
 mod failure;

@@ -80,6 +80,7 @@ impl Testbed {
         let options = AttachOptions {
             label: LABEL,
             read_only: false,
+            size: self.file(image).metadata().unwrap().len(),
         };
         let device = loopdev::attach(&self.file(image), &options).unwrap();
         self.attached.lock().unwrap().push(device.clone());
@@ -95,7 +96,7 @@ impl Testbed {
         let file = File::options().write(true).open(self.file(image)).unwrap();
         file.set_len(bytes).unwrap();
         for device in self.attached.lock().unwrap().iter() {
-            loopdev::refresh_size(device).unwrap();
+            loopdev::refresh_size(device, &self.file(image), bytes).unwrap();
         }
     }
 

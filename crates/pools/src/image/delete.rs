@@ -11,6 +11,7 @@ use crate::poison::lock;
 
 impl Store {
     pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+        self.check_present()?;
         self.adopt(&self.volumes, id)?;
         if self.volumes.get(id)?.is_some() {
             // A file that a loop device still holds would keep its space, unseen.
@@ -20,6 +21,7 @@ impl Store {
     }
 
     pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        self.check_present()?;
         self.adopt(&self.snapshots, id)?;
         self.ensure_gone(&self.snapshots, id)
     }
@@ -32,15 +34,16 @@ impl Store {
         }
         let deleting = || format!("delete {} {id}", R::KIND);
         let home = shelf.home(id);
-        let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
+        let allocated = shelf.own_bytes(id);
         let trash = Home::new(self.layout.new_in_trash(id));
 
         // A crash before the rename is durable leaves it as it was, and the call is repeated; a
         // crash after it leaves a directory in trash/ that the next start sweeps away.
-        match file::rename_new(home.directory(), trash.directory()) {
+        match self.despite_full(|| file::rename_new(home.directory(), trash.directory())) {
             Ok(RenameOutcome::Renamed | RenameOutcome::TargetExists) => {}
-            // Removed by someone else: all that is left of it is in our memory.
-            Err(error) if error.is_not_found() => {}
+            // Removed by someone else, unless the pool went away just now: all that is left of
+            // it is in our memory.
+            Err(error) if error.is_not_found() => self.check_present()?,
             Err(error) => return Err(error).doing(deleting),
         }
         let mut ledger = lock(&self.ledger);
@@ -52,6 +55,7 @@ impl Store {
         if let Err(error) = trash.remove() {
             tracing::warn!(%error, "deleted, but its space is only freed at the next start");
         }
+        self.ballast.ensure();
         Ok(())
     }
 }

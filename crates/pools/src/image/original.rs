@@ -17,6 +17,8 @@ const MANY_EXTENTS: u64 = 2000;
 pub(super) struct Original {
     data: File,
     allocated: u64,
+    /// Of the record: data that a crash left longer is nobody's.
+    length: u64,
 }
 
 impl Original {
@@ -27,6 +29,7 @@ impl Original {
         Ok(Self {
             data: File::open(&path).doing(reading)?,
             allocated: file::allocated_bytes(&path).doing(reading)?,
+            length: record.length(),
         })
     }
 
@@ -58,6 +61,8 @@ impl Original {
             file::copy_sparse(&self.data, target)
                 .doing(|| "copy the data of the source".to_owned())?;
         }
+        file::set_length(target, self.length)
+            .doing(|| "cut the copy to its source's size".to_owned())?;
         Ok(outcome)
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct SnapshotDraft {
 
 impl Store {
     pub(super) fn begin_snapshot(self: &Arc<Self>, new: &NewSnapshot) -> Result<SnapshotDraft> {
+        self.check_present()?;
         // A damaged snapshot keeps its name until someone has looked at it.
         self.snapshots.get(&new.id)?;
         let source = self.volumes.require(&new.source.id)?;

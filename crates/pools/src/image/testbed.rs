@@ -73,7 +73,7 @@ impl Bed {
         let mut bed = Self::plain()?;
         let image = bed.path.join("image");
         file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
-        let options = AttachOptions { label: BED_LABEL, read_only: false };
+        let options = AttachOptions { label: BED_LABEL, read_only: false, size: BED_BYTES };
         let device = loopdev::attach(&image, &options).unwrap();
         bed.device = Some(device.clone());
         bed.path = bed.path.join("mounted");
@@ -102,6 +102,7 @@ impl Bed {
             floor: Floor::Bytes(16 * MIB),
             overcommit_percent: 100,
             managed_size: None,
+            create: true,
         }
     }
 
