@@ -29,6 +29,7 @@
 mod capability;
 mod cgroup;
 mod client;
+mod connection;
 mod create;
 mod daemon;
 mod dice;
@@ -44,6 +45,7 @@ mod workload;
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
 pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
+pub use connection::is_connection_lost;
 pub use create::Create;
 pub use daemon::{Daemon, Ended, Launch};
 pub use dice::Dice;

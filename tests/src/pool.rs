@@ -95,7 +95,7 @@ impl TestPool {
         File::create_new(&self.image)
             .and_then(|image| image.set_len(size))
             .expect("make the pool's image");
-        let options = AttachOptions { label: "orlop-test pool", read_only: false };
+        let options = AttachOptions { label: "orlop-test pool", read_only: false, size };
         let device =
             loopdev::attach(&self.image, &options).expect("attach the pool's image").path();
         let uuid = orlop_sys::rand::random_bytes().expect("random bytes");

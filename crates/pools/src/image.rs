@@ -6,6 +6,7 @@
 //! `group_snapshot_draft.rs` for that of several at once, `update.rs`, `delete.rs`.
 
 mod attach;
+mod ballast;
 mod changes;
 mod condition;
 mod delete;

@@ -26,6 +26,7 @@ pub(crate) use fiemap::{
 };
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
+const LOOP_SET_STATUS64: Opcode = 0x4C04;
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 const LOOP_SET_CAPACITY: Opcode = 0x4C07;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
@@ -213,6 +214,10 @@ pub(crate) fn loop_get_status(device: impl AsFd) -> Result<LoopInfo64> {
     let mut info = LoopInfo64::zeroed();
     fill::<LOOP_GET_STATUS64, _>(device, &mut info)?;
     Ok(info)
+}
+
+pub(crate) fn loop_set_status(device: impl AsFd, info: LoopInfo64) -> Result<()> {
+    send::<LOOP_SET_STATUS64, _>(device, info)
 }
 
 pub(crate) fn loop_clear(device: impl AsFd) -> Result<()> {

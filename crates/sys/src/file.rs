@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, StatFs, StatVfsMountFlags, fallocate, flock,
-    ftruncate, open, statfs, statvfs,
+    FallocateFlags, FlockOperation, Mode, OFlags, StatFs, StatVfsMountFlags, XattrFlags, fallocate,
+    flock, fsetxattr, ftruncate, lgetxattr, open, statfs, statvfs,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -50,6 +50,22 @@ pub fn preallocate(file: &File, from: u64, bytes: u64) -> Result<()> {
         .on_fd("reserve space for", file)
 }
 
+/// Keeps a number with the file, as a user's extended attribute; durable when the file is.
+pub fn set_number(file: &File, name: &str, number: u64) -> Result<()> {
+    fsetxattr(file, format!("user.{name}"), &number.to_le_bytes(), XattrFlags::empty())
+        .on_fd("set an attribute of", file)
+}
+
+/// What [`set_number`] kept there; `None` if nothing did.
+pub fn number(path: &Path, name: &str) -> Result<Option<u64>> {
+    let mut bytes = [0; 8];
+    match lgetxattr(path, format!("user.{name}"), &mut bytes) {
+        Ok(length) if length == bytes.len() => Ok(Some(u64::from_le_bytes(bytes))),
+        Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
+        Err(errno) => Err(errno).on("read an attribute of", path),
+    }
+}
+
 /// An exclusive lock that ends with this value, or with the process.
 #[derive(Debug)]
 pub struct Lock {
@@ -69,7 +85,11 @@ impl Drop for Lock {
 /// `None`: someone else holds it.
 pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = open(path, flags, Mode::RUSR | Mode::WUSR).on("open the lock", path)?;
+    let file = match open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
+        opened => opened,
+    };
+    let file = file.on("open the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock { file: File::from(file) })),
         Err(Errno::WOULDBLOCK) => Ok(None),

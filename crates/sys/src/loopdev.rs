@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, major, makedev, minor, mknodat, open, stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, major, makedev, minor, mknodat, open, stat};
 use rustix::io::Errno;
 
 use crate::abi::{self, LoopInfo64};
@@ -136,13 +136,16 @@ pub struct AttachOptions<'a> {
     /// At most 63 bytes.
     pub label: &'a str,
     pub read_only: bool,
+    /// What the device shows; a file that is longer is not seen past it.
+    pub size: u64,
 }
 
 /// Attaches a file to a free loop device: direct I/O, 4096-byte sectors, kept until detached.
 pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice> {
-    let info = loop_info(backing, options)?;
+    let mut info = loop_info(backing, options)?;
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let image = resolve::open_existing("open", backing, access)?;
+    info.size_limit = size_limit(length_of(&image, backing)?, options.size);
     let control_path = Path::new(CONTROL);
     let control = File::open(control_path).on("open", control_path)?;
 
@@ -185,6 +188,18 @@ fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopInfo64> 
         info.flags |= abi::LO_FLAGS_READ_ONLY;
     }
     Ok(info)
+}
+
+fn length_of(file: impl AsFd, path: &Path) -> Result<u64> {
+    let length = fstat(file).on("look at", path)?.st_size;
+    u64::try_from(length).map_err(|_| Error::refused("look at", path, "no length"))
+}
+
+/// None (0) wherever the file's length will do: not every kernel changes a limit while a
+/// filesystem is mounted (some answer EAGAIN, some EBUSY), but all let a device that has none
+/// follow its file.
+fn size_limit(file_length: u64, size: u64) -> u64 {
+    if file_length > size { size } else { 0 }
 }
 
 /// The kernel drops direct I/O without a word where the backing filesystem cannot do it.
@@ -282,11 +297,21 @@ fn pause(attempt: u32) {
     std::thread::sleep(wait.min(LONGEST_PAUSE));
 }
 
-/// Takes over the backing file's present length.
-pub fn refresh_size(device: &LoopDevice) -> Result<()> {
+/// Lets the device show `size` bytes of its backing file.
+pub fn refresh_size(device: &LoopDevice, backing: &Path, size: u64) -> Result<()> {
     let path = device.path();
     let fd = device.open(OFlags::RDONLY).on("open", &path)?;
-    abi::loop_set_capacity(fd).on("refresh the size of", &path)
+    if abi::block_device_size(&fd).on("read the size of", &path)? == size {
+        return Ok(());
+    }
+    let length = std::fs::symlink_metadata(backing).on("look at", backing)?.len();
+    let limit = size_limit(length, size);
+    let mut info = abi::loop_get_status(&fd).on("read the status of", &path)?;
+    if info.size_limit == limit {
+        return abi::loop_set_capacity(&fd).on("refresh the size of", &path);
+    }
+    info.size_limit = limit;
+    abi::loop_set_status(&fd, info).on("change the size of", &path)
 }
 
 /// The size of any block device.

@@ -48,8 +48,17 @@ impl Disk {
     }
 
     pub(crate) fn attach(image: &Path, read_only: bool) -> Self {
+        let size = image.metadata().unwrap().len();
+        Self::attach_as(image, read_only, size)
+    }
+
+    pub(crate) fn attach_part(image: &Path, size: u64) -> Self {
+        Self::attach_as(image, false, size)
+    }
+
+    fn attach_as(image: &Path, read_only: bool, size: u64) -> Self {
         let label = format!("orlop-test {}", image.file_name().unwrap().to_string_lossy());
-        let options = AttachOptions { label: &label, read_only };
+        let options = AttachOptions { label: &label, read_only, size };
         let device = loopdev::attach(image, &options).unwrap();
         Self { image: image.to_owned(), label, device }
     }
@@ -68,7 +77,7 @@ impl Disk {
 
     pub(crate) fn grow(&self, bytes: u64) {
         File::options().write(true).open(&self.image).unwrap().set_len(bytes).unwrap();
-        loopdev::refresh_size(&self.device).unwrap();
+        loopdev::refresh_size(&self.device, &self.image, bytes).unwrap();
     }
 }
 

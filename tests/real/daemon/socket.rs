@@ -10,6 +10,12 @@ fn names_in(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// What a daemon that ended said last; the first one of the test writes to the same log.
+fn reason(ended: &Ended) -> &str {
+    let reason = ended.output.lines().rev().find(|line| line.starts_with("orlop: "));
+    reason.unwrap_or_else(|| panic!("no reason is given: {}", ended.output))
+}
+
 /// The second daemon of a test: nothing in common with the first but what the test names.
 fn another(pool: &TestPool) -> Launch {
     let scratch = pool.scratch();
@@ -48,7 +54,7 @@ async fn a_live_socket_is_not_stolen() {
     let endpoint = format!("unix://{}", socket.display());
     let ended = another(&pool).env("CSI_ENDPOINT", endpoint).run_to_end();
     assert!(!ended.status.success());
-    let reason = ended.output.lines().last().unwrap();
+    let reason = reason(&ended);
     assert!(reason.contains(socket.to_str().unwrap()), "{reason}");
     assert_eq!(socket.symlink_metadata().unwrap().ino(), before);
     assert!(daemon.client().probe().await.unwrap());
@@ -75,7 +81,7 @@ fn what_is_no_socket_is_refused_and_untouched() {
     std::fs::write(&path, "somebody's file").unwrap();
     let ended = launch.run_to_end();
     assert!(!ended.status.success());
-    assert!(ended.output.lines().last().unwrap().contains(path.to_str().unwrap()));
+    assert!(reason(&ended).contains(path.to_str().unwrap()));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's file");
 
     std::fs::remove_file(&path).unwrap();
@@ -92,7 +98,7 @@ async fn a_pool_has_one_daemon() {
     let second = another(&pool).env("ORLOP_POOL", &pool.path);
     let ended = second.run_to_end();
     assert!(!ended.status.success());
-    let reason = ended.output.lines().last().unwrap();
+    let reason = reason(&ended);
     assert!(reason.contains("another"), "{reason}");
     assert!(reason.contains(pool.path.to_str().unwrap()), "{reason}");
     assert!(!second.socket().exists());

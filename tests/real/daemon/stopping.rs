@@ -44,7 +44,7 @@ async fn a_signal_during_a_copy(signal: Signal) {
     assert!(!daemon.launch().socket().exists());
 
     daemon.restart().await;
-    assert_eq!(client.list_snapshots().await.unwrap(), [snapshot.clone()]);
+    assert_eq!(client.list_snapshots().await.unwrap(), std::slice::from_ref(&snapshot));
     let restored = client.create("restored").block().from_snapshot(&snapshot.snapshot_id);
     let restored = client.on_node(&restored.done().await, block());
     restored.up().await;

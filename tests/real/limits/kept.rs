@@ -43,7 +43,7 @@ async fn what_is_wrong_changes_nothing() {
     let create = client.create("other").size(64 * MIB).block();
     let answer = create.mutable_parameter("writeIops", "fast").send().await;
     expect_code(answer, Code::InvalidArgument);
-    assert_eq!(pool.entries("volumes"), [node.id.clone()]);
+    assert_eq!(pool.entries("volumes"), std::slice::from_ref(&node.id));
 
     client.modify(&node.id, &[good]).await.unwrap();
     let both = [("readIops", 100), ("writeIops", 300)];

@@ -1,5 +1,7 @@
 //! I/O limits slow a real workload by as much as was asked for, and nobody else.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
 mod kept;
 mod rates;
 

@@ -125,7 +125,7 @@ impl Caller {
                 Ok(()) => {
                     self.acknowledged.fetch_add(1, Ordering::AcqRel);
                 }
-                Err(status) if is_gone(&status) => {
+                Err(status) if is_connection_lost(&status) => {
                     known.in_doubt = Some(*step);
                     return known;
                 }
@@ -144,11 +144,6 @@ impl Caller {
             taken.unwrap_or_else(|status| panic!("{step:?}, repeated from {in_doubt:?}: {status}"));
         }
     }
-}
-
-/// The connection broke, or nobody listens any more. What the daemon itself answers has no source.
-fn is_gone(status: &tonic::Status) -> bool {
-    std::error::Error::source(status).is_some()
 }
 
 async fn what_was_acknowledged_holds_and_what_was_not_can_be_repeated(pool: PoolFs) {

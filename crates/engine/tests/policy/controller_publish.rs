@@ -203,6 +203,18 @@ fn a_full_node_takes_no_more_and_stays_full_after_a_restart() {
 }
 
 #[test]
+fn a_publication_that_was_not_recorded_takes_no_place() {
+    let settings = Settings { max_volumes: 1, ..settings() };
+    let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
+    let bench = Bench::assembled(pools, MemoryHost::default(), settings);
+    let [a, b] = ["a", "b"].map(|name| bench.create(name));
+    bench.pool().fail_next("update_volume", Error::failed("write", "broken on purpose"));
+    bench.engine.controller_publish(&controller_publish(&a, HERE)).unwrap_err();
+    bench.engine.controller_publish(&controller_publish(&b, HERE)).unwrap();
+    assert_eq!(nodes_of(&bench, &a), [""; 0]);
+}
+
+#[test]
 fn a_wrong_context_is_refused_and_a_missing_one_is_not() {
     let bench = Bench::new();
     let volume = bench.engine.create_volume(&volume("v")).unwrap();

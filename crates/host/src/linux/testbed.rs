@@ -76,7 +76,11 @@ impl Testbed {
     }
 
     pub(super) fn attach(&self, image: &str) -> Device {
-        let options = AttachOptions { label: LABEL, read_only: false };
+        let options = AttachOptions {
+            label: LABEL,
+            read_only: false,
+            size: self.file(image).metadata().unwrap().len(),
+        };
         let device = loopdev::attach(&self.file(image), &options).unwrap();
         self.attached.lock().unwrap().push(device.clone());
         let (major, minor) = device.device_number().unwrap();
@@ -87,7 +91,7 @@ impl Testbed {
         let file = File::options().write(true).open(self.file(image)).unwrap();
         file.set_len(bytes).unwrap();
         for device in self.attached.lock().unwrap().iter() {
-            loopdev::refresh_size(device).unwrap();
+            loopdev::refresh_size(device, &self.file(image), bytes).unwrap();
         }
     }
 

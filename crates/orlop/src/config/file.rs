@@ -54,6 +54,7 @@ pub(super) struct PoolSettings {
     pub(super) floor: Option<String>,
     pub(super) overcommit: Option<f64>,
     pub(super) image_size: Option<String>,
+    pub(super) create: Option<bool>,
 }
 
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {

@@ -141,6 +141,7 @@ fn pool(settings: PoolSettings, place: &Topology) -> Result<ImagePoolConfig, Con
             .image_size
             .map(|text| bytes("ORLOP_POOL_IMAGE_SIZE", &text))
             .transpose()?,
+        create: settings.create.unwrap_or(true),
     })
 }
 

@@ -72,6 +72,7 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_POOL_FLOOR", "100%"),
         ("ORLOP_POOL_OVERCOMMIT", "0.5"),
         ("ORLOP_POOL_IMAGE_SIZE", "big"),
+        ("ORLOP_POOL_CREATE", "perhaps"),
         ("ORLOP_POOL_NAME", "a/b"),
         ("ORLOP_POOL", "relative"),
     ] {
@@ -87,6 +88,16 @@ fn the_default_filesystem_has_to_be_offered() {
     let variables =
         [("ORLOP_POOL", "/d"), ("ORLOP_FILESYSTEMS", "ext4"), ("ORLOP_DEFAULT_FS", "xfs")];
     assert!(message(load_with("", &variables)).contains("ORLOP_DEFAULT_FS"));
+}
+
+#[test]
+fn making_a_pool_can_be_forbidden() {
+    let pool = ("ORLOP_POOL", "/data");
+    assert!(load_with("", &[pool]).unwrap().pools[0].create);
+    let forbidden = [pool, ("ORLOP_POOL_CREATE", "false")];
+    assert!(!load_with("", &forbidden).unwrap().pools[0].create);
+    let toml = "[[pool]]\npath = \"/data\"\ncreate = false\n";
+    assert!(!load_with(toml, &[]).unwrap().pools[0].create);
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn set_pool(
         "_FLOOR" => pool.floor = Some(value),
         "_OVERCOMMIT" => pool.overcommit = Some(parse(name, &value, "a number such as 1.5")?),
         "_IMAGE_SIZE" => pool.image_size = Some(value),
+        "_CREATE" => pool.create = Some(parse(name, &value, "true or false")?),
         _ => return Err(unknown(name)),
     }
     Ok(())

@@ -168,6 +168,7 @@ fn described(device: &LoopDevice) -> Result<Device> {
 
 impl Store {
     pub(super) fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+        self.check_present()?;
         let record = self.volumes.require(id)?;
         check_data(&self.volumes, &record)?;
         let slots = self.attachments.slots(id);
@@ -175,7 +176,7 @@ impl Store {
         let slot = slots.of(access);
         let device = match self.usable(id, access, slot)? {
             Some(device) => device,
-            None => slot.insert(self.attach(id, access)?).clone(),
+            None => slot.insert(self.attach(&record, access)?).clone(),
         };
         // Also when it was attached before: a crash may have come between the two.
         if record.parameters.provisioning == Provisioning::Thick {
@@ -209,10 +210,13 @@ impl Store {
         Ok(Some(status.device))
     }
 
-    fn attach(&self, id: &VolumeId, access: DeviceAccess) -> Result<LoopDevice> {
+    /// Shows what the record says: data that a crash left longer was never promised.
+    fn attach(&self, record: &VolumeRecord, access: DeviceAccess) -> Result<LoopDevice> {
+        let id = &record.id;
         let options = AttachOptions {
             label: &label_of(id, access),
             read_only: access == DeviceAccess::ReadOnly,
+            size: record.capacity_bytes,
         };
         loopdev::attach(&self.volumes.home(id).data(), &options)
             .doing(|| format!("attach volume {id}"))
@@ -228,12 +232,14 @@ impl Store {
 
     pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         let refreshing = || format!("let the device of volume {id} grow");
+        let promised = self.volumes.require(id)?.capacity_bytes;
+        let data = self.volumes.home(id).data();
         let slots = self.attachments.slots(id);
         let mut slots = lock(&slots);
         let mut size = None;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(status) = verified(id, access, slots.of(access))? {
-                loopdev::refresh_size(&status.device).doing(refreshing)?;
+                loopdev::refresh_size(&status.device, &data, promised).doing(refreshing)?;
                 size = Some(loopdev::size(&status.device.path()).doing(refreshing)?);
             }
         }

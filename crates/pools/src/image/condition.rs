@@ -12,6 +12,22 @@ use super::store::Store;
 
 impl Store {
     pub(super) fn check_health(&self) -> Result<()> {
+        self.check_present()?;
+        if self.space()?.read_only {
+            return Err(Error::failed(
+                format!("check pool {}", self.name),
+                format!(
+                    "the filesystem of {} is read-only; look for its errors in the kernel log",
+                    self.layout.root().display()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Is what we see the pool that was opened? While it is away nothing in it can be seen, which
+    /// does not mean that nothing is there: whoever changes or misses something asks this first.
+    pub(super) fn check_present(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.name);
         self.marker.check()?;
         let root = self.layout.root();
@@ -20,17 +36,8 @@ impl Store {
             return Err(Error::failed(
                 checking(),
                 format!(
-                    "another filesystem is at {} than when the pool was opened; \
+                    "the pool is gone: another filesystem is at {} than when it was opened; \
                      mount the right one or restart",
-                    root.display()
-                ),
-            ));
-        }
-        if self.space()?.read_only {
-            return Err(Error::failed(
-                checking(),
-                format!(
-                    "the filesystem of {} is read-only; look for its errors in the kernel log",
                     root.display()
                 ),
             ));

@@ -1,7 +1,6 @@
 //! Deleting: renamed into the trash, which makes it gone, then freed.
 
 use orlop_model::{Error, Result, SnapshotId, VolumeId};
-use orlop_sys::file;
 
 use super::failure::Doing;
 use super::shelf::{Kept, Shelf};
@@ -10,6 +9,7 @@ use crate::poison::lock;
 
 impl Store {
     pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+        self.check_present()?;
         self.adopt(&self.volumes, id)?;
         if self.volumes.get(id)?.is_some() {
             // A file that a loop device still holds would keep its space, unseen.
@@ -19,6 +19,7 @@ impl Store {
     }
 
     pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        self.check_present()?;
         self.adopt(&self.snapshots, id)?;
         match self.snapshots.get(id)?.and_then(|record| record.group) {
             Some(group) if self.group_snapshots.holds(&group) => Err(Error::invalid(
@@ -38,12 +39,17 @@ impl Store {
         }
         let deleting = || format!("delete {} {id}", R::KIND);
         let home = shelf.home(id);
-        let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
+        let allocated = shelf.own_bytes(id);
 
         // A crash before the rename is durable leaves it as it was, and the call is repeated; a
-        // crash after it leaves a directory in trash/ that the next start sweeps away. If someone
-        // else removed it, all that is left of it is in our memory.
-        let trash = self.layout.move_to_trash(home.directory(), id).doing(deleting)?;
+        // crash after it leaves a directory in trash/ that the next start sweeps away.
+        let moved = self.despite_full(|| self.layout.move_to_trash(home.directory(), id));
+        let trash = moved.doing(deleting)?;
+        if trash.is_none() {
+            // Removed by someone else, unless the pool went away just now: all that is left of it
+            // is in our memory.
+            self.check_present()?;
+        }
         let mut ledger = lock(&self.ledger);
         let charge = shelf.take_out(id);
         ledger.release_promise(charge);
@@ -55,6 +61,7 @@ impl Store {
         {
             tracing::warn!(%error, "deleted, but its space is only freed at the next start");
         }
+        self.ballast.ensure();
         Ok(())
     }
 }

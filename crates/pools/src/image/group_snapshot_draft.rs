@@ -128,6 +128,7 @@ impl GroupSnapshotDraft {
             let home = shelf.home(&record.id);
             // What an earlier attempt could not take back.
             self.store.discard_unlisted(&record.id)?;
+            member.staged().note_shared(member.shared());
             match member.staged().place(record, &home)? {
                 RenameOutcome::Renamed => {}
                 RenameOutcome::TargetExists => {
@@ -162,10 +163,10 @@ impl GroupSnapshotDraft {
         for member in &self.members {
             let record = member.record().clone();
             let charge = record.charge(member.written());
-            entries.push((record, charge));
+            entries.push((record, charge, member.shared()));
         }
         let mut ledger = lock(&self.store.ledger);
-        for (member, (_, charge)) in self.members.iter_mut().zip(&entries) {
+        for (member, (_, charge, _)) in self.members.iter_mut().zip(&entries) {
             ledger.promise(*charge);
             ledger.note_shelved(member.reservation());
         }

@@ -5,6 +5,7 @@
 //! groups/ID.json                    group-snapshots/ID.json
 //! staging/ID.N                      half-made things, swept at start
 //! trash/ID.N                        deleted: renamed here first, then freed
+//! .ballast                          space held back for a full pool
 //! ```
 
 use std::fmt::Display;

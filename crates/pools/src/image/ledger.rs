@@ -37,6 +37,10 @@ pub(super) struct Ledger {
 }
 
 /// What the pool's files took at a moment, carried on by what was made and deleted since.
+///
+/// Bytes that several files share are on the disk once, but promised to each of them, as each may
+/// need its own in the end. Hence a copy counts only what it has beyond what it was cut from. What
+/// it wrote over since is not known and left out, too; that errs towards less room.
 #[derive(Debug, Clone, Copy)]
 struct Measurement {
     used: u128,
@@ -73,17 +77,16 @@ impl Ledger {
         self.promised = self.promised.saturating_sub(u128::from(bytes));
     }
 
-    /// The pool's files take this much more. What is shared was not taken from free space.
-    pub(super) fn note_stored(&mut self, allocated: u64, shared: u64) {
+    /// The pool's files have taken this much more of free space.
+    pub(super) fn note_stored(&mut self, own: u64) {
         if let Some(measured) = &mut self.measured {
-            measured.used += u128::from(allocated);
-            measured.owned += u128::from(shared);
+            measured.used += u128::from(own);
         }
     }
 
-    pub(super) fn note_removed(&mut self, allocated: u64) {
+    pub(super) fn note_removed(&mut self, own: u64) {
         if let Some(measured) = &mut self.measured {
-            measured.used = measured.used.saturating_sub(u128::from(allocated));
+            measured.used = measured.used.saturating_sub(u128::from(own));
         }
     }
 
@@ -122,6 +125,7 @@ pub(super) struct Reservation {
     promise: u64,
     physical: u64,
     written: u64,
+    shared: u64,
 }
 
 impl Reservation {
@@ -132,11 +136,18 @@ impl Reservation {
     /// What was to be taken at once is taken: free space tells it now.
     pub(super) fn note_written(&mut self, allocated: u64, shared: u64) {
         let physical = std::mem::take(&mut self.physical);
-        self.written = allocated;
+        let own = allocated.saturating_sub(shared);
+        self.written = own;
+        self.shared = shared;
         let mut ledger = lock(&self.store.ledger);
         ledger.earmarked = ledger.earmarked.saturating_sub(u128::from(physical));
-        ledger.staged += u128::from(allocated);
-        ledger.note_stored(allocated, shared);
+        ledger.staged += u128::from(own);
+        ledger.note_stored(own);
+    }
+
+    /// Of what was written, what something else has too.
+    pub(super) fn shared(&self) -> u64 {
+        self.shared
     }
 }
 
@@ -166,10 +177,12 @@ impl Store {
             promise: demand.promise,
             physical: demand.physical,
             written: 0,
+            shared: 0,
         })
     }
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        self.check_health()?;
         let mut ledger = lock(&self.ledger);
         let room = self.room(&mut ledger, Freshness::Recent)?;
         Ok(room.capacity(provisioning))
@@ -201,7 +214,7 @@ impl Store {
     /// free spaces before and after counts no byte twice.
     fn measure(&self, staged: u128) -> Result<Measurement> {
         let before = self.space()?.free;
-        let used = self.volumes.allocated() + self.snapshots.allocated() + staged;
+        let used = self.volumes.all_own_bytes() + self.snapshots.all_own_bytes() + staged;
         let after = self.space()?.free;
         Ok(Measurement { used, owned: used + u128::from(before.min(after)), taken: Instant::now() })
     }

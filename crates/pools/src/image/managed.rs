@@ -86,14 +86,17 @@ impl Managed {
         grow_image(&image, bytes)?;
         let mount_point = root.join(MOUNT_POINT);
         let label = format!("orlop-pool-{pool}");
+        let size = image.metadata().doing(opening)?.len();
         let device = match loopdev::find(&image, false).doing(opening)? {
             Some(device) => {
                 // The image may have grown since.
-                loopdev::refresh_size(&device).doing(opening)?;
+                loopdev::refresh_size(&device, &image, size).doing(opening)?;
                 device
             }
-            None => loopdev::attach(&image, &AttachOptions { label: &label, read_only: false })
-                .doing(opening)?,
+            None => {
+                let options = AttachOptions { label: &label, read_only: false, size };
+                loopdev::attach(&image, &options).doing(opening)?
+            }
         };
         let managed = Self { around: root.to_owned(), mount_point, device, label };
         managed.ensure_mounted()?;

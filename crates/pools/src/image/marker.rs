@@ -111,7 +111,16 @@ impl Marker {
     /// Is the file that we hold the lock of still the one by which others find the pool?
     pub(super) fn check(&self) -> Result<()> {
         let checking = || format!("check the pool at {}", self.path.display());
-        let there = fs::symlink_metadata(&self.path).doing(checking)?;
+        let there = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::failed(
+                    checking(),
+                    "the pool is gone: its directory was moved or its filesystem unmounted; \
+                     bring it back",
+                ));
+            }
+            there => there.doing(checking)?,
+        };
         if inode_of(&there) != self.inode {
             return Err(Error::failed(
                 checking(),

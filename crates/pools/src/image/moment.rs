@@ -32,7 +32,8 @@ impl Store {
     /// The volume as it was in that moment.
     pub(super) fn original_in(&self, moment: &Moment, volume: &VolumeId) -> Result<Original> {
         let directory = self.layout.volumes_under(&moment.root).join(volume.to_string());
-        Original::open_file(&Home::new(directory).data())
+        let length = self.volumes.require(volume)?.capacity_bytes;
+        Original::open_file(&Home::new(directory).data(), length)
     }
 }
 

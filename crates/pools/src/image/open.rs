@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{Error, Result, Topology};
-use orlop_sys::{btrfs, file};
+use orlop_sys::btrfs;
+use orlop_sys::file::{self, BackingKind};
 
 use super::attach::Attachments;
+use super::ballast::Ballast;
 use super::failure::Doing;
 use super::group_delete::sweep_orphans;
 use super::layout::{Layout, ensure_private_directory, ensure_root};
@@ -33,6 +35,9 @@ pub struct ImagePoolConfig {
     /// Keep everything in an XFS image of this size, which is made if it is missing and grows
     /// when this grows.
     pub managed_size: Option<u64>,
+    /// Make a pool where there is none. Off, a disk that is not mounted ends the start instead of
+    /// becoming an empty pool on whatever is below.
+    pub create: bool,
 }
 
 impl Store {
@@ -50,7 +55,7 @@ impl Store {
         let opening = || format!("open pool {}", config.name);
         let filesystem = fs::metadata(layout.root()).doing(opening)?.dev();
         let backing = file::backing_kind(layout.root()).doing(opening)?;
-        let shares_extents = file::can_share_extents(&layout.staging()).doing(opening)?;
+        let shares_extents = shares_extents(&layout.staging(), backing).doing(opening)?;
         if !shares_extents {
             tracing::warn!(
                 pool = config.name,
@@ -70,6 +75,8 @@ impl Store {
         let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
         layout.sweep()?;
         sweep_orphans(&layout, &snapshots, &group_snapshots);
+        let ballast = Ballast::new(layout.root());
+        ballast.ensure();
         let promised = volumes.charges() + snapshots.charges();
         Ok(Arc::new(Self {
             name: config.name,
@@ -87,15 +94,43 @@ impl Store {
             group_snapshots,
             volume_groups,
             attachments,
+            ballast,
         }))
     }
 }
 
+/// A pool that is full or read-only must open all the same: that is when someone needs to look at
+/// it, and on a full one to delete.
+fn shares_extents(directory: &Path, backing: BackingKind) -> orlop_sys::Result<bool> {
+    match file::can_share_extents(directory) {
+        Err(error) if error.is_no_space() || error.is_read_only() => {
+            let assumed = match backing {
+                BackingKind::Xfs | BackingKind::Btrfs => true,
+                BackingKind::Ext4
+                | BackingKind::Tmpfs
+                | BackingKind::Overlay
+                | BackingKind::Other => false,
+            };
+            tracing::warn!(%error, assumed, "whether extents can be shared could not be tried");
+            Ok(assumed)
+        }
+        tried => tried,
+    }
+}
+
 fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
-    ensure_root(&config.path)?;
     let marker = match Marker::try_take(&config.path)? {
         Some(marker) => marker,
-        None => make(config)?,
+        None if config.create => make(config)?,
+        None => {
+            return Err(Error::failed(
+                format!("open pool {}", config.name),
+                format!(
+                    "there is none at {}; mount its filesystem, or allow a new one to be created",
+                    config.path.display()
+                ),
+            ));
+        }
     };
     if marker.kind() == Kind::Plain && config.managed_size.is_some() {
         return Err(Error::failed(
@@ -111,6 +146,13 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
 fn make(config: &ImagePoolConfig) -> Result<Marker> {
     refuse_orphans(config)?;
     let root = &config.path;
+    tracing::warn!(
+        pool = config.name,
+        path = %root.display(),
+        "there is no pool here; making an empty one. If there should be one, its filesystem is \
+         not mounted"
+    );
+    ensure_root(root)?;
     let staging = Layout::new(root).staging();
     ensure_private_directory(&staging)?;
     let kind = match config.managed_size {

@@ -18,19 +18,22 @@ const MANY_EXTENTS: u64 = 2000;
 pub(super) struct Original {
     data: File,
     allocated: u64,
+    /// Of the record: data that a crash left longer is nobody's.
+    length: u64,
 }
 
 impl Original {
     pub(super) fn open<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<Self> {
         check_data(shelf, record)?;
-        Self::open_file(&shelf.home(record.id()).data())
+        Self::open_file(&shelf.home(record.id()).data(), record.length())
     }
 
-    pub(super) fn open_file(path: &Path) -> Result<Self> {
+    pub(super) fn open_file(path: &Path, length: u64) -> Result<Self> {
         let reading = || format!("read {}", path.display());
         Ok(Self {
             data: File::open(path).doing(reading)?,
             allocated: file::allocated_bytes(path).doing(reading)?,
+            length,
         })
     }
 
@@ -62,6 +65,8 @@ impl Original {
             file::copy_sparse(&self.data, target)
                 .doing(|| "copy the data of the source".to_owned())?;
         }
+        file::set_length(target, self.length)
+            .doing(|| "cut the copy to its source's size".to_owned())?;
         Ok(outcome)
     }
 }

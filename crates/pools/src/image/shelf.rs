@@ -19,6 +19,12 @@ pub(super) trait Kept: Recorded {
     /// How long the data is at least.
     fn length(&self) -> u64;
 
+    /// Was its data taken from something else in the pool?
+    fn is_copy(&self) -> bool;
+
+    /// Whether this is what a caller who asks for `asked` would have got.
+    fn check_answers(&self, asked: &Self) -> Result<()>;
+
     /// What of the pool's space is promised to it, when its data takes `allocated` bytes.
     fn charge(&self, allocated: u64) -> u64;
 }
@@ -26,6 +32,20 @@ pub(super) trait Kept: Recorded {
 impl Kept for VolumeRecord {
     fn length(&self) -> u64 {
         self.capacity_bytes
+    }
+
+    fn is_copy(&self) -> bool {
+        self.source.is_some()
+    }
+
+    fn check_answers(&self, asked: &Self) -> Result<()> {
+        let differs = [
+            (self.capacity_bytes != asked.capacity_bytes, "its capacity"),
+            (self.capabilities != asked.capabilities, "its capabilities"),
+            (self.parameters != asked.parameters, "its parameters"),
+            (self.source != asked.source, "its source"),
+        ];
+        conflict(self, &differs)
     }
 
     /// A volume may be filled at any time.
@@ -39,16 +59,45 @@ impl Kept for SnapshotRecord {
         self.size_bytes
     }
 
+    fn is_copy(&self) -> bool {
+        true
+    }
+
+    fn check_answers(&self, asked: &Self) -> Result<()> {
+        conflict(self, &[(self.source != asked.source, "its source")])
+    }
+
     /// A snapshot never grows.
     fn charge(&self, allocated: u64) -> u64 {
         allocated
     }
 }
 
+fn conflict<R: Kept>(existing: &R, aspects: &[(bool, &str)]) -> Result<()> {
+    let differing: Vec<&str> =
+        aspects.iter().filter(|(differs, _)| *differs).map(|(_, name)| *name).collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let what = format!("{} {}", R::KIND, existing.id());
+    Err(Error::conflict(what, format!("not what was asked for is {}", differing.join(", "))))
+}
+
 /// A record, or why it cannot be read.
 struct Entry<R> {
     record: std::result::Result<R, String>,
     charge: u64,
+    /// How much of the data may be on the disk once for it and something else together.
+    shared: u64,
+}
+
+/// With the data, how much of it was shared when it was made. It is never more later, for what
+/// is written since is its own.
+pub(super) const SHARED: &str = "orlop.shared";
+
+/// Any of it: counting too little as the pool's own only makes promises smaller.
+fn unknown_share<R: Kept>(record: &R) -> u64 {
+    if record.is_copy() { u64::MAX } else { 0 }
 }
 
 pub(super) struct Shelf<R: Kept> {
@@ -94,7 +143,12 @@ impl<R: Kept> Shelf<R> {
                 allocated
             }
         };
-        write(&self.entries).insert(id.clone(), Entry { record, charge });
+        let shared = match (file::number(&home.data(), SHARED), &record) {
+            (Ok(Some(shared)), _) => shared,
+            (Ok(None) | Err(_), Ok(record)) => unknown_share(record),
+            (Ok(None) | Err(_), Err(_)) => u64::MAX,
+        };
+        write(&self.entries).insert(id.clone(), Entry { record, charge, shared });
         charge
     }
 
@@ -153,16 +207,23 @@ impl<R: Kept> Shelf<R> {
     }
 
     pub(super) fn put(&self, record: R, charge: u64) {
-        let id = record.id().clone();
-        let record = Ok(record);
-        write(&self.entries).insert(id, Entry { record, charge });
+        let known = read(&self.entries).get(record.id()).map(|entry| entry.shared);
+        let shared = known.unwrap_or_else(|| unknown_share(&record));
+        self.put_sharing(record, charge, shared);
     }
 
-    /// All at once, for whoever looks; `meanwhile` is done before anyone can.
-    pub(super) fn put_all(&self, records: Vec<(R, u64)>, meanwhile: impl FnOnce()) {
+    /// With how much of its data it shares with others.
+    pub(super) fn put_sharing(&self, record: R, charge: u64, shared: u64) {
+        let id = record.id().clone();
+        let record = Ok(record);
+        write(&self.entries).insert(id, Entry { record, charge, shared });
+    }
+
+    /// All at once, for whoever looks, each with its charge and what it shares; `meanwhile` is done before anyone can.
+    pub(super) fn put_all(&self, records: Vec<(R, u64, u64)>, meanwhile: impl FnOnce()) {
         let mut entries = write(&self.entries);
-        for (record, charge) in records {
-            entries.insert(record.id().clone(), Entry { record: Ok(record), charge });
+        for (record, charge, shared) in records {
+            entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared });
         }
         meanwhile();
     }
@@ -185,13 +246,17 @@ impl<R: Kept> Shelf<R> {
         read(&self.entries).values().map(|entry| u128::from(entry.charge)).sum()
     }
 
-    /// What all data here takes now. One stat for each; files that are gone count nothing.
-    pub(super) fn allocated(&self) -> u128 {
+    /// What all data here takes now, less what it may share. One stat for each.
+    pub(super) fn all_own_bytes(&self) -> u128 {
         let ids: Vec<R::Id> = read(&self.entries).keys().cloned().collect();
-        ids.iter()
-            .filter_map(|id| file::allocated_bytes(&self.home(id).data()).ok())
-            .map(u128::from)
-            .sum()
+        ids.iter().map(|id| u128::from(self.own_bytes(id))).sum()
+    }
+
+    /// Data that is gone counts nothing.
+    pub(super) fn own_bytes(&self, id: &R::Id) -> u64 {
+        let shared = read(&self.entries).get(id).map_or(0, |entry| entry.shared);
+        let allocated = file::allocated_bytes(&self.home(id).data()).unwrap_or(0);
+        allocated.saturating_sub(shared)
     }
 }
 

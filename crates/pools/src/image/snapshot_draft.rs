@@ -34,6 +34,7 @@ impl Store {
         new: &NewSnapshot,
         group: Option<&GroupSnapshotId>,
     ) -> Result<SnapshotDraft> {
+        self.check_present()?;
         // A damaged snapshot keeps its name until someone has looked at it.
         self.snapshots.get(&new.id)?;
         let source = self.volumes.require(&new.source.id)?;
@@ -113,6 +114,10 @@ impl SnapshotDraft {
     /// What the data takes, once it is finished.
     pub(super) fn written(&self) -> u64 {
         self.reservation.written()
+    }
+
+    pub(super) fn shared(&self) -> u64 {
+        self.reservation.shared()
     }
 
     pub(super) fn reservation(&mut self) -> &mut Reservation {

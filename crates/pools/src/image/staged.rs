@@ -10,6 +10,7 @@ use orlop_sys::file::{self, RenameOutcome};
 use super::failure::Doing;
 use super::layout::Home;
 use super::recorded::{Recorded, to_text};
+use super::shelf::SHARED;
 
 /// Removed when dropped, unless it was moved into its place by then.
 #[derive(Debug)]
@@ -44,6 +45,12 @@ impl Staged {
 
     pub(super) fn allocated(&self) -> Result<u64> {
         file::allocated_bytes(&self.home.data()).doing(|| "look at the new data".to_owned())
+    }
+
+    pub(super) fn note_shared(&self, bytes: u64) {
+        if let Err(error) = file::set_number(&self.data, SHARED, bytes) {
+            tracing::debug!(%error, "after a restart all of this copy counts as shared");
+        }
     }
 
     /// Makes it visible, whole and durable, in one step.

@@ -8,6 +8,7 @@ use orlop_model::{
 use orlop_sys::file::{BackingKind, RenameOutcome};
 
 use super::attach::Attachments;
+use super::ballast::Ballast;
 use super::layout::Layout;
 use super::ledger::{Ledger, Reservation};
 use super::managed::Managed;
@@ -35,6 +36,7 @@ pub(super) struct Store {
     pub(super) volume_groups: Register<VolumeGroupRecord>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) attachments: Attachments,
+    pub(super) ballast: Ballast,
 }
 
 impl std::fmt::Debug for Store {
@@ -52,7 +54,8 @@ impl Store {
     }
 
     /// Puts what is staged into its place, or finds there what an earlier attempt made and could
-    /// not report.
+    /// not report. What is there may also be something else: a volume that came back with a pool
+    /// that had been away.
     pub(super) fn place<R: Kept>(
         &self,
         shelf: &Shelf<R>,
@@ -61,18 +64,23 @@ impl Store {
         reservation: &mut Reservation,
     ) -> Result<R> {
         let allocated = staged.allocated()?;
+        if record.is_copy() {
+            staged.note_shared(reservation.shared());
+        }
         match staged.place(record, &shelf.home(record.id()))? {
             RenameOutcome::Renamed => {
                 let charge = record.charge(allocated);
                 let mut ledger = lock(&self.ledger);
                 ledger.promise(charge);
                 ledger.note_shelved(reservation);
-                shelf.put(record.clone(), charge);
+                shelf.put_sharing(record.clone(), charge, reservation.shared());
                 Ok(record.clone())
             }
             RenameOutcome::TargetExists => {
                 self.adopt(shelf, record.id())?;
-                shelf.require(record.id())
+                let found = shelf.require(record.id())?;
+                found.check_answers(record)?;
+                Ok(found)
             }
         }
     }

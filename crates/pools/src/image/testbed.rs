@@ -83,8 +83,8 @@ impl Bed {
         let mut bed = Self::plain()?;
         let image = bed.path.join("image");
         file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
-        let label = AttachOptions { label: BED_LABEL, read_only: false };
-        let device = loopdev::attach(&image, &label).unwrap();
+        let attachment = AttachOptions { label: BED_LABEL, read_only: false, size: BED_BYTES };
+        let device = loopdev::attach(&image, &attachment).unwrap();
         bed.device = Some(device.clone());
         bed.path = bed.path.join("mounted");
         let uuid = orlop_sys::rand::random_bytes().unwrap();
@@ -108,6 +108,7 @@ impl Bed {
             floor: Floor::Bytes(16 * MIB),
             overcommit_percent: 100,
             managed_size: None,
+            create: true,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changing a volume that is there.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::sync::Arc;
 
 use orlop_model::{Provisioning, Result, VolumeId, VolumeRecord};
@@ -21,6 +21,7 @@ impl Store {
         id: &VolumeId,
         change: &mut dyn FnMut(&mut VolumeRecord),
     ) -> Result<VolumeRecord> {
+        self.check_present()?;
         let mut record = self.volumes.require(id)?;
         change(&mut record);
         self.save(&record)?;
@@ -33,7 +34,8 @@ impl Store {
         let saving = || format!("save the record of volume {}", record.id);
         let text = to_text(record)?;
         let home = self.volumes.home(&record.id);
-        file::replace_file(home.directory(), Home::RECORD, &text).doing(saving)
+        self.despite_full(|| file::replace_file(home.directory(), Home::RECORD, &text))
+            .doing(saving)
     }
 
     pub(super) fn ensure_capacity(
@@ -41,14 +43,14 @@ impl Store {
         id: &VolumeId,
         bytes: u64,
     ) -> Result<VolumeRecord> {
+        self.check_present()?;
         let mut record = self.volumes.require(id)?;
         let growth = bytes.saturating_sub(record.capacity_bytes);
         if growth == 0 {
             return Ok(record);
         }
         check_data(&self.volumes, &record)?;
-        let thick = record.parameters.provisioning == Provisioning::Thick;
-        let taken = if thick { growth } else { 0 };
+        let taken = self.taken_by_growth(&record, bytes)?;
         let reservation = self.try_reserve(Demand {
             length: bytes,
             promise: growth,
@@ -57,19 +59,32 @@ impl Store {
         })?;
 
         // A crash between both leaves data that is longer than the record says. That is a
-        // smaller volume than asked for, and the repeated call goes through here again; the
-        // other way round, the record would promise data that is not there.
+        // smaller volume than asked for: devices show what the record says, and the repeated call
+        // goes through here again. The other way round, the record would promise data that is
+        // not there.
         self.grow_data(&record, bytes)?;
         record.capacity_bytes = bytes;
         self.save(&record)?;
 
         let mut ledger = lock(&self.ledger);
         ledger.promise(growth);
-        ledger.note_stored(taken, 0);
+        ledger.note_stored(taken);
         self.volumes.put(record.clone(), record.charge(0));
         drop(ledger);
         drop(reservation);
         Ok(record)
+    }
+
+    /// Thick takes it at once, less what a call that a crash interrupted has taken already.
+    fn taken_by_growth(&self, record: &VolumeRecord, bytes: u64) -> Result<u64> {
+        match record.parameters.provisioning {
+            Provisioning::Thin => Ok(0),
+            Provisioning::Thick => {
+                let data = fs::metadata(self.volumes.home(&record.id).data())
+                    .doing(|| format!("look at the data of volume {}", record.id))?;
+                Ok(bytes.saturating_sub(data.len()))
+            }
+        }
     }
 
     fn grow_data(&self, record: &VolumeRecord, bytes: u64) -> Result<()> {
@@ -78,13 +93,17 @@ impl Store {
             .write(true)
             .open(self.volumes.home(&record.id).data())
             .doing(growing)?;
-        let present = record.capacity_bytes;
+        let present = data.metadata().doing(growing)?.len();
+        // Never shorter: after a crash it may be longer than is asked for now. Nor preallocated
+        // twice, for which XFS would want the space twice.
+        let missing = bytes.saturating_sub(present);
         let grown = match record.parameters.provisioning {
-            Provisioning::Thin => file::set_length(&data, bytes),
-            Provisioning::Thick => file::preallocate(&data, present, bytes - present),
+            Provisioning::Thin => file::set_length(&data, present + missing),
+            Provisioning::Thick => file::preallocate(&data, present, missing),
         };
         if let Err(error) = grown {
-            // Give back what was reserved before space ran out; no device has seen it yet.
+            // Give back what was reserved before space ran out. It begins after what was there
+            // before this call, of which alone a device can show anything.
             if let Err(error) = file::set_length(&data, present) {
                 tracing::warn!(%error, "space reserved in vain stays taken");
             }

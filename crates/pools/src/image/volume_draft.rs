@@ -30,6 +30,7 @@ pub(super) struct VolumeDraft {
 
 impl Store {
     pub(super) fn begin_volume(self: &Arc<Self>, new: &NewVolume) -> Result<VolumeDraft> {
+        self.check_present()?;
         // A damaged volume keeps its name until someone has looked at it.
         self.volumes.get(&new.id)?;
         let original = self.original_of(new)?;

@@ -4,7 +4,8 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::filesystem::FsKind;
-use crate::testbed::{MIB, Volume, root, scratch};
+use crate::mounts::{self, BindAccess};
+use crate::testbed::{MIB, Mounted, Volume, root, scratch};
 
 #[test]
 fn length_and_space_are_two_things() {
@@ -51,6 +52,36 @@ fn a_full_filesystem_is_recognised() {
     let file = File::create(volume.root().join("file")).unwrap();
     let error = preallocate(&file, 0, 1 << 40).unwrap_err();
     assert!(error.is_no_space(), "{error}");
+}
+
+#[test]
+fn a_number_stays_with_its_file() {
+    let dir = scratch();
+    let path = dir.path().join("file");
+    let file = File::create_new(&path).unwrap();
+    assert_eq!(number(&path, "orlop.test").unwrap(), None);
+    for value in [7, u64::MAX] {
+        set_number(&file, "orlop.test", value).unwrap();
+        assert_eq!(number(&path, "orlop.test").unwrap(), Some(value));
+    }
+    let error = number(&dir.path().join("missing"), "orlop.test").unwrap_err();
+    assert!(error.is_not_found());
+}
+
+#[test]
+fn what_is_read_only_can_be_locked() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let path = dir.path().join("lock");
+    File::create_new(&path).unwrap();
+    mounts::bind(dir.path(), dir.path(), BindAccess::ReadOnly).unwrap();
+    let _mounted = Mounted::guard(dir.path());
+    let held = try_lock(&path).unwrap().unwrap();
+    assert!(try_lock(&path).unwrap().is_none());
+    drop(held);
+    assert!(try_lock(&dir.path().join("missing")).unwrap_err().is_not_found());
 }
 
 #[test]

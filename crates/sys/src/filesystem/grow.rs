@@ -14,6 +14,8 @@ const OPERATION: &str = "grow the filesystem at";
 const SMALLEST_XFS_GROUP: u64 = 64;
 /// The largest sector that btrfs rounds a device's size down to.
 const LARGEST_BTRFS_SECTOR: u64 = 64 << 10;
+/// btrfs is never resized to less than this, not even from less.
+const SMALLEST_BTRFS_RESIZE: u64 = 256 << 20;
 
 /// Whether the filesystem uses all that it can of the device; a rest too small for it to use does
 /// not count.
@@ -29,7 +31,8 @@ pub fn fits_device(mount_point: &Path, device: &Path, kind: FsKind) -> Result<bo
         }
         FsKind::Btrfs => {
             let used = abi::btrfs_device_bytes(root).on("read the size of", mount_point)?;
-            Ok(used.saturating_add(LARGEST_BTRFS_SECTOR) > device_bytes)
+            Ok(device_bytes < SMALLEST_BTRFS_RESIZE
+                || used.saturating_add(LARGEST_BTRFS_SECTOR) > device_bytes)
         }
     }
 }

@@ -133,13 +133,13 @@ fn what_cannot_be_attached_is_refused() {
         return;
     }
     let dir = scratch();
-    let options = AttachOptions { label: "x", read_only: false };
+    let options = AttachOptions { label: "x", read_only: false, size: 4096 };
     assert!(attach(&dir.path().join("missing"), &options).unwrap_err().is_not_found());
 
     let image = dir.path().join("image");
     std::fs::write(&image, [0; 4096]).unwrap();
     let long = "x".repeat(64);
-    assert!(attach(&image, &AttachOptions { label: &long, read_only: false }).is_err());
+    assert!(attach(&image, &AttachOptions { label: &long, ..options }).is_err());
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&image, &link).unwrap();
     assert_eq!(attach(&link, &options).unwrap_err().errno(), Some(Errno::LOOP));
@@ -155,6 +155,31 @@ fn a_longer_file_makes_a_larger_device() {
     let disk = Disk::new(dir.path(), 4 * MIB);
     disk.grow(12 * MIB);
     assert_eq!(size(&disk.path()).unwrap(), 12 * MIB);
+}
+
+#[test]
+fn a_device_never_shows_more_than_it_is_told() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let image = dir.path().join("image");
+    File::create_new(&image).unwrap().set_len(12 * MIB).unwrap();
+    let disk = Disk::attach_part(&image, 4 * MIB);
+    assert_eq!(size(&disk.path()).unwrap(), 4 * MIB);
+    let user = File::open(disk.path()).unwrap();
+    for shown in [4, 8, 12] {
+        refresh_size(&disk.device, &image, shown * MIB).unwrap();
+        assert_eq!(size(&disk.path()).unwrap(), shown * MIB);
+    }
+    // Without a limit again: it follows its file, and only when it is told to.
+    OpenOptions::new().write(true).open(&image).unwrap().set_len(16 * MIB).unwrap();
+    refresh_size(&disk.device, &image, 12 * MIB).unwrap();
+    assert_eq!(size(&disk.path()).unwrap(), 12 * MIB);
+    refresh_size(&disk.device, &image, 16 * MIB).unwrap();
+    assert_eq!(size(&disk.path()).unwrap(), 16 * MIB);
+    assert_eq!(status(&disk.device).unwrap().unwrap().label, disk.label);
+    drop(user);
 }
 
 #[test]

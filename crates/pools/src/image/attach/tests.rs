@@ -194,3 +194,81 @@ fn discards_shrink_a_thin_volume_and_never_a_thick_one() {
         assert!(allocated_after_discard(&pool, &thick) >= 16 * MIB);
     }
 }
+
+/// A volume with a filesystem in use, taken down also by a panic.
+struct InUse {
+    point: std::path::PathBuf,
+}
+
+impl InUse {
+    fn mount(bed: &Bed, device: &Device) -> Self {
+        let kind = orlop_sys::filesystem::FsKind::Xfs;
+        let point = bed.pool_path().with_extension("volume");
+        orlop_sys::mounts::ensure_directory(&point).unwrap();
+        let options = ["nouuid".to_owned()];
+        let mount = orlop_sys::mounts::FsMount {
+            device: &device.path,
+            fs_type: kind.as_str(),
+            options: &options,
+            read_only: false,
+        };
+        orlop_sys::mounts::mount_filesystem(&mount, &point).unwrap();
+        Self { point }
+    }
+
+    fn grow(&self, device: &Device) -> u64 {
+        let kind = orlop_sys::filesystem::FsKind::Xfs;
+        orlop_sys::filesystem::grow_mounted(&self.point, &device.path, kind).unwrap();
+        orlop_sys::file::space(&self.point).unwrap().total
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let unmounted = orlop_sys::mounts::ensure_unmounted(&self.point);
+        assert!(unmounted.is_ok() || std::thread::panicking());
+    }
+}
+
+#[test]
+fn a_mounted_volume_grows_to_its_record_and_no_further() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 320 * MIB));
+    // As a crash leaves it between the data and the record of an expansion.
+    let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
+    orlop_sys::file::set_length(&longer, 480 * MIB).unwrap();
+
+    for attached_before in [false, true] {
+        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        if !attached_before {
+            let format = orlop_sys::filesystem::Format {
+                kind: orlop_sys::filesystem::FsKind::Xfs,
+                uuid: orlop_sys::rand::random_bytes().unwrap(),
+                extra_options: &[],
+            };
+            orlop_sys::filesystem::format(&device.path, &format).unwrap();
+        }
+        let in_use = InUse::mount(&bed, &device);
+        let shown = pool.volume(&record.id).unwrap().unwrap().capacity_bytes;
+        assert_eq!(pool.refresh_device(&record.id).unwrap(), shown);
+        let before = in_use.grow(&device);
+        assert!(before <= shown, "{before} {shown}");
+        let larger = shown + 80 * MIB;
+        pool.ensure_capacity(&record.id, larger).unwrap();
+        assert_eq!(pool.refresh_device(&record.id).unwrap(), larger);
+        let after = in_use.grow(&device);
+        assert!(after >= before + 72 * MIB && after <= larger, "{before} {after}");
+    }
+}
+
+#[test]
+fn a_read_only_device_shows_the_record_too() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
+    orlop_sys::file::set_length(&longer, 32 * MIB).unwrap();
+    let device = pool.ensure_attached(&record.id, RO).unwrap();
+    assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
+}

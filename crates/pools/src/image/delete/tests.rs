@@ -90,3 +90,37 @@ fn what_is_in_use_is_not_deleted() {
     pool.ensure_no_volume(&record.id).unwrap();
     assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
 }
+
+#[test]
+fn what_is_away_with_its_pool_is_not_gone() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let unknown = volume_id(&pool, "unknown");
+    let taken = snapshot(&pool, "s", &record);
+    let elsewhere = bed.pool_path().with_extension("moved");
+    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    // With and without an empty directory in its place, as below an unmounted filesystem.
+    for _ in 0..2 {
+        let away = |error: Option<Error>| match error {
+            Some(Error::Failed { reason, .. }) => assert!(reason.contains("gone"), "{reason}"),
+            other => panic!("{other:?}"),
+        };
+        away(pool.ensure_no_volume(&record.id).err());
+        away(pool.ensure_no_volume(&unknown).err());
+        away(pool.ensure_no_snapshot(&taken.id).err());
+        away(pool.begin_volume(&volume_of(&pool, "b", MIB)).err());
+        away(pool.begin_snapshot(&snapshot_of(&pool, "t", &record)).err());
+        away(pool.update_volume(&record.id, &mut |_| {}).err());
+        away(pool.ensure_capacity(&record.id, 65 * MIB).err());
+        away(pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
+        away(pool.capacity(orlop_model::Provisioning::Thin).err());
+        assert!(pool.condition(&record.id).unwrap().message.contains("gone"));
+        fs::create_dir_all(bed.pool_path().join("volumes")).unwrap();
+    }
+    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
+    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    assert_eq!(pool.volume(&record.id).unwrap().as_ref(), Some(&record));
+    pool.ensure_no_volume(&record.id).unwrap();
+    pool.ensure_no_snapshot(&taken.id).unwrap();
+}

@@ -161,3 +161,57 @@ fn a_copy_needs_its_bytes_where_extents_are_not_shared() {
     assert!(matches!(refused.err(), Some(Error::Exhausted(_))));
     assert!(listing(&bed, "staging").is_empty());
 }
+
+#[test]
+fn shared_bytes_are_promised_to_each_and_owned_once() {
+    for bed in Bed::sharing() {
+        let foreign = fs::File::create(bed.pool_path().with_extension("foreign")).unwrap();
+        file::preallocate(&foreign, 0, 256 * MIB).unwrap();
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 160 * MIB));
+        let data = data_of(&pool, &record.id);
+        scribble(&data, 1, 72 * MIB);
+        lock(&pool.store.ledger).measured = None;
+        let mut available = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        for name in ["s0", "s1"] {
+            snapshot(&pool, name, &record);
+            let left = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+            assert!(left + 140 * MIB <= available, "{available} {left}");
+            available = left;
+        }
+        // The same when all is measured anew, and by another process.
+        lock(&pool.store.ledger).measured = None;
+        let again = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
+        drop(pool);
+        let pool = bed.open();
+        let again = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
+
+        // All that is promised can be had, and the volume be written over.
+        create(&pool, &thick_volume_of(&pool, "b", largest(&pool, Provisioning::Thick)));
+        scribble(&data, 2, 80 * MIB);
+    }
+}
+
+#[test]
+fn what_a_copy_has_beyond_its_source_is_its_own() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 64 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 8 * MIB);
+        let from = orlop_model::ContentSource::Volume(source.id);
+        let copy = create(&pool, &copy_of(&pool, "copy", from, 192 * MIB));
+        bed.free();
+        lock(&pool.store.ledger).measured = None;
+        let before = largest(&pool, Provisioning::Thin);
+        let grown = fs::File::options().write(true).open(data_of(&pool, &copy.id)).unwrap();
+        use std::os::unix::fs::FileExt;
+        grown.write_all_at(&pattern(3, 128 * MIB), 64 * MIB).unwrap();
+        grown.sync_all().unwrap();
+        drop((grown, pool));
+        bed.free();
+        let after = largest(&bed.open(), Provisioning::Thin);
+        assert!(before.abs_diff(after) <= 8 * MIB, "{before} {after}");
+    }
+}

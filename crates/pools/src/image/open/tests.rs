@@ -1,4 +1,5 @@
 use orlop_model::{Pool, VolumeRecord};
+use orlop_sys::mounts::{self, BindAccess};
 
 use super::super::ImagePool;
 use super::super::testbed::*;
@@ -73,4 +74,38 @@ fn sharing_is_found_out_by_trying() {
     }
     let Some(bed) = Bed::ext4() else { return };
     assert!(!bed.open().store.shares_extents);
+}
+
+#[test]
+fn no_pool_is_made_where_none_may_be() {
+    let Some(bed) = Bed::plain() else { return };
+    let config = ImagePoolConfig { create: false, ..bed.config() };
+    let refused = ImagePool::open(config.clone()).unwrap_err().to_string();
+    assert!(refused.contains("there is none"), "{refused}");
+    assert!(!bed.pool_path().exists());
+    fs::create_dir(bed.pool_path()).unwrap();
+    assert!(ImagePool::open(config.clone()).is_err());
+    assert_eq!(fs::read_dir(bed.pool_path()).unwrap().count(), 0);
+    drop(bed.open());
+    ImagePool::open(config).unwrap().check_health().unwrap();
+}
+
+#[test]
+fn a_read_only_pool_opens_and_says_what_it_is() {
+    for bed in [Bed::xfs(), Bed::ext4()].into_iter().flatten() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", MIB));
+        let shares = pool.store.shares_extents;
+        drop(pool);
+        let path = bed.pool_path();
+        mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
+        let pool = bed.open();
+        assert_eq!(pool.store.shares_extents, shares);
+        assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+        let unwell = pool.check_health().unwrap_err().to_string();
+        assert!(unwell.contains("read-only"), "{unwell}");
+        assert!(ImagePool::open(bed.config()).is_err());
+        drop(pool);
+        mounts::ensure_unmounted(&path).unwrap();
+    }
 }

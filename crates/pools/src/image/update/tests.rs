@@ -72,3 +72,70 @@ fn growth_must_fit() {
     let most = pool.ensure_capacity(&record.id, 32 * MIB + left).unwrap();
     assert_eq!(most.capacity_bytes, 32 * MIB + left);
 }
+
+/// As a crash leaves it between the data and the record of an expansion.
+fn grow_data_alone(pool: &super::super::ImagePool, record: &VolumeRecord, bytes: u64) {
+    pool.store.grow_data(record, bytes).unwrap();
+    let data = fs::metadata(data_of(pool, &record.id)).unwrap();
+    assert_eq!(data.len(), bytes);
+}
+
+#[test]
+fn interrupted_growth_is_never_undone_and_can_be_finished() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let thin = create(&pool, &volume_of(&pool, "thin", 32 * MIB));
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 32 * MIB));
+        for record in [&thin, &thick] {
+            grow_data_alone(&pool, record, 64 * MIB);
+            let length = || fs::metadata(data_of(&pool, &record.id)).unwrap().len();
+            let between = pool.ensure_capacity(&record.id, 48 * MIB).unwrap();
+            assert_eq!((between.capacity_bytes, length()), (48 * MIB, 64 * MIB));
+            let finished = pool.ensure_capacity(&record.id, 64 * MIB).unwrap();
+            assert_eq!((finished.capacity_bytes, length()), (64 * MIB, 64 * MIB));
+            assert!(is_zero(&read(&data_of(&pool, &record.id))));
+        }
+    }
+}
+
+#[test]
+fn interrupted_growth_needs_no_room_twice() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &thick_volume_of(&pool, "a", 32 * MIB));
+    let all = 32 * MIB + pool.capacity(Provisioning::Thick).unwrap().largest_volume;
+    grow_data_alone(&pool, &record, all);
+    drop(pool);
+    assert_eq!(bed.open().ensure_capacity(&record.id, all).unwrap().capacity_bytes, all);
+}
+
+#[test]
+fn failed_growth_leaves_what_was_there() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &thick_volume_of(&pool, "a", 32 * MIB));
+    grow_data_alone(&pool, &record, 64 * MIB);
+    let free = bed.free();
+    let refused = pool.store.grow_data(&record, 1 << 40);
+    assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+    assert_eq!(fs::metadata(data_of(&pool, &record.id)).unwrap().len(), 64 * MIB);
+    assert!(bed.free().abs_diff(free) <= MIB);
+}
+
+#[test]
+fn growth_that_cannot_be_recorded_shows_nowhere() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    let obstacle = pool.store.volumes.home(&record.id).directory().join(".record.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    assert!(pool.ensure_capacity(&record.id, 64 * MIB).is_err());
+    fs::remove_dir(&obstacle).unwrap();
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    let device = pool.ensure_attached(&record.id, orlop_model::DeviceAccess::ReadWrite).unwrap();
+    assert_eq!(orlop_sys::loopdev::size(&device.path).unwrap(), 32 * MIB);
+    let taken = snapshot(&pool, "s", &record);
+    assert_eq!(taken.size_bytes, 32 * MIB);
+    pool.ensure_capacity(&record.id, 64 * MIB).unwrap();
+    assert_eq!(pool.refresh_device(&record.id).unwrap(), 64 * MIB);
+}

@@ -176,11 +176,13 @@ fn a_second_commit_of_one_id_meets_the_first() {
     let pool = bed.open();
     let new = volume_of(&pool, "a", 32 * MIB);
     let first = pool.begin_volume(&new).unwrap();
+    let second = pool.begin_volume(&new).unwrap();
     let mut other = new.clone();
     other.capacity_bytes = 64 * MIB;
-    let second = pool.begin_volume(&other).unwrap();
+    let third = pool.begin_volume(&other).unwrap();
     let made = first.commit().unwrap();
     assert_eq!(second.commit().unwrap(), made);
+    assert!(matches!(third.commit(), Err(Error::Conflict { .. })));
     assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
     assert!(listing(&bed, "staging").is_empty());
 }
@@ -196,6 +198,28 @@ fn a_volume_whose_creation_was_not_reported_is_found() {
     assert_eq!(pool.volume(&new.id).unwrap(), None);
     assert_eq!(try_create(&pool, &new).unwrap(), made);
     assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+}
+
+#[test]
+fn what_stands_in_the_place_is_only_the_answer_if_it_was_asked_for() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let made = create(&pool, &new);
+    let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+    let mut larger = new.clone();
+    larger.capacity_bytes = 48 * MIB;
+    let mut thick = new.clone();
+    thick.parameters.provisioning = Provisioning::Thick;
+    let mut copy = new.clone();
+    copy.source = Some(ContentSource::Volume(source.id));
+    for other in [larger, thick, copy] {
+        // As if it had come back with a pool that was away.
+        pool.store.volumes.take_out(&new.id);
+        let refused = try_create(&pool, &other);
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+        assert_eq!(pool.volume(&new.id).unwrap().as_ref(), Some(&made));
+    }
 }
 
 #[test]

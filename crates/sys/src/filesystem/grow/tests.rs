@@ -5,7 +5,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::*;
 use crate::file::space;
-use crate::testbed::{MIB, SMALL, Volume, root};
+use crate::testbed::{Disk, MIB, Mounted, SMALL, Volume, root, scratch};
 
 fn assert_grows(kind: FsKind) {
     let volume = Volume::new(kind);
@@ -40,6 +40,26 @@ fn btrfs_grows_while_mounted() {
     if root() {
         assert_grows(FsKind::Btrfs);
     }
+}
+
+#[test]
+fn a_btrfs_too_small_to_be_resized_stays_as_it_is() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::formatted(dir.path(), 128 * MIB, FsKind::Btrfs);
+    let mounted = Mounted::new(&disk, FsKind::Btrfs, dir.path().join("mnt"), &[]);
+    let before = space(&mounted.point).unwrap().total;
+    disk.grow(256 * MIB - 4096);
+    assert!(fits_device(&mounted.point, &disk.path(), FsKind::Btrfs).unwrap());
+    grow_mounted(&mounted.point, &disk.path(), FsKind::Btrfs).unwrap();
+    assert_eq!(space(&mounted.point).unwrap().total, before);
+
+    disk.grow(256 * MIB);
+    assert!(!fits_device(&mounted.point, &disk.path(), FsKind::Btrfs).unwrap());
+    grow_mounted(&mounted.point, &disk.path(), FsKind::Btrfs).unwrap();
+    assert_eq!(space(&mounted.point).unwrap().total, 256 * MIB);
 }
 
 #[test]

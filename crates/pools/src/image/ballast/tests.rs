@@ -1,0 +1,78 @@
+use std::fs;
+use std::io::Write;
+
+use orlop_model::{Error, IoLimits, Pool};
+
+use super::super::ImagePool;
+use super::super::testbed::*;
+use super::*;
+
+/// Takes all that is free, to the last block and the last inode that needs one.
+fn fill(bed: &Bed) -> Vec<PathBuf> {
+    let directory = bed.pool_path().with_extension("filler");
+    fs::create_dir(&directory).unwrap();
+    let filler = directory.join("filler");
+    let mut file = File::create(&filler).unwrap();
+    for piece in [16 * MIB, MIB, 64 << 10, 4096] {
+        while file.write_all(&pattern(piece, piece)).and_then(|()| file.sync_all()).is_ok() {}
+    }
+    let mut fillers = vec![filler];
+    for n in 0..10_000 {
+        let path = directory.join(n.to_string());
+        let made = fs::write(&path, [1; 4096]).and_then(|()| File::open(&path)?.sync_all());
+        fillers.push(path);
+        if made.is_err() {
+            break;
+        }
+    }
+    fillers
+}
+
+fn change(pool: &ImagePool, id: &orlop_model::VolumeId, iops: u64) -> Result<()> {
+    let limits = IoLimits { read_iops: Some(iops), ..IoLimits::default() };
+    pool.update_volume(id, &mut |record| record.limits = limits).map(|_| ())
+}
+
+#[test]
+fn a_full_pool_opens_and_lets_things_be_released_and_deleted() {
+    for bed in [Bed::xfs(), Bed::ext4(), Bed::btrfs()].into_iter().flatten() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+        scribble(&data_of(&pool, &record.id), 1, 8 * MIB);
+        let shares = pool.store.shares_extents;
+        assert!(pool.store.ballast.held() >= BYTES);
+        drop(pool);
+        fill(&bed);
+
+        let pool = bed.open();
+        assert_eq!(pool.store.shares_extents, shares);
+        pool.check_health().unwrap();
+        let refused = try_create(&pool, &volume_of(&pool, "b", MIB));
+        assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+        change(&pool, &record.id, 100).unwrap();
+        pool.ensure_no_volume(&record.id).unwrap();
+        assert_eq!(pool.volume(&record.id).unwrap(), None);
+        assert!(pool.store.ballast.held() >= BYTES);
+    }
+}
+
+#[test]
+fn the_ballast_is_what_lets_a_record_be_replaced() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    pool.store.ballast.give_up();
+    let fillers = fill(&bed);
+    let refused = change(&pool, &record.id, 100);
+    assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+
+    pool.store.ballast.ensure();
+    assert_eq!(pool.store.ballast.held(), 0);
+    for filler in fillers {
+        let _ = fs::remove_file(filler);
+    }
+    orlop_sys::file::sync_filesystem(&bed.pool_path()).unwrap();
+    pool.store.ballast.ensure();
+    assert!(pool.store.ballast.held() >= BYTES);
+}

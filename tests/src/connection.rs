@@ -1,0 +1,8 @@
+//! Answers that never came.
+
+use tonic::Status;
+
+/// The connection broke, or nobody listens: not the daemon's answer, which has no source.
+pub fn is_connection_lost(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
+}
