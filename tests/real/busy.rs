@@ -176,11 +176,8 @@ fn check_filesystem(fs: &str, image: &Path) {
             let superblock = output_of("dumpe2fs", &["-h"], image);
             assert!(!superblock.contains("needs_recovery"), "the journal has to be replayed");
         }
-        "btrfs" => {
-            let superblock = output_of("btrfs", &["inspect-internal", "dump-super"], image);
-            let log = superblock.lines().find_map(|line| line.strip_prefix("log_root\t"));
-            assert_eq!(log.map(str::trim), Some("0"), "the log has to be replayed");
-        }
+        // btrfs is synced but not frozen, so a copy may have a log of what was fsynced since; the
+        // check above proves that it is whole with it.
         _ => {}
     }
 }

@@ -43,11 +43,13 @@ impl Engine {
         request: &PublishVolume,
     ) -> Result<()> {
         let stage = self.require_stage(pool, &record.id, staging)?;
+        let node = self.host.node_record(&record.id)?;
+        let made_before = node.publication(&request.target).is_some_and(|p| p.target_made);
         let wanted = Publication {
             target: request.target.clone(),
             capability: request.capability.clone(),
             read_only: request.read_only,
-            target_made: !self.host.target_exists(&request.target)?,
+            target_made: made_before || !self.host.target_exists(&request.target)?,
         };
         let live = self.live_publications(pool, &record.id)?;
         if let Some(current) = live.iter().find(|current| current.target == wanted.target) {
@@ -161,9 +163,11 @@ impl Engine {
         if ours {
             self.host.ensure_unmounted(target)?;
         }
-        // What was there before stays; what nobody recorded was ours if our mount was on it.
-        let made = recorded.as_ref().map_or(ours, |publication| publication.target_made);
-        self.clear_target(volume, target, if made { after } else { TargetPathAfter::Kept })?;
+        self.check_vacant(volume, target)?;
+        // A path at which nothing of ours ever was is not ours to remove.
+        if recorded.is_some() || ours {
+            self.clear_target(target, recorded.as_ref(), after)?;
+        }
         if recorded.is_some() {
             node.publications.retain(|publication| publication.target != *target);
             self.release_read_only_device(pool, &id, &node)?;
@@ -172,17 +176,21 @@ impl Engine {
         self.discard_inline(pool, &id, &node)
     }
 
-    /// NN-03: nothing of ours stays at the path. A path with something else in it is not ours.
+    /// NN-03. What was there before the publication goes too if it is empty; with something in it,
+    /// it is its owner's.
     fn clear_target(
         &self,
-        volume: &VolumeRef,
         target: &TargetPath,
+        recorded: Option<&Publication>,
         after: TargetPathAfter,
     ) -> Result<()> {
-        self.check_vacant(volume, target)?;
         match after {
-            TargetPathAfter::Removed => self.host.ensure_target_removed(target),
-            TargetPathAfter::Kept => Ok(()),
+            TargetPathAfter::Kept => return Ok(()),
+            TargetPathAfter::Removed => {}
+        }
+        match self.host.ensure_target_removed(target) {
+            Err(Error::Precondition(_)) if recorded.is_some_and(|it| !it.target_made) => Ok(()),
+            removed => removed,
         }
     }
 

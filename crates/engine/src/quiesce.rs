@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeRecord,
+    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -62,6 +63,7 @@ impl Engine {
         draft: &mut dyn Draft<Record>,
     ) -> Result<()> {
         let mut mounts = Vec::new();
+        let mut watched = Vec::new();
         for source in sources {
             match self.writers_of(pool, source)? {
                 Writers::None => {}
@@ -75,17 +77,45 @@ impl Engine {
                 }
                 Writers::Filesystem { mount, .. } => mounts.push(mount),
                 Writers::Device { device, published } => {
-                    if published {
-                        check_raw_copy(pool, source)?;
-                    }
                     self.host.sync_device(&device)?;
+                    if published && !pool.cuts_at_once() {
+                        watched.push((
+                            source.id.clone(),
+                            self.host.device_writes(&device)?,
+                            device,
+                        ));
+                    }
                 }
             }
         }
         if mounts.is_empty() {
-            return draft.cut();
+            draft.cut()?;
+        } else {
+            self.cut_frozen(&mounts, draft)?;
         }
-        self.cut_frozen(&mounts, draft)
+        watched
+            .into_iter()
+            .try_for_each(|(id, before, device)| self.check_unwritten(pool, &id, &device, before))
+    }
+
+    /// Copying piece by piece while somebody writes gives a state that never was. Nobody can stop
+    /// writers of a raw device, but whether there were any can be told.
+    fn check_unwritten(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        device: &Device,
+        before: u64,
+    ) -> Result<()> {
+        if self.host.device_writes(device)? == before {
+            return Ok(());
+        }
+        Err(Error::precondition(format!(
+            "volume {id} was written to while it was copied, and pool {} cannot copy it in one \
+             instant; try again when its workload is quiet, or keep it on a pool whose filesystem \
+             shares extents",
+            pool.name()
+        )))
     }
 
     fn cut_frozen<Record>(
@@ -142,19 +172,6 @@ impl Engine {
         let fs = source.format.fs();
         Ok(mount.map_or(Writers::None, |mount| Writers::Filesystem { mount, fs }))
     }
-}
-
-/// Copying piece by piece while somebody writes gives a state that never was.
-fn check_raw_copy(pool: &PoolRef, source: &VolumeRecord) -> Result<()> {
-    if pool.cuts_at_once() {
-        return Ok(());
-    }
-    Err(Error::precondition(format!(
-        "volume {} is published as a raw device, and pool {} cannot copy it in one instant; \
-         unpublish it first, or keep it on a pool whose filesystem shares extents",
-        source.id,
-        pool.name()
-    )))
 }
 
 fn in_parallel<'a, In: Sync, Out: Send>(

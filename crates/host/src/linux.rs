@@ -191,6 +191,10 @@ impl Host for LinuxHost {
         filesystem::ensure_trimmed(mount)
     }
 
+    fn device_writes(&self, device: &Device) -> Result<u64> {
+        loopdev::writes(device.major, device.minor).doing("count the writes to a device")
+    }
+
     fn sync_device(&self, device: &Device) -> Result<()> {
         file::sync_device(&device.path).doing("write back a device")
     }

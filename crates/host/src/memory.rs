@@ -35,6 +35,7 @@ struct State {
     devices: BTreeMap<DeviceNumber, DeviceState>,
     mounts: BTreeMap<TargetPath, Occupant>,
     targets: BTreeSet<TargetPath>,
+    writes: BTreeMap<(u32, u32), u64>,
     groups: BTreeMap<TargetPath, u32>,
     freezes: BTreeMap<TargetPath, Freeze>,
     records: BTreeMap<VolumeId, NodeRecord>,
@@ -100,6 +101,11 @@ impl MemoryHost {
 
     pub fn set_signature(&self, device: &Device, signature: DeviceSignature) {
         self.lock().device(device).signature = signature;
+    }
+
+    /// As a workload would.
+    pub fn write_to(&self, device: &Device) {
+        *self.lock().writes.entry((device.major, device.minor)).or_default() += 1;
     }
 
     pub fn set_device_size(&self, device: &Device, bytes: u64) {

@@ -231,3 +231,18 @@ fn a_single_btrfs_is_synced_and_not_frozen() {
     bench.snapshot("t", &id);
     assert_eq!(bench.host.count(Op::Freeze), 1);
 }
+
+#[test]
+fn a_raw_device_is_copied_piece_by_piece_only_while_nobody_writes() {
+    let bench = Bench::new();
+    bench.pool().cut_piecemeal();
+    let id = bench.create_as(block_volume("v"));
+    bench.engine.stage_volume(&stage_block(&id)).unwrap();
+    bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
+    bench.snapshot("quiet", &id);
+    let (host, device) = (Arc::clone(&bench.host), bench.device(&id));
+    bench.pool().during_next_cut(move || host.write_to(&device));
+    let torn = bench.engine.create_snapshot(&snapshot("torn", &id));
+    refused!(torn, Error::Precondition(_));
+    assert_eq!(bench.engine.list_snapshots(&Default::default(), None, 0).unwrap().entries.len(), 1);
+}

@@ -228,6 +228,10 @@ impl Host for MemoryHost {
         Ok(())
     }
 
+    fn device_writes(&self, device: &Device) -> Result<u64> {
+        Ok(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0))
+    }
+
     fn sync_device(&self, device: &Device) -> Result<()> {
         let mut state = self.attempt(Op::SyncDevice)?;
         state.done(Op::SyncDevice, number(device));
