@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity lint fmt clean-run
+.PHONY: help run build test unit real sanity bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,11 @@ real:
 sanity: build
 	scripts/prerequisites
 	scripts/without-leaks tests/sanity/run
+
+#: bench-delta what changed blocks of a 100 GiB volume cost; as root, on an idle machine
+bench-delta:
+	cargo build --release --locked --package orlop --package orlop-bench
+	target/release/orlop-bench delta
 
 #: lint        format, clippy, the architecture's rules, licences where cargo-deny is installed
 lint:

@@ -131,17 +131,15 @@ impl Launch {
     }
 }
 
-/// Cargo puts test binaries into `deps`, beside which the daemon's binary is.
+/// Cargo puts test binaries into `deps`, beside which the daemon's binary is; other binaries lie
+/// beside it themselves.
 fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let profile = test.parent().and_then(Path::parent);
-    let binary = profile.expect("target/PROFILE/deps").join("orlop");
-    assert!(
-        binary.is_file(),
-        "{} is missing; build it first: cargo build -p orlop",
-        binary.display()
-    );
-    binary
+    let this = std::env::current_exe().expect("the path of this program");
+    let beside = this.ancestors().skip(1).take(2).map(|directory| directory.join("orlop"));
+    let found = beside.into_iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!("no orlop beside {}; build it first: cargo build -p orlop", this.display())
+    })
 }
 
 /// A daemon that ended by itself.

@@ -63,6 +63,13 @@ pub use workload::Workload;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
+/// Shows a figure also if the test passes, whose output nobody sees otherwise.
+pub fn report(figure: &str) {
+    use std::io::Write;
+    // Not by a macro: what those print is held back.
+    let _ = writeln!(std::io::stderr().lock(), "figure: {figure}");
+}
+
 /// False if the run opted out of tests that need root; without that, being somebody else fails.
 pub fn root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {

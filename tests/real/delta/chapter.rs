@@ -38,7 +38,7 @@ struct Story(Vec<String>);
 impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- what was done\n{}\n---", self.0.join("\n"));
+            report(&format!("what was done:\n{}", self.0.join("\n")));
         }
     }
 }

@@ -83,7 +83,7 @@ async fn check(fs: PoolFs, seeds: Range<u64>) -> Figures {
     for narrator in narrators.collect::<Vec<_>>() {
         figures += narrator.await.expect("a chapter without failures");
     }
-    println!("{fs:?}, seeds {} to {}: {figures}", seeds.start, seeds.end - 1);
+    report(&format!("{fs:?}, seeds {} to {}: {figures}", seeds.start, seeds.end - 1));
     if seeds.end - seeds.start > 2 * STEPS {
         figures.assert_varied();
     }

@@ -86,10 +86,11 @@ impl<'a> Device<'a> {
     }
 
     fn place(&self, operation: Operation, dice: &mut Dice) -> (u64, u64) {
-        let unit = match operation {
-            Operation::Scribble => 1,
-            _ if dice.once_in(3) => self.sector,
-            _ => BLOCK,
+        let is_any_byte = matches!(operation, Operation::Scribble);
+        let unit = match dice.once_in(3) {
+            _ if is_any_byte => 1,
+            true => self.sector,
+            false => BLOCK,
         };
         // Often at the very end, where sizes that are no whole extents meet growth.
         let offset = match dice.once_in(8) {

@@ -62,3 +62,34 @@ fn is_zero(bytes: &[u8]) -> bool {
 fn wide(bytes: usize) -> u64 {
     u64::try_from(bytes).expect("a size")
 }
+
+fn told(range: Bytes) -> Told {
+    let mut told = Told::new(0, 0, 4 * BLOCK);
+    told.ranges.push(range);
+    told
+}
+
+fn image(second_block: u8) -> Vec<u8> {
+    let mut image = vec![0; 4 * BLOCK];
+    image[BLOCK..2 * BLOCK].fill(second_block);
+    image
+}
+
+#[test]
+fn more_than_has_changed_may_be_told() {
+    let mut figures = Figures::default();
+    check_delta(&image(1), &image(2), &told(0..2 * BLOCK), &mut figures);
+    assert_eq!((figures.told_bytes, figures.unchanged_bytes), (wide(2 * BLOCK), wide(BLOCK)));
+}
+
+#[test]
+#[should_panic(expected = "was missed")]
+fn a_missed_change_is_noticed() {
+    check_delta(&image(1), &image(2), &told(2 * BLOCK..3 * BLOCK), &mut Figures::default());
+}
+
+#[test]
+#[should_panic(expected = "is said to have none")]
+fn data_that_was_not_told_is_noticed() {
+    check_allocated(&image(1), &told(2 * BLOCK..3 * BLOCK));
+}

@@ -50,7 +50,9 @@ async fn check(fs: PoolFs, capability: v1::VolumeCapability) {
     }
     writer.goes_on().await;
     writer.finish();
-    print_windows(&daemon, &format!("{MEMBERS} members on {fs:?}"));
+    if !capability.is_block() {
+        report_windows(&daemon, &format!("{MEMBERS} members on {fs:?}"));
+    }
     take_down(&client, &nodes).await;
 
     for (group, finished, begun) in taken {
@@ -58,7 +60,7 @@ async fn check(fs: PoolFs, capability: v1::VolumeCapability) {
         for node in &nodes {
             stamps.push(restored_stamp(&client, group.member_of(&node.id), &capability).await);
         }
-        println!("{fs:?}: rounds {finished} to {begun}, stamps {stamps:?}");
+        report(&format!("{fs:?}: rounds {finished} to {begun}, stamps {stamps:?}"));
         assert_one_instant(&stamps, finished, begun);
         client.delete_group_snapshot(&group.group_snapshot_id, &group.member_ids()).await.unwrap();
     }
@@ -79,11 +81,11 @@ async fn restored_stamp(
 }
 
 /// For how long writers were held, as the daemon has measured it.
-fn print_windows(daemon: &Daemon, what: &str) {
+fn report_windows(daemon: &Daemon, what: &str) {
     let log = daemon.log();
     let lines = log.lines().filter(|line| line.contains("held writers still for a cut"));
     let windows: Vec<u64> = lines.map(|line| field(line, "microseconds=")).collect();
-    println!("{what}: writers were held for {windows:?} microseconds");
+    report(&format!("{what}: writers were held for {windows:?} microseconds"));
 }
 
 fn field(line: &str, key: &str) -> u64 {

@@ -49,7 +49,7 @@ async fn writers_go_on_and_no_half_group_is_left() {
             tokio::spawn(async move { client.group_snapshot(&name, &sources).await })
         };
         if round % 2 == 0 {
-            tokio::time::sleep(Duration::from_millis(dice.roll(150))).await;
+            tokio::time::sleep(Duration::from_millis(dice.roll(600))).await;
         } else {
             while frozen_notes(&pool) == 0 && !making.is_finished() {
                 tokio::task::yield_now().await;
@@ -74,9 +74,9 @@ async fn writers_go_on_and_no_half_group_is_left() {
         client.delete_group_snapshot(&group.group_snapshot_id, &own).await.unwrap();
         assert_no_snapshot(&pool, &client).await;
     }
-    println!(
+    report(&format!(
         "killed {ROUNDS} times: {while_frozen} while frozen, {finished} after the group was made"
-    );
+    ));
     assert!(while_frozen > 0, "never killed while something was frozen");
     writers.into_iter().for_each(Workload::finish);
     take_down(&client, &nodes).await;

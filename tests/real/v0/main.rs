@@ -4,6 +4,8 @@
 
 mod old;
 
+use std::slice;
+
 use orlop_tests::*;
 
 use old::{OldNode, OldPlugin, old_block, old_mount};
@@ -48,7 +50,7 @@ async fn a_volume_lives_its_whole_life(fs: PoolFs) {
         let volume = old.create("old", VOLUME, &capability).await;
         assert_eq!(old.create("old", VOLUME, &capability).await, volume);
         assert_eq!(volume.capacity_bytes, int(VOLUME));
-        assert_eq!(old.list().await, [volume.clone()]);
+        assert_eq!(old.list().await, slice::from_ref(&volume));
         assert!(old.supports(&volume, &capability).await);
 
         let mut node = OldNode::new(&old, &volume, &capability);
@@ -121,7 +123,7 @@ async fn what_csi_v1_makes_csi_v0_uses(fs: PoolFs) {
 
     // Whoever asks for it by its name gets it.
     let listed = old.create("volume", VOLUME, &old_mount("ext4")).await;
-    assert_eq!(old.list().await, [listed.clone()]);
+    assert_eq!(old.list().await, slice::from_ref(&listed));
     assert_eq!(listed.id, volume.volume_id);
     assert!(!old.supports(&listed, &old_mount("xfs")).await, "it is ext4");
     let used = OldNode::new(&old, &listed, &old_mount("ext4"));
