@@ -61,6 +61,8 @@ impl Engine {
         id: &GroupSnapshotId,
         members: &BTreeSet<String>,
     ) -> Result<GroupSnapshot> {
+        // A group that is being deleted has lost some of its members already.
+        let _lock = self.locks.try_shared(Key::GroupSnapshot(id.digest().clone()))?;
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
         let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
         let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
