@@ -105,9 +105,9 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
         device: &Device,
-        before: u64,
+        before: Option<u64>,
     ) -> Result<()> {
-        if self.host.device_writes(device)? == before {
+        if before.is_some() && self.host.device_writes(device)? == before {
             return Ok(());
         }
         Err(Error::precondition(format!(

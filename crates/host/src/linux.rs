@@ -191,7 +191,7 @@ impl Host for LinuxHost {
         filesystem::ensure_trimmed(mount)
     }
 
-    fn device_writes(&self, device: &Device) -> Result<u64> {
+    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
         loopdev::writes(device.major, device.minor).doing("count the writes to a device")
     }
 

@@ -167,8 +167,9 @@ pub trait Host: Send + Sync {
     /// Tells the device which blocks the mounted filesystem does not use.
     fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
 
-    /// Grows with every write to the device, by whomever.
-    fn device_writes(&self, device: &Device) -> Result<u64>;
+    /// Grows with every write to the device, by whomever. `None` while one is under way: when
+    /// that will land cannot be told.
+    fn device_writes(&self, device: &Device) -> Result<Option<u64>>;
 
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;

@@ -314,17 +314,24 @@ pub fn refresh_size(device: &LoopDevice, backing: &Path, size: u64) -> Result<()
     abi::loop_set_status(&fd, info).on("change the size of", &path)
 }
 
-/// How many writes, discards and flushes any block device has been given, finished or not.
-pub fn writes(major: u32, minor: u32) -> Result<u64> {
-    let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-    let text = std::fs::read_to_string(&path).on("read", &path)?;
-    let fields: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    // Documented in the kernel's block/stat: writes, in flight, discards (4.18), flushes (5.5).
-    let counted = [4, 8, 11, 15].iter().filter_map(|index| fields.get(*index));
-    if fields.len() < 11 {
-        return Err(Error::refused("read", &path, "not the statistics of a device"));
+/// How many writes, discards and flushes any block device has finished; `None` while a write is
+/// under way.
+pub fn writes(major: u32, minor: u32) -> Result<Option<u64>> {
+    let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // "READS WRITES"; looked at before the count, so that a write which ends in between shows.
+    let under_way = numbers_in(&device.join("inflight"))?;
+    if under_way.get(1).is_none_or(|writes| *writes > 0) {
+        return Ok(None);
     }
-    Ok(counted.sum())
+    // The kernel's block/stat: writes, discards (4.18), flushes (5.5), counted from 0.
+    let finished = numbers_in(&device.join("stat"))?;
+    Ok(Some([4, 11, 15].iter().filter_map(|index| finished.get(*index)).sum()))
+}
+
+fn numbers_in(path: &Path) -> Result<Vec<u64>> {
+    let text = std::fs::read_to_string(path).on("read", path)?;
+    let numbers = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>();
+    numbers.ok_or_else(|| Error::refused("read", path, "not the statistics of a device"))
 }
 
 /// The size of any block device.

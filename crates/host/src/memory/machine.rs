@@ -228,8 +228,8 @@ impl Host for MemoryHost {
         Ok(())
     }
 
-    fn device_writes(&self, device: &Device) -> Result<u64> {
-        Ok(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0))
+    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
+        Ok(Some(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0)))
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {

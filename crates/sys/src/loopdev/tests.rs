@@ -231,3 +231,21 @@ fn a_device_left_without_discards_is_not_used_again() {
         assert!(!discard::is_disabled(&disk.device).unwrap());
     }
 }
+
+#[test]
+fn writes_are_counted_and_reads_are_not() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), 16 * MIB);
+    let (major, minor) = disk.device.device_number().unwrap();
+    let count = || writes(major, minor).unwrap().unwrap();
+    let device = OpenOptions::new().read(true).write(true).open(disk.path()).unwrap();
+    let before = count();
+    std::os::unix::fs::FileExt::read_exact_at(&device, &mut [0; 4096], 0).unwrap();
+    assert_eq!(count(), before);
+    std::os::unix::fs::FileExt::write_all_at(&device, &[1; 4096], 0).unwrap();
+    device.sync_all().unwrap();
+    assert!(count() > before);
+}
