@@ -25,12 +25,18 @@ impl Engine {
         for source in &sources {
             members.push(self.new_member(pool, request, source)?);
         }
+        // A member is on the pool before its group is: until then nobody may take it for a leftover.
+        let _member_locks: Vec<Held> = members
+            .iter()
+            .map(|member| self.lock_snapshot(member.id.digest()))
+            .collect::<Result<_>>()?;
         let id = GroupSnapshotId::new(pool.id().clone(), digest);
         let new = NewGroupSnapshot { id, name: request.name.clone(), members };
         let mut draft = pool.begin_group_snapshot(&new)?;
         self.cut_quiesced(pool, &sources.iter().collect::<Vec<_>>(), draft.as_mut())?;
         let record = draft.commit()?;
-        with_members(pool, record)
+        // What was committed may be what an earlier attempt made and could not report.
+        same_sources(with_members(pool, record)?, request)
     }
 
     /// GG-35, GG-36: the ids that the caller knows have to be those of the group.

@@ -18,15 +18,17 @@ struct Frozen<'a> {
 
 impl<'a> Frozen<'a> {
     fn freeze(host: &'a dyn Host, mount: &'a TargetPath) -> Result<Self> {
-        // Built first: if freezing fails half-way, the drop still thaws.
-        let frozen = Self { host, mount };
+        // A freeze that fails has frozen nothing; a thaw would end that of somebody else.
         host.freeze(mount)?;
-        Ok(frozen)
+        Ok(Self { host, mount })
     }
 
-    /// Did writers stay still the whole time?
+    /// Did writers stay still the whole time? A thaw that fails is tried once more by the drop; one
+    /// that worked is not repeated, as it could end the freeze of somebody else.
     fn thaw(self) -> Result<bool> {
-        self.host.ensure_thawed(self.mount)
+        let held = self.host.ensure_thawed(self.mount)?;
+        std::mem::forget(self);
+        Ok(held)
     }
 }
 

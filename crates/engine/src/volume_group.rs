@@ -157,8 +157,14 @@ impl Engine {
     fn with_volumes(&self, record: VolumeGroupRecord) -> Result<VolumeGroup> {
         let mut volumes = Vec::new();
         for id in &record.members {
-            let (pool, volume) = self.require_volume(id)?;
-            volumes.push(self.describe(pool, volume));
+            match self.require_volume(id) {
+                Ok((pool, volume)) => volumes.push(self.describe(pool, volume)),
+                // Left out, so that one bad volume does not hide the group it has to leave.
+                Err(error @ (Error::Damaged { .. } | Error::NoSuchVolume(_))) => {
+                    tracing::warn!(%error, group = %record.id, "a member cannot be described");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(VolumeGroup { record, volumes })
     }

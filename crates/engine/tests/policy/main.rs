@@ -9,6 +9,7 @@ mod create;
 mod delete;
 mod expand;
 mod format;
+mod groups;
 mod inline;
 mod lists;
 mod modify;

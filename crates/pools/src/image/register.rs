@@ -66,6 +66,8 @@ impl<R: Recorded> Register<R> {
         let path = self.path_of(id);
         let there = path.try_exists().doing(|| format!("look at {}", path.display()))?;
         if there && !self.holds(id) {
+            // It is answered for from now on, so it has to survive a power cut.
+            file::sync_dir(&self.directory).doing(|| format!("sync {}", path.display()))?;
             self.load(id);
         }
         Ok(())
