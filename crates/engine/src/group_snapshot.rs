@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use orlop_model::{
-    Error, GroupSnapshotId, GroupSnapshotRecord, NameDigest, NewGroupSnapshot, NewSnapshot, Result,
-    SnapshotId, VolumeId, VolumeRecord,
+    Consistency, Error, GroupSnapshotId, GroupSnapshotRecord, NameDigest, NewGroupSnapshot,
+    NewSnapshot, Result, SnapshotId, VolumeId, VolumeRecord,
 };
 
 use crate::create::copied_format;
@@ -123,9 +123,23 @@ impl Engine {
             id: SnapshotId::new(pool.id().clone(), digest),
             name: request.name.clone(),
             format: copied_format(source)?,
-            consistency: self.consistency_of(pool, source)?,
+            consistency: self.consistency_in_group(pool, request, source)?,
             source: source.clone(),
         })
+    }
+
+    fn consistency_in_group(
+        &self,
+        pool: &PoolRef,
+        request: &CreateGroupSnapshot,
+        source: &VolumeRecord,
+    ) -> Result<Consistency> {
+        let together = pool.cuts_groups_at_once() || request.sources.len() == 1;
+        let consistency = self.consistency_of(pool, source)?;
+        if consistency == Consistency::Crash && !together {
+            return Ok(Consistency::Alone);
+        }
+        Ok(consistency)
     }
 }
 

@@ -53,10 +53,12 @@ pub struct SnapshotRecord {
     pub consistency: Consistency,
 }
 
-/// What is certain about the data of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// What is certain about the data of a snapshot; the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consistency {
+    /// As `Crash`, but each member of the group for itself: not of one instant with the others.
+    Alone,
     /// As after a power cut: what was flushed is there, in order.
     #[default]
     Crash,
@@ -67,6 +69,7 @@ pub enum Consistency {
 impl Consistency {
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Alone => "crash-alone",
             Self::Crash => "crash",
             Self::Filesystem => "filesystem",
         }

@@ -114,7 +114,7 @@ async fn what_is_promised_is_said_for_each_member() {
     let group = answer.into_inner().group_snapshot.unwrap();
     let promise = |node: &OnNode, what| format!("{}={what}", group.member_of(&node.id).snapshot_id);
     let mut expected = vec![
-        promise(&nodes[0], "crash"),
+        promise(&nodes[0], "crash-alone"),
         promise(&nodes[1], "filesystem"),
         promise(&nodes[2], "filesystem"),
     ];

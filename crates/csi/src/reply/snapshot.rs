@@ -60,11 +60,7 @@ pub(crate) fn with_group_consistency<Reply>(
     if group.members.len() <= MOST_VALUES {
         return with_consistency(reply, &group.members);
     }
-    let is_clean = |member: &SnapshotRecord| member.consistency == Consistency::Filesystem;
-    let least = match group.members.iter().all(is_clean) {
-        true => Consistency::Filesystem,
-        false => Consistency::Crash,
-    };
+    let least = group.members.iter().map(|member| member.consistency).min().unwrap_or_default();
     let mut response = Response::new(reply);
     guarantee(response.metadata_mut(), &group.record.id.to_string(), least);
     response

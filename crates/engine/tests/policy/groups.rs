@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use orlop_engine::request::{CreateGroupSnapshot, CreateVolumeGroup};
 use orlop_host::memory::Op;
-use orlop_model::{Error, NameDigest, SnapshotId, VolumeId};
+use orlop_model::{Consistency, Error, NameDigest, SnapshotId, VolumeId};
 
 use crate::bench::*;
 
@@ -55,4 +55,20 @@ fn a_damaged_volume_can_be_taken_out_of_its_group() {
     assert_eq!((listed.len(), listed[0].volumes.len()), (1, 1));
     let left = bench.engine.modify_volume_group(&id, &[good.clone()].into()).unwrap();
     assert_eq!(left.record.members, [good].into());
+}
+
+#[test]
+fn a_raw_member_says_whether_it_is_of_one_instant_with_the_others() {
+    let bench = Bench::new();
+    let [raw, other] = [bench.create_as(block_volume("raw")), bench.create("other")];
+    bench.engine.stage_volume(&stage_block(&raw)).unwrap();
+    bench.engine.publish_volume(&publish_block(&raw, TARGET)).unwrap();
+    let promised = |name: &str, sources: &[&VolumeId]| {
+        let group = bench.engine.create_group_snapshot(&group_of(name, sources)).unwrap();
+        group.members.into_iter().find(|member| member.source == raw).unwrap().consistency
+    };
+    assert_eq!(promised("together", &[&raw, &other]), Consistency::Crash);
+    bench.pool().cut_groups_piecemeal();
+    assert_eq!(promised("apart", &[&raw, &other]), Consistency::Alone);
+    assert_eq!(promised("single", &[&raw]), Consistency::Crash);
 }
