@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) cuts_piecemeal: bool,
     pub(super) cuts_groups_piecemeal: bool,
     pub(super) faults: Vec<Fault>,
+    /// Why nothing works at all.
+    pub(super) broken: Option<String>,
     pub(super) interlude: Option<Interlude>,
 }
 
@@ -91,6 +93,9 @@ impl MemoryVolume {
 
 impl State {
     pub(super) fn fault(&mut self, operation: &'static str) -> Result<()> {
+        if let Some(reason) = &self.broken {
+            return Err(Error::failed(operation, reason));
+        }
         let of_operation = |fault: &Fault| fault.operation == operation;
         let Some(index) = self.faults.iter().position(of_operation) else {
             return Ok(());

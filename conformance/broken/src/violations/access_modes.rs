@@ -1,0 +1,5 @@
+//! Access modes (AM).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Alpha surfaces (AL).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! CapacityRange (CR).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! ControllerGetCapabilities (CC).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! ControllerExpandVolume (CE).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! ControllerPublishVolume (CP).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! ControllerUnpublishVolume (CU).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

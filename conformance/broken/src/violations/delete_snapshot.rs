@@ -1,0 +1,5 @@
+//! DeleteSnapshot (DS).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! DeleteVolume (DV).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! General rules (GEN).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! GetCapacity (GC).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

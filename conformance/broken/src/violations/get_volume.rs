@@ -1,0 +1,5 @@
+//! ControllerGetVolume (GV).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Identity (ID).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! ControllerModifyVolume (MV).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! NodeGetCapabilities (NC).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! NodeExpandVolume (NE).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! NodeStageVolume (NS).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

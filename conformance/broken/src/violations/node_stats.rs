@@ -1,0 +1,5 @@
+//! NodeGetVolumeStats (ST).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

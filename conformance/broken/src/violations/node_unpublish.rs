@@ -1,0 +1,5 @@
+//! NodeUnpublishVolume (NN).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! NodeUnstageVolume (NU).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Operation (OP).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Protocol (PR).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Reclaim space (RS).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

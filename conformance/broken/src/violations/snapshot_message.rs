@@ -1,0 +1,5 @@
+//! The Snapshot message (SN).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Topology (TP).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

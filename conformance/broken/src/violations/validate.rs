@@ -1,0 +1,5 @@
+//! ValidateVolumeCapabilities (VC).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,5 @@
+//! Volume groups (VG).
+
+use crate::violation::Violation;
+
+pub(super) const ALL: &[Violation] = &[];

@@ -1,0 +1,15 @@
+//! Access modes (AM).
+
+use crate::check::{Chapter, Check, Service};
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Access modes",
+    service: Service::Protocol,
+    needs: &[],
+    checks: CHECKS,
+    unseen: UNSEEN,
+};
+
+const CHECKS: &[Check] = &[];
+
+const UNSEEN: &[(&str, &str)] = &[];

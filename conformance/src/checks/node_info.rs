@@ -1,0 +1,16 @@
+//! NodeGetInfo (NI).
+
+use crate::check::{Chapter, Check, Service};
+use crate::need::Need;
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "NodeGetInfo",
+    service: Service::Node,
+    needs: &[Need::NodeService],
+    checks: CHECKS,
+    unseen: UNSEEN,
+};
+
+const CHECKS: &[Check] = &[];
+
+const UNSEEN: &[(&str, &str)] = &[];

@@ -1,0 +1,15 @@
+//! Operation (OP).
+
+use crate::check::{Chapter, Check, Service};
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Operation",
+    service: Service::Protocol,
+    needs: &[],
+    checks: CHECKS,
+    unseen: UNSEEN,
+};
+
+const CHECKS: &[Check] = &[];
+
+const UNSEEN: &[(&str, &str)] = &[];
