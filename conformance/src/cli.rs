@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use csi_conformance::inside::Inside;
+use csi_conformance::known::Known;
 use csi_conformance::options::{Access, Hooks, Options, Pairs};
 
 /// Checks a CSI plugin against the specification, over its socket.
@@ -109,6 +110,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     inside: Option<PathBuf>,
 
+    /// File that names rows which the plugin is known to break, and why; others are failures,
+    /// and so are those which it does not break any more
+    #[arg(long)]
+    known: Option<PathBuf>,
+
     /// Write a report for programs
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
@@ -210,6 +216,10 @@ impl Arguments {
             Some(file) => Inside::read(file, Path::new(".")),
             None => Ok(Inside::default()),
         }
+    }
+
+    pub(crate) fn known(&self) -> Result<Option<Known>, String> {
+        self.known.as_deref().map(Known::read).transpose()
     }
 
     pub(crate) fn about(&self) -> Result<String, String> {

@@ -12,6 +12,7 @@ pub mod checks;
 pub mod client;
 pub mod inside;
 mod journal;
+pub mod known;
 mod need;
 pub mod offers;
 pub mod options;
