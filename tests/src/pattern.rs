@@ -17,7 +17,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    pub fn new(seed: u64) -> Self {
+    pub const fn new(seed: u64) -> Self {
         Self { seed }
     }
 

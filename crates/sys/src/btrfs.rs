@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs, openat};
 use rustix::io::Errno;
 
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::file::{BackingKind, kind_of};
 use crate::resolve::{Place, open_existing};
@@ -55,7 +56,11 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
         opened => opened?,
     };
     match abi::btrfs_destroy_subvolume(parent, name.as_bytes()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => {
+            crash::after(OPERATION);
+            Ok(())
+        }
+        Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno).on(OPERATION, path),
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitStatus;
 
 use rustix::io::Errno;
 
+use crate::crash;
 use crate::resolve::path_of;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -58,14 +59,20 @@ impl Error {
     }
 }
 
-/// Names the operation and its object where a kernel call failed.
+/// Names the operation and its object where a kernel call failed. Where it succeeded, something
+/// has happened, after which a test may want the process to end ([`crate::crash`]).
 pub(crate) trait Context<T> {
+    #[track_caller]
     fn on(self, operation: &'static str, path: &Path) -> Result<T>;
+    #[track_caller]
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T>;
 }
 
 impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
     fn on(self, operation: &'static str, path: &Path) -> Result<T> {
+        if self.is_ok() {
+            crash::after(operation);
+        }
         self.map_err(|error| Error::Call {
             operation,
             path: path.to_owned(),
@@ -74,6 +81,9 @@ impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
     }
 
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T> {
+        if self.is_ok() {
+            crash::after(operation);
+        }
         self.map_err(|error| Error::Call {
             operation,
             path: path_of(fd),

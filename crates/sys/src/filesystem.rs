@@ -23,6 +23,7 @@ pub use signature::{Signature, probe};
 pub use trim::trim;
 
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::open_existing;
 use crate::tool;
@@ -95,7 +96,10 @@ pub enum ThawOutcome {
 
 pub fn ensure_thawed(mount_point: &Path) -> Result<ThawOutcome> {
     match abi::thaw(open_mount_root("thaw", mount_point)?) {
-        Ok(()) => Ok(ThawOutcome::Thawed),
+        Ok(()) => {
+            crash::after("thaw");
+            Ok(ThawOutcome::Thawed)
+        }
         Err(Errno::INVAL) => Ok(ThawOutcome::WasNotFrozen),
         Err(errno) => Err(errno).on("thaw", mount_point),
     }

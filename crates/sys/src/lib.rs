@@ -11,6 +11,7 @@
 
 mod abi;
 pub mod btrfs;
+mod crash;
 mod error;
 pub mod extents;
 pub mod file;

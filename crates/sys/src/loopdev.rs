@@ -13,6 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, major, makedev, minor, mkno
 use rustix::io::Errno;
 
 use crate::abi::{self, LoopInfo64};
+use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::resolve;
 
@@ -164,6 +165,7 @@ pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice>
             device.open(access).and_then(|fd| abi::loop_configure(fd, image.as_fd(), SECTOR, info));
         match configured {
             Ok(()) => {
+                crash::after("attach");
                 warn_without_direct_io(&device, options.label);
                 return Ok(device);
             }
@@ -285,7 +287,11 @@ fn request_detach(device: &LoopDevice, label: &str) -> Result<bool> {
         Ok(_) => {}
     }
     match abi::loop_clear(&fd) {
-        Ok(()) | Err(Errno::BUSY) => Ok(true),
+        Ok(()) => {
+            crash::after("detach");
+            Ok(true)
+        }
+        Err(Errno::BUSY) => Ok(true),
         Err(errno) if gone(errno) => Ok(false),
         Err(errno) => Err(errno).on("detach", &path),
     }

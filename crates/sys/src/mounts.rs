@@ -21,6 +21,7 @@ pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point};
 
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::resolve::{Place, open_existing};
 use options::{FsOption, MountOptions};
@@ -167,7 +168,7 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
     let mut pauses = UNMOUNT_PAUSES.into_iter();
     while let Some(entry) = mount_at_place(&place, target)? {
         match unmount(&path, UnmountFlags::NOFOLLOW) {
-            Ok(()) => {}
+            Ok(()) => crash::after("unmount"),
             // Someone else was faster. If it is still there, it is a mount we may not take away.
             Err(Errno::INVAL | Errno::NOENT) if !still_mounted(&place, target, &entry)? => {}
             Err(Errno::BUSY) => match pauses.next() {

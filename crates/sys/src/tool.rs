@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::crash;
 use crate::error::{Context, Error, Result};
 
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -48,6 +49,7 @@ where
     let watch = Watch::start(name);
     let output = child.wait_with_output().on("wait for", &program)?;
     drop(watch);
+    crash::after(name);
 
     if output.status.code().is_some_and(|code| accepted.contains(&code)) {
         return Ok(output);

@@ -53,10 +53,5 @@ impl Notes {
 }
 
 fn ensure_file_removed(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).doing(&format!("remove {}", path.display()))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    file::ensure_no_file(path).doing("clear the run directory")
 }

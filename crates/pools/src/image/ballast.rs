@@ -62,7 +62,7 @@ impl Ballast {
         let giving_up = || "give up the space that is held back".to_owned();
         let cut = self.open().doing(giving_up).and_then(|file| {
             file::set_length(&file, 0).doing(giving_up)?;
-            file.sync_all().doing(giving_up)
+            file::sync_file(&file).doing(giving_up)
         });
         if let Err(error) = cut {
             tracing::warn!(%error, "it stays taken");

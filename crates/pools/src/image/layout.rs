@@ -9,8 +9,8 @@
 //! ```
 
 use std::fmt::Display;
-use std::fs::{DirBuilder, OpenOptions, Permissions, set_permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{OpenOptions, Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -159,11 +159,7 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
 
 /// Makes the directory and what is missing above it; only its owner may look inside.
 pub(super) fn ensure_private_directory(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(PRIVATE)
-        .create(path)
-        .doing(|| format!("make the directory {}", path.display()))
+    file::ensure_private_directory(path).doing(|| format!("make the directory {}", path.display()))
 }
 
 /// The directory of one volume or snapshot.
@@ -191,9 +187,7 @@ impl Home {
 
     /// Makes the directory itself; it must not be there yet.
     pub(super) fn create(&self) -> Result<()> {
-        DirBuilder::new()
-            .mode(PRIVATE)
-            .create(&self.0)
+        file::create_directory(&self.0)
             .doing(|| format!("make the directory {}", self.0.display()))
     }
 

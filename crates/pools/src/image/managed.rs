@@ -6,7 +6,6 @@
 //! start finds them by the kernel's word.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
@@ -61,8 +60,7 @@ pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()
 
 fn format_image(path: &Path, bytes: u64) -> Result<()> {
     let formatting = || format!("format {}", path.display());
-    let image =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).doing(formatting)?;
+    let image = file::create_file(path).doing(formatting)?;
     file::set_length(&image, bytes).doing(formatting)?;
     let format = Format {
         kind: FsKind::Xfs,
@@ -171,7 +169,7 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
         return Ok(());
     }
     file::set_length(&data, wanted).doing(growing)?;
-    data.sync_all().doing(growing)
+    file::sync_file(&data).doing(growing)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::RwLock;
@@ -109,11 +108,7 @@ impl<R: Recorded> Register<R> {
     /// Durable once it returns; missing is fine.
     pub(super) fn remove_file(&self, id: &R::Id) -> Result<()> {
         let removing = || format!("remove the record of {} {id}", R::KIND);
-        match fs::remove_file(self.path_of(id)) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).doing(removing),
-        }
+        file::ensure_no_file(&self.path_of(id)).doing(removing)?;
         // Also if it was missing: an earlier removal may have failed just here.
         file::sync_dir(&self.directory).doing(removing)
     }

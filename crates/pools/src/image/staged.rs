@@ -1,8 +1,7 @@
 //! A volume or snapshot in the making: a directory that is filled under a temporary name and
 //! renamed into its place.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 
 use orlop_model::Result;
 use orlop_sys::file::{self, RenameOutcome};
@@ -23,14 +22,7 @@ impl Staged {
     pub(super) fn create(home: Home) -> Result<Self> {
         home.create()?;
         let path = home.data();
-        let created = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .doing(|| format!("create {}", path.display()));
-        match created {
+        match file::create_file(&path).doing(|| format!("create {}", path.display())) {
             Ok(data) => Ok(Self { home, data }),
             Err(error) => {
                 remove(&home);
@@ -61,7 +53,7 @@ impl Staged {
     pub(super) fn place<R: Recorded>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
         let creating = || format!("create {} {}", R::KIND, record.id());
         let text = to_text(record)?;
-        self.data.sync_all().doing(creating)?;
+        file::sync_file(&self.data).doing(creating)?;
         file::create_file_durable(&self.home.record(), &text).doing(creating)?;
         file::sync_dir(self.home.directory()).doing(creating)?;
         file::rename_new(self.home.directory(), place.directory()).doing(creating)

@@ -109,7 +109,7 @@ impl Store {
             }
             return Err(error).doing(growing);
         }
-        data.sync_all().doing(growing)
+        file::sync_file(&data).doing(growing)
     }
 }
 

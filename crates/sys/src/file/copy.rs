@@ -12,6 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::set_length;
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::rand::random_bytes;
 
@@ -30,7 +31,10 @@ pub enum CloneOutcome {
 /// Makes `target` share all extents of `source`: a point in time, whatever is being written.
 pub fn try_clone_file(source: &File, target: &File) -> Result<CloneOutcome> {
     match retry_on_intr(|| ioctl_ficlone(target, source)) {
-        Ok(()) => Ok(CloneOutcome::Shared),
+        Ok(()) => {
+            crash::after("share all extents");
+            Ok(CloneOutcome::Shared)
+        }
         Err(errno) if cannot_share(errno) => Ok(CloneOutcome::Unsupported),
         Err(errno) => Err(errno).on_fd("share the extents of", source),
     }
@@ -45,7 +49,10 @@ pub fn preclone_chunks(source: &File, target: &File) -> Result<()> {
     while offset < length {
         let chunk = PRECLONE_CHUNK.min(length - offset);
         match retry_on_intr(|| abi::clone_range(source.as_fd(), target, offset, chunk)) {
-            Ok(()) => offset += chunk,
+            Ok(()) => {
+                crash::after("share some extents");
+                offset += chunk;
+            }
             Err(errno) if cannot_share(errno) => return Ok(()),
             Err(errno) => return Err(errno).on_fd("share a part of", source),
         }
@@ -107,7 +114,10 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> Result<()> 
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(1 << 30);
         match copy_file_range(source, Some(&mut from), target, Some(&mut to), wanted) {
             Ok(0) => return copy_by_hand(source, target, offset, end),
-            Ok(_) => offset = from,
+            Ok(_) => {
+                crash::after("copy a part");
+                offset = from;
+            }
             Err(Errno::INTR) => {}
             Err(Errno::NOSYS | Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => {
                 return copy_by_hand(source, target, offset, end);

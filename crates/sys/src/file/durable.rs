@@ -6,12 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, open, rename, renameat_with,
-    syncfs,
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdir, open, rename, renameat_with,
+    syncfs, unlink,
 };
 use rustix::io::{Errno, retry_on_intr};
 
 use super::set_length;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::parent_of;
 
@@ -62,6 +63,37 @@ pub fn create_file_durable(path: &Path, contents: &[u8]) -> Result<()> {
     fsync(&file).on("sync", path)
 }
 
+/// An empty file to read and write, for root alone; it must not exist.
+pub fn create_file(path: &Path) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    Ok(File::from(open(path, flags, PRIVATE).on("create", path)?))
+}
+
+/// A directory for root alone; it must not exist.
+pub fn create_directory(path: &Path) -> Result<()> {
+    mkdir(path, Mode::RWXU).on("make the directory", path)
+}
+
+/// Makes the directory and what is missing above it, all of that for root alone.
+pub fn ensure_private_directory(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(Mode::RWXU.as_raw_mode());
+    builder.create(path).on("make the directory", path)
+}
+
+pub fn sync_file(file: &File) -> Result<()> {
+    fsync(file).on_fd("sync", file)
+}
+
+/// Removes a file; missing is fine.
+pub fn ensure_no_file(path: &Path) -> Result<()> {
+    match unlink(path) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.on("remove", path),
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameOutcome {
     Renamed,
@@ -71,7 +103,7 @@ pub enum RenameOutcome {
 /// Renames durably, and only if nothing has the new name: the step in which a thing is born.
 pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => {}
+        Ok(()) => crash::after("rename"),
         Err(Errno::EXIST) => return Ok(RenameOutcome::TargetExists),
         Err(errno) => return Err(errno).on("rename", from),
     }

@@ -6,6 +6,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, openat2, unlinkat};
 use rustix::io::{Errno, Result as CallResult};
 use rustix::path::Arg;
 
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::Place;
 
@@ -25,7 +26,11 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 
 fn remove_entry(parent: impl AsFd, name: impl Arg + Copy, levels: u32) -> CallResult<()> {
     match unlinkat(&parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Ok(()) => {
+            crash::after("remove a file");
+            return Ok(());
+        }
+        Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR) => {}
         Err(errno) => return Err(errno),
     }
@@ -36,7 +41,11 @@ fn remove_entry(parent: impl AsFd, name: impl Arg + Copy, levels: u32) -> CallRe
         Err(errno) => return Err(errno),
     }
     match unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => {
+            crash::after("remove a directory");
+            Ok(())
+        }
+        Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno),
     }
 }

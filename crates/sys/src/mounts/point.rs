@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
+use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::resolve::{Place, parent_of};
 
@@ -26,7 +27,10 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
         place => place?,
     };
     match mkdirat(&place.parent, &place.name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            crash::after("make the directory");
+            Ok(true)
+        }
         Err(Errno::EXIST) => {
             place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
             Ok(false)
@@ -42,7 +46,10 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
     let place = Place::of(OPERATION, path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match openat(&place.parent, &place.name, flags, Mode::from_raw_mode(FILE_MODE)) {
-        Ok(_) => return Ok(true),
+        Ok(_) => {
+            crash::after("make the file");
+            return Ok(true);
+        }
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno).on(OPERATION, path),
     }
@@ -75,7 +82,11 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
         return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
     };
     match unlinkat(&place.parent, &place.name, how) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => {
+            crash::after(OPERATION);
+            Ok(())
+        }
+        Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno).on(OPERATION, path),
     }
 }

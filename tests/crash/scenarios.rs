@@ -1,0 +1,9 @@
+//! Operations, by what they are about.
+
+pub(crate) mod attaching;
+pub(crate) mod copying;
+pub(crate) mod creating;
+pub(crate) mod grouping;
+pub(crate) mod growing;
+pub(crate) mod publishing;
+pub(crate) mod staging;

@@ -1,0 +1,134 @@
+//! NodePublishVolume and NodeUnpublishVolume, of mounts, devices and inline volumes.
+
+use std::os::unix::fs::FileExt;
+
+use orlop_tests::{Answer, MIB, OnNode, block, mount, v1};
+
+use crate::walk::{Scenario, Walk};
+use crate::world::{World, settled};
+
+pub(crate) async fn all(walk: &mut Walk) {
+    for back in [false, true] {
+        walk.walk(&Publish { device: false, readonly: true, back }).await;
+        walk.walk(&Publish { device: true, readonly: false, back }).await;
+        walk.walk(&Publish { device: true, readonly: true, back }).await;
+        walk.walk(&Inline { back }).await;
+    }
+}
+
+struct Publish {
+    device: bool,
+    readonly: bool,
+    back: bool,
+}
+
+impl Scenario for Publish {
+    type State = OnNode;
+
+    fn name(&self) -> &'static str {
+        match (self.device, self.readonly, self.back) {
+            (false, _, false) => "publish-mount",
+            (false, _, true) => "unpublish-mount",
+            (true, false, false) => "publish-device",
+            (true, false, true) => "unpublish-device",
+            (true, true, false) => "publish-read-only-device",
+            (true, true, true) => "unpublish-read-only-device",
+        }
+    }
+
+    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
+        let client = world.client();
+        let capability = if self.device { block() } else { mount("xfs") };
+        let create = client.create(tag).size(320 * MIB).capability(capability.clone());
+        let node = client.on_node(&create.done().await, capability);
+        node.stage().await.expect("stage");
+        if self.back {
+            node.publish_at(&node.target, self.readonly).await.expect("publish");
+        }
+        node
+    }
+
+    async fn call(&self, _: &World, node: &OnNode) -> Answer<()> {
+        if self.back {
+            return node.unpublish().await;
+        }
+        node.publish_at(&node.target, self.readonly).await
+    }
+
+    async fn holds(&self, _: &World, node: &OnNode) {
+        if self.back {
+            assert!(!node.target.exists(), "{} is left", node.target.display());
+            return;
+        }
+        let mut how = std::fs::File::options();
+        let opened = how.read(true).write(true).create(!self.device).open(node.data_path());
+        // The kernel lets a read-only device be opened for writing, and refuses the write.
+        let written = opened.and_then(|file| file.write_at(&[7; 4096], 0).and(file.sync_all()));
+        assert_eq!(written.is_err(), self.readonly, "{written:?}");
+    }
+
+    async fn undo(&self, world: &World, node: &OnNode) {
+        settled("unpublish", || node.unpublish()).await;
+        settled("unstage", || node.unstage()).await;
+        settled("delete", || world.client().delete(&node.id)).await;
+    }
+}
+
+/// Made, staged and published in one call, and all of it taken back in one.
+struct Inline {
+    back: bool,
+}
+
+impl Inline {
+    fn request(world: &World, id: &str) -> v1::NodePublishVolumeRequest {
+        let target = world.client().new_target(id);
+        v1::NodePublishVolumeRequest {
+            volume_id: id.to_owned(),
+            target_path: target.to_str().expect("text").to_owned(),
+            volume_capability: Some(mount("ext4")),
+            volume_context: [
+                ("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned()),
+                ("size".to_owned(), "32Mi".to_owned()),
+            ]
+            .into(),
+            ..Default::default()
+        }
+    }
+}
+
+impl Scenario for Inline {
+    type State = String;
+
+    fn name(&self) -> &'static str {
+        if self.back { "unpublish-inline" } else { "publish-inline" }
+    }
+
+    async fn prepare(&self, world: &World, tag: &str) -> String {
+        let id = format!("csi-{tag}");
+        if self.back {
+            world.client().node_publish(Self::request(world, &id)).await.expect("publish");
+        }
+        id
+    }
+
+    async fn call(&self, world: &World, id: &String) -> Answer<()> {
+        if self.back {
+            return world.client().node_unpublish(id, &world.client().new_target(id)).await;
+        }
+        world.client().node_publish(Self::request(world, id)).await
+    }
+
+    async fn holds(&self, world: &World, id: &String) {
+        let target = world.client().new_target(id);
+        if self.back {
+            assert!(!target.exists(), "{} is left", target.display());
+            return;
+        }
+        std::fs::write(target.join("file"), "of a workload").expect("write");
+    }
+
+    async fn undo(&self, world: &World, id: &String) {
+        let target = world.client().new_target(id);
+        settled("unpublish", || world.client().node_unpublish(id, &target)).await;
+    }
+}
