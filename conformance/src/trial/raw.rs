@@ -44,6 +44,13 @@ impl Trial {
         self.some(R::Reply::decode(encoded).ok(), R::REPLY)
     }
 
+    /// A refusal with any code, where the row asks for none in particular. That it was not refused
+    /// is what is wrong, whatever the reply looks like.
+    pub async fn refused_somehow<R: Rpc>(&self, request: R, why: &str) -> Outcome {
+        let answer = self.ask_bytes::<R>(request.encode_to_vec()).await?;
+        self.expect(answer.is_err(), format!("a refusal, as {why}"))
+    }
+
     pub fn fields_of(&self, message: &[u8]) -> Outcome<Vec<Field>> {
         self.some(fields(message), "a protocol buffers message")
     }

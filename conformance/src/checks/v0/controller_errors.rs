@@ -147,18 +147,24 @@ async fn attach_to_two_nodes(t: &Trial) -> Outcome {
     Ok(())
 }
 
+/// One byte is the least that can be asked for; the plugin makes of it what it has to.
 async fn node_full(t: &Trial) -> Outcome {
     let most = t.offers().node_info.max_volumes_per_node;
     if !(1..=MOST).contains(&most) {
         return t.not_applicable(format!("the node takes more than {MOST} volumes, or any number"));
     }
     let capability = t.v0_capability(Mode::SingleNodeWriter);
-    for _ in 0..most {
-        let volume = t.v0_volume().await?;
-        t.ok(t.v0_attach(&volume, &capability)).await?;
+    for number in 0..=most {
+        let least = Some(CapacityRange { required_bytes: 1, limit_bytes: 0 });
+        let request = CreateVolumeRequest { capacity_range: least, ..t.v0_new_volume() };
+        let volume = t.v0_create(request).await?;
+        let attach = t.v0_attach(&volume, &capability);
+        if number == most {
+            t.refused(attach, Code::ResourceExhausted).await?;
+        } else {
+            t.ok(attach).await?;
+        }
     }
-    let volume = t.v0_volume().await?;
-    t.refused(t.v0_attach(&volume, &capability), Code::ResourceExhausted).await?;
     Ok(())
 }
 

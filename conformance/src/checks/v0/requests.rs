@@ -72,8 +72,7 @@ async fn capability_message(t: &Trial) -> Outcome {
         later.access_mode.get_or_insert_default().mode = mode;
         let request =
             CreateVolumeRequest { volume_capabilities: vec![later.clone()], ..t.v0_new_volume() };
-        let answer = t.settled(request).await?;
-        t.expect(answer.is_err(), format!("a refusal, as there is no access mode {mode}"))?;
+        t.refused_somehow(request, &format!("there is no access mode {mode}")).await?;
         let answer = t.settled(t.v0_validate(&volume, &[&later])).await?;
         let supported = answer.is_ok_and(|reply| reply.supported);
         t.expect(!supported, format!("access mode {mode} not to be supported"))?;

@@ -145,10 +145,9 @@ async fn in_two_groups(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group(&[&volume]).await?;
     let other = t.group(&[]).await?;
-    let answer = t.settled(t.modify_group(&other, &[&volume])).await?;
-    t.expect(answer.is_err(), "a refusal, as the volume is in a group already")?;
-    let answer = t.settled(t.new_group(&[&volume])).await?;
-    t.expect(answer.is_err(), "a refusal, as the volume is in a group already")?;
+    let why = "the volume is in a group already";
+    t.refused_somehow(t.modify_group(&other, &[&volume]), why).await?;
+    t.refused_somehow(t.new_group(&[&volume]), why).await?;
     t.expect_members(&t.found_group(&other).await?, &[])?;
     t.expect_members(&t.found_group(&group).await?, &[&volume])
 }

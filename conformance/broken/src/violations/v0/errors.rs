@@ -2,15 +2,19 @@
 
 use csi_conformance::wire::csi::v0::{
     ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, CreateVolumeRequest,
-    DeleteVolumeRequest, ListVolumesRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
-    NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, ValidateVolumeCapabilitiesRequest,
+    DeleteVolumeRequest, ListVolumesRequest, NodeGetIdRequest, NodePublishVolumeRequest,
+    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+    ValidateVolumeCapabilitiesRequest,
 };
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(in crate::violations) const ALL: &[Violation] = &[
+    violation("v0-node-id-is-internal", "V0-06", "has another code for what is off", || {
+        Rig::default().answer::<NodeGetIdRequest>(|_| Some(Err(Status::internal("it is off"))))
+    }),
     violation("v0-same-name-other-size", "V0-32", "takes a name for another size", || {
         Rig::default().accept::<CreateVolumeRequest>(Code::AlreadyExists)
     }),

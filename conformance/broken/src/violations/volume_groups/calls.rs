@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use csi_conformance::wire::Rpc;
 use csi_conformance::wire::csi::v1::ValidateVolumeCapabilitiesRequest;
 use csi_conformance::wire::identity::GetCapabilitiesRequest;
 use csi_conformance::wire::identity::capability::Type;
@@ -11,7 +12,7 @@ use csi_conformance::wire::identity::capability::volume_group::Type as Kind;
 use csi_conformance::wire::volumegroup::{
     ControllerGetVolumeGroupRequest, ControllerGetVolumeGroupResponse, CreateVolumeGroupRequest,
     CreateVolumeGroupResponse, DeleteVolumeGroupRequest, DeleteVolumeGroupResponse,
-    ListVolumeGroupsRequest, ListVolumeGroupsResponse, ModifyVolumeGroupMembershipRequest,
+    ListVolumeGroupsRequest, ModifyVolumeGroupMembershipRequest,
     ModifyVolumeGroupMembershipResponse, VolumeGroup,
 };
 use tonic::{Code, Status};
@@ -39,10 +40,20 @@ fn modifies_once() -> Rig {
     })
 }
 
+/// Answers where it has nothing to answer from.
+fn made_up<R: Rpc>(reply: fn(&R) -> R::Reply) -> Rig {
+    Rig::default().refusal::<R>(move |request, status| {
+        if status.code() == Code::Internal { Ok(reply(request)) } else { Err(status) }
+    })
+}
+
 pub(in crate::violations) const ALL: &[Violation] = &[
-    violation("group-change-is-not-idempotent", "VG-01", "refuses to repeat a change", || {
-        modifies_once()
-    }),
+    violation(
+        "group-change-is-not-idempotent",
+        "VG-01",
+        "refuses to repeat a change",
+        modifies_once,
+    ),
     violation("group-cannot-be-deleted", "VG-02", "has no DeleteVolumeGroup", || {
         Rig::default().unimplemented::<DeleteVolumeGroupRequest>()
     }),
@@ -78,7 +89,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         let calls = AtomicUsize::new(0);
         Rig::default().reply::<ControllerGetVolumeGroupRequest>(move |_, reply| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
-            for group in &mut reply.volume_group {
+            if let Some(group) = &mut reply.volume_group {
                 group.volume_group_context.insert("call".to_owned(), number.to_string());
             }
         })
@@ -96,9 +107,8 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("group-made-of-nothing", "VG-14", "makes a group without storage", || {
-        Rig::default().refusal::<CreateVolumeGroupRequest>(|_, status| match status.code() {
-            Code::Internal => Ok(CreateVolumeGroupResponse { volume_group: empty("made-up") }),
-            _ => Err(status),
+        made_up::<CreateVolumeGroupRequest>(|_| CreateVolumeGroupResponse {
+            volume_group: empty("made-up"),
         })
     }),
     violation("group-deleted-once", "VG-15", "refuses to delete what is gone", || {
@@ -142,7 +152,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
     violation("group-cannot-be-modified", "VG-22", "has no ModifyVolumeGroupMembership", || {
         Rig::default().unimplemented::<ModifyVolumeGroupMembershipRequest>()
     }),
-    violation("group-modified-once", "VG-23", "refuses to repeat a change", || modifies_once()),
+    violation("group-modified-once", "VG-23", "refuses to repeat a change", modifies_once),
     violation("group-adds-none", "VG-24", "does not add the last volume of the list", || {
         Rig::default().ask::<ModifyVolumeGroupMembershipRequest>(|request| {
             if request.volume_ids.len() > 1 {
@@ -192,12 +202,8 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("group-found-without-storage", "VG-37", "makes up what it cannot read", || {
-        Rig::default().refusal::<ControllerGetVolumeGroupRequest>(|request, status| {
-            let volume_group = empty(&request.volume_group_id);
-            match status.code() {
-                Code::Internal => Ok(ControllerGetVolumeGroupResponse { volume_group }),
-                _ => Err(status),
-            }
+        made_up::<ControllerGetVolumeGroupRequest>(|request| ControllerGetVolumeGroupResponse {
+            volume_group: empty(&request.volume_group_id),
         })
     }),
     violation("groups-are-missing", "VG-38", "lists all groups but the last", || {
@@ -235,10 +241,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("groups-listed-without-storage", "VG-45", "lists nothing for an error", || {
-        Rig::default().refusal::<ListVolumeGroupsRequest>(|_, status| match status.code() {
-            Code::Internal => Ok(ListVolumeGroupsResponse::default()),
-            _ => Err(status),
-        })
+        Rig::default().accept::<ListVolumeGroupsRequest>(Code::Internal)
     }),
     violation("group-logs-secrets", "VG-48", "logs what it is asked, secrets and all", || {
         Rig::default().ask::<ListVolumeGroupsRequest>(|request| {
