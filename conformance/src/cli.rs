@@ -74,6 +74,15 @@ pub(crate) struct Arguments {
     #[arg(long = "mutable-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
     mutable_parameters: Vec<(String, String, String)>,
 
+    /// KEY=VALUE=OTHER: a parameter of volume groups and two values that it can have; may be
+    /// repeated
+    #[arg(long = "group-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
+    group_parameters: Vec<(String, String, String)>,
+
+    /// How many volumes fit into a group with the first values
+    #[arg(long)]
+    largest_group: Option<usize>,
+
     /// KEY=VALUE, sent with every call that takes secrets; may be repeated
     #[arg(long = "secret", value_name = "KEY=VALUE", value_parser = pair)]
     secrets: Vec<(String, String)>,
@@ -191,6 +200,11 @@ impl Arguments {
             options.mutable_parameters.insert(key.clone(), value.clone());
             options.changed_parameters.insert(key.clone(), other.clone());
         }
+        for (key, value, other) in &self.group_parameters {
+            options.group_parameters.insert(key.clone(), value.clone());
+            options.other_group_parameters.insert(key.clone(), other.clone());
+        }
+        options.largest_group = self.largest_group;
         options.other_node.clone_from(&self.other_node);
         options.timeout = Duration::from_secs(self.timeout);
         options.jobs = self.jobs;

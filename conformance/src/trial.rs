@@ -2,9 +2,12 @@
 
 mod asking;
 mod cleaning;
+mod grouping;
 mod local;
 mod making;
+mod older;
 mod placing;
+mod raw;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use tonic::Status;
 
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
+pub use older::V0Placed;
 pub use placing::{Placed, Placing};
 
 use crate::check::{Check, Failure, Outcome, Stop};

@@ -79,8 +79,11 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
         snapshot_metadata::ALL,
         protocol::ALL,
         operation::ALL,
-        v0::ALL,
-        volume_groups::ALL,
+        v0::MESSAGES,
+        v0::BEHAVIOUR,
+        v0::ERRORS,
+        volume_groups::CALLS,
+        volume_groups::ERRORS,
         addons_identity::ALL,
         reclaim_space::ALL,
     ];
