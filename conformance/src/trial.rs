@@ -3,6 +3,7 @@
 mod asking;
 mod cleaning;
 mod local;
+mod looking;
 mod making;
 mod placing;
 
