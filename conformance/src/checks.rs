@@ -54,6 +54,8 @@ pub fn chapters() -> &'static [&'static Chapter] {
         &alpha::CHAPTER,
         &identity::CHAPTER,
         &create_volume::CHAPTER,
+        &create_volume::again::CHAPTER,
+        &create_volume::copies::CHAPTER,
         &delete_volume::CHAPTER,
         &controller_publish::CHAPTER,
         &controller_unpublish::CHAPTER,

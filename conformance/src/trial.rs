@@ -4,6 +4,7 @@ mod asking;
 mod cleaning;
 mod grouping;
 mod local;
+mod looking;
 mod making;
 mod older;
 mod placing;

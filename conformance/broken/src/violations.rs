@@ -53,6 +53,7 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
         alpha::ALL,
         identity::ALL,
         create_volume::ALL,
+        create_volume::copies::ALL,
         delete_volume::ALL,
         controller_publish::ALL,
         controller_unpublish::ALL,
