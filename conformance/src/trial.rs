@@ -35,6 +35,8 @@ pub struct Trial {
     run: String,
     calls: Mutex<Vec<Call>>,
     undo: Mutex<Vec<Undo>>,
+    /// Rules for all answers that some answer broke.
+    findings: Mutex<Vec<Failure>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
 }
@@ -51,6 +53,7 @@ impl Trial {
             run: run.to_owned(),
             calls: Mutex::default(),
             undo: Mutex::default(),
+            findings: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
         }
@@ -102,6 +105,14 @@ impl Trial {
 
     pub fn not_applicable<T>(&self, why: impl Into<String>) -> Outcome<T> {
         Err(Stop::NotApplicable(why.into()))
+    }
+
+    /// Each rule once, with the first answer that broke it.
+    pub(crate) fn findings(&self) -> Vec<Failure> {
+        let mut found = held(&self.findings).clone();
+        found.sort_by_key(|finding| finding.row);
+        found.dedup_by_key(|finding| finding.row);
+        found
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
