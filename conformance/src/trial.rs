@@ -1,8 +1,11 @@
 //! One check under way: its calls, what it expects of them, and what it has to take back.
 
 mod asking;
+mod choosing;
 mod cleaning;
+mod filling;
 mod local;
+mod looking;
 mod making;
 mod placing;
 
