@@ -11,6 +11,7 @@ use crate::checks::chapters;
 use crate::journal::Call;
 use crate::plugin::Plugin;
 use crate::trial::Trial;
+use crate::undo::Undo;
 
 /// A check that is to be run, and where it belongs.
 pub type Planned = (&'static Chapter, &'static Check);
@@ -21,6 +22,7 @@ pub struct Ran {
     pub check: &'static Check,
     pub outcome: Outcome,
     pub calls: Vec<Call>,
+    pub(crate) made: Vec<Undo>,
 }
 
 /// A check that is not done by then hangs.
@@ -75,14 +77,14 @@ pub async fn run_all(
 fn died((chapter, check): &Planned) -> Ran {
     let expected = "the check itself to come to an end".to_owned();
     let outcome = Err(Stop::Failed(Box::new(Failure { row: None, expected, call: None })));
-    Ran { chapter, check, outcome, calls: Vec::new() }
+    Ran { chapter, check, outcome, calls: Vec::new(), made: Vec::new() }
 }
 
 pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static Check) -> Ran {
-    let done = |outcome, calls| Ran { chapter, check, outcome, calls };
+    let done = |outcome, calls, made| Ran { chapter, check, outcome, calls, made };
     let needs = chapter.needs.iter().chain(check.needs);
     if let Some(unmet) = needs.into_iter().find(|it| !it.is_met(&plugin.offers, &plugin.options)) {
-        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new());
+        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new(), Vec::new());
     }
     let trial = Trial::new(plugin, check, &run_name());
     let outcome = match tokio::time::timeout(LONGEST, (check.run)(&trial)).await {
@@ -96,7 +98,14 @@ pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static
         (Err(_), Err(failed)) => Err(failed),
         (other, Ok(())) => other,
     };
-    done(outcome, trial.calls())
+    done(outcome, trial.calls(), trial.made())
+}
+
+/// Takes back all that a check did, once more: at a plugin that does what it says, after the check
+/// ran against one that does not. What is still there after that shows as left behind.
+pub async fn take_back(plugin: &Plugin, ran: &Ran) {
+    let trial = Trial::resumed(plugin, ran.check, ran.made.clone());
+    trial.clean_up().await.ok();
 }
 
 /// Differs between runs at the same plugin, so that leftovers of one do not disturb another.

@@ -33,6 +33,8 @@ pub struct Trial {
     run: String,
     calls: Mutex<Vec<Call>>,
     undo: Mutex<Vec<Undo>>,
+    /// All that was ever to be undone, for [`Trial::resumed`].
+    made: Mutex<Vec<Undo>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
 }
@@ -49,9 +51,19 @@ impl Trial {
             run: run.to_owned(),
             calls: Mutex::default(),
             undo: Mutex::default(),
+            made: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
         }
+    }
+
+    /// With nothing to do but to take back what an earlier trial made.
+    pub(crate) fn resumed(plugin: &Plugin, check: &Check, made: Vec<Undo>) -> Self {
+        Self { undo: Mutex::new(made), ..Self::new(plugin, check, "") }
+    }
+
+    pub(crate) fn made(&self) -> Vec<Undo> {
+        held(&self.made).clone()
     }
 
     pub fn offers(&self) -> &Offers {

@@ -136,8 +136,8 @@ async fn at_relative_path(t: &Trial) -> Outcome {
 }
 
 async fn for_what_nobody_can(t: &Trial) -> Outcome {
-    let volume_capability = Some(t.unmeetable());
-    let request = NodePublishVolumeRequest { volume_capability, ..request(t).await? };
+    let mut request = request(t).await?;
+    request.volume_capability = t.unmeetable(request.volume_capability);
     let target = request.target_path.clone();
     t.refused_with(request, &[Code::FailedPrecondition, Code::InvalidArgument]).await?;
     nothing_is_left(t, &target)

@@ -180,8 +180,8 @@ async fn at_long_path(t: &Trial) -> Outcome {
 }
 
 async fn for_what_nobody_can(t: &Trial) -> Outcome {
-    let volume_capability = Some(t.unmeetable());
-    let request = NodeStageVolumeRequest { volume_capability, ..request(t).await? };
+    let mut request = request(t).await?;
+    request.volume_capability = t.unmeetable(request.volume_capability);
     t.refused_with(request, &[Code::FailedPrecondition, Code::InvalidArgument]).await?;
     Ok(())
 }

@@ -26,10 +26,10 @@ impl Trial {
         }
     }
 
-    /// A capability that no plugin can meet.
-    pub fn unmeetable(&self) -> VolumeCapability {
+    /// The same access in a mode that no plugin can have.
+    pub fn unmeetable(&self, capability: Option<VolumeCapability>) -> Option<VolumeCapability> {
         let access_mode = Some(AccessMode { mode: NOBODYS_MODE });
-        VolumeCapability { access_mode, ..self.capability() }
+        capability.map(|it| VolumeCapability { access_mode, ..it })
     }
 
     /// A volume that a plugin may well not be able to make; then the check does not apply.
