@@ -4,9 +4,7 @@ use csi_conformance::wire::csi::v1::NodeExpandVolumeRequest;
 use csi_conformance::wire::csi::v1::volume_capability::AccessType;
 use tonic::{Code, Status};
 
-use crate::mistakes::{
-    hiding_failures, refusing, refusing_long_paths, refusing_repeats,
-};
+use crate::mistakes::{hiding_failures, refusing, refusing_long_paths, refusing_repeats};
 use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 

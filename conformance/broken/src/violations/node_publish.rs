@@ -128,7 +128,12 @@ pub(super) const ALL: &[Violation] = &[
     violation("publish-again-changes-readonly", "NP-23", "takes another readonly", || {
         Rig::default().accept::<NodePublishVolumeRequest>(Code::AlreadyExists)
     }),
-    violation("publish-one-target-on-many-nodes", "NP-24", "has one target for all modes", one_target),
+    violation(
+        "publish-one-target-on-many-nodes",
+        "NP-24",
+        "has one target for all modes",
+        one_target,
+    ),
     violation("publish-two-single-writers", "NP-26", "takes a second target", || {
         Rig::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
     }),
@@ -171,9 +176,8 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_real(),
     violation("publish-an-empty-directory", "NP-38", "publishes what is not staged", || {
-        Rig::default().refusal::<NodePublishVolumeRequest>(|it, _| {
-            put(std::fs::create_dir(&it.target_path))
-        })
+        Rig::default()
+            .refusal::<NodePublishVolumeRequest>(|it, _| put(std::fs::create_dir(&it.target_path)))
     })
     .on_real(),
     violation("publish-misses-the-volume", "NP-38", "says NOT_FOUND", || {

@@ -47,8 +47,7 @@ pub(super) const ALL: &[Violation] = &[
         refusing_long_paths::<NodeStageVolumeRequest>(|it| &it.staging_target_path)
     }),
     violation("stage-ignores-the-mode", "NS-10", "does not look at the access mode", || {
-        Rig::default()
-            .ask::<NodeStageVolumeRequest>(|it| known_mode(it.volume_capability.as_mut()))
+        Rig::default().ask::<NodeStageVolumeRequest>(|it| known_mode(it.volume_capability.as_mut()))
     }),
     violation("stage-has-an-internal-error", "NS-11", "says INTERNAL for NOT_FOUND", || {
         Rig::default().recode::<NodeStageVolumeRequest>(Code::NotFound, Code::Internal)
@@ -75,7 +74,8 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("stage-formats-each-time", "NS-16", "loses what was written", || {
-        Rig::default().reply::<NodePublishVolumeRequest>(|it, _| emptied(Path::new(&it.target_path)))
+        Rig::default()
+            .reply::<NodePublishVolumeRequest>(|it, _| emptied(Path::new(&it.target_path)))
     })
     .on_real(),
     violation("stage-hides-failures", "NS-17", "says OK whatever happens", || {
