@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::NodePublishVolumeRequest;
@@ -139,8 +139,9 @@ async fn for_what_nobody_can(t: &Trial) -> Outcome {
     let mut request = request(t).await?;
     request.volume_capability = t.unmeetable(request.volume_capability);
     let target = request.target_path.clone();
-    t.refused_with(request, &[Code::FailedPrecondition, Code::InvalidArgument]).await?;
-    nothing_is_left(t, &target)
+    let codes = [Code::FailedPrecondition, Code::InvalidArgument];
+    blamed("NP-13", t.refused_with(request, &codes).await)?;
+    blamed("NP-37", nothing_is_left(t, &target))
 }
 
 async fn unknown_volume(t: &Trial) -> Outcome {
@@ -195,6 +196,6 @@ async fn what_is_not_staged(t: &Trial) -> Outcome {
         readonly: false,
     };
     let target = request.target_path.clone();
-    t.refused(request, Code::FailedPrecondition).await?;
-    nothing_is_left(t, &target)
+    blamed("NP-38", t.refused(request, Code::FailedPrecondition).await)?;
+    blamed("NP-37", nothing_is_left(t, &target))
 }

@@ -15,7 +15,8 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 use crate::wire::csi::v1::node_service_capability::rpc::Type::StageUnstageVolume;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{
-    ControllerPublishVolumeRequest, NodeStageVolumeRequest, NodeUnstageVolumeRequest,
+    ControllerPublishVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
+    NodeUnstageVolumeRequest,
 };
 
 pub(super) const CHAPTER: Chapter = Chapter {
@@ -101,7 +102,7 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::MountAccess, Need::LocalFiles]),
     check(
         "stage-without-directory",
-        "stages at a path whose directory is not there",
+        "stages at a path whose directory is not there and, if that is OK, publishes from it",
         &["NS-18"],
         run!(without_directory),
     )
@@ -280,10 +281,21 @@ async fn without_directory(t: &Trial) -> Outcome {
     let request = request(t).await?;
     let path = PathBuf::from(&request.staging_target_path);
     t.could(std::fs::remove_dir(&path), "remove", &path)?;
-    match t.settled(request).await? {
-        Ok(_) => t.expect(path.is_dir(), "OK only with something at the staging path"),
-        Err(_) => t.expect(t.mounts_below(&path)? == 0, "no mount after the refusal"),
+    if t.settled(request.clone()).await?.is_err() {
+        return t.expect(t.mounts_below(&path)? == 0, "no mount after the refusal");
     }
+    let publish = NodePublishVolumeRequest {
+        volume_id: request.volume_id,
+        publish_context: request.publish_context,
+        staging_target_path: request.staging_target_path,
+        target_path: t.target_path()?,
+        volume_capability: request.volume_capability,
+        secrets: request.secrets,
+        volume_context: request.volume_context,
+        readonly: false,
+    };
+    t.ok(publish).await?;
+    Ok(())
 }
 
 async fn once_publish_twice(t: &Trial) -> Outcome {

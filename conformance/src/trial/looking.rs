@@ -1,5 +1,6 @@
 //! Paths of a certain length, and where a volume is to be found on the node.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,17 +40,11 @@ impl Trial {
         Ok(points.filter(|point| point.starts_with(path)).count())
     }
 
-    /// Numbers (`7:3`) of the devices that are mounted at this path and below.
-    pub fn devices_below(&self, path: &Path) -> Outcome<Vec<String>> {
+    /// Numbers (`7:3`) of the devices that are mounted at this path and below; `/` for all.
+    pub fn devices_below(&self, path: &Path) -> Outcome<BTreeSet<String>> {
         let lines = self.mount_table()?;
         let there = lines.iter().filter(|it| point_of(it).is_some_and(|at| at.starts_with(path)));
         Ok(there.filter_map(|line| number_of(line)).collect())
-    }
-
-    /// Is any of these devices mounted anywhere?
-    pub fn are_mounted(&self, numbers: &[String]) -> Outcome<bool> {
-        let lines = self.mount_table()?;
-        Ok(lines.iter().filter_map(|line| number_of(line)).any(|it| numbers.contains(&it)))
     }
 
     fn mount_table(&self) -> Outcome<Vec<String>> {

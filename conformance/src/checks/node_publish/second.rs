@@ -6,7 +6,7 @@ use tonic::Code;
 use tonic::Code::{AlreadyExists, FailedPrecondition};
 
 use crate::capability::{block, in_mode};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, optional, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
@@ -104,14 +104,19 @@ async fn twice(t: &Trial) -> Outcome {
 
 async fn again_otherwise(t: &Trial) -> Outcome {
     let access = t.options().access;
-    let both = access.block() && access.mount();
-    let volume = if both { t.volume_for_both().await? } else { t.volume().await? };
+    let both =
+        if access.block() && access.mount() { optional(t.volume_for_both().await)? } else { None };
+    let has_both = both.is_some();
+    let volume = match both {
+        Some(volume) => volume,
+        None => t.volume().await?,
+    };
     let staged = t.staged(&volume, t.capability()).await?;
     let request = t.publish(&staged)?;
     t.ok(request.clone()).await?;
     t.refused(NodePublishVolumeRequest { readonly: true, ..request.clone() }, AlreadyExists)
         .await?;
-    if both {
+    if has_both {
         let volume_capability = Some(block(Mode::SingleNodeWriter));
         let other = NodePublishVolumeRequest { volume_capability, ..request.clone() };
         t.refused(other, AlreadyExists).await?;
