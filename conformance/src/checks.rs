@@ -23,6 +23,7 @@ mod list_volumes;
 mod modify_volume;
 mod node_capabilities;
 mod node_expand;
+mod node_faults;
 mod node_info;
 mod node_publish;
 mod node_stage;
@@ -73,11 +74,14 @@ pub fn chapters() -> &'static [&'static Chapter] {
         &node_stage::CHAPTER,
         &node_unstage::CHAPTER,
         &node_publish::CHAPTER,
+        &node_publish::SECOND,
+        &node_publish::EFFECT,
         &node_unpublish::CHAPTER,
         &node_stats::CHAPTER,
         &node_capabilities::CHAPTER,
         &node_info::CHAPTER,
         &node_expand::CHAPTER,
+        &node_faults::CHAPTER,
         &group_snapshots::CHAPTER,
         &snapshot_metadata::CHAPTER,
         &protocol::CHAPTER,

@@ -143,6 +143,10 @@ pub(crate) struct Arguments {
     /// Tell only of failures
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// Only ask whether the plugin is ready, for use in a restart command
+    #[arg(long)]
+    pub(crate) ready: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

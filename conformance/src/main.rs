@@ -57,6 +57,9 @@ fn list() -> Result<bool, String> {
 
 async fn run(arguments: Arguments) -> Result<bool, String> {
     let options = arguments.options()?;
+    if arguments.ready {
+        return Ok(Plugin::is_ready(&options).await);
+    }
     let inside = arguments.inside()?;
     let known = arguments.known()?;
     let quiet = arguments.quiet;

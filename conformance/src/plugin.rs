@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use prost::Message;
+
 use crate::client::Client;
 use crate::offers::Offers;
 use crate::options::Options;
+use crate::wire::Rpc;
+use crate::wire::csi::v1::{ProbeRequest, ProbeResponse};
 
 #[derive(Clone)]
 pub struct Plugin {
@@ -21,6 +25,18 @@ impl Plugin {
         let node = Client::new(node_socket, options.timeout)?;
         let offers = Offers::of(&client, &node).await?;
         Ok(Self { client, node, offers: Arc::new(offers), options: Arc::new(options) })
+    }
+
+    /// Is it there, and ready for calls? Asks Probe and nothing else, so that a restart command can
+    /// use it without telling the plugin more than an orchestrator would.
+    pub async fn is_ready(options: &Options) -> bool {
+        let Ok(client) = Client::new(&options.socket, options.timeout) else {
+            return false;
+        };
+        let answer =
+            client.unary(ProbeRequest::PATH, ProbeRequest::default().encode_to_vec()).await;
+        let reply = answer.ok().and_then(|(bytes, _)| ProbeResponse::decode(bytes).ok());
+        reply.is_some_and(|reply| reply.ready != Some(false))
     }
 
     pub fn offers(&self) -> &Offers {

@@ -11,6 +11,7 @@ use crate::checks::chapters;
 use crate::journal::Call;
 use crate::plugin::Plugin;
 use crate::trial::Trial;
+use crate::undo::Undo;
 
 /// A check that is to be run, and where it belongs.
 pub type Planned = (&'static Chapter, &'static Check);
@@ -23,6 +24,7 @@ pub struct Ran {
     /// Rules that hold for all answers and were broken by one on the way.
     pub findings: Vec<Failure>,
     pub calls: Vec<Call>,
+    pub(crate) made: Vec<Undo>,
 }
 
 impl Ran {
@@ -84,14 +86,16 @@ pub async fn run_all(
 fn died((chapter, check): &Planned) -> Ran {
     let expected = "the check itself to come to an end".to_owned();
     let outcome = Err(Stop::Failed(Box::new(Failure { row: None, expected, call: None })));
-    Ran { chapter, check, outcome, findings: Vec::new(), calls: Vec::new() }
+    let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
+    Ran { chapter, check, outcome, findings, calls, made }
 }
 
 pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static Check) -> Ran {
-    let done = |outcome, findings, calls| Ran { chapter, check, outcome, findings, calls };
     let needs = chapter.needs.iter().chain(check.needs);
     if let Some(unmet) = needs.into_iter().find(|it| !it.is_met(&plugin.offers, &plugin.options)) {
-        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new(), Vec::new());
+        let outcome = Err(Stop::NotApplicable(unmet.to_string()));
+        let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
+        return Ran { chapter, check, outcome, findings, calls, made };
     }
     let trial = Trial::new(plugin, check, &run_name());
     let outcome = match tokio::time::timeout(LONGEST, (check.run)(&trial)).await {
@@ -105,7 +109,15 @@ pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static
         (Err(_), Err(failed)) => Err(failed),
         (other, Ok(())) => other,
     };
-    done(outcome, trial.findings(), trial.calls())
+    let (findings, calls, made) = (trial.findings(), trial.calls(), trial.made());
+    Ran { chapter, check, outcome, findings, calls, made }
+}
+
+/// Takes back all that a check did, once more: at a plugin that does what it says, after the check
+/// ran against one that does not. What is still there after that shows as left behind.
+pub async fn take_back(plugin: &Plugin, ran: &Ran) {
+    let trial = Trial::resumed(plugin, ran.check, ran.made.clone());
+    trial.clean_up().await.ok();
 }
 
 /// Differs between runs at the same plugin, so that leftovers of one do not disturb another.

@@ -1,11 +1,14 @@
 //! One check under way: its calls, what it expects of them, and what it has to take back.
 
 mod asking;
+mod choosing;
 mod cleaning;
+mod filling;
 mod grouping;
 mod local;
 mod looking;
 mod making;
+mod node_paths;
 mod older;
 mod placing;
 mod raw;
@@ -37,6 +40,8 @@ pub struct Trial {
     undo: Mutex<Vec<Undo>>,
     /// Rules for all answers that some answer broke.
     findings: Mutex<Vec<Failure>>,
+    /// All that was ever to be undone, for [`Trial::resumed`].
+    made: Mutex<Vec<Undo>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
 }
@@ -54,9 +59,19 @@ impl Trial {
             calls: Mutex::default(),
             undo: Mutex::default(),
             findings: Mutex::default(),
+            made: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
         }
+    }
+
+    /// With nothing to do but to take back what an earlier trial made.
+    pub(crate) fn resumed(plugin: &Plugin, check: &Check, made: Vec<Undo>) -> Self {
+        Self { undo: Mutex::new(made), ..Self::new(plugin, check, "") }
+    }
+
+    pub(crate) fn made(&self) -> Vec<Undo> {
+        held(&self.made).clone()
     }
 
     pub fn offers(&self) -> &Offers {

@@ -5,7 +5,7 @@ use csi_conformance::checks::chapters;
 use csi_conformance::inside::Inside;
 use csi_conformance::options::Options;
 use csi_conformance::report::progress;
-use csi_conformance::runner::{Planned, Ran, run_one};
+use csi_conformance::runner::{Planned, Ran, run_one, take_back};
 use csi_conformance::verdict::{Verdict, verdicts};
 
 use crate::memory::MemoryPlugin;
@@ -74,6 +74,11 @@ async fn tried(
     }
     let broken = Proxy::start(upstream, (violation.rig)())?;
     let ran = run(&plan, options(broken.socket())).await?;
+    // A plugin that only says so has not cleaned up.
+    let honest = Plugin::connect(options(honest.socket())).await?;
+    for ran in &ran {
+        take_back(&honest, ran).await;
+    }
     let verdicts = verdicts(&ran, &Inside::default());
     let verdict = verdicts.into_iter().find(|(row, _)| row.id == violation.breaks);
     let by = match verdict {

@@ -3,6 +3,7 @@
 
 mod hunt;
 mod memory;
+mod mistakes;
 mod proxy;
 mod real;
 mod renumber;

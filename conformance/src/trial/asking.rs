@@ -144,6 +144,7 @@ impl Trial {
         }
         if let Some(made) = undo::made(request as &dyn Any, reply as &dyn Any) {
             pending.retain(|undo| *undo != made);
+            held(&self.made).push(made.clone());
             pending.push(made);
         }
     }

@@ -49,7 +49,7 @@ impl Trial {
         Ok(())
     }
 
-    fn text_of(&self, path: &Path) -> Outcome<String> {
+    pub(super) fn text_of(&self, path: &Path) -> Outcome<String> {
         self.some(path.to_str().map(str::to_owned), "a directory whose name is text")
     }
 
@@ -152,13 +152,17 @@ fn rewrite_first_byte(mut device: &File) -> std::io::Result<()> {
 }
 
 /// Octal escapes stand for blanks and backslashes in paths.
+pub(super) fn point_of(line: &str) -> Option<PathBuf> {
+    let escaped = line.split(' ').nth(4)?;
+    Some(escaped.replace("\\040", " ").replace("\\134", "\\").into())
+}
+
 fn mounted_at(line: &str, path: &Path) -> Option<Mounted> {
-    let (before, after) = line.split_once(" - ")?;
-    let fields: Vec<_> = before.split(' ').collect();
-    let point = fields.get(4)?.replace("\\040", " ").replace("\\134", "\\");
-    if Path::new(&point) != path {
+    if point_of(line)? != path {
         return None;
     }
+    let (before, after) = line.split_once(" - ")?;
+    let fields: Vec<_> = before.split(' ').collect();
     let words = |text: &str| text.split(',').map(str::to_owned).collect();
     let mut after = after.split(' ');
     let fs_type = after.next()?.to_owned();

@@ -211,14 +211,20 @@ fn warn_without_direct_io(device: &LoopDevice, label: &str) {
 
 /// `None`: not attached, or no such device.
 pub fn status(device: &LoopDevice) -> Result<Option<LoopStatus>> {
+    read_status(device).on("read the status of", &device.path())
+}
+
+fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, Errno> {
     match device.open(OFlags::RDONLY).and_then(abi::loop_get_status) {
         Ok(info) => Ok(Some(LoopStatus::new(device, &info))),
         Err(Errno::NXIO | Errno::NOENT | Errno::NODEV) => Ok(None),
-        Err(errno) => Err(errno).on("read the status of", &device.path()),
+        Err(errno) => Err(errno),
     }
 }
 
-/// All devices that are attached to something, ours or not.
+/// All devices that are attached to something, ours or not. The kernel asks the backing file for
+/// its status, and a FUSE or NFS server that has gone away does not answer. No file of a pool that
+/// works is on such a filesystem, so one like that must not keep the others from being found.
 pub fn attached() -> Result<Vec<LoopStatus>> {
     let block = Path::new("/sys/block");
     let mut found = Vec::new();
@@ -227,8 +233,12 @@ pub fn attached() -> Result<Vec<LoopStatus>> {
         let Some(device) = name.to_str().and_then(LoopDevice::from_name) else {
             continue;
         };
-        if device.has_backing_file() {
-            found.extend(status(&device)?);
+        if !device.has_backing_file() {
+            continue;
+        }
+        match read_status(&device) {
+            Err(Errno::NOTCONN | Errno::STALE) => {}
+            status => found.extend(status.on("read the status of", &device.path())?),
         }
     }
     Ok(found)
