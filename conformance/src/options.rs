@@ -63,6 +63,10 @@ pub struct Options {
     pub secrets: Pairs,
     pub snapshot_parameters: Pairs,
     pub other_node: Option<String>,
+    /// Of somebody who may not make volumes.
+    pub weak_secrets: Pairs,
+    /// Segments of a second place where volumes can be made.
+    pub other_place: Pairs,
     /// For one call.
     pub timeout: Duration,
     /// Checks at a time.
@@ -92,6 +96,8 @@ impl Options {
             secrets: Pairs::new(),
             snapshot_parameters: Pairs::new(),
             other_node: None,
+            weak_secrets: Pairs::new(),
+            other_place: Pairs::new(),
             timeout: Duration::from_secs(60),
             jobs: 4,
             only: Vec::new(),

@@ -2,9 +2,13 @@
 
 mod asking;
 mod cleaning;
+mod inventory;
 mod local;
+mod long_paths;
 mod making;
 mod placing;
+mod shaping;
+mod wired;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -60,7 +60,7 @@ fn say(text: &str) {
 async fn run(arguments: &Arguments) -> Result<bool, String> {
     let chosen: Vec<_> = violations::violations()
         .filter(|it| arguments.only.is_empty() || arguments.only.iter().any(|only| it.is(only)))
-        .filter(|it| !arguments.memory_only || it.on == violation::Base::Memory)
+        .filter(|it| !arguments.memory_only || it.on != violation::Base::Real)
         .collect();
     if chosen.is_empty() {
         return Err("there is no such violation".to_owned());
