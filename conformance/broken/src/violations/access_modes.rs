@@ -63,7 +63,7 @@ fn no_second_node() -> Rig {
 pub(super) const ALL: &[Violation] = &[
     violation("no-access-type-means-block", "AM-01", "takes no access type for block", || {
         Rig::default().ask::<NodeStageVolumeRequest>(|request| {
-            for capability in &mut request.volume_capability {
+            if let Some(capability) = &mut request.volume_capability {
                 capability.access_type.get_or_insert(AccessType::Block(BlockVolume {}));
             }
         })

@@ -18,7 +18,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("get-volume-gets-another", "AL-03", "gets another volume", || {
         Rig::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
-            for volume in &mut reply.volume {
+            if let Some(volume) = &mut reply.volume {
                 volume.volume_id = "another".to_owned();
             }
         })
@@ -59,7 +59,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("healthy-volumes-are-abnormal", "AL-11", "calls healthy volumes abnormal", || {
         Rig::default().reply::<NodeGetVolumeStatsRequest>(|_, reply| {
-            for condition in &mut reply.volume_condition {
+            if let Some(condition) = &mut reply.volume_condition {
                 condition.abnormal = true;
             }
         })

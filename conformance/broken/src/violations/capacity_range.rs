@@ -28,7 +28,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("negative-sizes-when-expanding", "CR-02", "expands to a negative size", || {
         Rig::default().ask::<ControllerExpandVolumeRequest>(|request| {
-            for range in &mut request.capacity_range {
+            if let Some(range) = &mut request.capacity_range {
                 range.required_bytes = range.required_bytes.abs();
             }
         })
@@ -45,7 +45,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("devices-are-too-small", "CR-04", "tells a size that the device lacks", || {
         asked(|range| range.required_bytes /= 2).reply::<CreateVolumeRequest>(|request, reply| {
-            for volume in &mut reply.volume {
+            if let Some(volume) = &mut reply.volume {
                 let range = request.capacity_range.unwrap_or_default();
                 volume.capacity_bytes = range.required_bytes;
             }

@@ -51,7 +51,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("snapshots-are-always-new", "SN-03", "tells another time at each call", || {
         Rig::default().reply::<GetSnapshotRequest>(|_, reply| {
-            for snapshot in &mut reply.snapshot {
+            if let Some(snapshot) = &mut reply.snapshot {
                 snapshot.creation_time.iter_mut().for_each(|time| time.seconds += 1);
             }
         })

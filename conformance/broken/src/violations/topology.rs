@@ -13,7 +13,7 @@ use crate::violation::{Violation, violation};
 /// The node has another segment.
 fn node_is_also_at(key: &'static str, value: &'static str) -> Rig {
     Rig::default().reply::<NodeGetInfoRequest>(move |_, reply| {
-        for place in &mut reply.accessible_topology {
+        if let Some(place) = &mut reply.accessible_topology {
             place.segments.insert(key.to_owned(), value.to_owned());
         }
     })

@@ -81,9 +81,9 @@ pub(super) const ALL: &[Violation] = &[
         Rig::default().recode::<ControllerPublishVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("unknown-calls-are-internal", "GEN-22", "fails at a call it does not know", || {
-        Rig::default().every_status(|_, status| match status.code() {
-            Code::Unimplemented => Status::internal("no such call"),
-            _ => status,
+        Rig::default().every_status(|_, status| {
+            let unknown = status.code() == Code::Unimplemented;
+            if unknown { Status::internal("no such call") } else { status }
         })
     }),
     violation(
