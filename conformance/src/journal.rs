@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage, Value};
 
 use crate::wire::descriptor;
 
@@ -67,7 +67,7 @@ fn render_value(kind: &Kind, value: &Value) -> String {
         }
         Value::Map(entries) => {
             let mut entries: Vec<_> =
-                entries.iter().map(|(key, value)| format!("{key:?}: {value:?}")).collect();
+                entries.iter().map(|(key, value)| render_entry(key, value)).collect();
             entries.sort();
             shortened(format!("{{{}}}", entries.join(", ")))
         }
@@ -80,6 +80,12 @@ fn render_value(kind: &Kind, value: &Value) -> String {
         Value::F64(value) => value.to_string(),
         Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
     }
+}
+
+/// Of the maps of CSI, whose keys and values are text.
+fn render_entry(key: &MapKey, value: &Value) -> String {
+    let (key, value) = (key.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+    format!("{key:?}: {value:?}")
 }
 
 fn quoted(text: &str) -> String {

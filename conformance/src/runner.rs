@@ -20,7 +20,16 @@ pub struct Ran {
     pub chapter: &'static Chapter,
     pub check: &'static Check,
     pub outcome: Outcome,
+    /// Rules that hold for all answers and were broken by one on the way.
+    pub findings: Vec<Failure>,
     pub calls: Vec<Call>,
+}
+
+impl Ran {
+    /// Was any rule broken?
+    pub fn broke(&self) -> bool {
+        matches!(self.outcome, Err(Stop::Failed(_))) || !self.findings.is_empty()
+    }
 }
 
 /// A check that is not done by then hangs.
@@ -75,14 +84,14 @@ pub async fn run_all(
 fn died((chapter, check): &Planned) -> Ran {
     let expected = "the check itself to come to an end".to_owned();
     let outcome = Err(Stop::Failed(Box::new(Failure { row: None, expected, call: None })));
-    Ran { chapter, check, outcome, calls: Vec::new() }
+    Ran { chapter, check, outcome, findings: Vec::new(), calls: Vec::new() }
 }
 
 pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static Check) -> Ran {
-    let done = |outcome, calls| Ran { chapter, check, outcome, calls };
+    let done = |outcome, findings, calls| Ran { chapter, check, outcome, findings, calls };
     let needs = chapter.needs.iter().chain(check.needs);
     if let Some(unmet) = needs.into_iter().find(|it| !it.is_met(&plugin.offers, &plugin.options)) {
-        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new());
+        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new(), Vec::new());
     }
     let trial = Trial::new(plugin, check, &run_name());
     let outcome = match tokio::time::timeout(LONGEST, (check.run)(&trial)).await {
@@ -96,7 +105,7 @@ pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static
         (Err(_), Err(failed)) => Err(failed),
         (other, Ok(())) => other,
     };
-    done(outcome, trial.calls())
+    done(outcome, trial.findings(), trial.calls())
 }
 
 /// Differs between runs at the same plugin, so that leftovers of one do not disturb another.

@@ -2,11 +2,15 @@
 
 mod asking;
 mod cleaning;
+mod grouping;
 mod inventory;
 mod local;
 mod long_paths;
+mod looking;
 mod making;
+mod older;
 mod placing;
+mod raw;
 mod shaping;
 mod wired;
 
@@ -18,6 +22,7 @@ use tonic::Status;
 
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
+pub use older::V0Placed;
 pub use placing::{Placed, Placing};
 
 use crate::check::{Check, Failure, Outcome, Stop};
@@ -34,6 +39,8 @@ pub struct Trial {
     run: String,
     calls: Mutex<Vec<Call>>,
     undo: Mutex<Vec<Undo>>,
+    /// Rules for all answers that some answer broke.
+    findings: Mutex<Vec<Failure>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
 }
@@ -50,6 +57,7 @@ impl Trial {
             run: run.to_owned(),
             calls: Mutex::default(),
             undo: Mutex::default(),
+            findings: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
         }
@@ -101,6 +109,14 @@ impl Trial {
 
     pub fn not_applicable<T>(&self, why: impl Into<String>) -> Outcome<T> {
         Err(Stop::NotApplicable(why.into()))
+    }
+
+    /// Each rule once, with the first answer that broke it.
+    pub(crate) fn findings(&self) -> Vec<Failure> {
+        let mut found = held(&self.findings).clone();
+        found.sort_by_key(|finding| finding.row);
+        found.dedup_by_key(|finding| finding.row);
+        found
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {

@@ -1,7 +1,6 @@
 //! Runs the checks that name a broken row, with and without the violation.
 
 use csi_conformance::Plugin;
-use csi_conformance::check::Stop;
 use csi_conformance::checks::chapters;
 use csi_conformance::inside::Inside;
 use csi_conformance::options::Options;
@@ -69,7 +68,7 @@ async fn tried(
     let plan = naming(violation.breaks);
     let honest = Proxy::start(upstream, Rig::default())?;
     let blamed = run(&plan, options(honest.socket())).await?;
-    let blamed: Vec<_> = blamed.iter().filter(|it| is_failure(it)).collect();
+    let blamed: Vec<_> = blamed.iter().filter(|it| it.broke()).collect();
     for ran in &blamed {
         say(&format!("without any violation:\n{}", progress(ran)));
     }
@@ -97,10 +96,6 @@ async fn run(plan: &[Planned], options: Options) -> Result<Vec<Ran>, String> {
         ran.push(run_one(&plugin, chapter, check).await);
     }
     Ok(ran)
-}
-
-fn is_failure(ran: &Ran) -> bool {
-    matches!(ran.outcome, Err(Stop::Failed(_)))
 }
 
 fn tell(violation: &Violation, found: &Found, quiet: bool) {

@@ -5,6 +5,7 @@ mod hunt;
 mod memory;
 mod proxy;
 mod real;
+mod renumber;
 mod rig;
 mod violation;
 mod violations;

@@ -87,6 +87,9 @@ impl MemoryPlugin {
         options.other_parameters = pair("pool", "elsewhere");
         options.mutable_parameters = pair("readIops", "1000");
         options.changed_parameters = pair("readIops", "2000");
+        options.group_parameters = pair("maxVolumes", "3");
+        options.other_group_parameters = pair("maxVolumes", "4");
+        options.largest_group = Some(3);
         options.hooks = self.hooks();
         match self.reach {
             Reach::Local => {}

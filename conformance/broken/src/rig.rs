@@ -131,17 +131,6 @@ impl Rig {
         self
     }
 
-    /// Looks at the bytes of one call's requests, for what the messages cannot express.
-    pub(crate) fn ask_bytes<R: Rpc>(
-        mut self,
-        meet: impl Fn(Bytes) -> Before + Send + Sync + 'static,
-    ) -> Self {
-        self.asked.push(Box::new(move |path, bytes| {
-            if path == R::PATH { meet(bytes) } else { Before::Forward(bytes) }
-        }));
-        self
-    }
-
     /// Changes the headers of all answers; that of a refusal has its code and its text.
     pub(crate) fn headers(
         mut self,
@@ -161,6 +150,26 @@ impl Rig {
                 return answer;
             }
             answer.map(|bytes| Bytes::from(change(bytes.to_vec())))
+        }));
+        self
+    }
+
+    /// Changes the bytes of one call's requests, as if the plugin read them by other numbers.
+    pub(crate) fn ask_bytes<R: Rpc>(
+        mut self,
+        change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            let is_this = path == R::PATH;
+            Before::Forward(if is_this { change(bytes.to_vec()).into() } else { bytes })
+        }));
+        self
+    }
+
+    /// Has a method that it should not have.
+    pub(crate) fn serve(mut self, method: &'static str) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            if path == method { Before::Answer(Ok(Bytes::new())) } else { Before::Forward(bytes) }
         }));
         self
     }

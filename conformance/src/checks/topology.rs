@@ -145,7 +145,7 @@ async fn places(t: &Trial) -> Outcome<Vec<Topology>> {
     let mut places: Vec<_> = t.offers().node_info.accessible_topology.clone().into_iter().collect();
     places.extend(t.volume().await?.accessible_topology);
     if t.lists_volumes() {
-        let volumes = t.listed().await?.into_iter().filter_map(|entry| entry.volume);
+        let volumes = t.listed(0).await?.into_iter().filter_map(|entry| entry.volume);
         places.extend(volumes.flat_map(|volume| volume.accessible_topology));
     }
     if places.is_empty() {
@@ -274,8 +274,15 @@ async fn where_they_must_be(t: &Trial) -> Outcome {
     t.expect(reached_from(&volume, &here), "a volume that can be reached from the place")
 }
 
+fn nowhere(t: &Trial) -> Outcome<Topology> {
+    match t.nowhere() {
+        Some(place) => Ok(place),
+        None => t.not_applicable("the node does not say where it is"),
+    }
+}
+
 async fn one_of_several(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, t.nowhere()?);
+    let (here, nowhere) = (t.here()?, nowhere(t)?);
     for requisite in [[&here, &nowhere], [&nowhere, &here]] {
         let volume = t.create(t.new_volume_at(&requisite, &[])).await?;
         t.expect(reached_from(&volume, &here), "a volume in the place that works")?;
@@ -307,7 +314,7 @@ async fn preferred_in_order(t: &Trial) -> Outcome {
 }
 
 async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, t.nowhere()?);
+    let (here, nowhere) = (t.here()?, nowhere(t)?);
     let requests =
         [t.new_volume_at(&[&here, &nowhere], &[&nowhere]), t.new_volume_at(&[], &[&nowhere])];
     for request in requests {
@@ -326,14 +333,14 @@ async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
 }
 
 async fn requisite_that_does_not_work(t: &Trial) -> Outcome {
-    let nowhere = t.nowhere()?;
+    let nowhere = nowhere(t)?;
     t.refused(t.new_volume_at(&[&nowhere], &[]), Code::ResourceExhausted).await?;
     t.refused(t.new_volume_at(&[&nowhere], &[&nowhere]), Code::ResourceExhausted).await?;
     Ok(())
 }
 
 async fn stray_preferred(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, t.nowhere()?);
+    let (here, nowhere) = (t.here()?, nowhere(t)?);
     t.refused(t.new_volume_at(&[&here], &[&nowhere]), Code::InvalidArgument).await?;
     t.refused(t.new_volume_at(&[&here], &[&here, &nowhere]), Code::InvalidArgument).await?;
     Ok(())

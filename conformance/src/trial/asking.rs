@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 use super::{Trial, code_name, code_of, held};
 use crate::audit::{self, Finding};
-use crate::check::Outcome;
+use crate::check::{Failure, Outcome};
 use crate::journal::{render, render_reply, render_status};
 use crate::undo;
 use crate::wire::Rpc;
@@ -45,7 +45,7 @@ impl Trial {
             let code = code_of(&answer);
             match answer {
                 Err(status) if codes.contains(&code) => {
-                    self.no_findings(findings)?;
+                    self.note_findings(findings);
                     return Ok(status);
                 }
                 Err(_) if code == Code::Aborted && asked < PATIENCE => {
@@ -82,14 +82,15 @@ impl Trial {
     /// As [`Trial::ask`], with the metadata of the reply.
     pub async fn ask_fully<R: Rpc>(&self, request: R) -> Outcome<Answer<(R::Reply, MetadataMap)>> {
         let (answer, findings) = self.answered(request).await;
-        self.no_findings(findings)?;
+        self.note_findings(findings);
         Ok(answer)
     }
 
     /// The bytes of a request that need not be a proper message, and the bytes of its reply.
     pub async fn ask_bytes<R: Rpc>(&self, encoded: Vec<u8>) -> Outcome<Answer<Bytes>> {
+        let request = R::decode(encoded.as_slice());
         let answer = self.send::<R>(encoded).await;
-        if let (Ok((bytes, _)), Ok(request)) = (&answer, R::decode(&[][..]))
+        if let (Ok((bytes, _)), Ok(request)) = (&answer, request)
             && let Ok(reply) = R::Reply::decode(bytes.clone())
         {
             self.remember(&request, &reply);
@@ -127,10 +128,12 @@ impl Trial {
         answer
     }
 
-    fn no_findings(&self, findings: Vec<Finding>) -> Outcome {
-        match findings.into_iter().next() {
-            Some(finding) => Err(self.failed_row(Some(finding.row), finding.expected)),
-            None => Ok(()),
+    /// They break rules of their own; what the check is about is another matter.
+    fn note_findings(&self, findings: Vec<Finding>) {
+        let call = held(&self.calls).last().cloned();
+        for Finding { row, expected } in findings {
+            let call = call.clone();
+            held(&self.findings).push(Failure { row: Some(row), expected, call });
         }
     }
 
@@ -167,7 +170,7 @@ impl Trial {
         let mut findings: Vec<_> =
             messages.iter().flat_map(|bytes| audit::reply(R::REPLY, bytes)).collect();
         findings.extend(end.as_ref().err().into_iter().flat_map(audit::status));
-        self.no_findings(findings)?;
+        self.note_findings(findings);
         let decoded: Result<Vec<_>, _> = messages.into_iter().map(R::Reply::decode).collect();
         Ok((decoded.map_err(|_| self.failed_row(Some("PR-01"), R::REPLY))?, end))
     }

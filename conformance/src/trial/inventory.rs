@@ -1,34 +1,16 @@
-//! All that a plugin says it has.
+//! How volumes and snapshots are listed, and whether they are there.
 
 use super::Trial;
 use crate::check::Outcome;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::list_volumes_response::Entry;
 use crate::wire::csi::v1::{
-    ListSnapshotsRequest, ListVolumesRequest, Snapshot, ValidateVolumeCapabilitiesRequest, Volume,
+    ListSnapshotsRequest, Snapshot, ValidateVolumeCapabilitiesRequest, Volume,
 };
-
-/// A plugin that never stops listing is not listened to forever.
-const MOST_PAGES: usize = 1000;
 
 impl Trial {
     pub fn lists_volumes(&self) -> bool {
         self.offers().has_controller(ControllerRpc::ListVolumes)
-    }
-
-    /// Page by page to the end.
-    pub async fn listed(&self) -> Outcome<Vec<Entry>> {
-        let mut entries = Vec::new();
-        let mut request = ListVolumesRequest::default();
-        for _ in 0..MOST_PAGES {
-            let page = self.ok(request).await?;
-            entries.extend(page.entries);
-            if page.next_token.is_empty() {
-                return Ok(entries);
-            }
-            request = ListVolumesRequest { starting_token: page.next_token, ..Default::default() };
-        }
-        Err(self.failed("a list of volumes that comes to an end"))
     }
 
     /// How the list shows the volume; `None`: there is no list, or it is not in it.
@@ -39,7 +21,7 @@ impl Trial {
         let is_it = |entry: &Entry| {
             entry.volume.as_ref().is_some_and(|it| it.volume_id == volume.volume_id)
         };
-        Ok(self.listed().await?.into_iter().find(is_it))
+        Ok(self.listed(0).await?.into_iter().find(is_it))
     }
 
     /// How the list shows the snapshot, if there is a list.

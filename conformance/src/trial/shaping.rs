@@ -49,13 +49,6 @@ impl Trial {
         }
     }
 
-    /// A well-formed place like this one, where nothing is.
-    pub fn nowhere(&self) -> Outcome<Topology> {
-        let mut place = self.here()?;
-        place.segments.values_mut().for_each(|value| *value = "nowhere-at-all".to_owned());
-        Ok(place)
-    }
-
     pub fn new_volume_at(
         &self,
         requisite: &[&Topology],

@@ -84,14 +84,14 @@ async fn equal_calls_at_once(t: &Trial) -> Outcome {
 }
 
 async fn equal_calls_make_one_volume(t: &Trial) -> Outcome {
-    let before = t.listed().await?.len();
+    let before = t.listed(0).await?.len();
     let request = t.new_volume();
     let _ = at_once(t, &request).await?;
     let volume = t.create(request).await?;
-    let during = t.listed().await?.len();
+    let during = t.listed(0).await?.len();
     t.expect(during == before + 1, "one volume more than before")?;
     t.ok(t.delete(&volume)).await?;
-    let after = t.listed().await?.len();
+    let after = t.listed(0).await?.len();
     t.expect(after == before, "as many volumes as before, once it is deleted")
 }
 

@@ -4,10 +4,9 @@ use csi_conformance::wire::csi::v1::volume_capability::AccessType;
 use csi_conformance::wire::csi::v1::{
     CreateVolumeRequest, NodeStageVolumeRequest, VolumeCapability,
 };
-use prost::bytes::Bytes;
 use tonic::Status;
 
-use crate::rig::{Before, Rig};
+use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 fn flags(capability: &VolumeCapability) -> String {
@@ -23,8 +22,8 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("secrets-need-not-be-text", "GEN-32", "takes secrets that are not UTF-8", || {
         Rig::default().ask_bytes::<CreateVolumeRequest>(|bytes| {
-            let text = |byte: &u8| if *byte == 0xff { b'?' } else { *byte };
-            Before::Forward(bytes.iter().map(text).collect::<Vec<_>>().into())
+            let text = |byte| if byte == 0xff { b'?' } else { byte };
+            bytes.into_iter().map(text).collect()
         })
     }),
     violation("base64-is-refused", "GEN-33", "refuses secrets in base64", || {
@@ -51,9 +50,9 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("flags-in-the-log", "GEN-38", "logs mount flags", || {
-        Rig::default().ask_bytes::<NodeStageVolumeRequest>(|bytes: Bytes| {
+        Rig::default().ask_bytes::<NodeStageVolumeRequest>(|bytes| {
             tracing::info!("staging {}", String::from_utf8_lossy(&bytes));
-            Before::Forward(bytes)
+            bytes
         })
     }),
 ];
