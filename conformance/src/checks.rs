@@ -46,8 +46,13 @@ use crate::check::Chapter;
 /// In the order of the sheet, for the most part.
 pub fn chapters() -> &'static [&'static Chapter] {
     &[
-        &general::CHAPTER,
-        &access_modes::CHAPTER,
+        &general::fields::CHAPTER,
+        &general::required::CHAPTER,
+        &general::answers::CHAPTER,
+        &general::secrets::CHAPTER,
+        &general::overlap::CHAPTER,
+        &access_modes::capabilities::CHAPTER,
+        &access_modes::modes::CHAPTER,
         &capacity_range::CHAPTER,
         &volume_message::CHAPTER,
         &topology::CHAPTER,

@@ -87,6 +87,14 @@ pub(crate) struct Arguments {
     #[arg(long = "secret", value_name = "KEY=VALUE", value_parser = pair)]
     secrets: Vec<(String, String)>,
 
+    /// KEY=VALUE: secrets of somebody who may not make volumes; may be repeated
+    #[arg(long = "weak-secret", value_name = "KEY=VALUE", value_parser = pair)]
+    weak_secrets: Vec<(String, String)>,
+
+    /// KEY=VALUE: topology of a second place where volumes can be made; may be repeated
+    #[arg(long = "other-place", value_name = "KEY=VALUE", value_parser = pair)]
+    other_place: Vec<(String, String)>,
+
     /// The id of a second node that the controller knows
     #[arg(long)]
     other_node: Option<String>,
@@ -200,6 +208,8 @@ impl Arguments {
         options.other_parameters = pairs(&self.other_parameters);
         options.snapshot_parameters = pairs(&self.snapshot_parameters);
         options.secrets = pairs(&self.secrets);
+        options.weak_secrets = pairs(&self.weak_secrets);
+        options.other_place = pairs(&self.other_place);
         for (key, value, other) in &self.mutable_parameters {
             options.mutable_parameters.insert(key.clone(), value.clone());
             options.changed_parameters.insert(key.clone(), other.clone());

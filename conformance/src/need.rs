@@ -46,6 +46,14 @@ pub enum Need {
     Logs,
     /// `--other-node`
     OtherNode,
+    /// `--other-place`
+    OtherPlace,
+    /// `--node-endpoint`
+    NodeEndpoint,
+    /// `--secret`
+    Secrets,
+    /// `--weak-secret`
+    WeakSecrets,
     /// `--mutable-parameter`
     MutableParameters,
     /// `--other-parameter`
@@ -82,6 +90,10 @@ impl Need {
             Self::Restart => options.hooks.restarts.is_some(),
             Self::Logs => options.hooks.logs.is_some(),
             Self::OtherNode => options.other_node.is_some(),
+            Self::OtherPlace => !options.other_place.is_empty(),
+            Self::NodeEndpoint => options.node_socket.is_some(),
+            Self::Secrets => !options.secrets.is_empty(),
+            Self::WeakSecrets => !options.weak_secrets.is_empty(),
             Self::MutableParameters => !options.mutable_parameters.is_empty(),
             Self::OtherParameters => !options.other_parameters.is_empty(),
             Self::GroupParameters => !options.group_parameters.is_empty(),
@@ -131,6 +143,14 @@ impl fmt::Display for Need {
             Self::Restart => formatter.write_str("needs --restart-command"),
             Self::Logs => formatter.write_str("needs --logs"),
             Self::OtherNode => formatter.write_str("no second node is known (--other-node)"),
+            Self::OtherPlace => formatter.write_str("no second place is known (--other-place)"),
+            Self::NodeEndpoint => {
+                formatter.write_str("one instance serves everything (--node-endpoint)")
+            }
+            Self::Secrets => formatter.write_str("no secrets are in use (--secret)"),
+            Self::WeakSecrets => {
+                formatter.write_str("no secrets with fewer rights are known (--weak-secret)")
+            }
             Self::MutableParameters => formatter.write_str("needs --mutable-parameter"),
             Self::OtherParameters => {
                 formatter.write_str("no second kind of volume is known (--other-parameter)")

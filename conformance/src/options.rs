@@ -68,6 +68,10 @@ pub struct Options {
     /// So many volumes fit into a group that is made with `group_parameters`.
     pub largest_group: Option<usize>,
     pub other_node: Option<String>,
+    /// Of somebody who may not make volumes.
+    pub weak_secrets: Pairs,
+    /// Segments of a second place where volumes can be made.
+    pub other_place: Pairs,
     /// For one call.
     pub timeout: Duration,
     /// Checks at a time.
@@ -100,6 +104,8 @@ impl Options {
             other_group_parameters: Pairs::new(),
             largest_group: None,
             other_node: None,
+            weak_secrets: Pairs::new(),
+            other_place: Pairs::new(),
             timeout: Duration::from_secs(60),
             jobs: 4,
             only: Vec::new(),

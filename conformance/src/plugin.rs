@@ -43,6 +43,11 @@ impl Plugin {
         &self.offers
     }
 
+    /// Where the node service answers.
+    pub(crate) fn node_client(&self) -> &Client {
+        &self.node
+    }
+
     /// Node services may have a socket of their own.
     pub(crate) fn client_of(&self, path: &str) -> &Client {
         let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();

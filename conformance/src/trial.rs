@@ -5,13 +5,17 @@ mod choosing;
 mod cleaning;
 mod filling;
 mod grouping;
+mod inventory;
 mod local;
+mod long_paths;
 mod looking;
 mod making;
 mod node_paths;
 mod older;
 mod placing;
 mod raw;
+mod shaping;
+mod wired;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 const NODE: &str = "node-1";
 const OTHER_NODE: &str = "node-2";
+const PLACE_KEY: &str = "orlop.example/node";
 /// The spec that fills a node makes this many volumes.
 const MAX_VOLUMES: u32 = 64;
 /// Small enough to be filled by a few volumes.
@@ -27,6 +28,8 @@ pub(crate) enum Reach {
     Local,
     /// From every node.
     Shared,
+    /// Each from a node of its own.
+    Spread,
 }
 
 pub(crate) struct MemoryPlugin {
@@ -42,10 +45,9 @@ impl MemoryPlugin {
         log();
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("csi.sock");
-        let place = Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]);
-        let place = place.map_err(|error| error.to_string())?;
+        let place = place_of(NODE)?;
         let node: NodeId = NODE.parse().map_err(|_| "the node's id".to_owned())?;
-        let pools: Vec<_> = ["memory", "elsewhere"].map(|name| pool(name, reach, &place)).into();
+        let pools = pools(reach, &place)?;
         let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
         let settings = Settings {
             node_id: node.clone(),
@@ -92,6 +94,10 @@ impl MemoryPlugin {
         match self.reach {
             Reach::Local => {}
             Reach::Shared => options.other_node = Some(OTHER_NODE.to_owned()),
+            Reach::Spread => {
+                options.parameters.clear();
+                options.other_place = pair(PLACE_KEY, OTHER_NODE);
+            }
         }
         options
     }
@@ -119,12 +125,26 @@ impl Drop for MemoryPlugin {
     }
 }
 
-fn pool(name: &str, reach: Reach, here: &Topology) -> Arc<MemoryPool> {
-    let place = match reach {
-        Reach::Local => here.clone(),
-        Reach::Shared => Topology::default(),
+fn place_of(node: &str) -> Result<Topology, String> {
+    Topology::parse([(PLACE_KEY.to_owned(), node.to_owned())])
+}
+
+fn pools(reach: Reach, here: &Topology) -> Result<Vec<Arc<MemoryPool>>, String> {
+    let places = match reach {
+        Reach::Local => [here.clone(), here.clone()],
+        Reach::Shared => [Topology::default(), Topology::default()],
+        Reach::Spread => [here.clone(), place_of(OTHER_NODE)?],
     };
-    let config = MemoryPoolConfig { name: name.to_owned(), place, capacity_bytes: POOL_BYTES };
+    let named = ["memory", "elsewhere"].into_iter().zip(&places);
+    Ok(named.map(|(name, place)| pool(name, place)).collect())
+}
+
+fn pool(name: &str, place: &Topology) -> Arc<MemoryPool> {
+    let config = MemoryPoolConfig {
+        name: name.to_owned(),
+        place: place.clone(),
+        capacity_bytes: POOL_BYTES,
+    };
     Arc::new(MemoryPool::new(config))
 }
 

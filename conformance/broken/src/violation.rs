@@ -36,6 +36,12 @@ impl Violation {
         self
     }
 
+    /// With a pool in each of two places.
+    pub(crate) const fn on_spread(mut self) -> Self {
+        self.on = Base::Memory(Reach::Spread);
+        self
+    }
+
     pub(crate) const fn on_real(mut self) -> Self {
         self.on = Base::Real;
         self
