@@ -2,9 +2,13 @@
 
 mod asking;
 mod cleaning;
+mod content;
 mod local;
 mod making;
+mod outage;
 mod placing;
+mod snapshots;
+mod streaming;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,6 +19,7 @@ use tonic::Status;
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
 pub use placing::{Placed, Placing};
+pub(crate) use snapshots::{BANNED_IN_NAMES, member_ids};
 
 use crate::check::{Check, Failure, Outcome, Stop};
 use crate::journal::Call;

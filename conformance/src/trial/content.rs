@@ -1,0 +1,38 @@
+//! Bytes on a volume that is at a path of this node, whatever it is used as.
+
+use super::{Placed, Trial};
+use crate::capability::{block, is_block};
+use crate::check::Outcome;
+use crate::wire::csi::v1::VolumeCapability;
+use crate::wire::csi::v1::volume_capability::access_mode::Mode;
+
+impl Trial {
+    /// What is quickest to put bytes on: a raw device if the options allow one.
+    pub fn quick_capability(&self) -> VolumeCapability {
+        if self.options().access.block() {
+            block(Mode::SingleNodeWriter)
+        } else {
+            self.mount(Mode::SingleNodeWriter)
+        }
+    }
+
+    /// Writes the volume's first bytes, or its one file, and makes them durable.
+    pub fn put(&self, placed: &Placed, content: &[u8]) -> Outcome {
+        let target = placed.target_path();
+        if is_block(&placed.capability) {
+            self.write_device(&target, 0, content)
+        } else {
+            self.write_file(&target.join("content"), content)
+        }
+    }
+
+    /// What [`Trial::put`] left there, or what came instead of it.
+    pub fn content(&self, placed: &Placed, length: usize) -> Outcome<Vec<u8>> {
+        let target = placed.target_path();
+        if is_block(&placed.capability) {
+            self.read_device(&target, 0, length)
+        } else {
+            self.read_file(&target.join("content"))
+        }
+    }
+}
