@@ -46,6 +46,8 @@ pub enum Need {
     MutableParameters,
     /// `--other-parameter`
     OtherParameters,
+    /// `--filling-parameter`
+    FillingParameters,
 }
 
 impl Need {
@@ -74,6 +76,7 @@ impl Need {
             Self::OtherNode => options.other_node.is_some(),
             Self::MutableParameters => !options.mutable_parameters.is_empty(),
             Self::OtherParameters => !options.other_parameters.is_empty(),
+            Self::FillingParameters => !options.filling_parameters.is_empty(),
         }
     }
 }
@@ -119,6 +122,9 @@ impl fmt::Display for Need {
             Self::OtherParameters => {
                 formatter.write_str("no second kind of volume is known (--other-parameter)")
             }
+            Self::FillingParameters => formatter.write_str(
+                "no kind of volume is known that fills the storage (--filling-parameter)",
+            ),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod asking;
 mod cleaning;
 mod content;
+mod filling;
 mod local;
 mod making;
 mod outage;

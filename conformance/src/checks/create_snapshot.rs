@@ -94,6 +94,14 @@ const CHECKS: &[Check] = &[
         run!(of_missing_volume),
     ),
     check(
+        "create-snapshot-without-space",
+        "fills the storage with volumes, then cuts and writes in turn",
+        &["CS-17"],
+        run!(without_space),
+    )
+    .needs(&[Need::FillingParameters])
+    .alone(),
+    check(
         "create-snapshot-without-storage",
         "takes the storage away, calls twice, and looks afterwards whether the answers were true",
         &["CS-08", "CS-09", "CS-22"],
@@ -244,6 +252,10 @@ async fn of_missing_volume(t: &Trial) -> Outcome {
     let source_volume_id = t.deleted_volume().await?;
     t.refused(CreateSnapshotRequest { source_volume_id, ..request }, Code::NotFound).await?;
     Ok(())
+}
+
+async fn without_space(t: &Trial) -> Outcome {
+    t.cut_until_full(|volume| t.new_snapshot(volume)).await
 }
 
 async fn without_storage(t: &Trial) -> Outcome {

@@ -74,6 +74,14 @@ const CHECKS: &[Check] = &[
         run!(of_a_missing_volume),
     ),
     check(
+        "group-snapshot-without-space",
+        "fills the storage with volumes, then cuts and writes in turn",
+        &["GG-28"],
+        run!(without_space),
+    )
+    .needs(&[Need::FillingParameters])
+    .alone(),
+    check(
         "group-snapshot-without-storage",
         "takes the storage away, cuts, and looks afterwards whether the answer was true",
         &["GG-08", "GG-30"],
@@ -192,6 +200,10 @@ async fn of_a_missing_volume(t: &Trial) -> Outcome {
     }
     let left = count(t, &volume).await?;
     t.expect(left.is_none_or(|left| left == 0), "no snapshot to be left of a group that failed")
+}
+
+async fn without_space(t: &Trial) -> Outcome {
+    t.cut_until_full(|volume| t.new_group_snapshot(&[volume])).await
 }
 
 async fn without_storage(t: &Trial) -> Outcome {

@@ -3,8 +3,8 @@
 use super::{Placed, Trial};
 use crate::capability::{block, is_block};
 use crate::check::Outcome;
-use crate::wire::csi::v1::VolumeCapability;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
+use crate::wire::csi::v1::{Volume, VolumeCapability};
 
 impl Trial {
     /// What is quickest to put bytes on: a raw device if the options allow one.
@@ -14,6 +14,14 @@ impl Trial {
         } else {
             self.mount(Mode::SingleNodeWriter)
         }
+    }
+
+    /// At a path, if that path can be seen from here; made for [`Trial::quick_capability`].
+    pub async fn placed_if_local(&self, volume: &Volume) -> Outcome<Option<Placed>> {
+        if !self.options().local_files || self.offers().node.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.placed(volume, self.quick_capability()).await?))
     }
 
     /// Writes the volume's first bytes, or its one file, and makes them durable.

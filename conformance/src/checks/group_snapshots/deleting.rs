@@ -145,11 +145,9 @@ async fn with_wrong_members(t: &Trial) -> Outcome {
 const CONTENT: &[u8] = &[0x66; 4096];
 
 async fn in_use(t: &Trial) -> Outcome {
-    let looks = t.options().local_files && t.offers().node.is_some();
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    if looks {
-        let placed = t.placed(&volume, capability.clone()).await?;
+    if let Some(placed) = t.placed_if_local(&volume).await? {
         t.put(&placed, CONTENT)?;
         t.withdrawn(&placed).await?;
     }
@@ -163,12 +161,13 @@ async fn in_use(t: &Trial) -> Outcome {
             t.expect(t.group_snapshot_exists(&group).await?, "the group to be there still")
         }
         // Then the volume must not need it.
-        Ok(_) if looks => {
-            let placed = t.placed(&copy, capability).await?;
-            let content = t.content(&placed, CONTENT.len())?;
-            t.expect(content == CONTENT, "the volume to be whole without its snapshot")
-        }
-        Ok(_) => t.attached(&copy, &capability).await.map(drop),
+        Ok(_) => match t.placed_if_local(&copy).await? {
+            Some(placed) => {
+                let content = t.content(&placed, CONTENT.len())?;
+                t.expect(content == CONTENT, "the volume to be whole without its snapshot")
+            }
+            None => t.attached(&copy, &capability).await.map(drop),
+        },
     }
 }
 
