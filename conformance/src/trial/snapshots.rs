@@ -3,7 +3,7 @@
 use prost::Message;
 use tonic::Code;
 
-use super::{Trial, code_of};
+use super::Trial;
 use crate::check::Outcome;
 use crate::wire::Rpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
@@ -100,11 +100,10 @@ impl Trial {
     }
 
     pub async fn group_snapshot_exists(&self, group: &VolumeGroupSnapshot) -> Outcome<bool> {
-        let answer = self.settled(self.get_group_snapshot(group)).await?;
-        match code_of(&answer) {
-            Code::Ok => Ok(true),
-            Code::NotFound => Ok(false),
-            _ => Err(self.failed("OK or NOT_FOUND")),
+        match self.settled(self.get_group_snapshot(group)).await? {
+            Ok(_) => Ok(true),
+            Err(status) if status.code() == Code::NotFound => Ok(false),
+            Err(_) => Err(self.failed("OK or NOT_FOUND")),
         }
     }
 

@@ -39,8 +39,6 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("group-cuts-one-by-one", "GG-04", "cuts a member when it is needed", cuts_late)
         .on_real(),
-    violation("group-has-no-instant", "GG-05", "cuts a member when it is needed", cuts_late)
-        .on_real(),
     violation("group-is-not-idempotent", "GG-06", "makes another group at each call", || {
         let calls = AtomicUsize::new(0);
         Rig::default().ask::<Create>(move |request| {
