@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use csi_conformance::inside::Inside;
+use csi_conformance::known::Known;
 use csi_conformance::options::{Access, Hooks, Options, Pairs};
 
 /// Checks a CSI plugin against the specification, over its socket.
@@ -77,6 +78,15 @@ pub(crate) struct Arguments {
     #[arg(long = "mutable-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
     mutable_parameters: Vec<(String, String, String)>,
 
+    /// KEY=VALUE=OTHER: a parameter of volume groups and two values that it can have; may be
+    /// repeated
+    #[arg(long = "group-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
+    group_parameters: Vec<(String, String, String)>,
+
+    /// How many volumes fit into a group with the first values
+    #[arg(long)]
+    largest_group: Option<usize>,
+
     /// KEY=VALUE, sent with every call that takes secrets; may be repeated
     #[arg(long = "secret", value_name = "KEY=VALUE", value_parser = pair)]
     secrets: Vec<(String, String)>,
@@ -112,6 +122,11 @@ pub(crate) struct Arguments {
     /// File that names the plugin's own tests for rows that cannot be seen from outside
     #[arg(long)]
     inside: Option<PathBuf>,
+
+    /// File that names rows which the plugin is known to break, and why; others are failures,
+    /// and so are those which it does not break any more
+    #[arg(long)]
+    known: Option<PathBuf>,
 
     /// Write a report for programs
     #[arg(long)]
@@ -190,6 +205,11 @@ impl Arguments {
             options.mutable_parameters.insert(key.clone(), value.clone());
             options.changed_parameters.insert(key.clone(), other.clone());
         }
+        for (key, value, other) in &self.group_parameters {
+            options.group_parameters.insert(key.clone(), value.clone());
+            options.other_group_parameters.insert(key.clone(), other.clone());
+        }
+        options.largest_group = self.largest_group;
         options.other_node.clone_from(&self.other_node);
         options.timeout = Duration::from_secs(self.timeout);
         options.jobs = self.jobs;
@@ -215,6 +235,10 @@ impl Arguments {
             Some(file) => Inside::read(file, Path::new(".")),
             None => Ok(Inside::default()),
         }
+    }
+
+    pub(crate) fn known(&self) -> Result<Option<Known>, String> {
+        self.known.as_deref().map(Known::read).transpose()
     }
 
     pub(crate) fn about(&self) -> Result<String, String> {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use csi_conformance::check::Stop;
+use csi_conformance::known::Known;
 use csi_conformance::report::{json, markdown, progress, summary};
 use csi_conformance::runner::{Ran, planned, run_all};
 use csi_conformance::verdict::{Verdicts, verdicts};
@@ -58,6 +59,7 @@ fn list() -> Result<bool, String> {
 async fn run(arguments: Arguments) -> Result<bool, String> {
     let options = arguments.options()?;
     let inside = arguments.inside()?;
+    let known = arguments.known()?;
     let quiet = arguments.quiet;
     let plugin = Plugin::connect(options).await?;
     say(&format!("plugin {} {}", plugin.offers().name, plugin.offers().version));
@@ -72,9 +74,18 @@ async fn run(arguments: Arguments) -> Result<bool, String> {
     };
     let ran = run_all(&plugin, &plan, &mut tell).await;
     let verdicts = verdicts(&ran, &inside);
-    write_reports(&arguments, &plugin, &verdicts, &ran)?;
+    write_reports(&arguments, &plugin, &verdicts, &ran, known.as_ref())?;
     say(&summary(&verdicts, &ran));
-    Ok(!ran.iter().any(|ran| matches!(ran.outcome, Err(Stop::Failed(_)))))
+    Ok(match &known {
+        Some(known) => agrees(known, &verdicts),
+        None => !ran.iter().any(|ran| matches!(ran.outcome, Err(Stop::Failed(_)))),
+    })
+}
+
+fn agrees(known: &Known, verdicts: &Verdicts) -> bool {
+    let disagreements = known.disagreements(verdicts);
+    disagreements.iter().for_each(|it| say(it));
+    disagreements.is_empty()
 }
 
 fn write_reports(
@@ -82,6 +93,7 @@ fn write_reports(
     plugin: &Plugin,
     verdicts: &Verdicts,
     ran: &[Ran],
+    known: Option<&Known>,
 ) -> Result<(), String> {
     let write = |path: &std::path::Path, text: String| {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
@@ -91,7 +103,7 @@ fn write_reports(
     }
     if let Some(path) = &arguments.markdown {
         let about = arguments.about()?;
-        write(path, markdown(&arguments.title, &about, plugin.offers(), verdicts))?;
+        write(path, markdown(&arguments.title, &about, plugin.offers(), verdicts, known))?;
     }
     Ok(())
 }

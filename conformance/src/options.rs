@@ -64,6 +64,11 @@ pub struct Options {
     pub changed_parameters: Pairs,
     pub secrets: Pairs,
     pub snapshot_parameters: Pairs,
+    /// Two sets of parameters, with each of which a volume group can be made.
+    pub group_parameters: Pairs,
+    pub other_group_parameters: Pairs,
+    /// So many volumes fit into a group that is made with `group_parameters`.
+    pub largest_group: Option<usize>,
     pub other_node: Option<String>,
     /// For one call.
     pub timeout: Duration,
@@ -94,6 +99,9 @@ impl Options {
             changed_parameters: Pairs::new(),
             secrets: Pairs::new(),
             snapshot_parameters: Pairs::new(),
+            group_parameters: Pairs::new(),
+            other_group_parameters: Pairs::new(),
+            largest_group: None,
             other_node: None,
             timeout: Duration::from_secs(60),
             jobs: 4,

@@ -4,10 +4,14 @@ mod asking;
 mod cleaning;
 mod content;
 mod filling;
+mod grouping;
 mod local;
+mod looking;
 mod making;
+mod older;
 mod outage;
 mod placing;
+mod raw;
 mod snapshots;
 mod streaming;
 
@@ -19,6 +23,7 @@ use tonic::Status;
 
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
+pub use older::V0Placed;
 pub use placing::{Placed, Placing};
 pub(crate) use snapshots::{BANNED_IN_NAMES, member_ids};
 

@@ -37,8 +37,8 @@ pub(crate) async fn hunt(
     let mut real: Option<RealPlugin> = None;
     for violation in violations {
         let outcome = match violation.on {
-            Base::Memory => {
-                let plugin = MemoryPlugin::start()?;
+            Base::Memory(reach) => {
+                let plugin = MemoryPlugin::start(reach)?;
                 tried(violation, plugin.socket(), |socket| plugin.options(socket)).await?
             }
             Base::Real => {

@@ -14,12 +14,23 @@ use orlop_pools::{MemoryPool, MemoryPoolConfig};
 use tokio::task::JoinHandle;
 
 const NODE: &str = "node-1";
+const OTHER_NODE: &str = "node-2";
 /// The spec that fills a node makes this many volumes.
 const MAX_VOLUMES: u32 = 64;
 /// Small enough to be filled by a few volumes.
 const POOL_BYTES: u64 = 64 << 30;
 
+/// From where the pools can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From one node.
+    Local,
+    /// From every node.
+    Shared,
+}
+
 pub(crate) struct MemoryPlugin {
+    reach: Reach,
     pools: Vec<Arc<MemoryPool>>,
     socket: PathBuf,
     serving: JoinHandle<()>,
@@ -27,14 +38,14 @@ pub(crate) struct MemoryPlugin {
 }
 
 impl MemoryPlugin {
-    pub(crate) fn start() -> Result<Self, String> {
+    pub(crate) fn start(reach: Reach) -> Result<Self, String> {
         log();
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("csi.sock");
         let place = Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]);
         let place = place.map_err(|error| error.to_string())?;
         let node: NodeId = NODE.parse().map_err(|_| "the node's id".to_owned())?;
-        let pools: Vec<_> = ["memory", "elsewhere"].map(|name| pool(name, &place)).into();
+        let pools: Vec<_> = ["memory", "elsewhere"].map(|name| pool(name, reach, &place)).into();
         let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
         let settings = Settings {
             node_id: node.clone(),
@@ -59,7 +70,7 @@ impl MemoryPlugin {
             // Until it is dropped; an error shows as calls without an answer.
             let _ = orlop_csi::serve(bound, core, offers, std::future::pending()).await;
         });
-        Ok(Self { pools, socket, serving, _directory: directory })
+        Ok(Self { reach, pools, socket, serving, _directory: directory })
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -75,7 +86,14 @@ impl MemoryPlugin {
         options.filling_parameters = pair("provisioning", "thick");
         options.mutable_parameters = pair("readIops", "1000");
         options.changed_parameters = pair("readIops", "2000");
+        options.group_parameters = pair("maxVolumes", "3");
+        options.other_group_parameters = pair("maxVolumes", "4");
+        options.largest_group = Some(3);
         options.hooks = self.hooks();
+        match self.reach {
+            Reach::Local => {}
+            Reach::Shared => options.other_node = Some(OTHER_NODE.to_owned()),
+        }
         options
     }
 
@@ -102,12 +120,12 @@ impl Drop for MemoryPlugin {
     }
 }
 
-fn pool(name: &str, place: &Topology) -> Arc<MemoryPool> {
-    let config = MemoryPoolConfig {
-        name: name.to_owned(),
-        place: place.clone(),
-        capacity_bytes: POOL_BYTES,
+fn pool(name: &str, reach: Reach, here: &Topology) -> Arc<MemoryPool> {
+    let place = match reach {
+        Reach::Local => here.clone(),
+        Reach::Shared => Topology::default(),
     };
+    let config = MemoryPoolConfig { name: name.to_owned(), place, capacity_bytes: POOL_BYTES };
     Arc::new(MemoryPool::new(config))
 }
 

@@ -142,6 +142,26 @@ impl Rig {
         self
     }
 
+    /// Changes the bytes of one call's requests, as if the plugin read them by other numbers.
+    pub(crate) fn ask_bytes<R: Rpc>(
+        mut self,
+        change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            let is_this = path == R::PATH;
+            Before::Forward(if is_this { change(bytes.to_vec()).into() } else { bytes })
+        }));
+        self
+    }
+
+    /// Has a method that it should not have.
+    pub(crate) fn serve(mut self, method: &'static str) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            if path == method { Before::Answer(Ok(Bytes::new())) } else { Before::Forward(bytes) }
+        }));
+        self
+    }
+
     /// Changes what a stream holds and how it ends.
     pub(crate) fn stream<R: Rpc>(
         mut self,

@@ -13,8 +13,7 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 };
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{
-    ControllerExpandVolumeRequest, ControllerGetVolumeRequest, ListVolumesRequest,
-    ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
+    ControllerExpandVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
 };
 
 pub(super) use growing::CHAPTER as GROWING;
@@ -92,24 +91,10 @@ fn expand(t: &Trial, volume: &Volume, required_bytes: i64) -> ControllerExpandVo
 
 /// What the plugin says about the volume now; `None` if it has no call for that.
 async fn known_capacity(t: &Trial, volume: &Volume) -> Outcome<Option<i64>> {
-    if t.offers().has_controller(GetVolume) {
-        let volume_id = volume.volume_id.clone();
-        let found = t.ok(ControllerGetVolumeRequest { volume_id }).await?.volume;
-        return Ok(found.map(|volume| volume.capacity_bytes));
-    }
-    if !t.offers().has_controller(ListVolumes) {
+    if !t.offers().has_controller(GetVolume) && !t.offers().has_controller(ListVolumes) {
         return Ok(None);
     }
-    let mut request = ListVolumesRequest::default();
-    loop {
-        let page = t.ok(request.clone()).await?;
-        let mut listed = page.entries.into_iter().filter_map(|entry| entry.volume);
-        if let Some(found) = listed.find(|it| it.volume_id == volume.volume_id) {
-            return Ok(Some(found.capacity_bytes));
-        }
-        t.expect(!page.next_token.is_empty(), "the volume in the list")?;
-        request.starting_token = page.next_token;
-    }
+    Ok(Some(t.known(volume).await?.volume.capacity_bytes))
 }
 
 /// A volume may be larger than the smallest one that was asked for.

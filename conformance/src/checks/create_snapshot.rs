@@ -238,7 +238,7 @@ async fn at_the_same_time(t: &Trial) -> Outcome {
     }
     let made = created(t, request).await?;
     if t.offers().has_controller(ListSnapshots) {
-        let listed = t.listed(t.list_snapshots_of(&volume)).await?;
+        let listed = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
         t.expect(
             listed.len() == 1 && listed.iter().all(|it| it.snapshot_id == made.snapshot_id),
             "one snapshot of that volume, the one that was returned",

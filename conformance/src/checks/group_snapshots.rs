@@ -110,7 +110,7 @@ async fn count(t: &Trial, volume: &Volume) -> Outcome<Option<usize>> {
     if !t.offers().has_controller(ListSnapshots) {
         return Ok(None);
     }
-    Ok(Some(t.listed(t.list_snapshots_of(volume)).await?.len()))
+    Ok(Some(t.listed_snapshots(t.list_snapshots_of(volume)).await?.len()))
 }
 
 async fn twice(t: &Trial) -> Outcome {

@@ -1,5 +1,7 @@
 //! ListSnapshots.
 
+use std::collections::BTreeSet;
+
 use tonic::Code;
 
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
@@ -138,7 +140,7 @@ async fn of_all_kinds(t: &Trial) -> Outcome {
     if t.offers().group_snapshots {
         expected.extend(t.group_snapshot(&[&volume]).await?.snapshots);
     }
-    let listed = t.listed(t.list_snapshots()).await?;
+    let listed = t.listed_snapshots(t.list_snapshots()).await?;
     let whose = if deleted.is_ok() { ", also that of a deleted volume" } else { "" };
     for snapshot in &expected {
         let id = &snapshot.snapshot_id;
@@ -150,18 +152,18 @@ async fn of_all_kinds(t: &Trial) -> Outcome {
 async fn after_changes(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let request = t.list_snapshots_of(&volume);
-    t.expect(t.listed(request.clone()).await?.is_empty(), "no snapshot of a new volume")?;
+    t.expect(t.listed_snapshots(request.clone()).await?.is_empty(), "no snapshot of a new volume")?;
     let snapshot = t.snapshot(&volume).await?;
-    let listed = t.listed(request.clone()).await?;
+    let listed = t.listed_snapshots(request.clone()).await?;
     t.expect(has(&listed, &snapshot), "the new snapshot in the list")?;
     t.ok(t.delete_snapshot(&snapshot)).await?;
-    t.expect(t.listed(request).await?.is_empty(), "the deleted snapshot not in the list")
+    t.expect(t.listed_snapshots(request).await?.is_empty(), "the deleted snapshot not in the list")
 }
 
 async fn ready(t: &Trial) -> Outcome {
     let (_, made) = with_snapshots(t, 1).await?;
     let made = t.some(made.into_iter().next(), "a snapshot")?;
-    let listed = t.listed(t.list_snapshot(&made)).await?;
+    let listed = t.listed_snapshots(t.list_snapshot(&made)).await?;
     let listed = t.some(listed.into_iter().next(), "the snapshot in the list")?;
     t.expect(listed.ready_to_use, "ready_to_use, as CreateSnapshot has said")
 }
@@ -172,7 +174,7 @@ async fn while_processed(t: &Trial) -> Outcome {
     if made.ready_to_use {
         return t.not_applicable("snapshots are ready at once");
     }
-    let listed = t.listed(t.list_snapshot(&made)).await?;
+    let listed = t.listed_snapshots(t.list_snapshot(&made)).await?;
     t.expect(has(&listed, &made), "the snapshot in the list before it is ready")
 }
 
@@ -183,7 +185,7 @@ async fn after_a_failed_cut(t: &Trial) -> Outcome {
     if answer.is_ok() {
         return t.not_applicable("a snapshot can be cut while the storage is away");
     }
-    let listed = t.listed(t.list_snapshots_of(&volume)).await?;
+    let listed = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
     t.expect(listed.is_empty(), "no snapshot in the list whose cut has failed")
 }
 
@@ -191,6 +193,7 @@ async fn after_a_failed_cut(t: &Trial) -> Outcome {
 async fn pages(t: &Trial, request: ListSnapshotsRequest, most: i32) -> Outcome<Vec<Vec<Snapshot>>> {
     let mut request = ListSnapshotsRequest { max_entries: most, ..request };
     let mut pages = Vec::new();
+    let mut tokens = BTreeSet::new();
     loop {
         let page = t.ok(request.clone()).await?;
         let entries: Vec<_> = page.entries.into_iter().filter_map(|it| it.snapshot).collect();
@@ -200,7 +203,7 @@ async fn pages(t: &Trial, request: ListSnapshotsRequest, most: i32) -> Outcome<V
         if page.next_token.is_empty() {
             return Ok(pages);
         }
-        t.expect(page.next_token != request.starting_token, "a token that leads on")?;
+        t.expect(tokens.insert(page.next_token.clone()), "a token that was not there before")?;
         request.starting_token = page.next_token;
     }
 }
@@ -227,7 +230,7 @@ async fn pages_of_all(t: &Trial) -> Outcome {
 
 async fn without_a_cap(t: &Trial) -> Outcome {
     let (volume, made) = with_snapshots(t, 3).await?;
-    let listed = t.listed(t.list_snapshots_of(&volume)).await?;
+    let listed = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
     t.expect(ids(&listed) == ids(&made), "all snapshots")
 }
 
@@ -248,20 +251,20 @@ async fn of_one_volume(t: &Trial) -> Outcome {
     let (volume, made) = with_snapshots(t, 2).await?;
     with_snapshots(t, 1).await?;
     let request = t.list_snapshots_of(&volume);
-    let listed = t.listed(request.clone()).await?;
+    let listed = t.listed_snapshots(request.clone()).await?;
     t.expect(ids(&listed) == ids(&made), "the snapshots of that volume and no others")?;
     let unknown = ListSnapshotsRequest { source_volume_id: t.nobodys_id(), ..request };
-    t.expect(t.listed(unknown).await?.is_empty(), "no entries for an unknown volume")
+    t.expect(t.listed_snapshots(unknown).await?.is_empty(), "no entries for an unknown volume")
 }
 
 async fn by_id(t: &Trial) -> Outcome {
     let (_, made) = with_snapshots(t, 2).await?;
     for snapshot in &made {
-        let listed = t.listed(t.list_snapshot(snapshot)).await?;
+        let listed = t.listed_snapshots(t.list_snapshot(snapshot)).await?;
         t.expect(ids(&listed) == [&snapshot.snapshot_id], "that snapshot and no other")?;
     }
     let unknown = ListSnapshotsRequest { snapshot_id: t.nobodys_id(), ..t.list_snapshots() };
-    t.expect(t.listed(unknown).await?.is_empty(), "no entries for an unknown snapshot")
+    t.expect(t.listed_snapshots(unknown).await?.is_empty(), "no entries for an unknown snapshot")
 }
 
 async fn by_both(t: &Trial) -> Outcome {
@@ -272,9 +275,9 @@ async fn by_both(t: &Trial) -> Outcome {
             snapshot_id: snapshot.snapshot_id.clone(),
             ..t.list_snapshots_of(volume)
         };
-        let listed = t.listed(of_both(&volume)).await?;
+        let listed = t.listed_snapshots(of_both(&volume)).await?;
         t.expect(ids(&listed) == [&snapshot.snapshot_id], "that snapshot of its volume")?;
-        let listed = t.listed(of_both(&other)).await?;
+        let listed = t.listed_snapshots(of_both(&other)).await?;
         t.expect(listed.is_empty(), "no entries that match only one of two filters")?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::known::Known;
 use crate::offers::Offers;
 use crate::row::{Row, prefix_of};
 use crate::verdict::{Verdict, Verdicts, count};
@@ -10,7 +11,13 @@ use crate::verdict::{Verdict, Verdicts, count};
 const WORDS: [&str; 6] =
     ["proven", "FAILED", "not applicable", "tested inside", "not observable", "not run"];
 
-pub fn markdown(title: &str, about: &str, offers: &Offers, verdicts: &Verdicts) -> String {
+pub fn markdown(
+    title: &str,
+    about: &str,
+    offers: &Offers,
+    verdicts: &Verdicts,
+    known: Option<&Known>,
+) -> String {
     let mut text =
         format!("# {title}\n\n{about}\n\nPlugin: `{}` {}.\n", offers.name, offers.version);
     // Writing to a string cannot fail.
@@ -24,7 +31,8 @@ pub fn markdown(title: &str, about: &str, offers: &Offers, verdicts: &Verdicts) 
                 "\n## {prefix}\n\n| ID | level | verdict | how |\n|---|---|---|---|\n"
             );
         }
-        let _ = writeln!(text, "{}", line(row, verdict));
+        let why = known.and_then(|known| known.why(row.id));
+        let _ = writeln!(text, "{}", line(row, verdict, why));
     }
     text
 }
@@ -40,9 +48,11 @@ fn totals(verdicts: &Verdicts) -> String {
     text
 }
 
-fn line(row: &Row, verdict: &Verdict) -> String {
+fn line(row: &Row, verdict: &Verdict, why: Option<&str>) -> String {
     let dagger = if row.chosen { "†" } else { "" };
-    format!("| {} | {}{dagger} | {} | {} |", row.id, row.level, verdict.word(), how(verdict))
+    let why = why.map(|why| format!(" **Why:** {}", in_a_cell(why))).unwrap_or_default();
+    let (id, level, word, how) = (row.id, row.level, verdict.word(), how(verdict));
+    format!("| {id} | {level}{dagger} | {word} | {how}{why} |")
 }
 
 fn how(verdict: &Verdict) -> String {

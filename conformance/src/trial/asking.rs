@@ -88,8 +88,9 @@ impl Trial {
 
     /// The bytes of a request that need not be a proper message, and the bytes of its reply.
     pub async fn ask_bytes<R: Rpc>(&self, encoded: Vec<u8>) -> Outcome<Answer<Bytes>> {
+        let request = R::decode(encoded.as_slice());
         let answer = self.send::<R>(encoded).await;
-        if let (Ok((bytes, _)), Ok(request)) = (&answer, R::decode(&[][..]))
+        if let (Ok((bytes, _)), Ok(request)) = (&answer, request)
             && let Ok(reply) = R::Reply::decode(bytes.clone())
         {
             self.remember(&request, &reply);
