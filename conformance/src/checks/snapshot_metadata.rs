@@ -5,6 +5,7 @@ mod told;
 
 use tonic::Code;
 
+use self::coverage::{Written, paged, paged_delta, written};
 use self::told::{Told, allocated, delta, told};
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
@@ -166,8 +167,10 @@ fn is_true(t: &Trial, told: &Told, end: &Answer<()>, before: &Told) -> Outcome {
 }
 
 async fn cut_short(t: &Trial) -> Outcome {
-    let (_, base, target) = two_snapshots(t).await?;
-    let (of_one, of_both) = (allocated(t, &base), delta(t, &base, &target));
+    let Written { base, target, .. } = written(t).await?;
+    // A message for each range, so that there is a middle.
+    let of_one = paged(allocated(t, &base), 1);
+    let of_both = paged_delta(delta(t, &base, &target), 1);
     let before = told(t, of_one.clone()).await?;
     let between = told(t, of_both.clone()).await?;
     let calls = async { Ok((t.stream(of_one.clone()).await?, t.stream(of_both.clone()).await?)) };

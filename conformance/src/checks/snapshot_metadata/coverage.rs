@@ -73,10 +73,10 @@ fn places(t: &Trial) -> Vec<i64> {
     (0..PLACES).map(|number| number * apart).collect()
 }
 
-struct Written {
+pub(super) struct Written {
     volume: Volume,
-    base: Snapshot,
-    target: Snapshot,
+    pub(super) base: Snapshot,
+    pub(super) target: Snapshot,
     /// Offsets of blocks that were written before the base, and between the two.
     early: Vec<i64>,
     late: Vec<i64>,
@@ -91,7 +91,7 @@ fn write_blocks(t: &Trial, placed: &Placed, offsets: &[i64], byte: u8) -> Outcom
 }
 
 /// Two snapshots, with writes before each where a device can be written to from here.
-async fn written(t: &Trial) -> Outcome<Written> {
+pub(super) async fn written(t: &Trial) -> Outcome<Written> {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     if NEEDS.iter().any(|need| !need.is_met(t.offers(), t.options())) {
@@ -114,11 +114,17 @@ async fn written(t: &Trial) -> Outcome<Written> {
     Ok(Written { volume, base, target, early: early.to_vec(), late })
 }
 
-fn paged(request: GetMetadataAllocatedRequest, max_results: i32) -> GetMetadataAllocatedRequest {
+pub(super) fn paged(
+    request: GetMetadataAllocatedRequest,
+    max_results: i32,
+) -> GetMetadataAllocatedRequest {
     GetMetadataAllocatedRequest { max_results, ..request }
 }
 
-fn paged_delta(request: GetMetadataDeltaRequest, max_results: i32) -> GetMetadataDeltaRequest {
+pub(super) fn paged_delta(
+    request: GetMetadataDeltaRequest,
+    max_results: i32,
+) -> GetMetadataDeltaRequest {
     GetMetadataDeltaRequest { max_results, ..request }
 }
 
