@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     #[arg(long = "other-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     other_parameters: Vec<(String, String)>,
 
+    /// KEY=VALUE that makes a volume take all of its space when it is created; may be repeated
+    #[arg(long = "filling-parameter", value_name = "KEY=VALUE", value_parser = pair)]
+    filling_parameters: Vec<(String, String)>,
+
     /// KEY=VALUE for CreateSnapshot; may be repeated
     #[arg(long = "snapshot-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     snapshot_parameters: Vec<(String, String)>,
@@ -206,6 +210,7 @@ impl Arguments {
         options.fs_type.clone_from(&self.fs_type);
         options.parameters = pairs(&self.parameters);
         options.other_parameters = pairs(&self.other_parameters);
+        options.filling_parameters = pairs(&self.filling_parameters);
         options.snapshot_parameters = pairs(&self.snapshot_parameters);
         options.secrets = pairs(&self.secrets);
         options.weak_secrets = pairs(&self.weak_secrets);

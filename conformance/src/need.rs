@@ -58,6 +58,8 @@ pub enum Need {
     MutableParameters,
     /// `--other-parameter`
     OtherParameters,
+    /// `--filling-parameter`
+    FillingParameters,
     /// `--group-parameter`
     GroupParameters,
     /// `--largest-group`
@@ -96,6 +98,7 @@ impl Need {
             Self::WeakSecrets => !options.weak_secrets.is_empty(),
             Self::MutableParameters => !options.mutable_parameters.is_empty(),
             Self::OtherParameters => !options.other_parameters.is_empty(),
+            Self::FillingParameters => !options.filling_parameters.is_empty(),
             Self::GroupParameters => !options.group_parameters.is_empty(),
             Self::LargestGroup => options.largest_group.is_some(),
         }
@@ -155,6 +158,9 @@ impl fmt::Display for Need {
             Self::OtherParameters => {
                 formatter.write_str("no second kind of volume is known (--other-parameter)")
             }
+            Self::FillingParameters => formatter.write_str(
+                "no kind of volume is known that fills the storage (--filling-parameter)",
+            ),
             Self::GroupParameters => {
                 formatter.write_str("no parameter of volume groups is known (--group-parameter)")
             }

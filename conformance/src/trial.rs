@@ -3,6 +3,8 @@
 mod asking;
 mod choosing;
 mod cleaning;
+mod content;
+mod exhausting;
 mod filling;
 mod grouping;
 mod inventory;
@@ -12,9 +14,12 @@ mod looking;
 mod making;
 mod node_paths;
 mod older;
+mod outage;
 mod placing;
 mod raw;
 mod shaping;
+mod snapshots;
+mod streaming;
 mod wired;
 
 use std::collections::HashMap;
@@ -27,6 +32,7 @@ pub use asking::Answer;
 pub use local::{Mounted, Statfs};
 pub use older::V0Placed;
 pub use placing::{Placed, Placing};
+pub(crate) use snapshots::{BANNED_IN_NAMES, member_ids};
 
 use crate::check::{Check, Failure, Outcome, Stop};
 use crate::journal::Call;

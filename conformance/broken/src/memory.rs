@@ -85,6 +85,7 @@ impl MemoryPlugin {
         options.local_files = false;
         options.parameters = pair("pool", "memory");
         options.other_parameters = pair("pool", "elsewhere");
+        options.filling_parameters = pair("provisioning", "thick");
         options.mutable_parameters = pair("readIops", "1000");
         options.changed_parameters = pair("readIops", "2000");
         options.group_parameters = pair("maxVolumes", "3");

@@ -104,7 +104,11 @@ impl Trial {
 
     /// A snapshot that is ready to be a source.
     pub async fn snapshot(&self, volume: &Volume) -> Outcome<Snapshot> {
-        let request = self.new_snapshot(volume);
+        self.ready_snapshot(self.new_snapshot(volume)).await
+    }
+
+    /// Asks again, as an orchestrator does, until the snapshot can be used.
+    pub async fn ready_snapshot(&self, request: CreateSnapshotRequest) -> Outcome<Snapshot> {
         for _ in 0..100 {
             let reply = self.ok(request.clone()).await?;
             let snapshot = self.some(reply.snapshot, "a snapshot in the reply")?;
