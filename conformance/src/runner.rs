@@ -102,6 +102,9 @@ pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static
         Ok(outcome) => outcome,
         Err(_) => Err(trial.failed(format!("an end within {LONGEST:?}"))),
     };
+    if matches!(outcome, Err(Stop::Failed(_))) {
+        revive(plugin).await;
+    }
     let cleaned = trial.clean_up().await;
     // What went wrong first is what matters; a rule that does not apply still has to clean up.
     let outcome = match (outcome, cleaned) {
@@ -111,6 +114,16 @@ pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static
     };
     let (findings, calls, made) = (trial.findings(), trial.calls(), trial.made());
     Ran { chapter, check, outcome, findings, calls, made }
+}
+
+/// A plugin that a call has killed would fail all checks that follow.
+async fn revive(plugin: &Plugin) {
+    if let Some(restarts) = &plugin.options.hooks.restarts
+        && !Plugin::is_ready(&plugin.options).await
+    {
+        // If it does not come back, the next check says so.
+        restarts().ok();
+    }
 }
 
 /// Takes back all that a check did, once more: at a plugin that does what it says, after the check
