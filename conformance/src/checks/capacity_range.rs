@@ -124,8 +124,8 @@ async fn is_met(t: &Trial) -> Outcome {
         if bytes == 0 {
             continue;
         }
-        t.expect(bytes >= required, format!("at least {required} bytes"))?;
-        t.expect(limit == 0 || bytes <= limit, format!("at most {limit} bytes"))?;
+        t.expect_row("CR-04", bytes >= required, format!("at least {required} bytes"))?;
+        t.expect_row("CR-05", limit == 0 || bytes <= limit, format!("at most {limit} bytes"))?;
     }
     Ok(())
 }
@@ -140,8 +140,11 @@ async fn is_met_by_the_device(t: &Trial) -> Outcome {
     let volume = t.create(request).await?;
     let placed = t.placed(&volume, capability).await?;
     let bytes = t.device_size(&placed.target_path())?;
-    let fits = i64::try_from(bytes).is_ok_and(|bytes| (required..=limit).contains(&bytes));
-    t.expect(fits, format!("a device of {required} to {limit} bytes, not {bytes}"))?;
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let large = format!("a device of at least {required} bytes, not {bytes}");
+    t.expect_row("CR-04", bytes >= required, large)?;
+    let small = format!("a device of at most {limit} bytes, not {bytes}");
+    t.expect_row("CR-05", bytes <= limit, small)?;
     t.withdrawn(&placed).await
 }
 

@@ -169,16 +169,15 @@ async fn identity_is_served(t: &Trial) -> Outcome {
 
 async fn plugin_has_a_proper_name(t: &Trial) -> Outcome {
     let name = t.ok(GetPluginInfoRequest::default()).await?.name;
-    t.expect(!name.is_empty() && name.len() <= 63, "a name of 1 to 63 characters")?;
-    let is_label = |label: &str| {
-        label.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && label.ends_with(|last: char| last.is_ascii_alphanumeric())
-            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
-    };
-    t.expect(
-        name.split('.').all(is_label),
-        "labels of letters, digits and dashes, with dots between",
-    )
+    t.expect_row("ID-02", !name.is_empty(), "a name")?;
+    t.expect_row("ID-03", name.len() <= 63, "a name of at most 63 characters")?;
+    let is_outer = |c: char| c.is_ascii_alphanumeric();
+    let is_allowed = name.starts_with(is_outer)
+        && name.ends_with(is_outer)
+        && name.chars().all(|c| is_outer(c) || c == '-' || c == '.');
+    t.expect_row("ID-04", is_allowed, "letters, digits, dashes and dots inside")?;
+    let is_label = |label: &str| label.starts_with(is_outer) && label.ends_with(is_outer);
+    t.expect_row("ID-05", name.split('.').all(is_label), "labels with dots between")
 }
 
 async fn plugin_has_a_version(t: &Trial) -> Outcome {
@@ -201,10 +200,10 @@ async fn identity_holds_without_storage(t: &Trial) -> Outcome {
     };
     let (info_without, capabilities_without) = t.while_broken(calls).await?;
     let same = info_without.is_err() || info_without.is_ok_and(|it| it == info);
-    t.expect(same, "an error, or the GetPluginInfo of a healthy plugin")?;
+    t.expect_row("ID-09", same, "an error, or the GetPluginInfo of a healthy plugin")?;
     let same =
         capabilities_without.is_err() || capabilities_without.is_ok_and(|it| it == capabilities);
-    t.expect(same, "an error, or the GetPluginCapabilities of a healthy plugin")
+    t.expect_row("ID-22", same, "an error, or the GetPluginCapabilities of a healthy plugin")
 }
 
 async fn instances_agree(t: &Trial) -> Outcome {
@@ -232,8 +231,8 @@ async fn controller_service_is_reported(t: &Trial) -> Outcome {
     t.ok(GetPluginCapabilitiesRequest::default()).await?;
     let reported = t.offers().has_plugin(PluginService::ControllerService);
     let served = t.offers().controller.is_some();
-    t.expect(reported || !served, "CONTROLLER_SERVICE, as the Controller service is served")?;
-    t.expect(served || !reported, "no CONTROLLER_SERVICE, as there is no Controller service")
+    t.expect_row("ID-12", reported || !served, "CONTROLLER_SERVICE, as it is served")?;
+    t.expect_row("ID-13", served || !reported, "no CONTROLLER_SERVICE, as it is not served")
 }
 
 async fn topology_is_reported(t: &Trial) -> Outcome {
@@ -282,8 +281,11 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
         secrets: t.secrets(),
         volume_capability: Some(capability.clone()),
     };
-    let reply = t.ok(request).await?;
-    t.expect(reply.capacity_bytes >= 2 * t.size(), "the size that was asked for")?;
+    let Ok(reply) = t.settled(request).await? else {
+        return Err(t.failed_row(Some("ID-18"), "OK, as it can be expanded while published"));
+    };
+    let is_large = reply.capacity_bytes >= 2 * t.size();
+    t.expect_row("ID-18", is_large, "the size that was asked for")?;
     if t.offers().has_node(NodeRpc::ExpandVolume) {
         let request = NodeExpandVolumeRequest {
             volume_id: volume.volume_id.clone(),
@@ -293,7 +295,8 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
             volume_capability: Some(capability),
             secrets: t.secrets(),
         };
-        t.ok(request).await?;
+        let expanded = t.settled(request).await?;
+        t.expect_row("ID-19", expanded.is_ok(), "OK, as it can be expanded while published")?;
     }
     t.withdrawn(&placed).await
 }
@@ -314,21 +317,21 @@ async fn offline_expansion_waits(t: &Trial) -> Outcome {
 
 async fn probe_may_be_asked_often(t: &Trial) -> Outcome {
     for _ in 0..100 {
-        let ready = t.ok(ProbeRequest::default()).await?.ready;
-        t.expect(ready.unwrap_or(true), "ready=true, or no ready at all")?;
+        let Ok(reply) = t.settled(ProbeRequest::default()).await? else {
+            return Err(t.failed_row(Some("ID-23"), "OK, however often it is asked"));
+        };
+        let is_ready = reply.ready.unwrap_or(true);
+        t.expect_row("ID-27", is_ready, "ready=true, or no ready at all")?;
     }
     Ok(())
 }
 
 async fn probe_notices_missing_storage(t: &Trial) -> Outcome {
-    let without = t.while_broken(t.ask(ProbeRequest::default())).await?;
-    let Err(status) = without else {
+    let Err(status) = t.while_broken(t.ask(ProbeRequest::default())).await? else {
         return Err(t.failed("FAILED_PRECONDITION while the storage is away"));
     };
-    t.expect(
-        status.code() == Code::FailedPrecondition,
-        "FAILED_PRECONDITION while the storage is away",
-    )?;
+    let is_told = status.code() == Code::FailedPrecondition;
+    t.expect_row("ID-24", is_told, "FAILED_PRECONDITION while the storage is away")?;
     t.ok(ProbeRequest::default()).await?;
     Ok(())
 }

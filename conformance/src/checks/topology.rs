@@ -183,15 +183,15 @@ fn split(key: &str) -> (Option<&str>, &str) {
 async fn keys_are_well_formed(t: &Trial) -> Outcome {
     for key in keys(t).await? {
         let (prefix, name) = split(&key);
+        let is_whole = !name.is_empty() && !name.contains('/') && prefix != Some("");
+        t.expect_row("TP-01", is_whole, format!("the form [prefix/]name, not {key}"))?;
         let is_name = is_label(name, is_alphanumeric, "-_.");
-        t.expect(is_name, format!("a name of at most 63 characters that is well formed in {key}"))?;
+        t.expect_row("TP-02", is_name, format!("a name that is well formed, not {name}"))?;
         let is_domain = |prefix: &str| {
             prefix.len() <= 63 && prefix.split('.').all(|label| is_label(label, is_lower, "-"))
         };
-        t.expect(
-            prefix.is_none_or(is_domain),
-            format!("a domain name in lower case, of at most 63 characters, as prefix of {key}"),
-        )?;
+        let is_prefix = prefix.is_none_or(is_domain);
+        t.expect_row("TP-03", is_prefix, format!("a domain name in lower case before {key}"))?;
     }
     Ok(())
 }

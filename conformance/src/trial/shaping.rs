@@ -33,6 +33,16 @@ impl Trial {
         }
     }
 
+    /// As [`Trial::expect`], where a check proves several rows and this is about one of them.
+    pub fn expect_row(
+        &self,
+        row: &'static str,
+        holds: bool,
+        expected: impl Into<String>,
+    ) -> Outcome {
+        if holds { Ok(()) } else { Err(self.failed_row(Some(row), expected)) }
+    }
+
     /// What comes of calls while the storage is away; it is back when this returns.
     pub async fn while_broken<T>(&self, calls: impl Future<Output = Outcome<T>>) -> Outcome<T> {
         self.break_storage()?;

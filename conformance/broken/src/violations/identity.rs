@@ -37,6 +37,17 @@ pub(super) const ALL: &[Violation] = &[
     violation("no-probe", "ID-01", "has no Probe", || {
         Rig::default().unimplemented::<ProbeRequest>()
     }),
+    violation("no-name", "ID-02", "does not say its name", || named("")),
+    violation("no-version", "ID-07", "does not say its version", || {
+        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| reply.vendor_version.clear())
+    }),
+    violation("a-manifest-without-end", "ID-08", "has a manifest of 8000 bytes", || {
+        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| {
+            for number in 0..100 {
+                reply.manifest.insert(format!("{number:0>20}"), "x".repeat(60));
+            }
+        })
+    }),
     violation("a-name-of-64-characters", "ID-03", "has a name that is too long", || {
         named("a123456789.b123456789.c123456789.d123456789.e123456789.f12345678")
     }),

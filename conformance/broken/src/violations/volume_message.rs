@@ -22,6 +22,11 @@ fn created(change: fn(&CreateVolumeRequest, &mut Volume)) -> Rig {
 }
 
 pub(super) const ALL: &[Violation] = &[
+    violation("volumes-without-ids", "VO-01", "gets a volume without its id", || {
+        Rig::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
+            reply.volume.iter_mut().for_each(|volume| volume.volume_id.clear());
+        })
+    }),
     violation("one-id-for-all", "VO-02", "gives every volume the same id", || {
         created(|_, volume| volume.volume_id = "volume".to_owned())
     }),

@@ -207,9 +207,17 @@ async fn group_takes_effect(t: &Trial) -> Outcome {
     t.write_file(&file, b"content")?;
     for path in [placed.target_path(), file] {
         let found = t.could(std::fs::metadata(&path), "look at", &path)?;
-        t.expect(found.gid() == GROUP, format!("group {GROUP} of {}", path.display()))?;
+        t.expect_row(
+            "AM-07",
+            found.gid() == GROUP,
+            format!("group {GROUP} of {}", path.display()),
+        )?;
         let is_open = found.mode() & 0o060 == 0o060;
-        t.expect(is_open, format!("{} to be the group's to read and write", path.display()))?;
+        t.expect_row(
+            "AM-08",
+            is_open,
+            format!("{} to be the group's to read and write", path.display()),
+        )?;
     }
     t.withdrawn(&placed).await
 }

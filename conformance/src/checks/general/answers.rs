@@ -126,9 +126,16 @@ async fn refusals_have_a_text(t: &Trial) -> Outcome {
 async fn every_call_ends_with_a_status(t: &Trial) -> Outcome {
     for path in t.methods() {
         let ending = t.ending(&path).await?;
-        t.expect(ending.http_status == 200, "HTTP status 200, as of every gRPC call")?;
-        let code = ending.grpc_status.as_deref().map(str::parse::<u8>);
-        t.expect(matches!(code, Some(Ok(0..=16))), "a grpc-status from 0 to 16")?;
+        t.expect_row(
+            "GEN-14",
+            ending.http_status == 200,
+            "HTTP status 200, as of every gRPC call",
+        )?;
+        let Some(code) = ending.grpc_status else {
+            return Err(t.failed_row(Some("GEN-14"), "a grpc-status"));
+        };
+        let canonical = matches!(code.parse::<u8>(), Ok(0..=16));
+        t.expect_row("GEN-15", canonical, "a grpc-status from 0 to 16")?;
     }
     Ok(())
 }
