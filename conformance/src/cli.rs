@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use csi_conformance::inside::Inside;
 use csi_conformance::known::Known;
-use csi_conformance::options::{Access, Hooks, Options, Pairs};
+use csi_conformance::options::{Access, Action, Hooks, Options, Pairs};
 
 /// Checks a CSI plugin against the specification, over its socket.
 #[derive(Debug, Parser)]
@@ -232,13 +232,14 @@ impl Arguments {
     }
 
     fn hooks(&self) -> Hooks {
-        let action = |command: &Option<String>| {
-            command.clone().map(|command| Arc::new(move || shell(&command)) as Arc<_>)
+        let action = |command: &Option<String>| -> Option<Action> {
+            let command = command.clone()?;
+            Some(Arc::new(move || shell(&command)))
         };
         Hooks {
-            breaks: action(&self.break_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
-            mends: action(&self.mend_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
-            restarts: action(&self.restart_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
+            breaks: action(&self.break_command),
+            mends: action(&self.mend_command),
+            restarts: action(&self.restart_command),
             logs: self.logs.clone().map(|path| Arc::new(move || read(&path)) as Arc<_>),
         }
     }

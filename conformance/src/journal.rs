@@ -110,7 +110,7 @@ pub(crate) fn render_status(status: &tonic::Status) -> String {
     format!("{:?} {:?}", status.code(), status.message())
 }
 
-/// Names and lengths of all strings, and names and sizes of all maps, of a message.
+/// Visits all fields that are set in a message and in those that it holds, each with its path.
 pub(crate) fn descend(
     message: &DynamicMessage,
     at: &str,

@@ -9,7 +9,8 @@ use crate::check::{Chapter, Check};
 
 pub type Pairs = BTreeMap<String, String>;
 
-type Action = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Something that happens to the plugin, and what went wrong with it.
+pub type Action = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What the suite cannot do over gRPC: things that happen to a plugin.
 #[derive(Clone, Default)]

@@ -27,6 +27,14 @@ impl Plugin {
         Ok(Self { client, node, offers: Arc::new(offers), options: Arc::new(options) })
     }
 
+    /// One that nobody serves and that offers nothing.
+    #[cfg(test)]
+    pub(crate) fn absent(options: Options) -> Result<Self, String> {
+        let client = Client::new(&options.socket, options.timeout)?;
+        let (node, offers) = (client.clone(), Arc::new(Offers::default()));
+        Ok(Self { client, node, offers, options: Arc::new(options) })
+    }
+
     /// Is it there, and ready for calls? Asks Probe and nothing else, so that a restart command can
     /// use it without telling the plugin more than an orchestrator would.
     pub async fn is_ready(options: &Options) -> bool {

@@ -28,6 +28,12 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// Nothing is known of any call.
+    fn not_begun(chapter: &'static Chapter, check: &'static Check, stop: Stop) -> Self {
+        let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
+        Self { chapter, check, outcome: Err(stop), findings, calls, made }
+    }
+
     /// Was any rule broken?
     pub fn broke(&self) -> bool {
         matches!(self.outcome, Err(Stop::Failed(_))) || !self.findings.is_empty()
@@ -85,32 +91,30 @@ pub async fn run_all(
 /// A check that panicked is a fault of the suite; it must not look like a pass.
 fn died((chapter, check): &Planned) -> Ran {
     let expected = "the check itself to come to an end".to_owned();
-    let outcome = Err(Stop::Failed(Box::new(Failure { row: None, expected, call: None })));
-    let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
-    Ran { chapter, check, outcome, findings, calls, made }
+    let stop = Stop::Failed(Box::new(Failure { row: None, expected, call: None }));
+    Ran::not_begun(chapter, check, stop)
 }
 
 pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static Check) -> Ran {
     let needs = chapter.needs.iter().chain(check.needs);
     if let Some(unmet) = needs.into_iter().find(|it| !it.is_met(&plugin.offers, &plugin.options)) {
-        let outcome = Err(Stop::NotApplicable(unmet.to_string()));
-        let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
-        return Ran { chapter, check, outcome, findings, calls, made };
+        return Ran::not_begun(chapter, check, Stop::NotApplicable(unmet.to_string()));
     }
     let trial = Trial::new(plugin, check, &run_name());
     let outcome = match tokio::time::timeout(LONGEST, (check.run)(&trial)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(trial.failed(format!("an end within {LONGEST:?}"))),
     };
+    // First of all: without its storage no plugin is ready, and nothing can be taken back.
+    let mended = trial.mend_storage();
     if matches!(outcome, Err(Stop::Failed(_))) {
         revive(plugin).await;
     }
-    let cleaned = trial.clean_up().await;
+    let cleaned = mended.and(trial.clean_up().await);
     // What went wrong first is what matters; a rule that does not apply still has to clean up.
     let outcome = match (outcome, cleaned) {
-        (Err(failed @ Stop::Failed(_)), _) | (Ok(()), Err(failed)) => Err(failed),
-        (Err(_), Err(failed)) => Err(failed),
-        (other, Ok(())) => other,
+        (Ok(()) | Err(Stop::NotApplicable(_)), Err(failed)) => Err(failed),
+        (outcome, _) => outcome,
     };
     let (findings, calls, made) = (trial.findings(), trial.calls(), trial.made());
     Ran { chapter, check, outcome, findings, calls, made }
@@ -139,3 +143,7 @@ fn run_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("c{:x}", now.as_micros() & 0xff_ffff_ffff)
 }
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;

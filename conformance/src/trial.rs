@@ -5,34 +5,33 @@ mod choosing;
 mod cleaning;
 mod content;
 mod exhausting;
-mod filling;
 mod grouping;
 mod inventory;
 mod local;
 mod long_paths;
-mod looking;
 mod making;
-mod node_paths;
 mod older;
 mod outage;
+mod places;
 mod placing;
 mod raw;
-mod shaping;
 mod snapshots;
 mod streaming;
 mod wired;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tonic::Status;
 
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
+pub(crate) use making::BANNED_IN_NAMES;
 pub use older::V0Placed;
 pub use placing::{Placed, Placing};
-pub(crate) use snapshots::{BANNED_IN_NAMES, member_ids};
+pub(crate) use snapshots::member_ids;
 
 use crate::check::{Check, Failure, Outcome, Stop};
 use crate::journal::Call;
@@ -54,6 +53,8 @@ pub struct Trial {
     made: Mutex<Vec<Undo>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
+    /// The storage is away.
+    broken: AtomicBool,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,6 +73,7 @@ impl Trial {
             made: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
+            broken: AtomicBool::default(),
         }
     }
 
@@ -111,16 +113,8 @@ impl Trial {
     }
 
     pub fn failed(&self, expected: impl Into<String>) -> Stop {
-        self.failed_row(None, expected)
-    }
-
-    pub(crate) fn failed_row(
-        &self,
-        row: Option<&'static str>,
-        expected: impl Into<String>,
-    ) -> Stop {
         let call = held(&self.calls).last().cloned();
-        Stop::Failed(Box::new(Failure { row, expected: expected.into(), call }))
+        Stop::Failed(Box::new(Failure { row: None, expected: expected.into(), call }))
     }
 
     /// The value, or a failure that says what was expected to be there.
@@ -151,21 +145,6 @@ impl Trial {
     /// Lets something happen to the plugin; what cannot be done is a failure of the set-up.
     fn hook(&self, what: &str, outcome: Result<(), String>) -> Outcome {
         outcome.map_err(|error| self.failed(format!("the {what} command to succeed: {error}")))
-    }
-
-    /// Takes the storage away; [`Trial::mend`] brings it back, also at the end of the check.
-    pub fn break_storage(&self) -> Outcome {
-        match &self.options().hooks.breaks {
-            Some(breaks) => self.hook("break", breaks()),
-            None => self.not_applicable("needs --break-command"),
-        }
-    }
-
-    pub fn mend_storage(&self) -> Outcome {
-        match &self.options().hooks.mends {
-            Some(mends) => self.hook("mend", mends()),
-            None => self.not_applicable("needs --mend-command"),
-        }
     }
 
     pub fn restart_plugin(&self) -> Outcome {

@@ -64,7 +64,7 @@ fn note(said: &mut BTreeMap<&'static str, Said>, ran: &Ran) {
     if let Err(Stop::Failed(failure)) = &ran.outcome
         && let Some(row) = failure.row
     {
-        // No answer in the proper form: the check itself came to no result.
+        // The check went no further, so it says nothing of its other rows.
         said.entry(row).or_default().failed.push((name, (**failure).clone()));
         return;
     }

@@ -90,14 +90,13 @@ const UNSEEN: &[(&str, &str)] = &[
 
 async fn are_served(t: &Trial) -> Outcome {
     for method in ["GetIdentity", "GetCapabilities", "Probe"] {
-        let answer = t.ask_method(&format!("/identity.Identity/{method}"), Vec::new()).await;
-        t.expect(answer.is_ok(), "OK, as CSI-Addons is served")?;
+        t.expect_code_at(&format!("/identity.Identity/{method}"), Code::Ok).await?;
     }
     Ok(())
 }
 
 async fn name(t: &Trial) -> Outcome {
-    let name = t.ok_as_it_is(&GetIdentityRequest::default()).await?.name;
+    let name = t.ok(GetIdentityRequest::default()).await?.name;
     t.expect((1..=63).contains(&name.len()), "a name of 1 to 63 characters")?;
     let is_label = |label: &str| {
         label.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -112,7 +111,7 @@ async fn name(t: &Trial) -> Outcome {
 }
 
 async fn version(t: &Trial) -> Outcome {
-    let version = t.ok_as_it_is(&GetIdentityRequest::default()).await?.vendor_version;
+    let version = t.ok(GetIdentityRequest::default()).await?.vendor_version;
     t.expect(!version.is_empty(), "a vendor_version")
 }
 
@@ -135,7 +134,7 @@ async fn capability_entries(t: &Trial) -> Outcome {
 }
 
 async fn offered(t: &Trial) -> Outcome<Vec<Type>> {
-    let reply = t.ok_as_it_is(&GetCapabilitiesRequest::default()).await?;
+    let reply = t.ok(GetCapabilitiesRequest::default()).await?;
     Ok(reply.capabilities.into_iter().filter_map(|entry| entry.r#type).collect())
 }
 
@@ -260,18 +259,19 @@ async fn probe(t: &Trial) -> Outcome {
 async fn when_broken(t: &Trial) -> Outcome {
     let identity = t.ok(GetIdentityRequest::default()).await?;
     let capabilities = t.ok(GetCapabilitiesRequest::default()).await?;
-    t.break_storage()?;
-    let broken_identity = t.ask(GetIdentityRequest::default()).await;
-    let broken_capabilities = t.ask(GetCapabilitiesRequest::default()).await;
-    let probed = t.ask(ProbeRequest::default()).await;
-    t.mend_storage()?;
+    let calls = async {
+        let identity = t.ask(GetIdentityRequest::default()).await?;
+        let capabilities = t.ask(GetCapabilitiesRequest::default()).await?;
+        Ok((identity, capabilities, t.ask(ProbeRequest::default()).await?))
+    };
+    let (broken_identity, broken_capabilities, probed) = t.during_outage(calls).await?;
     t.expect(
-        code_of(&probed?) == Code::FailedPrecondition,
+        code_of(&probed) == Code::FailedPrecondition,
         "FAILED_PRECONDITION, as the storage is away",
     )?;
-    let is_same = broken_identity?.map_or(true, |reply| reply == identity);
+    let is_same = broken_identity.map_or(true, |reply| reply == identity);
     t.expect(is_same, "an error, or the same identity as before")?;
-    let is_same = broken_capabilities?.map_or(true, |reply| reply == capabilities);
+    let is_same = broken_capabilities.map_or(true, |reply| reply == capabilities);
     t.expect(is_same, "an error, or the same capabilities as before")?;
     probe(t).await
 }

@@ -158,7 +158,7 @@ async fn get_snapshot(t: &Trial) -> Outcome {
 }
 
 async fn snapshot_metadata(t: &Trial) -> Outcome {
-    let volume = t.volume_for(t.plain_capability()).await?;
+    let volume = t.volume_for(t.quick_capability()).await?;
     let snapshot_id = t.snapshot(&volume).await?.snapshot_id;
     let request =
         GetMetadataAllocatedRequest { snapshot_id, secrets: t.secrets(), ..Default::default() };
@@ -168,7 +168,7 @@ async fn snapshot_metadata(t: &Trial) -> Outcome {
 
 async fn minimum_volume_size(t: &Trial) -> Outcome {
     let request = GetCapacityRequest {
-        volume_capabilities: vec![t.plain_capability()],
+        volume_capabilities: vec![t.quick_capability()],
         parameters: t.options().parameters.clone(),
         accessible_topology: None,
     };
@@ -179,14 +179,14 @@ async fn minimum_volume_size(t: &Trial) -> Outcome {
     if least == 0 {
         return t.not_applicable("GetCapacity says 0, which is no size of a volume");
     }
-    let mut request = t.new_volume_for(t.plain_capability());
+    let mut request = t.new_volume_for(t.quick_capability());
     request.capacity_range = t.range(least, 0);
     t.create(request).await?;
     Ok(())
 }
 
 async fn secrets_of_node_expansion(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
     let mut secrets = t.secrets();
@@ -215,7 +215,7 @@ async fn conditions_are_told(t: &Trial) -> Outcome {
     if !by_controller && !by_node {
         return t.not_applicable("VOLUME_CONDITION is not offered");
     }
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     if by_controller && offers.has_controller(Rpc::GetVolume) {
         let condition = condition_of(t, &volume).await?;
@@ -238,7 +238,7 @@ async fn conditions_are_told(t: &Trial) -> Outcome {
 async fn conditions_are_meaningful(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let request = ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() };
-    let answer = t.while_broken(t.ask(request)).await?;
+    let answer = t.during_outage(t.ask(request)).await?;
     let Ok(reply) = answer else { return Ok(()) };
     let condition = reply.status.and_then(|status| status.volume_condition);
     let condition = t.some(condition, "a volume_condition")?;

@@ -3,7 +3,7 @@
 use tonic::Code;
 
 use crate::capability::block;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
@@ -124,8 +124,8 @@ async fn is_met(t: &Trial) -> Outcome {
         if bytes == 0 {
             continue;
         }
-        t.expect_row("CR-04", bytes >= required, format!("at least {required} bytes"))?;
-        t.expect_row("CR-05", limit == 0 || bytes <= limit, format!("at most {limit} bytes"))?;
+        blamed("CR-04", t.expect(bytes >= required, format!("at least {required} bytes")))?;
+        blamed("CR-05", t.expect(limit == 0 || bytes <= limit, format!("at most {limit} bytes")))?;
     }
     Ok(())
 }
@@ -142,9 +142,9 @@ async fn is_met_by_the_device(t: &Trial) -> Outcome {
     let bytes = t.device_size(&placed.target_path())?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     let large = format!("a device of at least {required} bytes, not {bytes}");
-    t.expect_row("CR-04", bytes >= required, large)?;
+    blamed("CR-04", t.expect(bytes >= required, large))?;
     let small = format!("a device of at most {limit} bytes, not {bytes}");
-    t.expect_row("CR-05", bytes <= limit, small)?;
+    blamed("CR-05", t.expect(bytes <= limit, small))?;
     t.withdrawn(&placed).await
 }
 

@@ -137,7 +137,7 @@ async fn expansion(t: &Trial) -> Outcome {
 }
 
 async fn without_storage(t: &Trial) -> Outcome {
-    let answer = t.ask_while_broken(ControllerGetCapabilitiesRequest::default()).await?;
+    let answer = t.during_outage(t.ask(ControllerGetCapabilitiesRequest::default())).await?;
     let whole = t.ok(ControllerGetCapabilitiesRequest::default()).await?;
     let Ok(reply) = answer else { return Ok(()) };
     t.expect(reply == whole, "a refusal while the storage was away, or all capabilities")

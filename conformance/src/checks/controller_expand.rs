@@ -5,11 +5,11 @@ mod growing;
 use tonic::Code;
 
 use crate::capability::{block, in_mode, is_block};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, check, optional, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
-    CreateDeleteVolume, ExpandVolume, GetVolume, ListVolumes,
+    CreateDeleteVolume, ExpandVolume,
 };
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{
@@ -80,21 +80,9 @@ const CHECKS: &[Check] = &[
 const UNSEEN: &[(&str, &str)] = &[];
 
 /// Without a capability, and without a limit.
-fn expand(t: &Trial, volume: &Volume, required_bytes: i64) -> ControllerExpandVolumeRequest {
-    ControllerExpandVolumeRequest {
-        volume_id: volume.volume_id.clone(),
-        capacity_range: t.range(required_bytes, 0),
-        secrets: t.secrets(),
-        volume_capability: None,
-    }
-}
-
 /// What the plugin says about the volume now; `None` if it has no call for that.
 async fn known_capacity(t: &Trial, volume: &Volume) -> Outcome<Option<i64>> {
-    if !t.offers().has_controller(GetVolume) && !t.offers().has_controller(ListVolumes) {
-        return Ok(None);
-    }
-    Ok(Some(t.known(volume).await?.volume.capacity_bytes))
+    Ok(optional(t.known(volume).await)?.map(|known| known.volume.capacity_bytes))
 }
 
 /// A volume may be larger than the smallest one that was asked for.
@@ -104,7 +92,7 @@ fn doubled(t: &Trial, volume: &Volume) -> i64 {
 
 async fn twice(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let request = expand(t, &volume, doubled(t, &volume));
+    let request = t.expand(&volume, doubled(t, &volume));
     let first = t.ok(request.clone()).await?;
     let second = t.ok(request).await?;
     t.expect(second.capacity_bytes == first.capacity_bytes, "the same capacity_bytes again")
@@ -113,7 +101,7 @@ async fn twice(t: &Trial) -> Outcome {
 async fn reply(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
-    let grown = t.unaudited(expand(t, &volume, required)).await?.capacity_bytes;
+    let grown = t.ok(t.expand(&volume, required)).await?.capacity_bytes;
     t.expect(grown >= required, format!("capacity_bytes of at least {required}"))?;
     if let Some(known) = known_capacity(t, &volume).await? {
         t.expect(known == grown, format!("the capacity that the expansion returned, {grown}"))?;
@@ -123,9 +111,9 @@ async fn reply(t: &Trial) -> Outcome {
 
 async fn not_needed(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let grown = t.ok(expand(t, &volume, doubled(t, &volume))).await?.capacity_bytes;
+    let grown = t.ok(t.expand(&volume, doubled(t, &volume))).await?.capacity_bytes;
     for required in [grown, grown / 2, 1] {
-        let now = t.ok(expand(t, &volume, required)).await?.capacity_bytes;
+        let now = t.ok(t.expand(&volume, required)).await?.capacity_bytes;
         t.expect(now == grown, format!("capacity_bytes to stay at {grown}"))?;
         if let Some(known) = known_capacity(t, &volume).await? {
             t.expect(known == grown, format!("the volume to keep its {grown} bytes"))?;
@@ -135,7 +123,7 @@ async fn not_needed(t: &Trial) -> Outcome {
 }
 
 async fn without_id(t: &Trial) -> Outcome {
-    let request = expand(t, &Volume::default(), t.size());
+    let request = t.expand(&Volume::default(), t.size());
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
@@ -143,7 +131,7 @@ async fn without_id(t: &Trial) -> Outcome {
 async fn without_range(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let request =
-        ControllerExpandVolumeRequest { capacity_range: None, ..expand(t, &volume, t.size()) };
+        ControllerExpandVolumeRequest { capacity_range: None, ..t.expand(&volume, t.size()) };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
@@ -151,7 +139,7 @@ async fn without_range(t: &Trial) -> Outcome {
 async fn without_capability(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
-    let grown = t.ok(expand(t, &volume, required)).await?.capacity_bytes;
+    let grown = t.ok(t.expand(&volume, required)).await?.capacity_bytes;
     t.expect(grown >= required, format!("capacity_bytes of at least {required}"))
 }
 
@@ -166,12 +154,9 @@ fn others(t: &Trial, own: &VolumeCapability) -> Vec<VolumeCapability> {
 
 async fn is_confirmed(t: &Trial, volume: &Volume, capability: &VolumeCapability) -> Outcome<bool> {
     let request = ValidateVolumeCapabilitiesRequest {
-        volume_id: volume.volume_id.clone(),
-        volume_context: volume.volume_context.clone(),
         volume_capabilities: vec![capability.clone()],
         parameters: t.options().parameters.clone(),
-        secrets: t.secrets(),
-        ..ValidateVolumeCapabilitiesRequest::default()
+        ..t.validate(volume)
     };
     Ok(t.ok(request).await?.confirmed.is_some())
 }
@@ -185,7 +170,7 @@ async fn with_foreign_capability(t: &Trial) -> Outcome {
         }
         let request = ControllerExpandVolumeRequest {
             volume_capability: Some(other),
-            ..expand(t, &volume, doubled(t, &volume))
+            ..t.expand(&volume, doubled(t, &volume))
         };
         t.refused(request, Code::InvalidArgument).await?;
         return Ok(());
@@ -195,7 +180,7 @@ async fn with_foreign_capability(t: &Trial) -> Outcome {
 
 async fn of_nothing(t: &Trial) -> Outcome {
     let volume = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    t.refused(expand(t, &volume, t.size()), Code::NotFound).await?;
+    t.refused(t.expand(&volume, t.size()), Code::NotFound).await?;
     Ok(())
 }
 
@@ -204,7 +189,7 @@ const NO_STORAGE_HOLDS: i64 = 1 << 62;
 
 async fn without_end(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    t.refused(expand(t, &volume, NO_STORAGE_HOLDS), Code::OutOfRange).await?;
+    t.refused(t.expand(&volume, NO_STORAGE_HOLDS), Code::OutOfRange).await?;
     Ok(())
 }
 
@@ -213,7 +198,7 @@ async fn within_a_limit(t: &Trial) -> Outcome {
     let before = volume.capacity_bytes.max(t.size());
     let limit = before + 1;
     let capacity_range = t.range(limit, limit);
-    let request = ControllerExpandVolumeRequest { capacity_range, ..expand(t, &volume, limit) };
+    let request = ControllerExpandVolumeRequest { capacity_range, ..t.expand(&volume, limit) };
     match t.settled(request).await? {
         Ok(reply) => t.expect(reply.capacity_bytes == limit, format!("exactly {limit} bytes"))?,
         Err(status) => {
@@ -230,7 +215,7 @@ async fn within_a_limit(t: &Trial) -> Outcome {
 async fn without_storage(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
-    let answer = t.during_outage(t.ask(expand(t, &volume, required))).await?;
+    let answer = t.during_outage(t.ask(t.expand(&volume, required))).await?;
     match (answer, known_capacity(t, &volume).await?) {
         (Err(status), _) => t.expect_fitting(&status),
         (Ok(_), Some(now)) => t.expect(now >= required, "an error, as the volume has not grown"),

@@ -261,15 +261,11 @@ async fn otherwise(t: &Trial) -> Outcome {
     Ok(())
 }
 
-fn other_node(t: &Trial) -> String {
-    t.options().other_node.clone().unwrap_or_default()
-}
-
 /// What a second node is told of a volume that one node holds.
 async fn refused_second(t: &Trial) -> Outcome<tonic::Status> {
     let request = good(t).await?;
     t.ok(request.clone()).await?;
-    let second = ControllerPublishVolumeRequest { node_id: other_node(t), ..request };
+    let second = ControllerPublishVolumeRequest { node_id: t.other_node(), ..request };
     t.refused(second, Code::FailedPrecondition).await
 }
 
@@ -290,7 +286,7 @@ async fn many_nodes(t: &Trial) -> Outcome {
         let volume = t.some(reply.volume, "a volume in the reply")?;
         let request = t.attach(&volume, &capability);
         t.ok(request.clone()).await?;
-        t.ok(ControllerPublishVolumeRequest { node_id: other_node(t), ..request }).await?;
+        t.ok(ControllerPublishVolumeRequest { node_id: t.other_node(), ..request }).await?;
         return Ok(());
     }
     t.not_applicable("no volume is made for many nodes")
@@ -347,10 +343,10 @@ async fn keeps_secrets(t: &Trial) -> Outcome {
 
 async fn without_storage(t: &Trial) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    let answer = t.ask_while_broken(t.attach(&gone, &t.capability())).await?;
+    let answer = t.during_outage(t.ask(t.attach(&gone, &t.capability()))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")?;
     let request = good(t).await?;
-    let answer = t.ask_while_broken(request.clone()).await?;
+    let answer = t.during_outage(t.ask(request.clone())).await?;
     let repeated = t.ok(request).await?;
     let Ok(reply) = answer else { return Ok(()) };
     t.expect(

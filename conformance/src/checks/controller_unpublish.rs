@@ -127,10 +127,6 @@ async fn from_node(t: &Trial) -> Outcome {
     is_published_to(t, &volume, &[]).await
 }
 
-fn other_node(t: &Trial) -> String {
-    t.options().other_node.clone().unwrap_or_default()
-}
-
 async fn published_to_two(t: &Trial) -> Outcome<Volume> {
     let capability = in_mode(&t.capability(), Mode::MultiNodeMultiWriter);
     let Ok(reply) = t.settled(t.new_volume_for(capability.clone())).await? else {
@@ -139,14 +135,14 @@ async fn published_to_two(t: &Trial) -> Outcome<Volume> {
     let volume = t.some(reply.volume, "a volume in the reply")?;
     let request = t.attach(&volume, &capability);
     t.ok(request.clone()).await?;
-    t.ok(ControllerPublishVolumeRequest { node_id: other_node(t), ..request }).await?;
+    t.ok(ControllerPublishVolumeRequest { node_id: t.other_node(), ..request }).await?;
     Ok(volume)
 }
 
 async fn from_one_of_two(t: &Trial) -> Outcome {
     let volume = published_to_two(t).await?;
     t.ok(t.detach(&volume)).await?;
-    is_published_to(t, &volume, &[&other_node(t)]).await
+    is_published_to(t, &volume, &[&t.other_node()]).await
 }
 
 fn detach_from_all(t: &Trial, volume: &Volume) -> ControllerUnpublishVolumeRequest {
@@ -189,13 +185,13 @@ async fn frees_volume(t: &Trial) -> Outcome {
     let volume = published(t).await?;
     t.ok(t.detach(&volume)).await?;
     let request = t.attach(&volume, &t.capability());
-    t.ok(ControllerPublishVolumeRequest { node_id: other_node(t), ..request }).await?;
+    t.ok(ControllerPublishVolumeRequest { node_id: t.other_node(), ..request }).await?;
     Ok(())
 }
 
 async fn without_storage(t: &Trial) -> Outcome {
     let volume = published(t).await?;
-    let answer = t.ask_while_broken(t.detach(&volume)).await?;
+    let answer = t.during_outage(t.ask(t.detach(&volume))).await?;
     if answer.is_ok() {
         is_published_to(t, &volume, &[]).await?;
     }

@@ -5,9 +5,7 @@ use tonic::Code;
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::trial::{BANNED_IN_NAMES, Trial};
-use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
-    CreateDeleteSnapshot, ListSnapshots,
-};
+use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteSnapshot;
 use crate::wire::csi::v1::{CreateSnapshotRequest, Snapshot};
 
 pub(super) const CHAPTER: Chapter = Chapter {
@@ -129,29 +127,26 @@ async fn twice(t: &Trial) -> Outcome {
 
 async fn reply(t: &Trial) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
-    let snapshot = t.some(t.unaudited(request).await?.snapshot, "snapshot to be set")?;
+    let snapshot = t.some(t.ok(request).await?.snapshot, "snapshot to be set")?;
     t.expect(!snapshot.snapshot_id.is_empty(), "snapshot_id to be set")
 }
-
-const EARLIER: &[u8] = &[0xe1; 4096];
-const LATER: &[u8] = &[0x1a; 4096];
 
 async fn then_write(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
-    t.put(&placed, EARLIER)?;
+    let earlier = t.fill(&placed)?;
     let request = t.new_snapshot(&volume);
     // From the first OK on, writes must not matter, ready or not.
     t.ok(request.clone()).await?;
-    t.put(&placed, LATER)?;
+    let later = t.fill(&placed)?;
     t.withdrawn(&placed).await?;
     let snapshot = t.ready_snapshot(request).await?;
     let copy = t.create(t.restore(&snapshot, capability.clone())).await?;
     let copied = t.placed(&copy, capability).await?;
-    let content = t.content(&copied, EARLIER.len())?;
-    t.expect(content != LATER, "nothing that was written after the reply in the restored copy")?;
-    t.expect(content == EARLIER, "what was written before the call in the restored copy")
+    let is_later = t.content(&copied)? == later;
+    t.expect(!is_later, "nothing that was written after the reply in the restored copy")?;
+    t.holds(&copied, &earlier)
 }
 
 async fn ready_is_usable(t: &Trial) -> Outcome {
@@ -237,7 +232,7 @@ async fn at_the_same_time(t: &Trial) -> Outcome {
         t.expect(busy, "OK or ABORTED for calls that overlap")?;
     }
     let made = created(t, request).await?;
-    if t.offers().has_controller(ListSnapshots) {
+    if t.lists_snapshots() {
         let listed = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
         t.expect(
             listed.len() == 1 && listed.iter().all(|it| it.snapshot_id == made.snapshot_id),

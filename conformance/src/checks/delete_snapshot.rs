@@ -119,17 +119,10 @@ async fn with_its_group(t: &Trial) -> Outcome {
     Ok(())
 }
 
-const CONTENT: &[u8] = &[0x5a; 4096];
-
 async fn in_use(t: &Trial) -> Outcome {
-    let capability = t.quick_capability();
-    let volume = t.volume_for(capability.clone()).await?;
-    if let Some(placed) = t.placed_if_local(&volume).await? {
-        t.put(&placed, CONTENT)?;
-        t.withdrawn(&placed).await?;
-    }
+    let (volume, content) = t.filled_volume().await?;
     let snapshot = t.snapshot(&volume).await?;
-    let copy = t.create(t.restore(&snapshot, capability.clone())).await?;
+    let copy = t.create(t.restore(&snapshot, t.quick_capability())).await?;
     match t.settled(t.delete_snapshot(&snapshot)).await? {
         Err(status) => {
             let code = status.code();
@@ -137,13 +130,7 @@ async fn in_use(t: &Trial) -> Outcome {
             t.expect(t.snapshot_exists(&snapshot).await?, "the snapshot to be there still")
         }
         // Then the volume must not need it.
-        Ok(_) => match t.placed_if_local(&copy).await? {
-            Some(placed) => {
-                let content = t.content(&placed, CONTENT.len())?;
-                t.expect(content == CONTENT, "the volume to be whole without its snapshot")
-            }
-            None => t.attached(&copy, &capability).await.map(drop),
-        },
+        Ok(_) => t.is_whole(&copy, &content).await,
     }
 }
 

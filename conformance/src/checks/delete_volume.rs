@@ -6,12 +6,9 @@ use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
-    CreateDeleteSnapshot, CreateDeleteVolume, ListSnapshots, PublishUnpublishVolume,
+    CreateDeleteSnapshot, CreateDeleteVolume, PublishUnpublishVolume,
 };
-use crate::wire::csi::v1::volume_content_source::{SnapshotSource, Type};
-use crate::wire::csi::v1::{
-    DeleteVolumeRequest, ListSnapshotsRequest, Snapshot, ValidateVolumeCapabilitiesRequest, Volume,
-};
+use crate::wire::csi::v1::{DeleteVolumeRequest, Snapshot, Volume};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "DeleteVolume",
@@ -66,26 +63,16 @@ const CHECKS: &[Check] = &[
     .alone(),
 ];
 
-fn question(t: &Trial, volume: &Volume) -> ValidateVolumeCapabilitiesRequest {
-    ValidateVolumeCapabilitiesRequest {
-        volume_id: volume.volume_id.clone(),
-        volume_context: volume.volume_context.clone(),
-        volume_capabilities: vec![t.capability()],
-        secrets: t.secrets(),
-        ..ValidateVolumeCapabilitiesRequest::default()
-    }
-}
-
 /// Still there, and as good as it was.
 async fn is_unharmed(t: &Trial, volume: &Volume) -> Outcome {
-    let reply = t.ok(question(t, volume)).await?;
+    let reply = t.ok(t.validate(volume)).await?;
     t.expect(reply.confirmed.is_some(), "the volume to be as it was")
 }
 
 async fn twice(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     t.ok(t.delete(&volume)).await?;
-    t.refused(question(t, &volume), Code::NotFound).await?;
+    t.refused(t.validate(&volume), Code::NotFound).await?;
     t.ok(t.delete(&volume)).await?;
     Ok(())
 }
@@ -111,20 +98,15 @@ async fn keeps_snapshots(t: &Trial) -> Outcome {
         }
         Err(_) => return Err(t.failed("OK or FAILED_PRECONDITION")),
     }
-    if t.offers().has_controller(ListSnapshots) {
+    if t.lists_snapshots() {
         is_listed(t, &snapshot).await?;
     }
-    let source = Type::Snapshot(SnapshotSource { snapshot_id: snapshot.snapshot_id });
-    t.create(t.new_copy(source, t.capability())).await?;
+    t.create(t.restore(&snapshot, t.capability())).await?;
     Ok(())
 }
 
 async fn is_listed(t: &Trial, snapshot: &Snapshot) -> Outcome {
-    let snapshot_id = snapshot.snapshot_id.clone();
-    let secrets = t.secrets();
-    let request = ListSnapshotsRequest { snapshot_id, secrets, ..ListSnapshotsRequest::default() };
-    let entries = t.ok(request).await?.entries;
-    let listed = entries.into_iter().filter_map(|entry| entry.snapshot).next();
+    let listed = t.snapshot_listed_as(snapshot).await?;
     let usable = listed.is_some_and(|it| it.snapshot_id == snapshot.snapshot_id && it.ready_to_use);
     t.expect(usable, "the snapshot to be listed and ready after its volume is gone")
 }
@@ -152,9 +134,9 @@ async fn in_use(t: &Trial) -> Outcome {
 
 async fn without_storage(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let answer = t.ask_while_broken(t.delete(&volume)).await?;
+    let answer = t.during_outage(t.ask(t.delete(&volume))).await?;
     if answer.is_ok() {
-        t.refused(question(t, &volume), Code::NotFound).await?;
+        t.refused(t.validate(&volume), Code::NotFound).await?;
     }
     t.ok(t.delete(&volume)).await?;
     Ok(())

@@ -73,30 +73,22 @@ fn get(volume: &Volume) -> ControllerGetVolumeRequest {
     ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() }
 }
 
-/// Read as it is on the wire.
-async fn raw(t: &Trial) -> Outcome<(Volume, ControllerGetVolumeResponse)> {
-    let volume = t.volume().await?;
-    match t.ask_unaudited(get(&volume)).await? {
-        Ok(reply) => Ok((volume, reply)),
-        Err(_) => Err(t.failed("OK")),
-    }
-}
-
 async fn same_volume(t: &Trial) -> Outcome {
-    let (created, reply) = raw(t).await?;
+    let created = t.volume().await?;
+    let reply = t.ok(get(&created)).await?;
     let volume = t.some(reply.volume, "the volume in the reply")?;
     t.expect(volume.volume_id == created.volume_id, "the volume that was asked for")?;
     t.expect(volume.capacity_bytes == created.capacity_bytes, "the size that it was made with")
 }
 
 async fn status(t: &Trial) -> Outcome {
-    let (_, reply) = raw(t).await?;
+    let reply = t.ok(get(&t.volume().await?)).await?;
     t.some(reply.status, "a status, even if nothing is in it")?;
     Ok(())
 }
 
 async fn condition(t: &Trial) -> Outcome {
-    let (_, reply) = raw(t).await?;
+    let reply = t.ok(get(&t.volume().await?)).await?;
     let condition = reply.status.and_then(|status| status.volume_condition);
     t.some(condition, "a volume_condition in the status")?;
     Ok(())
@@ -107,10 +99,8 @@ async fn after_growth(t: &Trial) -> Outcome {
     let larger = volume.capacity_bytes.max(t.size()) + t.size();
     let grown = t
         .ok(ControllerExpandVolumeRequest {
-            volume_id: volume.volume_id.clone(),
-            capacity_range: t.range(larger, 0),
-            secrets: t.secrets(),
             volume_capability: Some(t.capability()),
+            ..t.expand(&volume, larger)
         })
         .await?;
     let now = t.some(t.ok(get(&volume)).await?.volume, "the volume in the reply")?;
@@ -149,12 +139,12 @@ async fn unknown(t: &Trial) -> Outcome {
 
 async fn without_storage(t: &Trial) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    if let Ok(reply) = t.ask_while_broken(get(&gone)).await? {
+    if let Ok(reply) = t.during_outage(t.ask(get(&gone))).await? {
         // Whether it is gone cannot be known without storage, but that something is wrong can.
         t.expect(is_abnormal(&reply), "a refusal, or a condition that is abnormal")?;
     }
     let volume = t.volume().await?;
-    let Ok(reply) = t.ask_while_broken(get(&volume)).await? else { return Ok(()) };
+    let Ok(reply) = t.during_outage(t.ask(get(&volume))).await? else { return Ok(()) };
     let told = reply.volume.as_ref().is_some_and(|told| told.volume_id == volume.volume_id);
     t.expect(told, "a refusal while the storage was away, or the volume that was asked for")
 }

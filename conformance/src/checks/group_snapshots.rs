@@ -11,7 +11,6 @@ use tonic::Code;
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::trial::{BANNED_IN_NAMES, Trial};
-use crate::wire::csi::v1::controller_service_capability::rpc::Type::ListSnapshots;
 use crate::wire::csi::v1::{CreateVolumeGroupSnapshotRequest, Volume, VolumeGroupSnapshot};
 
 pub(super) use capabilities::CHAPTER as CAPABILITIES;
@@ -98,6 +97,11 @@ async fn two_volumes(t: &Trial) -> Outcome<(Volume, Volume)> {
     Ok((t.volume().await?, t.volume().await?))
 }
 
+async fn group_of_two(t: &Trial) -> Outcome<VolumeGroupSnapshot> {
+    let (one, other) = two_volumes(t).await?;
+    t.group_snapshot(&[&one, &other]).await
+}
+
 async fn made(
     t: &Trial,
     request: CreateVolumeGroupSnapshotRequest,
@@ -107,7 +111,7 @@ async fn made(
 
 /// How many snapshots there are of a volume; `None` if the plugin has no call for that.
 async fn count(t: &Trial, volume: &Volume) -> Outcome<Option<usize>> {
-    if !t.offers().has_controller(ListSnapshots) {
+    if !t.lists_snapshots() {
         return Ok(None);
     }
     Ok(Some(t.listed_snapshots(t.list_snapshots_of(volume)).await?.len()))

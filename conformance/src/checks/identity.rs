@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
@@ -169,15 +169,15 @@ async fn identity_is_served(t: &Trial) -> Outcome {
 
 async fn plugin_has_a_proper_name(t: &Trial) -> Outcome {
     let name = t.ok(GetPluginInfoRequest::default()).await?.name;
-    t.expect_row("ID-02", !name.is_empty(), "a name")?;
-    t.expect_row("ID-03", name.len() <= 63, "a name of at most 63 characters")?;
+    blamed("ID-02", t.expect(!name.is_empty(), "a name"))?;
+    blamed("ID-03", t.expect(name.len() <= 63, "a name of at most 63 characters"))?;
     let is_outer = |c: char| c.is_ascii_alphanumeric();
     let is_allowed = name.starts_with(is_outer)
         && name.ends_with(is_outer)
         && name.chars().all(|c| is_outer(c) || c == '-' || c == '.');
-    t.expect_row("ID-04", is_allowed, "letters, digits, dashes and dots inside")?;
+    blamed("ID-04", t.expect(is_allowed, "letters, digits, dashes and dots inside"))?;
     let is_label = |label: &str| label.starts_with(is_outer) && label.ends_with(is_outer);
-    t.expect_row("ID-05", name.split('.').all(is_label), "labels with dots between")
+    blamed("ID-05", t.expect(name.split('.').all(is_label), "labels with dots between"))
 }
 
 async fn plugin_has_a_version(t: &Trial) -> Outcome {
@@ -198,12 +198,12 @@ async fn identity_holds_without_storage(t: &Trial) -> Outcome {
         let info = t.ask(GetPluginInfoRequest::default()).await?;
         Ok((info, t.ask(GetPluginCapabilitiesRequest::default()).await?))
     };
-    let (info_without, capabilities_without) = t.while_broken(calls).await?;
+    let (info_without, capabilities_without) = t.during_outage(calls).await?;
     let same = info_without.is_err() || info_without.is_ok_and(|it| it == info);
-    t.expect_row("ID-09", same, "an error, or the GetPluginInfo of a healthy plugin")?;
+    blamed("ID-09", t.expect(same, "an error, or the GetPluginInfo of a healthy plugin"))?;
     let same =
         capabilities_without.is_err() || capabilities_without.is_ok_and(|it| it == capabilities);
-    t.expect_row("ID-22", same, "an error, or the GetPluginCapabilities of a healthy plugin")
+    blamed("ID-22", t.expect(same, "an error, or the GetPluginCapabilities of a healthy plugin"))
 }
 
 async fn instances_agree(t: &Trial) -> Outcome {
@@ -231,8 +231,8 @@ async fn controller_service_is_reported(t: &Trial) -> Outcome {
     t.ok(GetPluginCapabilitiesRequest::default()).await?;
     let reported = t.offers().has_plugin(PluginService::ControllerService);
     let served = t.offers().controller.is_some();
-    t.expect_row("ID-12", reported || !served, "CONTROLLER_SERVICE, as it is served")?;
-    t.expect_row("ID-13", served || !reported, "no CONTROLLER_SERVICE, as it is not served")
+    blamed("ID-12", t.expect(reported || !served, "CONTROLLER_SERVICE, as it is served"))?;
+    blamed("ID-13", t.expect(served || !reported, "no CONTROLLER_SERVICE, as it is not served"))
 }
 
 async fn topology_is_reported(t: &Trial) -> Outcome {
@@ -271,7 +271,7 @@ async fn offline_expansion_has_a_call(t: &Trial) -> Outcome {
 }
 
 async fn online_expansion_works(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
     let larger = t.range(2 * t.size(), 0);
@@ -282,10 +282,10 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
         volume_capability: Some(capability.clone()),
     };
     let Ok(reply) = t.settled(request).await? else {
-        return Err(t.failed_row(Some("ID-18"), "OK, as it can be expanded while published"));
+        return blamed("ID-18", Err(t.failed("OK, as it can be expanded while published")));
     };
     let is_large = reply.capacity_bytes >= 2 * t.size();
-    t.expect_row("ID-18", is_large, "the size that was asked for")?;
+    blamed("ID-18", t.expect(is_large, "the size that was asked for"))?;
     if t.offers().has_node(NodeRpc::ExpandVolume) {
         let request = NodeExpandVolumeRequest {
             volume_id: volume.volume_id.clone(),
@@ -296,20 +296,18 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
             secrets: t.secrets(),
         };
         let expanded = t.settled(request).await?;
-        t.expect_row("ID-19", expanded.is_ok(), "OK, as it can be expanded while published")?;
+        blamed("ID-19", t.expect(expanded.is_ok(), "OK, as it can be expanded while published"))?;
     }
     t.withdrawn(&placed).await
 }
 
 async fn offline_expansion_waits(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
     let request = ControllerExpandVolumeRequest {
-        volume_id: volume.volume_id.clone(),
-        capacity_range: t.range(2 * t.size(), 0),
-        secrets: t.secrets(),
         volume_capability: Some(capability),
+        ..t.expand(&volume, 2 * t.size())
     };
     t.refused(request, Code::FailedPrecondition).await?;
     t.withdrawn(&placed).await
@@ -318,20 +316,20 @@ async fn offline_expansion_waits(t: &Trial) -> Outcome {
 async fn probe_may_be_asked_often(t: &Trial) -> Outcome {
     for _ in 0..100 {
         let Ok(reply) = t.settled(ProbeRequest::default()).await? else {
-            return Err(t.failed_row(Some("ID-23"), "OK, however often it is asked"));
+            return blamed("ID-23", Err(t.failed("OK, however often it is asked")));
         };
         let is_ready = reply.ready.unwrap_or(true);
-        t.expect_row("ID-27", is_ready, "ready=true, or no ready at all")?;
+        blamed("ID-27", t.expect(is_ready, "ready=true, or no ready at all"))?;
     }
     Ok(())
 }
 
 async fn probe_notices_missing_storage(t: &Trial) -> Outcome {
-    let Err(status) = t.while_broken(t.ask(ProbeRequest::default())).await? else {
+    let Err(status) = t.during_outage(t.ask(ProbeRequest::default())).await? else {
         return Err(t.failed("FAILED_PRECONDITION while the storage is away"));
     };
     let is_told = status.code() == Code::FailedPrecondition;
-    t.expect_row("ID-24", is_told, "FAILED_PRECONDITION while the storage is away")?;
+    blamed("ID-24", t.expect(is_told, "FAILED_PRECONDITION while the storage is away"))?;
     t.ok(ProbeRequest::default()).await?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
@@ -23,10 +23,11 @@ pub(super) const CHAPTER: Chapter = Chapter {
 const CHECKS: &[Check] = &[
     check(
         "list-snapshots-of-all-kinds",
-        "lists a snapshot, one whose volume was deleted, and members of a group",
-        &["LS-01", "LS-02"],
+        "lists two snapshots of a volume, one of a deleted volume, and members of a group",
+        &["LS-02"],
         run!(of_all_kinds),
     ),
+    check("list-snapshots-is-there", "lists what there is", &["LS-01"], run!(is_there)),
     check(
         "list-snapshots-after-changes",
         "lists before and after a snapshot is cut, and after it is deleted",
@@ -70,7 +71,7 @@ const CHECKS: &[Check] = &[
     check("list-snapshots-negative-cap", "sets max_entries to -1", &["LS-11"], run!(negative_cap)),
     check(
         "list-snapshots-from-a-bad-token",
-        "starts at a token that was never given out",
+        "starts at tokens that were never given out: a word, and numbers out of all range",
         &["LS-12"],
         run!(from_a_bad_token),
     ),
@@ -97,7 +98,8 @@ const CHECKS: &[Check] = &[
         "deletes what the first page has shown and reads on",
         &["LS-17"],
         run!(that_go_meanwhile),
-    ),
+    )
+    .alone(),
     check(
         "list-snapshots-without-storage",
         "takes the storage away, lists, and looks afterwards whether the answer was true",
@@ -131,22 +133,33 @@ async fn with_snapshots(t: &Trial, count: usize) -> Outcome<(Volume, Vec<Snapsho
     Ok((volume, snapshots))
 }
 
+/// Each of another volume.
+async fn snapshots_of_several(t: &Trial, count: usize) -> Outcome<Vec<Snapshot>> {
+    let mut snapshots = Vec::new();
+    for _ in 0..count {
+        snapshots.push(t.snapshot(&t.volume().await?).await?);
+    }
+    Ok(snapshots)
+}
+
+async fn is_there(t: &Trial) -> Outcome {
+    t.ok(t.list_snapshots()).await?;
+    Ok(())
+}
+
 async fn of_all_kinds(t: &Trial) -> Outcome {
-    let (volume, mut expected) = with_snapshots(t, 1).await?;
+    let (volume, mut made) = with_snapshots(t, 2).await?;
     let (orphaned, orphans) = with_snapshots(t, 1).await?;
     // A plugin may refuse to delete a volume that has snapshots (DV-04).
     let deleted = t.settled(t.delete(&orphaned)).await?;
-    expected.extend(orphans);
+    made.extend(orphans);
     if t.offers().group_snapshots {
-        expected.extend(t.group_snapshot(&[&volume]).await?.snapshots);
+        made.extend(t.group_snapshot(&[&volume]).await?.snapshots);
     }
     let listed = t.listed_snapshots(t.list_snapshots()).await?;
-    let whose = if deleted.is_ok() { ", also that of a deleted volume" } else { "" };
-    for snapshot in &expected {
-        let id = &snapshot.snapshot_id;
-        t.expect(has(&listed, snapshot), format!("all snapshots in the list{whose}: {id}"))?;
-    }
-    Ok(())
+    let whose = if deleted.is_ok() { " and that of a deleted volume" } else { "" };
+    let expected = format!("all snapshots in the list, also both of one volume{whose}");
+    t.expect(made.iter().all(|it| has(&listed, it)), expected)
 }
 
 async fn after_changes(t: &Trial) -> Outcome {
@@ -198,18 +211,21 @@ async fn pages(t: &Trial, request: ListSnapshotsRequest, most: i32) -> Outcome<V
         let page = t.ok(request.clone()).await?;
         let entries: Vec<_> = page.entries.into_iter().filter_map(|it| it.snapshot).collect();
         let fits = usize::try_from(most).is_ok_and(|most| entries.len() <= most);
-        t.expect(fits, format!("at most {most} entries"))?;
+        blamed("LS-08", t.expect(fits, format!("at most {most} entries")))?;
         pages.push(entries);
         if page.next_token.is_empty() {
             return Ok(pages);
         }
-        t.expect(tokens.insert(page.next_token.clone()), "a token that was not there before")?;
+        let leads_on = tokens.insert(page.next_token.clone());
+        blamed("LS-13", t.expect(leads_on, "a token that was not there before"))?;
         request.starting_token = page.next_token;
     }
 }
 
 async fn pages_of_a_volume(t: &Trial) -> Outcome {
     let (volume, made) = with_snapshots(t, 4).await?;
+    let whole = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
+    blamed("LS-14", t.expect(ids(&whole) == ids(&made), "the snapshots of that volume"))?;
     for most in [1, 2, 3] {
         let read = pages(t, t.list_snapshots_of(&volume), most).await?;
         let found: Vec<_> = read.into_iter().flatten().collect();
@@ -219,7 +235,7 @@ async fn pages_of_a_volume(t: &Trial) -> Outcome {
 }
 
 async fn pages_of_all(t: &Trial) -> Outcome {
-    let (_, made) = with_snapshots(t, 3).await?;
+    let made = snapshots_of_several(t, 3).await?;
     let read = pages(t, t.list_snapshots(), 2).await?;
     let found: Vec<_> = read.into_iter().flatten().collect();
     let times = |snapshot: &Snapshot| {
@@ -229,9 +245,9 @@ async fn pages_of_all(t: &Trial) -> Outcome {
 }
 
 async fn without_a_cap(t: &Trial) -> Outcome {
-    let (volume, made) = with_snapshots(t, 3).await?;
-    let listed = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
-    t.expect(ids(&listed) == ids(&made), "all snapshots")
+    let made = snapshots_of_several(t, 3).await?;
+    let listed = t.listed_snapshots(t.list_snapshots()).await?;
+    t.expect(made.iter().all(|it| has(&listed, it)), "all snapshots")
 }
 
 async fn negative_cap(t: &Trial) -> Outcome {
@@ -241,9 +257,11 @@ async fn negative_cap(t: &Trial) -> Outcome {
 }
 
 async fn from_a_bad_token(t: &Trial) -> Outcome {
-    let request =
-        ListSnapshotsRequest { starting_token: "no such token".to_owned(), ..t.list_snapshots() };
-    t.refused(request, Code::Aborted).await?;
+    for token in ["no such token", "-1", "4294967295"] {
+        let starting_token = token.to_owned();
+        let request = ListSnapshotsRequest { starting_token, ..t.list_snapshots() };
+        t.refused(request, Code::Aborted).await?;
+    }
     Ok(())
 }
 
@@ -258,7 +276,7 @@ async fn of_one_volume(t: &Trial) -> Outcome {
 }
 
 async fn by_id(t: &Trial) -> Outcome {
-    let (_, made) = with_snapshots(t, 2).await?;
+    let made = snapshots_of_several(t, 2).await?;
     for snapshot in &made {
         let listed = t.listed_snapshots(t.list_snapshot(snapshot)).await?;
         t.expect(ids(&listed) == [&snapshot.snapshot_id], "that snapshot and no other")?;
@@ -268,34 +286,36 @@ async fn by_id(t: &Trial) -> Outcome {
 }
 
 async fn by_both(t: &Trial) -> Outcome {
-    let (volume, made) = with_snapshots(t, 2).await?;
-    let other = t.volume().await?;
-    for snapshot in &made {
-        let of_both = |volume: &Volume| ListSnapshotsRequest {
-            snapshot_id: snapshot.snapshot_id.clone(),
-            ..t.list_snapshots_of(volume)
-        };
-        let listed = t.listed_snapshots(of_both(&volume)).await?;
-        t.expect(ids(&listed) == [&snapshot.snapshot_id], "that snapshot of its volume")?;
-        let listed = t.listed_snapshots(of_both(&other)).await?;
-        t.expect(listed.is_empty(), "no entries that match only one of two filters")?;
-    }
-    Ok(())
+    let (volume, made) = with_snapshots(t, 1).await?;
+    let (other, _) = with_snapshots(t, 1).await?;
+    let snapshot_id = ids(&made).concat();
+    let of_both = |volume: &Volume| {
+        let snapshot_id = snapshot_id.clone();
+        ListSnapshotsRequest { snapshot_id, ..t.list_snapshots_of(volume) }
+    };
+    let listed = t.listed_snapshots(of_both(&volume)).await?;
+    t.expect(ids(&listed) == [&snapshot_id], "that snapshot of its volume")?;
+    let listed = t.listed_snapshots(of_both(&other)).await?;
+    t.expect(listed.is_empty(), "no entries that match only one of two filters")
 }
 
 async fn that_go_meanwhile(t: &Trial) -> Outcome {
-    let (volume, _) = with_snapshots(t, 3).await?;
-    let request = ListSnapshotsRequest { max_entries: 1, ..t.list_snapshots_of(&volume) };
-    let page = t.ok(request.clone()).await?;
-    let shown = page.entries.into_iter().filter_map(|entry| entry.snapshot);
-    for snapshot in shown {
-        t.ok(t.delete_snapshot(&snapshot)).await?;
-    }
-    let starting_token = t.some(
-        Some(page.next_token).filter(|token| !token.is_empty()),
-        "a token, as there are more snapshots",
-    )?;
-    let next = t.ask(ListSnapshotsRequest { starting_token, ..request }).await?;
+    let made = snapshots_of_several(t, 3).await?;
+    let mut request = ListSnapshotsRequest { max_entries: 1, ..t.list_snapshots() };
+    // Of the snapshots that are there, only those made here may be deleted.
+    let shown = loop {
+        let page = t.ok(request.clone()).await?;
+        if page.next_token.is_empty() {
+            return t.not_applicable("the plugin hands out no next_token (LS-09)");
+        }
+        request.starting_token = page.next_token;
+        let shown = page.entries.into_iter().find_map(|entry| entry.snapshot);
+        if let Some(shown) = shown.filter(|it| has(&made, it)) {
+            break shown;
+        }
+    };
+    t.ok(t.delete_snapshot(&shown)).await?;
+    let next = t.ask(request).await?;
     let copes = next.err().is_none_or(|status| status.code() == Code::Aborted);
     t.expect(copes, "the next page, or ABORTED if the token has become invalid")
 }

@@ -130,6 +130,6 @@ async fn keeps_context(t: &Trial) -> Outcome {
 
 async fn without_storage(t: &Trial) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    let answer = t.ask_while_broken(change(t, &gone)).await?;
+    let answer = t.during_outage(t.ask(change(t, &gone))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")
 }

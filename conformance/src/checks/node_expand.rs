@@ -13,9 +13,7 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDelete
 use crate::wire::csi::v1::node_service_capability::rpc::Type::{ExpandVolume, StageUnstageVolume};
 use crate::wire::csi::v1::plugin_capability::volume_expansion::Type::Offline;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
-use crate::wire::csi::v1::{
-    CreateVolumeRequest, NodeExpandVolumeRequest, NodePublishVolumeRequest,
-};
+use crate::wire::csi::v1::{CreateVolumeRequest, NodeExpandVolumeRequest};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "NodeExpandVolume",
@@ -282,9 +280,7 @@ async fn at_long_path(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
-    let placed = Placed { target: t.long_target_path()?, ..staged };
-    let target_path = placed.target.clone();
-    t.ok(NodePublishVolumeRequest { target_path, ..t.publish(&placed)? }).await?;
+    let placed = t.published_at(staged, t.long_target_path()?).await?;
     t.ok(expand(t, &placed, t.size())).await?;
     Ok(())
 }

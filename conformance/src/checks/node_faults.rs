@@ -2,8 +2,6 @@
 //!
 //! An error is right. OK is right only if what it says is so when the storage is back.
 
-use std::future::Future;
-
 use super::node_expand::growing::{expand, grows_in_use, requested, shows};
 use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
@@ -70,20 +68,12 @@ const CHECKS: &[Check] = &[
     .alone(),
 ];
 
-/// The storage is back whatever comes of the calls.
-async fn without_storage<T>(t: &Trial, calls: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    t.break_storage()?;
-    let outcome = calls.await;
-    t.mend_storage()?;
-    outcome
-}
-
 async fn stage(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let publish_context = t.attached(&volume, &capability).await?;
     let request = t.stage(&volume, &capability, &publish_context)?;
-    let answer = without_storage(t, t.settled(request.clone())).await?;
+    let answer = t.during_outage(t.settled(request.clone())).await?;
     let staging = request.staging_target_path.clone();
     if answer.is_err() {
         t.ok(request).await?;
@@ -100,7 +90,7 @@ async fn publish(t: &Trial) -> Outcome {
     let staged = t.staged(&volume, capability).await?;
     let request = t.publish(&staged)?;
     let placed = Placed { target: request.target_path.clone(), ..staged };
-    let answer = without_storage(t, t.settled(request.clone())).await?;
+    let answer = t.during_outage(t.settled(request.clone())).await?;
     if answer.is_ok() {
         let there = t.is_published(&placed).await?;
         return blamed("NP-36", t.expect(there, "OK only with the volume at the target"));
@@ -115,7 +105,7 @@ async fn take_back(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
-    let unpublished = without_storage(t, t.settled(t.unpublish(&placed))).await?;
+    let unpublished = t.during_outage(t.settled(t.unpublish(&placed))).await?;
     if unpublished.is_ok() {
         let gone = !t.is_published(&placed).await?;
         blamed("NN-11", t.expect(gone, "OK only with the volume gone from the target"))?;
@@ -125,7 +115,7 @@ async fn take_back(t: &Trial) -> Outcome {
     if !t.stages() {
         return Ok(());
     }
-    let unstaged = without_storage(t, t.settled(t.unstage(&placed))).await?;
+    let unstaged = t.during_outage(t.settled(t.unstage(&placed))).await?;
     if unstaged.is_ok() {
         let published = t.settled(t.publish(&placed)?).await?;
         blamed("NU-10", t.expect(published.is_err(), "an error, as unstaging was said to be done"))
@@ -140,7 +130,7 @@ async fn stats(t: &Trial) -> Outcome {
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
     let request = t.stats(&placed, &placed.target);
-    if let Ok(reply) = without_storage(t, t.settled(request.clone())).await? {
+    if let Ok(reply) = t.during_outage(t.settled(request.clone())).await? {
         let abnormal = reply.volume_condition.is_some_and(|it| it.abnormal);
         let numbers = reply.usage.iter().any(|it| it.total > 0);
         t.expect(numbers || abnormal, "an error, numbers, or an abnormal condition")?;
@@ -161,7 +151,7 @@ async fn node_expand(t: &Trial) -> Outcome {
     }
     let bytes = t.size().saturating_mul(2);
     let request = expand(t, &placed, bytes);
-    let answer = without_storage(t, t.settled(request.clone())).await?;
+    let answer = t.during_outage(t.settled(request.clone())).await?;
     if answer.is_err() {
         t.ok(request).await?;
     }
@@ -171,11 +161,12 @@ async fn node_expand(t: &Trial) -> Outcome {
 async fn tells_of_itself(t: &Trial) -> Outcome {
     let capabilities = t.ok(NodeGetCapabilitiesRequest::default()).await?;
     let info = t.ok(NodeGetInfoRequest::default()).await?;
-    let (capabilities_now, info_now) = without_storage(t, async {
-        let capabilities = t.settled(NodeGetCapabilitiesRequest::default()).await?;
-        Ok((capabilities, t.settled(NodeGetInfoRequest::default()).await?))
-    })
-    .await?;
+    let (capabilities_now, info_now) = t
+        .during_outage(async {
+            let capabilities = t.settled(NodeGetCapabilitiesRequest::default()).await?;
+            Ok((capabilities, t.settled(NodeGetInfoRequest::default()).await?))
+        })
+        .await?;
     let same = capabilities_now.map_or(true, |it| it == capabilities);
     blamed("NC-06", t.expect(same, "an error, or the capabilities as before"))?;
     let same = info_now.map_or(true, |it| it == info);

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use tonic::Code;
 
+use crate::capability::in_no_mode;
 use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
@@ -137,7 +138,7 @@ async fn at_relative_path(t: &Trial) -> Outcome {
 
 async fn for_what_nobody_can(t: &Trial) -> Outcome {
     let mut request = request(t).await?;
-    request.volume_capability = t.unmeetable(request.volume_capability);
+    request.volume_capability = request.volume_capability.as_ref().map(in_no_mode);
     let target = request.target_path.clone();
     let codes = [Code::FailedPrecondition, Code::InvalidArgument];
     blamed("NP-13", t.refused_with(request, &codes).await)?;

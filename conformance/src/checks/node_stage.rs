@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tonic::Code;
 
-use crate::capability::block;
+use crate::capability::{block, in_no_mode};
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::options::Pairs;
@@ -182,7 +182,7 @@ async fn at_long_path(t: &Trial) -> Outcome {
 
 async fn for_what_nobody_can(t: &Trial) -> Outcome {
     let mut request = request(t).await?;
-    request.volume_capability = t.unmeetable(request.volume_capability);
+    request.volume_capability = request.volume_capability.as_ref().map(in_no_mode);
     t.refused_with(request, &[Code::FailedPrecondition, Code::InvalidArgument]).await?;
     Ok(())
 }

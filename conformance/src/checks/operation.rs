@@ -81,7 +81,7 @@ fn others_beside(t: &Trial, socket: &Path) -> Outcome<BTreeSet<String>> {
 async fn the_socket_is_alone(t: &Trial) -> Outcome {
     let socket = t.options().socket.clone();
     let before = others_beside(t, &socket)?;
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
     let during = others_beside(t, &socket)?;

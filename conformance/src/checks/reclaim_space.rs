@@ -9,8 +9,8 @@ use crate::need::Need;
 use crate::options::Pairs;
 use crate::trial::{Answer, Placed, Trial, code_of};
 use crate::wire::Rpc;
+use crate::wire::csi::v1::Volume;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
-use crate::wire::csi::v1::{NodePublishVolumeRequest, Volume};
 use crate::wire::identity::capability::reclaim_space::Type;
 use crate::wire::reclaimspace::{
     ControllerReclaimSpaceRequest, ControllerReclaimSpaceResponse, NodeReclaimSpaceRequest,
@@ -231,23 +231,19 @@ async fn with_wrong_secrets(t: &Trial) -> Outcome {
 /// A plugin that knows what is wrong may say it by another code, but CSI-Addons has no INTERNAL.
 async fn when_broken(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    t.break_storage()?;
-    let answer = t.ask(t.reclaim(&volume)).await;
-    t.mend_storage()?;
-    let is_told = !matches!(code_of(&answer?), Code::Ok | Code::Internal);
+    let answer = t.during_outage(t.ask(t.reclaim(&volume))).await?;
+    let is_told = !matches!(code_of(&answer), Code::Ok | Code::Internal);
     t.expect(is_told, "UNKNOWN, or what is wrong, as the storage is away")
 }
 
+/// Longer than the 128 bytes that every path may have.
+const LONG_PATH: usize = 256;
+
 async fn at_a_long_path(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let mut placed = t.staged(&volume, t.capability()).await?;
-    let parent = t.options().target_dir.join(format!("{:x<160}", t.name("long")));
-    t.made_directory(&parent)?;
-    let target = parent.join("volume");
-    placed.target = t.some(target.to_str().map(str::to_owned), "a path that is text")?;
-    let request = t.publish(&placed)?;
-    let target_path = placed.target.clone();
-    t.ok(NodePublishVolumeRequest { target_path, ..request }).await?;
+    let staged = t.staged(&volume, t.capability()).await?;
+    let target = t.path_of_length(&t.options().target_dir, LONG_PATH)?;
+    let placed = t.published_at(staged, target).await?;
     t.reclaimed(t.reclaim_placed(&placed)).await?;
     Ok(())
 }

@@ -5,11 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
-use crate::wire::csi::v1::volume_content_source::{SnapshotSource, Type};
 use crate::wire::csi::v1::{
     CreateSnapshotRequest, CreateVolumeRequest, CreateVolumeResponse, DeleteSnapshotRequest,
     GetSnapshotRequest, GetVolumeGroupSnapshotRequest, Snapshot, Volume,
@@ -114,8 +113,8 @@ async fn name_their_source(t: &Trial) -> Outcome {
     all.push(snapshot);
     for snapshot in all {
         let same = snapshot.source_volume_id == volume.volume_id;
-        t.expect_row("SN-02", same, "the volume that it was taken of as source_volume_id")?;
-        t.expect_row("SN-05", snapshot.size_bytes >= 0, "a size_bytes of 0 or more")?;
+        blamed("SN-02", t.expect(same, "the volume that it was taken of as source_volume_id"))?;
+        blamed("SN-05", t.expect(snapshot.size_bytes >= 0, "a size_bytes of 0 or more"))?;
     }
     Ok(())
 }
@@ -146,16 +145,11 @@ async fn tell_when_they_were_taken(t: &Trial) -> Outcome {
     Ok(())
 }
 
-fn restoring(t: &Trial, snapshot: &Snapshot) -> CreateVolumeRequest {
-    let snapshot_id = snapshot.snapshot_id.clone();
-    t.new_copy(Type::Snapshot(SnapshotSource { snapshot_id }), t.capability())
-}
-
 async fn ready_can_be_restored(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let reply = t.ok(t.new_snapshot(&volume)).await?;
     let snapshot = t.some(reply.snapshot, "a snapshot in the reply")?;
-    let restored = t.settled(restoring(t, &snapshot)).await?;
+    let restored = t.settled(t.restore(&snapshot, t.capability())).await?;
     t.expect(restored.is_ok() || !snapshot.ready_to_use, "OK, as the snapshot is ready_to_use")
 }
 
@@ -166,16 +160,19 @@ async fn restored_are_large_enough(t: &Trial) -> Outcome {
     if size == 0 {
         return t.not_applicable("the plugin does not tell the size of snapshots");
     }
-    let request = CreateVolumeRequest { capacity_range: None, ..restoring(t, &snapshot) };
+    let request =
+        CreateVolumeRequest { capacity_range: None, ..t.restore(&snapshot, t.capability()) };
     // Not every plugin restores without being told a size; none may restore into less.
     if let Ok(CreateVolumeResponse { volume: Some(restored) }) = t.settled(request).await? {
         let capacity = restored.capacity_bytes;
         t.expect(capacity == 0 || capacity >= size, format!("at least {size} bytes"))?;
     }
     let exact = t.range(size, size);
-    t.create(CreateVolumeRequest { capacity_range: exact, ..restoring(t, &snapshot) }).await?;
+    t.create(CreateVolumeRequest { capacity_range: exact, ..t.restore(&snapshot, t.capability()) })
+        .await?;
     let smaller = t.range(0, size / 2);
-    let request = CreateVolumeRequest { capacity_range: smaller, ..restoring(t, &snapshot) };
+    let request =
+        CreateVolumeRequest { capacity_range: smaller, ..t.restore(&snapshot, t.capability()) };
     let answer = t.settled(request).await?;
     t.expect(answer.is_err(), "a refusal, as the limit is below what the snapshot needs")
 }

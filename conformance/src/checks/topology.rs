@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::options::Pairs;
 use crate::trial::Trial;
@@ -184,14 +184,14 @@ async fn keys_are_well_formed(t: &Trial) -> Outcome {
     for key in keys(t).await? {
         let (prefix, name) = split(&key);
         let is_whole = !name.is_empty() && !name.contains('/') && prefix != Some("");
-        t.expect_row("TP-01", is_whole, format!("the form [prefix/]name, not {key}"))?;
+        blamed("TP-01", t.expect(is_whole, format!("the form [prefix/]name, not {key}")))?;
         let is_name = is_label(name, is_alphanumeric, "-_.");
-        t.expect_row("TP-02", is_name, format!("a name that is well formed, not {name}"))?;
+        blamed("TP-02", t.expect(is_name, format!("a name that is well formed, not {name}")))?;
         let is_domain = |prefix: &str| {
             prefix.len() <= 63 && prefix.split('.').all(|label| is_label(label, is_lower, "-"))
         };
         let is_prefix = prefix.is_none_or(is_domain);
-        t.expect_row("TP-03", is_prefix, format!("a domain name in lower case before {key}"))?;
+        blamed("TP-03", t.expect(is_prefix, format!("a domain name in lower case before {key}")))?;
     }
     Ok(())
 }
@@ -274,15 +274,8 @@ async fn where_they_must_be(t: &Trial) -> Outcome {
     t.expect(reached_from(&volume, &here), "a volume that can be reached from the place")
 }
 
-fn nowhere(t: &Trial) -> Outcome<Topology> {
-    match t.nowhere() {
-        Some(place) => Ok(place),
-        None => t.not_applicable("the node does not say where it is"),
-    }
-}
-
 async fn one_of_several(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, nowhere(t)?);
+    let (here, nowhere) = (t.here()?, t.nowhere()?);
     for requisite in [[&here, &nowhere], [&nowhere, &here]] {
         let volume = t.create(t.new_volume_at(&requisite, &[])).await?;
         t.expect(reached_from(&volume, &here), "a volume in the place that works")?;
@@ -314,7 +307,7 @@ async fn preferred_in_order(t: &Trial) -> Outcome {
 }
 
 async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, nowhere(t)?);
+    let (here, nowhere) = (t.here()?, t.nowhere()?);
     let requests =
         [t.new_volume_at(&[&here, &nowhere], &[&nowhere]), t.new_volume_at(&[], &[&nowhere])];
     for request in requests {
@@ -333,14 +326,14 @@ async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
 }
 
 async fn requisite_that_does_not_work(t: &Trial) -> Outcome {
-    let nowhere = nowhere(t)?;
+    let nowhere = t.nowhere()?;
     t.refused(t.new_volume_at(&[&nowhere], &[]), Code::ResourceExhausted).await?;
     t.refused(t.new_volume_at(&[&nowhere], &[&nowhere]), Code::ResourceExhausted).await?;
     Ok(())
 }
 
 async fn stray_preferred(t: &Trial) -> Outcome {
-    let (here, nowhere) = (t.here()?, nowhere(t)?);
+    let (here, nowhere) = (t.here()?, t.nowhere()?);
     t.refused(t.new_volume_at(&[&here], &[&nowhere]), Code::InvalidArgument).await?;
     t.refused(t.new_volume_at(&[&here], &[&here, &nowhere]), Code::InvalidArgument).await?;
     Ok(())

@@ -77,22 +77,12 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[("VC-05", "a permission: a reason may be given or not")];
 
-fn question(t: &Trial, volume: &Volume) -> ValidateVolumeCapabilitiesRequest {
-    ValidateVolumeCapabilitiesRequest {
-        volume_id: volume.volume_id.clone(),
-        volume_context: volume.volume_context.clone(),
-        volume_capabilities: vec![t.capability()],
-        secrets: t.secrets(),
-        ..ValidateVolumeCapabilitiesRequest::default()
-    }
-}
-
 fn confirmed(t: &Trial, reply: ValidateVolumeCapabilitiesResponse) -> Outcome<Confirmed> {
     t.some(reply.confirmed, "confirmed to be set")
 }
 
 async fn twice(t: &Trial) -> Outcome {
-    let request = question(t, &t.volume().await?);
+    let request = t.validate(&t.volume().await?);
     let first = t.ok(request.clone()).await?;
     let second = t.ok(request).await?;
     t.expect(first == second, "the same answer again")?;
@@ -101,7 +91,7 @@ async fn twice(t: &Trial) -> Outcome {
 }
 
 async fn lists_what_it_confirms(t: &Trial) -> Outcome {
-    let reply = t.ok(question(t, &t.volume().await?)).await?;
+    let reply = t.ok(t.validate(&t.volume().await?)).await?;
     let confirmed = confirmed(t, reply)?;
     t.expect(!confirmed.volume_capabilities.is_empty(), "at least one confirmed capability")
 }
@@ -110,12 +100,12 @@ async fn echoes_what_was_asked(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let little = ValidateVolumeCapabilitiesRequest {
         volume_context: Default::default(),
-        ..question(t, &volume)
+        ..t.validate(&volume)
     };
     let much = ValidateVolumeCapabilitiesRequest {
         parameters: t.options().parameters.clone(),
         mutable_parameters: t.options().mutable_parameters.clone(),
-        ..question(t, &volume)
+        ..t.validate(&volume)
     };
     for asked in [little, much] {
         let told = confirmed(t, t.ok(asked.clone()).await?)?;
@@ -144,7 +134,7 @@ async fn unsupported_use(t: &Trial) -> Outcome {
             [vec![good.clone(), bad.clone()], vec![bad.clone(), good.clone()]]
         {
             let request =
-                ValidateVolumeCapabilitiesRequest { volume_capabilities, ..question(t, &volume) };
+                ValidateVolumeCapabilitiesRequest { volume_capabilities, ..t.validate(&volume) };
             let fits = match t.settled(request).await? {
                 Ok(reply) => reply.confirmed.is_none(),
                 Err(status) => may_refuse && status.code() == Code::InvalidArgument,
@@ -156,7 +146,7 @@ async fn unsupported_use(t: &Trial) -> Outcome {
 }
 
 async fn without_volume(t: &Trial) -> Outcome {
-    t.refused(question(t, &Volume::default()), Code::InvalidArgument).await?;
+    t.refused(t.validate(&Volume::default()), Code::InvalidArgument).await?;
     Ok(())
 }
 
@@ -164,7 +154,7 @@ async fn without_capabilities(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let request = ValidateVolumeCapabilitiesRequest {
         volume_capabilities: Vec::new(),
-        ..question(t, &volume)
+        ..t.validate(&volume)
     };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
@@ -174,13 +164,13 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     let gone = t.deleted_volume().await?;
     for volume_id in [gone, t.nobodys_id()] {
         let volume = Volume { volume_id, ..Volume::default() };
-        t.refused(question(t, &volume), Code::NotFound).await?;
+        t.refused(t.validate(&volume), Code::NotFound).await?;
     }
     Ok(())
 }
 
 async fn altered_context(t: &Trial) -> Outcome {
-    let mut request = question(t, &t.volume().await?);
+    let mut request = t.validate(&t.volume().await?);
     match request.volume_context.values_mut().next() {
         Some(value) => value.push_str("-altered"),
         None => return t.not_applicable("volumes have no volume_context"),
@@ -196,10 +186,10 @@ async fn altered_context(t: &Trial) -> Outcome {
 
 async fn without_storage(t: &Trial) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    let answer = t.ask_while_broken(question(t, &gone)).await?;
+    let answer = t.during_outage(t.ask(t.validate(&gone))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")?;
-    let request = question(t, &t.volume().await?);
-    let answer = t.ask_while_broken(request.clone()).await?;
+    let request = t.validate(&t.volume().await?);
+    let answer = t.during_outage(t.ask(request.clone())).await?;
     let whole = t.ok(request).await?;
     let Ok(reply) = answer else { return Ok(()) };
     t.expect(reply == whole, "a refusal while the storage was away, or the answer that is right")

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::options::Pairs;
 use crate::trial::Trial;
@@ -126,8 +126,8 @@ async fn ids_and_sizes(t: &Trial) -> Outcome {
     let mut all = seen(t, &volume).await?;
     all.push(volume);
     for volume in all {
-        t.expect_row("VO-01", !volume.volume_id.is_empty(), "a volume_id")?;
-        t.expect_row("VO-04", volume.capacity_bytes >= 0, "a capacity_bytes of 0 or more")?;
+        blamed("VO-01", t.expect(!volume.volume_id.is_empty(), "a volume_id"))?;
+        blamed("VO-04", t.expect(volume.capacity_bytes >= 0, "a capacity_bytes of 0 or more"))?;
     }
     Ok(())
 }
@@ -141,21 +141,13 @@ async fn ids_are_unique(t: &Trial) -> Outcome {
     Ok(())
 }
 
-fn expanding(t: &Trial, volume: &Volume) -> ControllerExpandVolumeRequest {
-    ControllerExpandVolumeRequest {
-        volume_id: volume.volume_id.clone(),
-        capacity_range: t.range(2 * t.size(), 0),
-        secrets: t.secrets(),
-        volume_capability: Some(t.capability()),
-    }
-}
-
 async fn the_id_is_enough(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let reply = t.ok(t.validate(&volume)).await?;
+    let without_context = Volume { volume_context: Pairs::new(), ..volume.clone() };
+    let reply = t.ok(t.validate(&without_context)).await?;
     t.expect(reply.confirmed.is_some(), "confirmed, with nothing but the id")?;
     if t.offers().has_controller(Rpc::ExpandVolume) {
-        t.ok(expanding(t, &volume)).await?;
+        t.ok(t.expand(&volume, 2 * t.size())).await?;
     }
     for again in seen(t, &volume).await? {
         t.expect(again.volume_id == volume.volume_id, "the volume with that id")?;
@@ -167,7 +159,7 @@ async fn the_id_is_enough(t: &Trial) -> Outcome {
 async fn changed(t: &Trial, volume: &Volume) -> Outcome {
     let offers = t.offers();
     if offers.has_controller(Rpc::ExpandVolume) {
-        t.ok(expanding(t, volume)).await?;
+        t.ok(t.expand(volume, 2 * t.size())).await?;
     }
     if offers.has_controller(Rpc::ModifyVolume) && !t.options().mutable_parameters.is_empty() {
         let request = ControllerModifyVolumeRequest {
@@ -191,20 +183,16 @@ async fn context_never_changes(t: &Trial) -> Outcome {
         let same = again.volume_context == volume.volume_context;
         t.expect(same, "the volume_context that CreateVolume returned")?;
     }
-    let with_context = ValidateVolumeCapabilitiesRequest {
-        volume_context: volume.volume_context.clone(),
-        ..t.validate(&volume)
-    };
-    let reply = t.ok(with_context).await?;
+    let reply = t.ok(t.validate(&volume)).await?;
     t.expect(reply.confirmed.is_some(), "the first volume_context still to be right")
 }
 
 async fn context_can_be_cached(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let request = ControllerExpandVolumeRequest {
         volume_capability: Some(capability.clone()),
-        ..expanding(t, &volume)
+        ..t.expand(&volume, 2 * t.size())
     };
     if t.offers().has_controller(Rpc::ExpandVolume) {
         t.ok(request).await?;
@@ -232,11 +220,7 @@ async fn context_is_no_name(t: &Trial) -> Outcome {
     }
     t.ok(t.delete(&one)).await?;
     t.refused(t.validate(&one), Code::NotFound).await?;
-    let with_context = ValidateVolumeCapabilitiesRequest {
-        volume_context: other.volume_context.clone(),
-        ..t.validate(&other)
-    };
-    t.ok(with_context).await?;
+    t.ok(t.validate(&other)).await?;
     Ok(())
 }
 
@@ -246,11 +230,7 @@ const MISMATCH: &[Code] = &[Code::InvalidArgument, Code::FailedPrecondition, Cod
 async fn altered_context_is_refused(t: &Trial) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
-    let mut volume_context = volume.volume_context.clone();
-    let Some(value) = volume_context.values_mut().next() else {
-        return t.not_applicable("the plugin issues no volume_context");
-    };
-    value.push_str("-altered");
+    let volume_context = t.other_context(&volume)?;
     let request = ValidateVolumeCapabilitiesRequest {
         volume_context: volume_context.clone(),
         ..t.validate(&volume)
@@ -276,7 +256,7 @@ async fn altered_context_is_refused(t: &Trial) -> Outcome {
 }
 
 async fn context_left_out(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     if volume.volume_context.is_empty() {
         return t.not_applicable("the plugin issues no volume_context");

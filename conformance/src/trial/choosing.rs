@@ -12,26 +12,7 @@ use crate::wire::csi::v1::{
     CreateVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
 };
 
-/// No version of the specification has this access mode.
-const NOBODYS_MODE: i32 = 99;
-
 impl Trial {
-    /// What a check uses that publishes and does not care: block where the options allow it, as
-    /// that needs no filesystem.
-    pub fn quick_capability(&self) -> VolumeCapability {
-        if self.options().access.block() {
-            block(Mode::SingleNodeWriter)
-        } else {
-            self.capability()
-        }
-    }
-
-    /// The same access in a mode that no plugin can have.
-    pub fn unmeetable(&self, capability: Option<VolumeCapability>) -> Option<VolumeCapability> {
-        let access_mode = Some(AccessMode { mode: NOBODYS_MODE });
-        capability.map(|it| VolumeCapability { access_mode, ..it })
-    }
-
     /// A volume that a plugin may well not be able to make; then the check does not apply.
     pub async fn volume_if_made(
         &self,
@@ -69,6 +50,10 @@ impl Trial {
         self.not_applicable(format!("the plugin makes no volume with {}", names.join(" or ")))
     }
 
+    pub async fn volume_in_mode(&self, mode: Mode) -> Outcome<(Volume, VolumeCapability)> {
+        self.volume_in_any(&self.quick_capability(), &[mode]).await
+    }
+
     /// A volume that can be mounted and be used as a device.
     pub async fn volume_for_both(&self) -> Outcome<Volume> {
         let request = CreateVolumeRequest {
@@ -88,11 +73,8 @@ impl Trial {
         let other_type = if is_block(made_for) { mount(mode) } else { block(mode) };
         for wanted in [other_type, in_mode(made_for, Mode::MultiNodeMultiWriter)] {
             let request = ValidateVolumeCapabilitiesRequest {
-                volume_id: volume.volume_id.clone(),
-                volume_context: volume.volume_context.clone(),
                 volume_capabilities: vec![wanted.clone()],
-                secrets: self.secrets(),
-                ..ValidateVolumeCapabilitiesRequest::default()
+                ..self.validate(volume)
             };
             match self.settled(request).await? {
                 Ok(reply) if reply.confirmed.is_some() => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Trial;
 use crate::check::Outcome;
 use crate::options::Pairs;
-use crate::wire::csi::v1::{ValidateVolumeCapabilitiesRequest, Volume};
+use crate::wire::csi::v1::Volume;
 use crate::wire::volumegroup::{
     ControllerGetVolumeGroupRequest, CreateVolumeGroupRequest, DeleteVolumeGroupRequest,
     ListVolumeGroupsRequest, ModifyVolumeGroupMembershipRequest, VolumeGroup,
@@ -84,21 +84,5 @@ impl Trial {
         let is_so =
             found.len() == wanted.len() && found.into_iter().collect::<BTreeSet<_>>() == wanted;
         self.expect(is_so, format!("exactly these volumes in the group: {wanted:?}"))
-    }
-
-    /// Does csi.v1 still know it?
-    pub async fn volume_exists(&self, volume: &Volume) -> Outcome<bool> {
-        let request = ValidateVolumeCapabilitiesRequest {
-            volume_id: volume.volume_id.clone(),
-            volume_context: volume.volume_context.clone(),
-            volume_capabilities: vec![self.capability()],
-            secrets: self.secrets(),
-            ..ValidateVolumeCapabilitiesRequest::default()
-        };
-        match self.settled(request).await? {
-            Ok(_) => Ok(true),
-            Err(status) if status.code() == tonic::Code::NotFound => Ok(false),
-            Err(_) => Err(self.failed("OK or NOT_FOUND")),
-        }
     }
 }

@@ -1,27 +1,29 @@
-//! Paths of a chosen length.
+//! Paths that are long.
 
 use std::path::{Path, PathBuf};
 
-use super::{Placed, Trial};
+use super::Trial;
 use crate::check::Outcome;
-use crate::wire::csi::v1::{Volume, VolumeCapability};
 
 /// NAME_MAX of Linux.
 const LONGEST_NAME: usize = 255;
+/// Every plugin has to take a path of this many bytes.
+const LONG_PATH: usize = 128;
 
 impl Trial {
-    /// A path of exactly this many bytes below `root`, in a directory that is there. `None`: the
-    /// way to it is longer already.
-    pub fn path_of_length(&self, root: &Path, length: usize) -> Outcome<Option<PathBuf>> {
+    /// A path of exactly this many bytes below `root`, in a directory that is there; the check
+    /// does not apply where the way to it is longer already.
+    pub fn path_of_length(&self, root: &Path, length: usize) -> Outcome<String> {
         let mut path = root.join(self.name("long"));
         self.made_directory(&path)?;
         loop {
-            let Some(missing) = length.checked_sub(path.as_os_str().len()) else {
-                return Ok(None);
-            };
+            let missing = length.saturating_sub(path.as_os_str().len());
             match missing {
-                0 | 1 => return Ok(None),
-                2..=LONGEST_NAME => return Ok(Some(path.join("t".repeat(missing - 1)))),
+                0 | 1 => {
+                    let root = root.display();
+                    return self.not_applicable(format!("{root} is too long for this check"));
+                }
+                2..=LONGEST_NAME => return self.text_of(&path.join("t".repeat(missing - 1))),
                 _ => {
                     // What is left has to be enough for a slash and a name.
                     path.push("d".repeat(LONGEST_NAME.min(missing - 3)));
@@ -30,22 +32,25 @@ impl Trial {
             }
         }
     }
-    /// As [`Trial::staged`], at a path of the caller's choice.
-    pub async fn staged_at(
-        &self,
-        volume: &Volume,
-        capability: VolumeCapability,
-        staging: String,
-    ) -> Outcome<Placed> {
-        if !self.stages() {
-            return self.staged(volume, capability).await;
-        }
-        self.made_directory(Path::new(&staging))?;
-        let publish_context = self.attached(volume, &capability).await?;
-        let mut request = self.stage(volume, &capability, &publish_context)?;
-        request.staging_target_path.clone_from(&staging);
-        self.ok(request).await?;
-        let volume = volume.clone();
-        Ok(Placed { volume, capability, publish_context, staging, target: String::new() })
+
+    /// As [`Trial::staging_path`], of 128 bytes or a little more.
+    pub fn long_staging_path(&self) -> Outcome<String> {
+        let path = lengthened(self.options().staging_dir.join(self.name("stage")));
+        self.made_directory(&path)?;
+        self.text_of(&path)
     }
+
+    /// As [`Trial::target_path`], of 128 bytes or a little more.
+    pub fn long_target_path(&self) -> Outcome<String> {
+        let parent = self.options().target_dir.join(self.name("target"));
+        self.made_directory(&parent)?;
+        self.text_of(&lengthened(parent.join("volume")))
+    }
+}
+
+fn lengthened(path: PathBuf) -> PathBuf {
+    let missing = LONG_PATH.saturating_sub(path.as_os_str().len());
+    let mut text = path.into_os_string();
+    text.push("x".repeat(missing));
+    text.into()
 }

@@ -1,6 +1,7 @@
 //! Calls while the storage is away, and how to judge their answers.
 
 use std::future::Future;
+use std::sync::atomic::Ordering;
 
 use tonic::{Code, Status};
 
@@ -23,6 +24,28 @@ impl Trial {
         let answers = calls.await;
         self.mend_storage()?;
         answers
+    }
+
+    fn break_storage(&self) -> Outcome {
+        match &self.options().hooks.breaks {
+            Some(breaks) => self.hook("break", breaks())?,
+            None => return self.not_applicable("needs --break-command"),
+        }
+        self.broken.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Brings the storage back if it is away, as after a check that was given up meanwhile.
+    pub(crate) fn mend_storage(&self) -> Outcome {
+        if !self.broken.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match &self.options().hooks.mends {
+            Some(mends) => self.hook("mend", mends())?,
+            None => return self.not_applicable("needs --mend-command"),
+        }
+        self.broken.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// A refusal that came because the storage was away.

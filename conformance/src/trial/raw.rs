@@ -1,54 +1,19 @@
-//! What the messages of the suite cannot express: other methods, other fields.
+//! What the messages of the suite cannot express: fields of other numbers.
 
-use prost::Message;
 use prost::bytes::Bytes;
-use tonic::Code;
 
-use super::asking::Answer;
-use super::{Trial, code_of};
+use super::Trial;
 use crate::check::Outcome;
 use crate::fields::{Field, GARBAGE, contents, delimited_field, fields};
-use crate::journal::render_status;
 use crate::wire::Rpc;
 
 impl Trial {
-    /// Any answer of a method that need not exist.
-    pub async fn ask_method(&self, path: &str, encoded: Vec<u8>) -> Answer<Bytes> {
-        let asked = format!("{} bytes", encoded.len());
-        let answer = self.plugin.client_of(path).unary(path, encoded).await;
-        let told = match &answer {
-            Ok((bytes, _)) => format!("OK {} bytes", bytes.len()),
-            Err(status) => render_status(status),
-        };
-        self.note(path, asked, told);
-        answer.map(|(bytes, _)| bytes)
-    }
-
-    /// Is there such a method? Whatever it says to an empty request.
-    pub async fn is_served(&self, path: &str) -> bool {
-        code_of(&self.ask_method(path, Vec::new()).await) != Code::Unimplemented
-    }
-
     /// The bytes of the reply that has to come.
     pub async fn ok_bytes<R: Rpc>(&self, request: &R) -> Outcome<Bytes> {
         match self.ask_bytes::<R>(request.encode_to_vec()).await? {
             Ok(bytes) => Ok(bytes),
             Err(_) => Err(self.failed("OK")),
         }
-    }
-
-    /// The reply that has to come, without the rules that hold for all replies: for rows that say
-    /// the same of one of them, and are to be the ones that it breaks.
-    pub async fn ok_as_it_is<R: Rpc>(&self, request: &R) -> Outcome<R::Reply> {
-        let encoded = self.ok_bytes(request).await?;
-        self.some(R::Reply::decode(encoded).ok(), R::REPLY)
-    }
-
-    /// A refusal with any code, where the row asks for none in particular. That it was not refused
-    /// is what is wrong, whatever the reply looks like.
-    pub async fn refused_somehow<R: Rpc>(&self, request: R, why: &str) -> Outcome {
-        let answer = self.ask_bytes::<R>(request.encode_to_vec()).await?;
-        self.expect(answer.is_err(), format!("a refusal, as {why}"))
     }
 
     pub fn fields_of(&self, message: &[u8]) -> Outcome<Vec<Field>> {

@@ -1,15 +1,14 @@
 //! Calls below the level of messages: by the path of a method, and how they end on the wire.
 
+use prost::Message;
 use prost::bytes::Bytes;
+use tonic::Code;
 
-use super::asking::Answer;
-use super::{Trial, code_name, code_of};
+use super::{Answer, Trial, code_name, code_of};
 use crate::check::Outcome;
 use crate::client::Ending;
 use crate::journal::render_status;
 use crate::wire::{Rpc, methods_of};
-use prost::Message;
-use tonic::Code;
 
 impl Trial {
     /// Paths of all methods of the csi.v1 services that the plugin says it has.
@@ -27,15 +26,16 @@ impl Trial {
         offered.flat_map(|(service, _)| methods_of(service)).collect()
     }
 
-    /// The code with which a method answers an empty message.
+    /// The code with which a method that need not exist answers an empty message.
     pub async fn code_at(&self, path: &str) -> Code {
         let answer = self.plugin.client_of(path).unary(path, Vec::new()).await;
-        let told = match &answer {
-            Ok(_) => "OK".to_owned(),
-            Err(status) => render_status(status),
-        };
-        self.note(path, "{}".to_owned(), told);
+        self.note(path, "{}".to_owned(), told(&answer));
         code_of(&answer)
+    }
+
+    /// Is there such a method, whatever it says?
+    pub async fn is_served(&self, path: &str) -> bool {
+        self.code_at(path).await != Code::Unimplemented
     }
 
     pub async fn expect_code_at(&self, path: &str, code: Code) -> Outcome {

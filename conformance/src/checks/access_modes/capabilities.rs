@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 
 use tonic::Code;
 
-use crate::capability::with;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::capability::{in_no_mode, with};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
@@ -207,23 +207,21 @@ async fn group_takes_effect(t: &Trial) -> Outcome {
     t.write_file(&file, b"content")?;
     for path in [placed.target_path(), file] {
         let found = t.could(std::fs::metadata(&path), "look at", &path)?;
-        t.expect_row(
+        blamed(
             "AM-07",
-            found.gid() == GROUP,
-            format!("group {GROUP} of {}", path.display()),
+            t.expect(found.gid() == GROUP, format!("group {GROUP} of {}", path.display())),
         )?;
         let is_open = found.mode() & 0o060 == 0o060;
-        t.expect_row(
+        blamed(
             "AM-08",
-            is_open,
-            format!("{} to be the group's to read and write", path.display()),
+            t.expect(is_open, format!("{} to be the group's to read and write", path.display())),
         )?;
     }
     t.withdrawn(&placed).await
 }
 
 async fn unsupported_mode(t: &Trial) -> Outcome {
-    let wrong = VolumeCapability { access_mode: Some(AccessMode { mode: 99 }), ..t.capability() };
+    let wrong = in_no_mode(&t.capability());
     not_confirmed(t, wrong.clone()).await?;
     refused_everywhere(t, wrong, &[Code::FailedPrecondition, Code::InvalidArgument]).await
 }

@@ -221,7 +221,7 @@ async fn multi_writer_has_several_publications(t: &Trial) -> Outcome {
 }
 
 async fn older_callers_are_understood(t: &Trial) -> Outcome {
-    let capability = in_mode(&t.plain_capability(), Mode::SingleNodeWriter);
+    let capability = in_mode(&t.quick_capability(), Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let request = crate::wire::csi::v1::ValidateVolumeCapabilitiesRequest {
         volume_capabilities: vec![capability.clone()],

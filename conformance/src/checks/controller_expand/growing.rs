@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use super::{doubled, expand, known_capacity};
+use super::{doubled, known_capacity};
 use crate::capability::block;
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
@@ -13,7 +13,9 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 use crate::wire::csi::v1::node_service_capability::rpc::Type::ExpandVolume as NodeExpandVolume;
 use crate::wire::csi::v1::plugin_capability::volume_expansion::Type::{Offline, Online};
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
-use crate::wire::csi::v1::{ControllerExpandVolumeRequest, NodeExpandVolumeRequest};
+use crate::wire::csi::v1::{
+    ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, NodeExpandVolumeRequest,
+};
 
 pub(in crate::checks) const CHAPTER: Chapter = Chapter {
     title: "ControllerExpandVolume: in use",
@@ -86,11 +88,15 @@ fn is_online(t: &Trial) -> bool {
 }
 
 /// Grows a volume that is at a path, by whatever steps the plugin asks for.
-async fn grown(t: &Trial, placed: Placed, required: i64) -> Outcome<(Placed, i64)> {
+async fn grown(
+    t: &Trial,
+    placed: Placed,
+    required: i64,
+) -> Outcome<(Placed, ControllerExpandVolumeResponse)> {
     let capability = placed.capability.clone();
     let request = ControllerExpandVolumeRequest {
         volume_capability: Some(capability.clone()),
-        ..expand(t, &placed.volume, required)
+        ..t.expand(&placed.volume, required)
     };
     let (placed, reply) = if is_online(t) {
         (placed, t.ok(request).await?)
@@ -110,7 +116,7 @@ async fn grown(t: &Trial, placed: Placed, required: i64) -> Outcome<(Placed, i64
         };
         t.ok(request).await?;
     }
-    Ok((placed, reply.capacity_bytes))
+    Ok((placed, reply))
 }
 
 /// A filesystem keeps some of the space for itself.
@@ -122,7 +128,8 @@ async fn mounted(t: &Trial) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
-    let (placed, capacity) = grown(t, placed, doubled(t, &volume)).await?;
+    let (placed, reply) = grown(t, placed, doubled(t, &volume)).await?;
+    let capacity = reply.capacity_bytes;
     let seen = t.statfs(&placed.target_path())?.total_bytes;
     t.expect(seen >= nearly(capacity), format!("a filesystem of about {capacity} bytes"))
 }
@@ -131,27 +138,29 @@ async fn raw(t: &Trial) -> Outcome {
     let capability = block(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
-    let (placed, capacity) = grown(t, placed, doubled(t, &volume)).await?;
+    let (placed, reply) = grown(t, placed, doubled(t, &volume)).await?;
+    let capacity = reply.capacity_bytes;
     let seen = t.device_size(&placed.target_path())?;
     let whole = u64::try_from(capacity).is_ok_and(|capacity| seen >= capacity);
+    if !whole && reply.node_expansion_required {
+        return t.not_applicable("the node is asked to grow the device and does not (NE-11)");
+    }
     t.expect(whole, format!("a device of {capacity} bytes, not {seen}"))
 }
-
-const CONTENT: &[u8] = &[0xce; 8192];
 
 async fn keeps_data(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
-    t.put(&placed, CONTENT)?;
+    let content = t.fill(&placed)?;
     let (placed, _) = grown(t, placed, doubled(t, &volume)).await?;
-    t.expect(t.content(&placed, CONTENT.len())? == CONTENT, "what was written before")
+    t.holds(&placed, &content)
 }
 
 async fn shows(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
-    t.ok(expand(t, &volume, required)).await?;
+    t.ok(t.expand(&volume, required)).await?;
     match known_capacity(t, &volume).await? {
         Some(now) => t.expect(now >= required, format!("a volume of {required} bytes")),
         None => t.not_applicable("there is no call that tells a volume's size"),
@@ -160,18 +169,18 @@ async fn shows(t: &Trial) -> Outcome {
 
 async fn without_the_node(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
-    let reply = t.ok(expand(t, &volume, doubled(t, &volume))).await?;
+    let reply = t.ok(t.expand(&volume, doubled(t, &volume))).await?;
     t.expect(!reply.node_expansion_required, "node_expansion_required to be false")
 }
 
 async fn online(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let step = volume.capacity_bytes.max(t.size());
-    t.ok(expand(t, &volume, step.saturating_mul(2))).await?;
+    t.ok(t.expand(&volume, step.saturating_mul(2))).await?;
     let placed = t.placed(&volume, t.capability()).await?;
-    t.ok(expand(t, &volume, step.saturating_mul(3))).await?;
+    t.ok(t.expand(&volume, step.saturating_mul(3))).await?;
     t.withdrawn(&placed).await?;
-    t.ok(expand(t, &volume, step.saturating_mul(4))).await?;
+    t.ok(t.expand(&volume, step.saturating_mul(4))).await?;
     Ok(())
 }
 
@@ -181,7 +190,7 @@ async fn offline_in_use(t: &Trial) -> Outcome {
     }
     let volume = t.volume().await?;
     t.placed(&volume, t.capability()).await?;
-    t.refused(expand(t, &volume, doubled(t, &volume)), Code::FailedPrecondition).await?;
+    t.refused(t.expand(&volume, doubled(t, &volume)), Code::FailedPrecondition).await?;
     Ok(())
 }
 
@@ -192,6 +201,6 @@ async fn offline_after_use(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let placed = t.placed(&volume, t.capability()).await?;
     t.withdrawn(&placed).await?;
-    t.ok(expand(t, &volume, doubled(t, &volume))).await?;
+    t.ok(t.expand(&volume, doubled(t, &volume))).await?;
     Ok(())
 }

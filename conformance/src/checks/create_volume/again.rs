@@ -141,10 +141,8 @@ async fn other_capabilities(t: &Trial) -> Outcome {
     for other in others {
         // What the volume can do anyway is no clash.
         let question = ValidateVolumeCapabilitiesRequest {
-            volume_id: volume.volume_id.clone(),
             volume_capabilities: vec![other.clone()],
-            secrets: t.secrets(),
-            ..ValidateVolumeCapabilitiesRequest::default()
+            ..t.validate(&volume)
         };
         if t.ok(question).await?.confirmed.is_none() {
             clashes = true;
@@ -165,9 +163,7 @@ async fn other_parameters(t: &Trial) -> Outcome {
 }
 
 async fn other_place(t: &Trial) -> Outcome {
-    let Some(nowhere) = t.nowhere() else {
-        return t.not_applicable("the node does not say where it is");
-    };
+    let nowhere = t.nowhere()?;
     let request = t.new_volume();
     let volume = t.create(request.clone()).await?;
     if volume.accessible_topology.is_empty() {

@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::offers::Offers;
 use crate::trial::Trial;
@@ -126,16 +126,15 @@ async fn refusals_have_a_text(t: &Trial) -> Outcome {
 async fn every_call_ends_with_a_status(t: &Trial) -> Outcome {
     for path in t.methods() {
         let ending = t.ending(&path).await?;
-        t.expect_row(
+        blamed(
             "GEN-14",
-            ending.http_status == 200,
-            "HTTP status 200, as of every gRPC call",
+            t.expect(ending.http_status == 200, "HTTP status 200, as of every gRPC call"),
         )?;
         let Some(code) = ending.grpc_status else {
-            return Err(t.failed_row(Some("GEN-14"), "a grpc-status"));
+            return blamed("GEN-14", Err(t.failed("a grpc-status")));
         };
         let canonical = matches!(code.parse::<u8>(), Ok(0..=16));
-        t.expect_row("GEN-15", canonical, "a grpc-status from 0 to 16")?;
+        blamed("GEN-15", t.expect(canonical, "a grpc-status from 0 to 16"))?;
     }
     Ok(())
 }
@@ -176,10 +175,8 @@ async fn what_cannot_be_done_is_not_ok(t: &Trial) -> Outcome {
     let doomed = t.volume().await?;
     let kept = t.volume().await?;
     let expand = ControllerExpandVolumeRequest {
-        volume_id: kept.volume_id.clone(),
-        capacity_range: t.range(2 * t.size(), 0),
-        secrets: t.secrets(),
         volume_capability: Some(t.capability()),
+        ..t.expand(&kept, 2 * t.size())
     };
     let calls = async {
         let created = t.ask(t.new_volume()).await?;
@@ -187,7 +184,7 @@ async fn what_cannot_be_done_is_not_ok(t: &Trial) -> Outcome {
         let expanded = t.ask(expand).await?;
         Ok((created, deleted, expanded))
     };
-    let (created, deleted, expanded) = t.while_broken(calls).await?;
+    let (created, deleted, expanded) = t.during_outage(calls).await?;
     if let Ok(CreateVolumeResponse { volume: Some(volume) }) = created {
         let found = t.settled(t.validate(&volume)).await?;
         t.expect(found.is_ok(), "the volume that CreateVolume said it made")?;

@@ -14,8 +14,7 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::volume_capability::AccessMode;
 use crate::wire::csi::v1::{
-    CreateVolumeRequest, ListVolumesRequest, ListVolumesResponse, NodeGetVolumeStatsRequest,
-    ProbeRequest, VolumeCapability,
+    CreateVolumeRequest, ListVolumesRequest, ListVolumesResponse, ProbeRequest, VolumeCapability,
 };
 
 pub(in crate::checks) const CHAPTER: Chapter = Chapter {
@@ -139,31 +138,17 @@ async fn paths_as_long_as_linux_allows(t: &Trial) -> Outcome {
 }
 
 async fn placed_at_length(t: &Trial, length: usize) -> Outcome {
-    let staging = path_of_length(t, &t.options().staging_dir, length)?;
-    let target = path_of_length(t, &t.options().target_dir, length)?;
-    let capability = t.plain_capability();
+    let staging = t.path_of_length(&t.options().staging_dir, length)?;
+    t.made_directory(Path::new(&staging))?;
+    let target = t.path_of_length(&t.options().target_dir, length)?;
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    let mut placed = t.staged_at(&volume, capability, staging).await?;
-    let mut publish = t.publish(&placed)?;
-    publish.target_path.clone_from(&target);
-    placed.target = target;
-    t.ok(publish).await?;
+    let staged = t.staged_at(&volume, capability, staging).await?;
+    let placed = t.published_at(staged, target).await?;
     if t.offers().has_node(NodeRpc::GetVolumeStats) {
-        let request = NodeGetVolumeStatsRequest {
-            volume_id: volume.volume_id.clone(),
-            volume_path: placed.target.clone(),
-            ..Default::default()
-        };
-        t.ok(request).await?;
+        t.ok(t.stats(&placed, &placed.target)).await?;
     }
     t.withdrawn(&placed).await
-}
-
-fn path_of_length(t: &Trial, root: &Path, length: usize) -> Outcome<String> {
-    let Some(path) = t.path_of_length(root, length)? else {
-        return t.not_applicable(format!("{} is too long for this check", root.display()));
-    };
-    t.some(path.to_str().map(str::to_owned), "a directory whose name is text")
 }
 
 async fn illegal_values_are_refused(t: &Trial) -> Outcome {
@@ -185,7 +170,7 @@ async fn illegal_values_are_refused(t: &Trial) -> Outcome {
 }
 
 async fn zero_is_a_value(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
     t.withdrawn(&placed).await

@@ -105,12 +105,7 @@ async fn of_the_controller(t: &Trial) -> Outcome {
         each_refused(t, t.detach(&volume), &[|request| request.volume_id.clear()]).await?;
     }
     if offers.has_controller(Rpc::ExpandVolume) {
-        let request = ControllerExpandVolumeRequest {
-            volume_id: volume.volume_id.clone(),
-            capacity_range: t.range(t.size(), 0),
-            secrets: t.secrets(),
-            volume_capability: None,
-        };
+        let request = t.expand(&volume, t.size());
         each_refused(
             t,
             request,
@@ -153,7 +148,7 @@ async fn of_snapshots(t: &Trial) -> Outcome {
 }
 
 async fn of_the_node(t: &Trial) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
     let offers = t.offers();

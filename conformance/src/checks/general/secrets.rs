@@ -149,7 +149,7 @@ async fn secrets_stay_secret(t: &Trial) -> Outcome {
 
 /// Each call that takes secrets, with these; all have to succeed.
 async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
-    let capability = t.plain_capability();
+    let capability = t.quick_capability();
     let secrets = || secrets.clone();
     let request =
         CreateVolumeRequest { secrets: secrets(), ..t.new_volume_for(capability.clone()) };
@@ -170,10 +170,9 @@ async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
     }
     if offers.has_controller(Rpc::ExpandVolume) {
         let request = ControllerExpandVolumeRequest {
-            volume_id: volume.volume_id.clone(),
-            capacity_range: t.range(2 * t.size(), 0),
             secrets: secrets(),
             volume_capability: Some(capability.clone()),
+            ..t.expand(&volume, 2 * t.size())
         };
         t.ok(request).await?;
     }

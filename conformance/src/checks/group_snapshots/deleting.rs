@@ -2,11 +2,11 @@
 
 use tonic::Code;
 
-use super::two_volumes;
+use super::group_of_two;
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
-use crate::wire::csi::v1::{DeleteVolumeGroupSnapshotRequest, VolumeGroupSnapshot};
+use crate::wire::csi::v1::DeleteVolumeGroupSnapshotRequest;
 
 pub(in crate::checks) const CHAPTER: Chapter = Chapter {
     title: "DeleteVolumeGroupSnapshot",
@@ -69,11 +69,6 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::Faults])
     .alone(),
 ];
-
-async fn group_of_two(t: &Trial) -> Outcome<VolumeGroupSnapshot> {
-    let (one, other) = two_volumes(t).await?;
-    t.group_snapshot(&[&one, &other]).await
-}
 
 async fn removes_all(t: &Trial) -> Outcome {
     let group = group_of_two(t).await?;
@@ -142,18 +137,11 @@ async fn with_wrong_members(t: &Trial) -> Outcome {
     Ok(())
 }
 
-const CONTENT: &[u8] = &[0x66; 4096];
-
 async fn in_use(t: &Trial) -> Outcome {
-    let capability = t.quick_capability();
-    let volume = t.volume_for(capability.clone()).await?;
-    if let Some(placed) = t.placed_if_local(&volume).await? {
-        t.put(&placed, CONTENT)?;
-        t.withdrawn(&placed).await?;
-    }
+    let (volume, content) = t.filled_volume().await?;
     let group = t.group_snapshot(&[&volume]).await?;
     let member = t.some(group.snapshots.first(), "a member of the group")?;
-    let copy = t.create(t.restore(member, capability.clone())).await?;
+    let copy = t.create(t.restore(member, t.quick_capability())).await?;
     match t.settled(t.delete_group_snapshot(&group)).await? {
         Err(status) => {
             let code = status.code();
@@ -161,13 +149,7 @@ async fn in_use(t: &Trial) -> Outcome {
             t.expect(t.group_snapshot_exists(&group).await?, "the group to be there still")
         }
         // Then the volume must not need it.
-        Ok(_) => match t.placed_if_local(&copy).await? {
-            Some(placed) => {
-                let content = t.content(&placed, CONTENT.len())?;
-                t.expect(content == CONTENT, "the volume to be whole without its snapshot")
-            }
-            None => t.attached(&copy, &capability).await.map(drop),
-        },
+        Ok(_) => t.is_whole(&copy, &content).await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use super::two_volumes;
+use super::group_of_two;
 use crate::check::{Chapter, Check, Outcome, Service, check, run};
 use crate::need::Need;
 use crate::trial::{Trial, member_ids};
@@ -58,11 +58,6 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::Faults])
     .alone(),
 ];
-
-async fn group_of_two(t: &Trial) -> Outcome<VolumeGroupSnapshot> {
-    let (one, other) = two_volumes(t).await?;
-    t.group_snapshot(&[&one, &other]).await
-}
 
 async fn read(t: &Trial, request: GetVolumeGroupSnapshotRequest) -> Outcome<VolumeGroupSnapshot> {
     t.some(t.ok(request).await?.group_snapshot, "a group snapshot in the reply")

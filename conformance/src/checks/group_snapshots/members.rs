@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{made, two_volumes};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::VolumeGroupSnapshot;
@@ -69,10 +69,10 @@ const CHECKS: &[Check] = &[
 
 async fn reply(t: &Trial) -> Outcome {
     let (one, other) = two_volumes(t).await?;
-    let reply = t.unaudited(t.new_group_snapshot(&[&one, &other])).await?;
+    let reply = t.ok(t.new_group_snapshot(&[&one, &other])).await?;
     let group = t.some(reply.group_snapshot, "group_snapshot to be set by create")?;
     t.expect(group.creation_time.is_some(), "creation_time to be set by create")?;
-    let reply = t.unaudited(t.get_group_snapshot(&group)).await?;
+    let reply = t.ok(t.get_group_snapshot(&group)).await?;
     let group = t.some(reply.group_snapshot, "group_snapshot to be set by get")?;
     t.expect(group.creation_time.is_some(), "creation_time to be set by get")
 }
@@ -81,7 +81,7 @@ async fn ids_differ(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
-        let reply = t.unaudited(t.new_group_snapshot(&[&volume])).await?;
+        let reply = t.ok(t.new_group_snapshot(&[&volume])).await?;
         let id = reply.group_snapshot.unwrap_or_default().group_snapshot_id;
         t.expect(!id.is_empty(), "group_snapshot_id to be set")?;
         t.expect(ids.insert(id), "another id than those of the groups before")?;
@@ -91,7 +91,7 @@ async fn ids_differ(t: &Trial) -> Outcome {
 
 async fn has_all_members(t: &Trial) -> Outcome {
     let (one, other) = two_volumes(t).await?;
-    let reply = t.unaudited(t.new_group_snapshot(&[&one, &other])).await?;
+    let reply = t.ok(t.new_group_snapshot(&[&one, &other])).await?;
     let group = t.some(reply.group_snapshot, "a group snapshot in the reply")?;
     let mut sources: Vec<_> = group.snapshots.iter().map(|it| &it.source_volume_id).collect();
     let mut expected = [&one.volume_id, &other.volume_id];
@@ -117,15 +117,10 @@ async fn members_name_it(t: &Trial) -> Outcome {
 
 fn is_consistent(t: &Trial, group: &VolumeGroupSnapshot) -> Outcome {
     let all = group.snapshots.iter().all(|member| member.ready_to_use);
-    if group.ready_to_use && !all {
-        let expected = "the group not to be ready before all of its members are";
-        return Err(t.failed_row(Some("GG-22"), expected));
-    }
-    if !group.ready_to_use && all {
-        let expected = "the group to be ready, as all of its members are";
-        return Err(t.failed_row(Some("GG-23"), expected));
-    }
-    Ok(())
+    let expected = "the group not to be ready before all of its members are";
+    blamed("GG-22", t.expect(all || !group.ready_to_use, expected))?;
+    let expected = "the group to be ready, as all of its members are";
+    blamed("GG-23", t.expect(!all || group.ready_to_use, expected))
 }
 
 async fn readiness(t: &Trial) -> Outcome {

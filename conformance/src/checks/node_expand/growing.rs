@@ -47,10 +47,8 @@ pub(in crate::checks) async fn requested(
     let bytes = t.size().saturating_mul(times);
     if t.offers().has_controller(ExpandVolume) {
         let request = ControllerExpandVolumeRequest {
-            volume_id: volume.volume_id.clone(),
-            capacity_range: t.range(bytes, 0),
-            secrets: t.secrets(),
             volume_capability: Some(capability.clone()),
+            ..t.expand(volume, bytes)
         };
         t.ok(request).await?;
     }

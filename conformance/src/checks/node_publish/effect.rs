@@ -13,7 +13,7 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use crate::wire::csi::v1::{
-    CreateVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest, Volume, VolumeCapability,
+    CreateVolumeRequest, NodePublishVolumeRequest, Volume, VolumeCapability,
 };
 
 pub(in crate::checks) const CHAPTER: Chapter = Chapter {
@@ -130,17 +130,9 @@ async fn read_only(t: &Trial) -> Outcome {
 async fn at_long_paths(t: &Trial) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    let publish_context = t.attached(&volume, &capability).await?;
-    let mut staging = String::new();
-    if t.stages() {
-        staging = t.long_staging_path()?;
-        let request = t.stage(&volume, &capability, &publish_context)?;
-        t.ok(NodeStageVolumeRequest { staging_target_path: staging.clone(), ..request }).await?;
-    }
-    let target = t.long_target_path()?;
-    let placed = Placed { volume, capability, publish_context, staging, target };
-    let target_path = placed.target.clone();
-    t.ok(NodePublishVolumeRequest { target_path, ..t.publish(&placed)? }).await?;
+    let staging = if t.stages() { t.long_staging_path()? } else { String::new() };
+    let staged = t.staged_at(&volume, capability, staging).await?;
+    let placed = t.published_at(staged, t.long_target_path()?).await?;
     t.ok(t.unpublish(&placed)).await?;
     Ok(())
 }

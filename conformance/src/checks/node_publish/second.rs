@@ -6,7 +6,7 @@ use tonic::Code;
 use tonic::Code::{AlreadyExists, FailedPrecondition};
 
 use crate::capability::{block, in_mode};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, optional, run};
+use crate::check::{Chapter, Check, Outcome, Service, check, optional, run};
 use crate::need::Need;
 use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
@@ -43,29 +43,78 @@ const CHECKS: &[Check] = &[
     ),
     check(
         "publish-again-multi-node",
-        "calls again for a volume of many nodes: unchanged, changed, at other targets",
-        &["NP-22", "NP-23", "NP-24"],
-        run!(again_multi_node),
+        "repeats the call for a volume of many nodes",
+        &["NP-22"],
+        |t| Box::pin(unchanged(t, MULTI_NODE)),
+    ),
+    check(
+        "publish-again-multi-node-changed",
+        "changes readonly for a volume of many nodes",
+        &["NP-23"],
+        |t| Box::pin(changed(t, MULTI_NODE)),
+    ),
+    check(
+        "publish-again-multi-node-elsewhere",
+        "publishes at other targets for a volume of many nodes, unchanged and changed",
+        &["NP-24"],
+        |t| Box::pin(elsewhere(t, MULTI_NODE, Code::Ok)),
     ),
     check(
         "publish-again-single-writer",
-        "calls again with SINGLE_NODE_SINGLE_WRITER: unchanged, changed, at other targets",
-        &["NP-25", "NP-26", "NP-27"],
-        run!(again_single_writer),
+        "repeats the call in SINGLE_NODE_SINGLE_WRITER",
+        &["NP-25"],
+        |t| Box::pin(unchanged(t, SINGLE_WRITER)),
+    )
+    .needs(&[Need::Node(SingleNodeMultiWriter)]),
+    check(
+        "publish-again-single-writer-changed",
+        "changes readonly in SINGLE_NODE_SINGLE_WRITER",
+        &["NP-27"],
+        |t| Box::pin(changed(t, SINGLE_WRITER)),
+    )
+    .needs(&[Need::Node(SingleNodeMultiWriter)]),
+    check(
+        "publish-again-single-writer-elsewhere",
+        "publishes at other targets in SINGLE_NODE_SINGLE_WRITER, unchanged and changed",
+        &["NP-26"],
+        |t| Box::pin(elsewhere(t, SINGLE_WRITER, FailedPrecondition)),
     )
     .needs(&[Need::Node(SingleNodeMultiWriter)]),
     check(
         "publish-again-multi-writer",
-        "calls again with SINGLE_NODE_MULTI_WRITER: unchanged, changed, at other targets",
-        &["NP-28", "NP-29", "NP-30"],
-        run!(again_multi_writer),
+        "repeats the call in SINGLE_NODE_MULTI_WRITER",
+        &["NP-28"],
+        |t| Box::pin(unchanged(t, MULTI_WRITER)),
     )
     .needs(&[Need::Node(SingleNodeMultiWriter)]),
     check(
-        "publish-again-single-node",
-        "calls again with SINGLE_NODE_WRITER: unchanged, changed, at other targets",
-        &["NP-31", "NP-32", "NP-33"],
-        run!(again_single_node),
+        "publish-again-multi-writer-changed",
+        "changes readonly in SINGLE_NODE_MULTI_WRITER",
+        &["NP-29"],
+        |t| Box::pin(changed(t, MULTI_WRITER)),
+    )
+    .needs(&[Need::Node(SingleNodeMultiWriter)]),
+    check(
+        "publish-again-multi-writer-elsewhere",
+        "publishes at other targets in SINGLE_NODE_MULTI_WRITER, unchanged and changed",
+        &["NP-30"],
+        |t| Box::pin(elsewhere(t, MULTI_WRITER, Code::Ok)),
+    )
+    .needs(&[Need::Node(SingleNodeMultiWriter)]),
+    check("publish-again-single-node", "repeats the call in SINGLE_NODE_WRITER", &["NP-31"], |t| {
+        Box::pin(unchanged(t, SINGLE_NODE))
+    }),
+    check(
+        "publish-again-single-node-changed",
+        "changes readonly in SINGLE_NODE_WRITER",
+        &["NP-32"],
+        |t| Box::pin(changed(t, SINGLE_NODE)),
+    ),
+    check(
+        "publish-again-single-node-elsewhere",
+        "publishes at other targets in SINGLE_NODE_WRITER, unchanged and changed",
+        &["NP-33"],
+        |t| Box::pin(elsewhere(t, SINGLE_NODE, FailedPrecondition)),
     ),
     check(
         "publish-in-the-old-mode",
@@ -147,50 +196,37 @@ async fn again_for_another_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// Rows of the table for one kind of access mode.
-struct Rows {
-    unchanged: &'static str,
-    changed: &'static str,
-    elsewhere: &'static str,
-}
+// The table: what a second call gets, by access mode.
 
-/// The table: what a second call gets in these modes, at another target too.
-async fn second_calls(t: &Trial, modes: &[Mode], rows: Rows, elsewhere: Code) -> Outcome {
-    let request = published(t, modes).await?;
-    let changed = NodePublishVolumeRequest { readonly: true, ..request.clone() };
-    blamed(rows.unchanged, t.ok(request.clone()).await)?;
-    blamed(rows.changed, t.refused(changed.clone(), AlreadyExists).await)?;
-    for again in [request, changed] {
-        let again = NodePublishVolumeRequest { target_path: t.target_path()?, ..again };
-        if elsewhere == Code::Ok {
-            blamed(rows.elsewhere, t.ok(again).await)?;
-        } else {
-            blamed(rows.elsewhere, t.refused(again, elsewhere).await)?;
-        }
-    }
+const MULTI_NODE: &[Mode] =
+    &[Mode::MultiNodeMultiWriter, Mode::MultiNodeSingleWriter, Mode::MultiNodeReaderOnly];
+const SINGLE_WRITER: &[Mode] = &[Mode::SingleNodeSingleWriter];
+const MULTI_WRITER: &[Mode] = &[Mode::SingleNodeMultiWriter];
+const SINGLE_NODE: &[Mode] = &[Mode::SingleNodeWriter];
+
+async fn unchanged(t: &Trial, modes: &[Mode]) -> Outcome {
+    t.ok(published(t, modes).await?).await?;
     Ok(())
 }
 
-async fn again_multi_node(t: &Trial) -> Outcome {
-    let modes =
-        [Mode::MultiNodeMultiWriter, Mode::MultiNodeSingleWriter, Mode::MultiNodeReaderOnly];
-    let rows = Rows { unchanged: "NP-22", changed: "NP-23", elsewhere: "NP-24" };
-    second_calls(t, &modes, rows, Code::Ok).await
+async fn changed(t: &Trial, modes: &[Mode]) -> Outcome {
+    let request = published(t, modes).await?;
+    t.refused(NodePublishVolumeRequest { readonly: true, ..request }, AlreadyExists).await?;
+    Ok(())
 }
 
-async fn again_single_writer(t: &Trial) -> Outcome {
-    let rows = Rows { unchanged: "NP-25", changed: "NP-27", elsewhere: "NP-26" };
-    second_calls(t, &[Mode::SingleNodeSingleWriter], rows, FailedPrecondition).await
-}
-
-async fn again_multi_writer(t: &Trial) -> Outcome {
-    let rows = Rows { unchanged: "NP-28", changed: "NP-29", elsewhere: "NP-30" };
-    second_calls(t, &[Mode::SingleNodeMultiWriter], rows, Code::Ok).await
-}
-
-async fn again_single_node(t: &Trial) -> Outcome {
-    let rows = Rows { unchanged: "NP-31", changed: "NP-32", elsewhere: "NP-33" };
-    second_calls(t, &[Mode::SingleNodeWriter], rows, FailedPrecondition).await
+async fn elsewhere(t: &Trial, modes: &[Mode], expected: Code) -> Outcome {
+    let request = published(t, modes).await?;
+    for readonly in [false, true] {
+        let target_path = t.target_path()?;
+        let again = NodePublishVolumeRequest { readonly, target_path, ..request.clone() };
+        if expected == Code::Ok {
+            t.ok(again).await?;
+        } else {
+            t.refused(again, expected).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn in_the_old_mode(t: &Trial) -> Outcome {

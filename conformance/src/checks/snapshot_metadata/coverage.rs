@@ -1,7 +1,7 @@
 //! GetMetadataAllocated and GetMetadataDelta: the ranges, on a volume that was written to.
 
 use super::told::{Told, allocated, delta, end_of, from_offset, merged, told};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
 use crate::need::Need;
 use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
@@ -175,10 +175,8 @@ fn offsets(told: &Told) -> Vec<i64> {
 
 fn expect_from(t: &Trial, full: &Told, part: &Told, offset: i64) -> Outcome {
     let behind = part.ranges().all(|range| end_of(range) > offset);
-    if !behind {
-        let expected = format!("no range that ends at or before {offset}");
-        return Err(t.failed_row(Some("SM-16"), expected));
-    }
+    let expected = format!("no range that ends at or before {offset}");
+    blamed("SM-16", t.expect(behind, expected))?;
     let expected = from_offset(&full.coverage(), offset);
     let same = from_offset(&part.coverage(), offset) == expected;
     t.expect(same, format!("all that is behind {offset}, as in the full stream"))
@@ -234,10 +232,8 @@ async fn of_a_grown_volume(t: &Trial) -> Outcome {
     let base = t.snapshot(&volume).await?;
     let before = volume.capacity_bytes.max(t.size());
     let request = ControllerExpandVolumeRequest {
-        volume_id: volume.volume_id.clone(),
-        capacity_range: t.range(before.saturating_mul(2), 0),
-        secrets: t.secrets(),
         volume_capability: Some(capability.clone()),
+        ..t.expand(&volume, before.saturating_mul(2))
     };
     let capacity_bytes = t.ok(request).await?.capacity_bytes;
     let grown = Volume { capacity_bytes, ..volume };

@@ -1,6 +1,6 @@
 //! What a stream has told, of either call, and the form that all of them have.
 
-use crate::check::{Outcome, Stop};
+use crate::check::{Outcome, blamed};
 use crate::trial::Trial;
 use crate::wire::Rpc;
 use crate::wire::csi::v1::{
@@ -94,42 +94,45 @@ impl Told {
         self.check_ranges(t)?;
         let Some(most) = most.and_then(|most| usize::try_from(most).ok()) else { return Ok(()) };
         let fits = self.messages.iter().all(|message| message.ranges.len() <= most);
-        rule(t, fits, "SM-13", &format!("at most {most} ranges in a message"))
+        blamed("SM-13", t.expect(fits, format!("at most {most} ranges in a message")))
     }
 
     fn check_messages(&self, t: &Trial, volume: &Volume) -> Outcome {
         let known = [BlockMetadataType::FixedLength, BlockMetadataType::VariableLength];
         for message in &self.messages {
             let is_known = known.iter().any(|kind| i32::from(*kind) == message.kind);
-            rule(t, is_known, "SM-07", "block_metadata_type to be set in each message")?;
+            blamed("SM-07", t.expect(is_known, "block_metadata_type to be set in each message"))?;
             let whole = message.capacity == volume.capacity_bytes;
             let first = self.capacity() == Some(message.capacity);
-            rule(t, first, "SM-12", "the same volume_capacity_bytes in all messages")?;
+            blamed("SM-12", t.expect(first, "the same volume_capacity_bytes in all messages"))?;
             let expected = format!("volume_capacity_bytes to be {}", volume.capacity_bytes);
-            rule(t, whole, "SM-11", &expected)?;
+            blamed("SM-11", t.expect(whole, expected))?;
         }
         let mut kinds = self.messages.iter().map(|message| message.kind);
         let first = kinds.next();
         let one = kinds.all(|kind| Some(kind) == first);
-        rule(t, one, "SM-08", "the same block_metadata_type in all messages")
+        blamed("SM-08", t.expect(one, "the same block_metadata_type in all messages"))
     }
 
     fn check_ranges(&self, t: &Trial) -> Outcome {
         let mut before: Option<(usize, &BlockMetadata)> = None;
         for (number, message) in self.messages.iter().enumerate() {
             for range in &message.ranges {
-                rule(t, range.size_bytes > 0, "SM-05", "size_bytes above 0 in each range")?;
+                blamed(
+                    "SM-05",
+                    t.expect(range.size_bytes > 0, "size_bytes above 0 in each range"),
+                )?;
                 let counts = range.byte_offset >= 0;
-                rule(t, counts, "SM-06", "no byte_offset below 0")?;
+                blamed("SM-06", t.expect(counts, "no byte_offset below 0"))?;
                 if let Some((of, last)) = before {
                     // Between messages it is the rule of SM-04.
                     let apart = of != number;
                     let rises = range.byte_offset > last.byte_offset;
                     let row = if apart { "SM-04" } else { "SM-02" };
-                    rule(t, rises, row, "byte_offset to rise from range to range")?;
+                    blamed(row, t.expect(rises, "byte_offset to rise from range to range"))?;
                     let row = if apart { "SM-04" } else { "SM-03" };
                     let clear = end_of(last) <= range.byte_offset;
-                    rule(t, clear, row, "ranges that do not overlap")?;
+                    blamed(row, t.expect(clear, "ranges that do not overlap"))?;
                 }
                 before = Some((number, range));
             }
@@ -145,12 +148,8 @@ impl Told {
         let mut sizes = self.ranges().map(|range| range.size_bytes);
         let first = sizes.next();
         let same = sizes.all(|size| Some(size) == first);
-        rule(t, same, "SM-09", "one size for all ranges of FIXED_LENGTH")
+        blamed("SM-09", t.expect(same, "one size for all ranges of FIXED_LENGTH"))
     }
-}
-
-fn rule(t: &Trial, holds: bool, row: &'static str, expected: &str) -> Result<(), Stop> {
-    if holds { Ok(()) } else { Err(t.failed_row(Some(row), expected)) }
 }
 
 pub(super) fn end_of(range: &BlockMetadata) -> i64 {

@@ -94,8 +94,7 @@ async fn services(t: &Trial) -> Outcome {
         "/csi.v0.Controller/ControllerGetCapabilities",
         "/csi.v0.Node/NodeGetCapabilities",
     ] {
-        let answer = t.ask_method(path, Vec::new()).await;
-        t.expect(answer.is_ok(), "OK, as csi.v0 is served")?;
+        t.expect_code_at(path, Code::Ok).await?;
     }
     Ok(())
 }
@@ -114,7 +113,7 @@ async fn both_versions(t: &Trial) -> Outcome {
 async fn node_id(t: &Trial) -> Outcome {
     let encoded = t.ok_bytes(&NodeGetIdRequest::default()).await?;
     t.only_fields("NodeGetIdResponse", &encoded, &[1])?;
-    let id = t.ok_as_it_is(&NodeGetIdRequest::default()).await?.node_id;
+    let id = t.ok(NodeGetIdRequest::default()).await?.node_id;
     t.expect((1..=128).contains(&id.len()), "a node_id of 1 to 128 bytes")
 }
 
@@ -127,7 +126,7 @@ async fn node_id_not_offered(t: &Trial) -> Outcome {
 }
 
 async fn plugin_name(t: &Trial) -> Outcome {
-    let name = t.ok_as_it_is(&GetPluginInfoRequest::default()).await?.name;
+    let name = t.ok(GetPluginInfoRequest::default()).await?.name;
     t.expect((1..=63).contains(&name.len()), "a name of 1 to 63 characters")?;
     let ends = |c: char| c.is_ascii_alphanumeric();
     t.expect(name.starts_with(ends) && name.ends_with(ends), "a letter or a digit at each end")?;
@@ -142,19 +141,19 @@ async fn plugin_name(t: &Trial) -> Outcome {
 }
 
 async fn capabilities(t: &Trial) -> Outcome {
-    for entry in t.ok_as_it_is(&GetPluginCapabilitiesRequest::default()).await?.capabilities {
+    for entry in t.ok(GetPluginCapabilitiesRequest::default()).await?.capabilities {
         let Some(PluginType::Service(service)) = entry.r#type else {
             return Err(t.failed("a service in each plugin capability"));
         };
         t.expect(service.r#type == 1, "CONTROLLER_SERVICE (1), the only one there is")?;
     }
-    for entry in t.ok_as_it_is(&ControllerGetCapabilitiesRequest::default()).await?.capabilities {
+    for entry in t.ok(ControllerGetCapabilitiesRequest::default()).await?.capabilities {
         let Some(ControllerType::Rpc(rpc)) = entry.r#type else {
             return Err(t.failed("an rpc in each controller capability"));
         };
         t.expect((1..=4).contains(&rpc.r#type), "controller capabilities from 1 to 4")?;
     }
-    for entry in t.ok_as_it_is(&NodeGetCapabilitiesRequest::default()).await?.capabilities {
+    for entry in t.ok(NodeGetCapabilitiesRequest::default()).await?.capabilities {
         let Some(NodeType::Rpc(rpc)) = entry.r#type else {
             return Err(t.failed("an rpc in each node capability"));
         };
@@ -192,11 +191,9 @@ async fn secrets_not_logged(t: &Trial) -> Outcome {
 
 async fn probe_when_broken(t: &Trial) -> Outcome {
     t.ok(ProbeRequest::default()).await?;
-    t.break_storage()?;
-    let answer = t.ask(ProbeRequest::default()).await;
-    t.mend_storage()?;
+    let answer = t.during_outage(t.ask(ProbeRequest::default())).await?;
     t.expect(
-        code_of(&answer?) == Code::FailedPrecondition,
+        code_of(&answer) == Code::FailedPrecondition,
         "FAILED_PRECONDITION, as the storage is away",
     )?;
     t.ok(ProbeRequest::default()).await?;

@@ -91,30 +91,21 @@ async fn target_made_before(t: &Trial) -> Outcome {
     t.expect(t.read_file(&target.join("file"))? == b"content", "what was written before")
 }
 
-/// A path of this length in the directory for targets.
-fn padded(t: &Trial, length: usize) -> Outcome<String> {
-    let short = t.options().target_dir.join(t.name("x"));
-    let short = t.some(short.to_str(), "a directory whose name is text")?;
-    if short.len() > length {
-        return t.not_applicable("the path of --target-dir is too long");
-    }
-    Ok(format!("{short:x<length$}"))
-}
-
 async fn long_paths(t: &Trial) -> Outcome {
+    let (staging_dir, target_dir) = (&t.options().staging_dir, &t.options().target_dir);
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(WRITER);
     let mut placed = t.v0_attached(&volume, capability).await?;
     if t.offers().v0_stages {
-        placed.staging = padded(t, 128)?;
+        placed.staging = t.path_of_length(staging_dir, 128)?;
         t.made_directory(Path::new(&placed.staging))?;
         t.ok(t.v0_stage(&placed)).await?;
     }
-    placed.target = padded(t, 128)?;
+    placed.target = t.path_of_length(target_dir, 128)?;
     t.made_directory(Path::new(&placed.target))?;
     t.ok(t.v0_publish(&placed)).await?;
     t.ok(t.v0_unpublish(&placed)).await?;
-    let longer = V0Placed { target: padded(t, 129)?, ..placed.clone() };
+    let longer = V0Placed { target: t.path_of_length(target_dir, 129)?, ..placed.clone() };
     t.made_directory(Path::new(&longer.target))?;
     match t.settled(t.v0_publish(&longer)).await? {
         Ok(_) => Ok(()),

@@ -46,41 +46,36 @@ const CHECKS: &[Check] = &[
 async fn made_and_deleted(t: &Trial) -> Outcome {
     let victim = t.group(&[]).await?;
     let request = t.new_group(&[]);
-    t.break_storage()?;
-    let made = t.ask(request).await;
-    let deleted = t.ask(t.delete_group(&victim)).await;
-    t.mend_storage()?;
-    if let Ok(reply) = made? {
+    let calls = async { Ok((t.ask(request).await?, t.ask(t.delete_group(&victim)).await?)) };
+    let (made, deleted) = t.during_outage(calls).await?;
+    if let Ok(reply) = made {
         let group = t.some(reply.volume_group, "an error, or a group")?;
         let found = t.settled(t.get_group(&group)).await?;
         t.expect(found.is_ok(), "a group that was said to be made while the storage was away")?;
     }
     let is_there = t.settled(t.get_group(&victim)).await?.is_ok();
-    t.expect(deleted?.is_err() || !is_there, "an error, or the group to be gone")
+    t.expect(deleted.is_err() || !is_there, "an error, or the group to be gone")
 }
 
 async fn modified(t: &Trial) -> Outcome {
     let (first, second) = (t.volume().await?, t.volume().await?);
     let group = t.group(&[&first]).await?;
-    t.break_storage()?;
-    let answer = t.ask(t.modify_group(&group, &[&second])).await;
-    t.mend_storage()?;
-    let members = if answer?.is_ok() { [&second] } else { [&first] };
+    let answer = t.during_outage(t.ask(t.modify_group(&group, &[&second]))).await?;
+    let members = if answer.is_ok() { [&second] } else { [&first] };
     t.expect_members(&t.found_group(&group).await?, &members)
 }
 
 async fn read(t: &Trial) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group(&[&volume]).await?;
-    t.break_storage()?;
-    let got = t.ask(t.get_group(&group)).await;
-    let listed = t.ask(t.list_groups(0, "")).await;
-    t.mend_storage()?;
-    if let Ok(reply) = got? {
+    let calls =
+        async { Ok((t.ask(t.get_group(&group)).await?, t.ask(t.list_groups(0, "")).await?)) };
+    let (got, listed) = t.during_outage(calls).await?;
+    if let Ok(reply) = got {
         let found = t.some(reply.volume_group, "an error, or the group")?;
         t.expect_members(&found, &[&volume])?;
     }
-    if let Ok(reply) = listed? {
+    if let Ok(reply) = listed {
         let groups = reply.entries.into_iter().filter_map(|entry| entry.volume_group);
         let found = groups.into_iter().find(|it| it.volume_group_id == group.volume_group_id);
         let found = t.some(found, "an error, or the group in the list")?;

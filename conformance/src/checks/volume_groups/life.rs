@@ -127,11 +127,11 @@ async fn calls_repeated(t: &Trial) -> Outcome {
 }
 
 async fn replies_are_whole(t: &Trial) -> Outcome {
-    let created = t.ok_as_it_is(&t.new_group(&[])).await?.volume_group;
+    let created = t.ok(t.new_group(&[])).await?.volume_group;
     let created = t.some(created, "a volume_group in the reply")?;
-    let modified = t.ok_as_it_is(&t.modify_group(&created, &[])).await?.volume_group;
+    let modified = t.ok(t.modify_group(&created, &[])).await?.volume_group;
     let modified = t.some(modified, "a volume_group in the reply")?;
-    let found = t.ok_as_it_is(&t.get_group(&created)).await?.volume_group;
+    let found = t.ok(t.get_group(&created)).await?.volume_group;
     let found = t.some(found, "a volume_group in the reply")?;
     for group in [created, modified, found] {
         t.expect(!group.volume_group_id.is_empty(), "a volume_group_id")?;
