@@ -4,21 +4,23 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{
-    AccessMode, ControllerPublication, Error, NodeId, Result, VolumeId, VolumeRecord,
+    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
-/// Rebuilt from the pools at start.
+/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong: there each
+/// node keeps its own limit.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
     pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Self {
         let load = Self::default();
-        for (id, record) in pools.flat_map(|pool| pool.volumes(None, 0)) {
+        let own = pools.filter(|pool| !pool.is_shared());
+        for (id, record) in own.flat_map(|pool| pool.volumes(None, 0)) {
             for node in record.iter().flat_map(|record| record.published.keys()) {
                 load.add(node, &id);
             }
@@ -61,22 +63,24 @@ impl Engine {
         check_context(pool, &record, &request.context)?;
         record.capabilities.check_grants(&request.capability).map_err(Error::Precondition)?;
         let answer = PublishContext { read_only: request.read_only };
-        if let Some(existing) = record.published.get(&request.node) {
-            return check_same_publication(request, existing).map(|()| answer);
+        match record.published.get(&request.node) {
+            // A controller was killed while it took the volume from this node.
+            Some(existing) if existing.leaving => {
+                self.ensure_left(pool, &record.id, std::slice::from_ref(&request.node))?;
+            }
+            Some(existing) => return check_same_publication(request, existing).map(|()| answer),
+            None => {}
         }
         check_other_nodes(&record, request)?;
+        if pool.is_shared() {
+            return publish(pool, request).map(|()| answer);
+        }
         self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
-        let publication = ControllerPublication {
-            read_only: request.read_only,
-            capability: request.capability.clone(),
-        };
-        let written = pool.update_volume(&record.id, &mut |record| {
-            record.published.insert(request.node.clone(), publication.clone());
-        });
+        let written = publish(pool, request);
         if written.is_err() {
             self.load.remove(&request.node, &record.id);
         }
-        written.map(|_| answer)
+        written.map(|()| answer)
     }
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
@@ -93,22 +97,92 @@ impl Engine {
         if leaving.is_empty() {
             return Ok(());
         }
-        pool.update_volume(volume, &mut |record| {
-            record.published.retain(|other, _| !leaves(other));
-        })?;
+        self.ensure_left(pool, volume, &leaving)?;
         for node in &leaving {
             self.load.remove(node, volume);
         }
         Ok(())
     }
 
-    /// CP-13. A pool that is bound to a place is that of this node; one without is everyone's.
+    /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
+    /// first, or the node could attach the volume between the look for its clients and the end.
+    fn ensure_left(&self, pool: &PoolRef, volume: &VolumeId, nodes: &[NodeId]) -> Result<()> {
+        if pool.is_shared() {
+            pool.update_volume(volume, &mut |record| {
+                let leaving = record.published.iter_mut().filter(|(node, _)| nodes.contains(node));
+                leaving.for_each(|(_, publication)| publication.leaving = true);
+                Ok(())
+            })?;
+            for node in nodes {
+                pool.ensure_fenced(volume, node)?;
+            }
+        }
+        pool.update_volume(volume, &mut |record| {
+            // Published anew meanwhile, by another controller: that entry is not this call's.
+            record.published.retain(|node, publication| {
+                !nodes.contains(node) || (pool.is_shared() && !publication.leaving)
+            });
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
+    /// have made themselves known.
     fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
-        if pool.place().is_empty() || *node == self.settings.node_id {
+        let anywhere = pool.place().is_empty() && !pool.is_shared();
+        if anywhere || *node == self.settings.node_id || pool.knows_node(node)? {
             return Ok(());
         }
         Err(Error::NoSuchNode(node.to_string()))
     }
+
+    /// A shared pool cannot tell from the outside who uses a volume; being published to a node is
+    /// what gives it the right, and what others are kept away by.
+    pub(crate) fn check_published_here(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        read_only: bool,
+    ) -> Result<()> {
+        if !pool.is_shared() || record.ephemeral {
+            return Ok(());
+        }
+        let (volume, node) = (&record.id, &self.settings.node_id);
+        match record.published.get(node) {
+            None => Err(Error::precondition(format!(
+                "volume {volume} is not published to node {node}; call ControllerPublishVolume \
+                 first"
+            ))),
+            Some(publication) if publication.leaving => {
+                Err(Error::precondition(format!("volume {volume} is being taken from node {node}")))
+            }
+            Some(publication) if !read_only && !publication.writes() => Err(Error::precondition(
+                format!("volume {volume} is published to node {node} for reading only"),
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Where several controllers work, another one may have published the volume since it was looked
+/// at; so the look is repeated in the change, which is written only if nothing came in between.
+fn publish(pool: &PoolRef, request: &ControllerPublish) -> Result<()> {
+    pool.update_volume(&request.volume, &mut |record| {
+        if let Some(existing) = record.published.get(&request.node) {
+            return check_same_publication(request, existing);
+        }
+        check_other_nodes(record, request)?;
+        let publication = ControllerPublication {
+            read_only: request.read_only,
+            capability: request.capability.clone(),
+            leaving: false,
+            reader: ReaderState::default(),
+        };
+        record.published.insert(request.node.clone(), publication);
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// CP-04, CP-14.
@@ -116,6 +190,9 @@ fn check_same_publication(
     request: &ControllerPublish,
     existing: &ControllerPublication,
 ) -> Result<()> {
+    if existing.leaving {
+        return Err(Error::Busy(request.volume.to_string()));
+    }
     let what = format!("the publication of volume {} to node {}", request.volume, request.node);
     if existing.read_only != request.read_only {
         return Err(Error::conflict(what, "readonly is not the same"));
@@ -124,11 +201,6 @@ fn check_same_publication(
         return Err(Error::conflict(what, "volume_capability is not the same"));
     }
     Ok(())
-}
-
-/// A mode for readers is read-only whatever `readonly` says (NP-35).
-fn writes(mode: AccessMode, read_only: bool) -> bool {
-    !read_only && !mode.is_read_only()
 }
 
 /// AM-09 to AM-13, CP-15, CP-16.
@@ -143,8 +215,7 @@ fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Resu
         }
         let single_writer =
             [mode, other.capability.mode].contains(&AccessMode::MultiNodeSingleWriter);
-        let both_write =
-            writes(other.capability.mode, other.read_only) && writes(mode, request.read_only);
+        let both_write = other.writes() && !request.read_only && !mode.is_read_only();
         if single_writer && both_write {
             return refuse(node, "which writes, and its access mode allows one writer only");
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::capability::CapabilitySet;
 use crate::condition::Condition;
 use crate::error::Result;
-use crate::id::{GroupSnapshotId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
+use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
 use crate::record::{
@@ -96,7 +96,8 @@ pub struct Device {
 }
 
 /// A place where volumes are kept. It is the truth about them: what it does not hold does not
-/// exist. Callers serialise operations on one object; a pool copes with anything else at once.
+/// exist. Callers serialise operations on one object within their process; a pool copes with
+/// anything else at once, and a shared one with other processes on the same object.
 ///
 /// Every `ensure_*` may be repeated, also after a crash at any instruction in it.
 pub trait Pool: Send + Sync {
@@ -107,6 +108,17 @@ pub trait Pool: Send + Sync {
 
     /// Where its volumes can be used; empty means everywhere.
     fn place(&self) -> &Topology;
+
+    /// Do other processes, on other nodes, use it at the same time? Then nothing that was read of
+    /// it may be remembered, and a volume is used on a node only while it is published to it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Can this node, beside the one that asks, reach the pool? Only of shared pools.
+    fn knows_node(&self, _node: &NodeId) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Is it there and usable? For Probe: quick, and true now, not at start.
     fn check_health(&self) -> Result<()>;
@@ -180,11 +192,12 @@ pub trait Pool: Send + Sync {
     /// Gives back blocks of zeroes of a volume that nobody uses. A thick volume keeps its space.
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
 
-    /// Durable once it returns.
+    /// Durable once it returns. What `change` refuses is not written; where another process was
+    /// faster it is called again, with what that one wrote.
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord>;
 
     /// Grows the data and then the record; never shrinks either.
@@ -210,4 +223,15 @@ pub trait Pool: Send + Sync {
 
     /// All volumes of this pool that are attached in any way; for recovery at start.
     fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
+
+    /// Why the device of an attached volume no longer reaches it, if it does not.
+    fn device_trouble(&self, _id: &VolumeId) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Once this returns, the node writes no more to the volume, even if it lives and nobody can
+    /// reach it. The caller has seen to it that it does not attach the volume anew.
+    fn ensure_fenced(&self, _id: &VolumeId, _node: &NodeId) -> Result<()> {
+        Ok(())
+    }
 }

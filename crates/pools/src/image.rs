@@ -179,7 +179,7 @@ impl Pool for ImagePool {
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         self.store.update_volume(id, change)
     }

@@ -247,13 +247,15 @@ impl Pool for MemoryPool {
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         let mut state = lock(&self.state);
         state.fault("update_volume")?;
         let volume = state.volume(id)?;
-        change(&mut volume.record);
-        Ok(volume.record.clone())
+        let mut changed = volume.record.clone();
+        change(&mut changed)?;
+        volume.record = changed.clone();
+        Ok(changed)
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {

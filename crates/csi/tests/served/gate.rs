@@ -164,7 +164,7 @@ impl Pool for GatedPool {
         fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
         fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
         fn update_volume(
-            &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)
+            &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>
         ) -> Result<VolumeRecord>;
         fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
         fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;

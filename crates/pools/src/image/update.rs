@@ -19,11 +19,11 @@ impl Store {
     pub(super) fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         self.check_present()?;
         let mut record = self.volumes.require(id)?;
-        change(&mut record);
+        change(&mut record)?;
         self.save(&record)?;
         self.volumes.put(record.clone(), record.charge(0));
         Ok(record)
