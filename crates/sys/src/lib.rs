@@ -25,6 +25,7 @@ pub mod mounts;
 pub mod ownership;
 pub mod rand;
 mod resolve;
+pub mod storage_daemon;
 #[cfg(test)]
 mod testbed;
 pub mod throttle;
