@@ -11,21 +11,21 @@ use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
-/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong: there each
-/// node keeps its own limit.
+/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
-    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Self {
+    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Result<Self> {
         let load = Self::default();
-        let own = pools.filter(|pool| !pool.is_shared());
-        for (id, record) in own.flat_map(|pool| pool.volumes(None, 0)) {
-            for node in record.iter().flat_map(|record| record.published.keys()) {
-                load.add(node, &id);
+        for pool in pools.filter(|pool| !pool.is_shared()) {
+            for (id, record) in pool.volumes(None, 0)? {
+                for node in record.iter().flat_map(|record| record.published.keys()) {
+                    load.add(node, &id);
+                }
             }
         }
-        load
+        Ok(load)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
@@ -73,6 +73,7 @@ impl Engine {
         }
         check_other_nodes(&record, request)?;
         if pool.is_shared() {
+            self.check_counted_room(request)?;
             return publish(pool, request).map(|()| answer);
         }
         self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
@@ -81,6 +82,25 @@ impl Engine {
             self.load.remove(&request.node, &record.id);
         }
         written.map(|()| answer)
+    }
+
+    /// CP-17 where nothing is remembered. Two controllers may both see the last place free; the
+    /// node itself has the last word when it stages.
+    fn check_counted_room(&self, request: &ControllerPublish) -> Result<()> {
+        let most = usize::try_from(self.settings.max_volumes).unwrap_or(usize::MAX);
+        if most == 0 {
+            return Ok(());
+        }
+        let mut count = 0;
+        for pool in self.pools.values() {
+            let volumes = pool.volumes(None, 0)?;
+            let there = |record: &VolumeRecord| record.published.contains_key(&request.node);
+            count += volumes.iter().flat_map(|(_, record)| record).filter(|it| there(it)).count();
+        }
+        if count < most {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!("node {} has {most} volumes, its limit", request.node)))
     }
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
@@ -107,7 +127,8 @@ impl Engine {
     /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
     /// first, or the node could attach the volume between the look for its clients and the end.
     fn ensure_left(&self, pool: &PoolRef, volume: &VolumeId, nodes: &[NodeId]) -> Result<()> {
-        if pool.is_shared() {
+        let shared = pool.is_shared();
+        if shared {
             pool.update_volume(volume, &mut |record| {
                 let leaving = record.published.iter_mut().filter(|(node, _)| nodes.contains(node));
                 leaving.for_each(|(_, publication)| publication.leaving = true);
@@ -120,7 +141,7 @@ impl Engine {
         pool.update_volume(volume, &mut |record| {
             // Published anew meanwhile, by another controller: that entry is not this call's.
             record.published.retain(|node, publication| {
-                !nodes.contains(node) || (pool.is_shared() && !publication.leaving)
+                !nodes.contains(node) || (shared && !publication.leaving)
             });
             Ok(())
         })?;
@@ -209,7 +230,7 @@ fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Resu
         Err(Error::precondition(format!("volume {} is published to node {node}, {why}", record.id)))
     };
     let mode = request.capability.mode;
-    for (node, other) in &record.published {
+    for (node, other) in record.published.iter().filter(|(node, _)| **node != request.node) {
         if !mode.is_multi_node() || !other.capability.mode.is_multi_node() {
             return refuse(node, "and its access mode allows one node only");
         }

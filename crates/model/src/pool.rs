@@ -135,12 +135,12 @@ pub trait Pool: Send + Sync {
         &self,
         after: Option<&VolumeId>,
         limit: usize,
-    ) -> Vec<(VolumeId, Result<VolumeRecord>)>;
+    ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>>;
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
 
     /// As [`Pool::volumes`]; damaged snapshots are left out, as they can be nobody's source.
-    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord>;
+    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>>;
 
     /// Refuses with `Exhausted` what does not fit.
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>>;
@@ -167,10 +167,19 @@ pub trait Pool: Send + Sync {
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
 
     /// As [`Pool::snapshots`].
-    fn volume_groups(&self, after: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord>;
+    fn volume_groups(
+        &self,
+        after: Option<&VolumeGroupId>,
+        limit: usize,
+    ) -> Result<Vec<VolumeGroupRecord>>;
 
-    /// Makes the group or replaces its record; durable once it returns.
-    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()>;
+    /// Makes the group, or replaces the record that it `was`; durable once it returns. `Busy` if it
+    /// is another one by now.
+    fn save_volume_group(
+        &self,
+        record: &VolumeGroupRecord,
+        was: Option<&VolumeGroupRecord>,
+    ) -> Result<()>;
 
     /// The group alone; its volumes are not touched.
     fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;

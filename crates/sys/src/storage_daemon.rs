@@ -68,6 +68,10 @@ impl Export {
         self.directory.join("ceph.conf")
     }
 
+    fn address(&self) -> PathBuf {
+        self.directory.join("address")
+    }
+
     fn process_number(&self) -> PathBuf {
         self.directory.join("pid")
     }
@@ -145,6 +149,20 @@ impl Export {
             Ok(text) => Ok(clients_in(&String::from_utf8_lossy(&text))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error).on("read", &log),
+        }
+    }
+
+    /// Keeps in the directory where the cluster sees the client, once that is known.
+    pub fn remember_address(&self, address: &str) -> Result<()> {
+        self.write_private(&self.address(), address)
+    }
+
+    pub fn remembered_address(&self) -> Result<Option<String>> {
+        let path = self.address();
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).on("read", &path),
         }
     }
 

@@ -9,11 +9,11 @@ use orlop_sys::file;
 use super::failure::Doing;
 use super::layout::Home;
 use super::original::check_data;
-use super::recorded::to_text;
 use super::room::Demand;
 use super::shelf::Kept;
 use super::store::Store;
 use crate::poison::lock;
+use crate::recorded::to_text;
 
 impl Store {
     pub(super) fn update_volume(
