@@ -20,7 +20,7 @@ mod snapshots;
 mod trash;
 
 pub use cluster::{Cluster, ClusterConfig};
-pub use diff::Extent;
+pub use diff::{Extent, Written};
 pub use directory::{header_of, metadata_key};
 pub use image::{Image, Parent};
 pub use images::{Access, FEATURES, NewImage};

@@ -18,23 +18,35 @@ pub struct Extent {
     pub holds_data: bool,
 }
 
+/// Which parts of an image are meant.
+#[derive(Debug, Clone, Copy)]
+pub enum Written<'a> {
+    /// At any time, by whomever: also to what it was cloned from.
+    Ever,
+    /// What takes space of its own.
+    Here,
+    /// After an earlier snapshot of the same image was made, or given back since then.
+    Since(&'a str),
+}
+
 type Visitor<'a> = &'a mut (dyn FnMut(Extent) -> bool + 'a);
 
 impl Image {
-    /// Whole objects (4 MiB as a rule) of `length` bytes from `offset` on, in rising order: those
-    /// that were ever written, or, given an earlier snapshot, those that were touched since. As
-    /// the image was opened: now, or at a later snapshot. The visitor may end it by `false`.
+    /// Whole objects, of 4 MiB as a rule, among `length` bytes from `offset` on, in rising order.
+    /// Of the image as it was opened: now, or at a snapshot. The visitor may end it by `false`.
     pub fn visit_written(
         &self,
-        since: Option<&str>,
+        written: Written<'_>,
         (offset, length): (u64, u64),
         mut visit: impl FnMut(Extent) -> bool,
     ) -> Result<()> {
         let comparing = self.call("compare");
-        let since = since.map(|name| comparing.text(name)).transpose()?;
-        // Since a snapshot nothing comes from the parent: what a clone did not write itself is
-        // what it was.
-        let include_parent = u8::from(since.is_none());
+        let (since, include_parent) = match written {
+            Written::Ever => (None, 1),
+            Written::Here => (None, 0),
+            // What a clone did not write itself is what it was.
+            Written::Since(snapshot) => (Some(comparing.text(snapshot)?), 0),
+        };
         let from = since.as_deref().map_or(ptr::null(), |name| name.as_ptr());
         let mut visitor: Visitor<'_> = &mut visit;
         let argument = (&raw mut visitor).cast::<c_void>();

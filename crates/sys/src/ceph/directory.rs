@@ -3,6 +3,8 @@
 //! Opening costs several round trips and, for writing, shows up as a watcher. These are the same
 //! methods of the object class `rbd` that librbd and the kernel's client call.
 
+use rustix::io::Errno;
+
 use super::handle::Call;
 use super::objects::IoCtx;
 use crate::error::Result;
@@ -84,6 +86,22 @@ impl IoCtx {
         Ok(Some(self.understood(&object, value)?))
     }
 
+    /// Takes a name from an image that was never finished, so that another can have it. Whoever
+    /// is making it just now ends with an image that nobody finds.
+    pub fn ensure_unnamed(&self, name: &str, id: &str) -> Result<()> {
+        let mut input = Vec::new();
+        encode(&mut input, name.as_bytes());
+        encode(&mut input, id.as_bytes());
+        // The entry first: without the other object a new image could not be entered.
+        match self.execute(DIRECTORY, ("rbd", "dir_remove_image"), &input) {
+            Err(error) if error.is_not_found() || error.errno() == Some(Errno::STALE) => {}
+            done => drop(done?),
+        }
+        let mut owner = Vec::new();
+        encode(&mut owner, id.as_bytes());
+        self.try_remove(&format!("rbd_id.{name}"), &owner).map(drop)
+    }
+
     fn understood<T>(&self, object: &str, decoded: Option<T>) -> Result<T> {
         let subject = self.subject(object);
         let asking = Call { operation: "ask", subject: &subject };
@@ -101,7 +119,7 @@ pub fn metadata_key(key: &str) -> String {
     format!("{METADATA_PREFIX}{key}")
 }
 
-fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     into.extend_from_slice(&length.to_le_bytes());
     into.extend_from_slice(bytes);

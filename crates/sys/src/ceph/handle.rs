@@ -33,6 +33,8 @@ macro_rules! close {
 }
 pub(super) use close;
 
+const LARGEST_ERRNO: c_int = 4095;
+
 /// Which operation failed, and on what: `POOL/IMAGE`, say.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
@@ -52,7 +54,12 @@ impl Call<'_> {
     }
 
     pub(super) fn failed(&self, code: c_int) -> Error {
-        self.errno(Errno::from_raw_os_error(code.saturating_neg()))
+        self.errno(match code.saturating_neg() {
+            number if number < LARGEST_ERRNO => Errno::from_raw_os_error(number),
+            // A comparison of contents that fails says where they differ, counted from here on; one
+            // of keys says just this.
+            _ => Errno::CANCELED,
+        })
     }
 
     pub(super) fn errno(&self, errno: Errno) -> Error {

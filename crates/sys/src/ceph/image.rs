@@ -1,8 +1,9 @@
 //! An open image.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
@@ -70,10 +71,23 @@ impl Image {
         Ok(features)
     }
 
-    /// Whoever has the image open is told, and does it if it holds the lock.
-    pub fn resize(&self, size: u64) -> Result<()> {
-        self.call("resize").check(call!(rbd.rbd_resize(self.handle, size)))?;
-        Ok(())
+    /// By the clock of the object store.
+    pub fn created(&self) -> Result<SystemTime> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let code = call!(rbd.rbd_get_create_timestamp(self.handle, &raw mut time));
+        self.call("ask for the age of").check(code)?;
+        Ok(UNIX_EPOCH + Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)))
+    }
+
+    /// Never shrinks: of two that grow it at once, the larger size stays. Whoever has it open is
+    /// told, and does it if it holds the lock.
+    pub fn ensure_size(&self, size: u64) -> Result<()> {
+        let nothing = ptr::null_mut();
+        let code = call!(rbd.rbd_resize2(self.handle, size, false, on_progress, nothing));
+        match self.call("grow").check(code) {
+            Err(error) if error.errno() == Some(Errno::INVAL) && self.size()? >= size => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     pub fn parent(&self) -> Result<Option<Parent>> {
@@ -176,6 +190,10 @@ impl Image {
             done => done.map(drop),
         }
     }
+}
+
+extern "C" fn on_progress(_done: u64, _all: u64, _argument: *mut c_void) -> c_int {
+    0
 }
 
 impl Drop for Image {

@@ -73,16 +73,6 @@ impl IoCtx {
         Ok(())
     }
 
-    /// Frees all its data before it returns. `EBUSY` while someone has it open, `ENOTEMPTY` while
-    /// it has snapshots.
-    pub fn remove_image(&self, name: &str) -> Result<()> {
-        let subject = self.subject(name);
-        let removing = Call { operation: "remove the image", subject: &subject };
-        let text = removing.text(name)?;
-        removing.check(call!(rbd.rbd_remove(self.handle(), text.as_ptr())))?;
-        Ok(())
-    }
-
     pub fn open_image(self: &Arc<Self>, name: &str, access: Access) -> Result<Image> {
         let subject = self.subject(name);
         let opening = Call { operation: "open the image", subject: &subject };

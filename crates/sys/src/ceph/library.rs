@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 
 pub(super) type Handle = *mut c_void;
 type Text = *const c_char;
+pub(super) type ProgressCallback = extern "C" fn(u64, u64, *mut c_void) -> c_int;
 pub(super) type DiffCallback = extern "C" fn(u64, usize, c_int, *mut c_void) -> c_int;
 
 macro_rules! library {
@@ -62,15 +63,13 @@ library! { Rados, "librados.so.2":
     fn rados_read(Handle, Text, *mut c_char, usize, u64) -> c_int;
     fn rados_remove(Handle, Text) -> c_int;
     fn rados_exec(Handle, Text, Text, Text, Text, usize, *mut c_char, usize) -> c_int;
-    fn rados_lock_exclusive(
-        Handle, Text, Text, Text, Text, *mut libc::timeval, u8
-    ) -> c_int;
-    fn rados_unlock(Handle, Text, Text, Text) -> c_int;
     fn rados_create_write_op() -> Handle;
     fn rados_release_write_op(Handle);
     fn rados_write_op_assert_exists(Handle);
     fn rados_write_op_create(Handle, c_int, Text);
     fn rados_write_op_write_full(Handle, Text, usize);
+    fn rados_write_op_cmpext(Handle, Text, usize, u64, *mut c_int);
+    fn rados_write_op_remove(Handle);
     fn rados_write_op_omap_cmp2(Handle, Text, u8, Text, usize, usize, *mut c_int);
     fn rados_write_op_omap_set2(
         Handle, *const Text, *const Text, *const usize, *const usize, usize
@@ -95,7 +94,6 @@ library! { Rbd, "librbd.so.1":
     fn rbd_image_options_set_uint64(Handle, c_int, u64) -> c_int;
     fn rbd_create4(Handle, Text, u64, Handle) -> c_int;
     fn rbd_clone3(Handle, Text, Text, Handle, Text, Handle) -> c_int;
-    fn rbd_remove(Handle, Text) -> c_int;
     fn rbd_open(Handle, Text, *mut Handle, Text) -> c_int;
     fn rbd_open_read_only(Handle, Text, *mut Handle, Text) -> c_int;
     fn rbd_open_by_id(Handle, Text, *mut Handle, Text) -> c_int;
@@ -104,7 +102,8 @@ library! { Rbd, "librbd.so.1":
     fn rbd_get_id(Handle, *mut c_char, usize) -> c_int;
     fn rbd_get_size(Handle, *mut u64) -> c_int;
     fn rbd_get_features(Handle, *mut u64) -> c_int;
-    fn rbd_resize(Handle, u64) -> c_int;
+    fn rbd_resize2(Handle, u64, bool, ProgressCallback, *mut c_void) -> c_int;
+    fn rbd_get_create_timestamp(Handle, *mut libc::timespec) -> c_int;
     fn rbd_get_parent(Handle, *mut RawLinkedImage, *mut RawSnapshot) -> c_int;
     fn rbd_linked_image_spec_cleanup(*mut RawLinkedImage);
     fn rbd_snap_spec_cleanup(*mut RawSnapshot);
@@ -131,7 +130,6 @@ library! { Rbd, "librbd.so.1":
     fn rbd_lock_get_owners(Handle, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
     fn rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
     fn rbd_lock_break(Handle, c_int, Text) -> c_int;
-    fn rbd_trash_move(Handle, Text, u64) -> c_int;
     fn rbd_trash_restore(Handle, Text, Text) -> c_int;
     fn rbd_trash_remove(Handle, Text, bool) -> c_int;
     fn rbd_trash_list(Handle, *mut RawTrashed, *mut usize) -> c_int;

@@ -1,13 +1,38 @@
 //! Images without a name: deleted, but not freed yet.
 
 use std::ptr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
+use super::directory::encode;
 use super::handle::{Call, call, owned};
 use super::library::RawTrashed;
 use super::objects::IoCtx;
 use crate::error::Result;
+
+const TRASH: &str = "rbd_trash";
+/// What Ceph calls an entry that a user has made, in its second version, readable by the first.
+const ENTRY_VERSION: [u8; 2] = [2, 1];
+const BY_USER: u8 = 0;
+const NORMAL: u8 = 0;
+
+/// An entry of the trash in Ceph's encoding. It may be freed at once.
+fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+    let mut contents = vec![BY_USER];
+    encode(&mut contents, name.as_bytes());
+    // When it was deleted, and until when it is protected.
+    for _ in 0..2 {
+        contents.extend_from_slice(&seconds.to_le_bytes());
+        contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
+    }
+    contents.push(NORMAL);
+    let mut entry = ENTRY_VERSION.to_vec();
+    encode(&mut entry, &contents);
+    entry
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trashed {
@@ -17,13 +42,18 @@ pub struct Trashed {
 }
 
 impl IoCtx {
-    /// `EBUSY` while someone has it open for writing. Snapshots and clones stay as they are.
-    pub fn move_to_trash(&self, name: &str) -> Result<()> {
-        let subject = self.subject(name);
-        let moving = Call { operation: "move to the trash", subject: &subject };
-        let text = moving.text(name)?;
-        moving.check(call!(rbd.rbd_trash_move(self.handle(), text.as_ptr(), 0)))?;
-        Ok(())
+    /// Takes the name from the image of this id, and from no other: `rbd_trash_move` goes by the
+    /// name alone, which may be another image's by then. The steps are the same. Snapshots and
+    /// clones stay as they are, and so do clients that have it open.
+    pub fn ensure_trashed(&self, name: &str, id: &str) -> Result<()> {
+        let mut input = Vec::new();
+        encode(&mut input, id.as_bytes());
+        input.extend_from_slice(&trash_entry(name, SystemTime::now()));
+        match self.execute(TRASH, ("rbd", "trash_add"), &input) {
+            Err(error) if error.is_taken() => {}
+            done => drop(done?),
+        }
+        self.ensure_unnamed(name, id)
     }
 
     pub fn restore_from_trash(&self, id: &str, name: &str) -> Result<()> {
