@@ -91,8 +91,9 @@ pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
             continue;
         }
         lift_limits(&device);
-        let detached = match loopdev::status(&device) {
-            Ok(Some(status)) => loopdev::ensure_detached(&device, &status.label),
+        // Its status is not asked for: an export that was killed would be asked.
+        let detached = match loopdev::backing(&device) {
+            Ok(Some(there)) => loopdev::ensure_detached_from(&device, &there.file),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };

@@ -81,7 +81,7 @@ pub struct PoolCapacity {
     pub largest_volume: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceAccess {
     ReadWrite,
     ReadOnly,

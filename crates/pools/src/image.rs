@@ -213,7 +213,7 @@ impl Pool for ImagePool {
     }
 
     fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
-        self.store.attachments.attached(id, access)
+        self.store.attached(id, access)
     }
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {

@@ -5,7 +5,6 @@
 //! without root.
 
 pub mod image;
-mod loops;
 pub mod memory;
 mod poison;
 pub mod rbd;

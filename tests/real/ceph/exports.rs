@@ -44,7 +44,7 @@ async fn workloads_do_not_notice_that_the_daemon_is_killed() {
 async fn an_export_that_is_killed_is_told_and_replaced() {
     needs_root!();
     let ceph = TestCeph::shared();
-    let daemon = ceph.launch("killed", "all").start().await;
+    let mut daemon = ceph.launch("killed", "all").start().await;
     let client = daemon.client();
     for (name, capability) in [("killed mount", mount("xfs")), ("killed block", block())] {
         let create = client.create(name).size(VOLUME).capability(capability.clone());
@@ -52,6 +52,8 @@ async fn an_export_that_is_killed_is_told_and_replaced() {
         let used = up_on(&client, &daemon, "killed", &volume, capability.clone()).await;
         Pattern::new(1).write(&used.data_path(), DATA);
         daemon.kill_exporters();
+        // By now nothing that the kernel remembers of the export's file counts any more.
+        daemon.restart().await;
 
         let condition = used.stats().await.unwrap().volume_condition.unwrap();
         assert!(condition.abnormal, "{condition:?}");

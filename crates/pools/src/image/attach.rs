@@ -5,10 +5,11 @@
 //! its files, hence what is remembered here is all there is; each use asks the kernel whether it
 //! still holds, and no call has to search all devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use orlop_model::{
     Device, DeviceAccess, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
@@ -19,38 +20,102 @@ use super::failure::Doing;
 use super::original::check_data;
 use super::shelf::Shelf;
 use super::store::Store;
-use crate::loops::{
-    Loops, all_attached, check_staying, described, detach, label_of, parse_label, verified,
-};
 use crate::poison::lock;
+
+const READ_ONLY_SUFFIX: &str = "/ro";
+
+#[derive(Debug, Default)]
+pub(super) struct Attachments {
+    volumes: Mutex<HashMap<VolumeId, Arc<Mutex<Slots>>>>,
+}
+
+/// The devices of one volume.
+#[derive(Debug, Default)]
+struct Slots {
+    read_write: Option<LoopDevice>,
+    read_only: Option<LoopDevice>,
+}
+
+impl Slots {
+    fn of(&mut self, access: DeviceAccess) -> &mut Option<LoopDevice> {
+        match access {
+            DeviceAccess::ReadWrite => &mut self.read_write,
+            DeviceAccess::ReadOnly => &mut self.read_only,
+        }
+    }
+}
+
+fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
+    match access {
+        DeviceAccess::ReadWrite => id.to_string(),
+        DeviceAccess::ReadOnly => format!("{id}{READ_ONLY_SUFFIX}"),
+    }
+}
+
+fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
+    let (id, access) = match label.strip_suffix(READ_ONLY_SUFFIX) {
+        Some(id) => (id, DeviceAccess::ReadOnly),
+        None => (label, DeviceAccess::ReadWrite),
+    };
+    Some((id.parse().ok()?, access))
+}
 
 fn backs(data: &Path, status: &LoopStatus) -> bool {
     fs::symlink_metadata(data)
         .is_ok_and(|file| (file.dev(), file.ino()) == (status.backing_device, status.backing_inode))
 }
 
-/// Finds what an earlier process attached. A device whose file was deleted meanwhile, or was
-/// being deleted, is taken down: nothing will ever ask for it again.
-pub(super) fn recover(
-    pool: &PoolId,
-    volumes: &Shelf<VolumeRecord>,
-    filesystem: u64,
-) -> Result<Loops> {
-    let found = Loops::default();
-    for status in all_attached()? {
-        let Some((id, access)) = parse_label(&status.label) else {
-            continue;
-        };
-        if id.pool() != pool || status.backing_device != filesystem {
-            continue;
+impl Attachments {
+    /// Finds what an earlier process attached. A device whose file was deleted meanwhile, or was
+    /// being deleted, is taken down: nothing will ever ask for it again.
+    pub(super) fn recover(
+        pool: &PoolId,
+        volumes: &Shelf<VolumeRecord>,
+        filesystem: u64,
+    ) -> Result<Self> {
+        let found = Self::default();
+        for status in all_attached()? {
+            let Some((id, access)) = parse_label(&status.label) else {
+                continue;
+            };
+            if id.pool() != pool || status.backing_device != filesystem {
+                continue;
+            }
+            if backs(&volumes.home(&id).data(), &status) {
+                *lock(&found.slots(&id)).of(access) = Some(status.device);
+            } else {
+                take_down(&status);
+            }
         }
-        if backs(&volumes.home(&id).data(), &status) {
-            *lock(&found.slots(&id)).of(access) = Some(status.device);
-        } else {
-            take_down(&status);
-        }
+        Ok(found)
     }
-    Ok(found)
+
+    fn slots(&self, id: &VolumeId) -> Arc<Mutex<Slots>> {
+        Arc::clone(lock(&self.volumes).entry(id.clone()).or_default())
+    }
+
+    fn known(&self, id: &VolumeId) -> Option<Arc<Mutex<Slots>>> {
+        lock(&self.volumes).get(id).map(Arc::clone)
+    }
+
+    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some(slots) = self.known(id) else {
+            return Ok(());
+        };
+        detach(id, access, lock(&slots).of(access))
+    }
+
+    pub(super) fn ensure_none(&self, id: &VolumeId) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            self.ensure_detached(id, access)?;
+        }
+        lock(&self.volumes).remove(id);
+        Ok(())
+    }
+}
+
+fn all_attached() -> Result<Vec<LoopStatus>> {
+    loopdev::attached().doing(|| "list the loop devices".to_owned())
 }
 
 fn take_down(status: &LoopStatus) {
@@ -59,6 +124,46 @@ fn take_down(status: &LoopStatus) {
         Ok(()) => tracing::info!(device = %device.display(), "detached from a deleted volume"),
         Err(error) => tracing::warn!(%error, "still attached to a deleted volume"),
     }
+}
+
+fn detach(id: &VolumeId, access: DeviceAccess, slot: &mut Option<LoopDevice>) -> Result<()> {
+    let Some(device) = slot.as_ref() else {
+        return Ok(());
+    };
+    match loopdev::ensure_detached(device, &label_of(id, access)) {
+        Ok(()) => *slot = None,
+        Err(error) if error.is_busy() => {
+            return Err(Error::precondition(format!(
+                "{} of volume {id} is still in use; unmount or close it first",
+                device.path().display()
+            )));
+        }
+        Err(error) => return Err(error).doing(|| format!("detach volume {id}")),
+    }
+    Ok(())
+}
+
+/// What the kernel says about the device in a slot, if it is still this volume's.
+fn verified(
+    id: &VolumeId,
+    access: DeviceAccess,
+    slot: &mut Option<LoopDevice>,
+) -> Result<Option<LoopStatus>> {
+    let Some(device) = slot.as_ref() else {
+        return Ok(None);
+    };
+    let status = loopdev::status(device).doing(|| format!("look at the device of volume {id}"))?;
+    let status = status.filter(|status| status.label == label_of(id, access));
+    if status.is_none() {
+        *slot = None;
+    }
+    Ok(status)
+}
+
+fn described(device: &LoopDevice) -> Result<Device> {
+    let (major, minor) =
+        device.device_number().doing(|| format!("look at {}", device.path().display()))?;
+    Ok(Device { path: device.path(), major, minor })
 }
 
 impl Store {
@@ -91,7 +196,12 @@ impl Store {
         let Some(status) = verified(id, access, slot)? else {
             return Ok(None);
         };
-        check_staying(id, &status)?;
+        if status.detaching {
+            return Err(Error::precondition(format!(
+                "{} of volume {id} is going away as soon as its last user closes it; try again",
+                status.device.path().display()
+            )));
+        }
         if !backs(&self.volumes.home(id).data(), &status) {
             // The data was replaced under the device, which still shows the old one.
             detach(id, access, slot)?;
@@ -110,6 +220,14 @@ impl Store {
         };
         loopdev::attach(&self.volumes.home(id).data(), &options)
             .doing(|| format!("attach volume {id}"))
+    }
+
+    pub(super) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        let Some(slots) = self.attachments.known(id) else {
+            return Ok(None);
+        };
+        let mut slots = lock(&slots);
+        verified(id, access, slots.of(access))?.map(|status| described(&status.device)).transpose()
     }
 
     pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {

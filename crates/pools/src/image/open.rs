@@ -9,7 +9,7 @@ use orlop_model::{Error, Result, Topology};
 use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind};
 
-use super::attach;
+use super::attach::Attachments;
 use super::ballast::Ballast;
 use super::failure::Doing;
 use super::group_delete::sweep_orphans;
@@ -72,7 +72,7 @@ impl Store {
         let group_snapshots = Register::read(layout.group_snapshots(), marker.id())?;
         let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
         // Before the trash is swept: what a device still holds would not be freed.
-        let attachments = attach::recover(marker.id(), &volumes, filesystem)?;
+        let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
         layout.sweep()?;
         sweep_orphans(&layout, &snapshots, &group_snapshots);
         let ballast = Ballast::new(layout.root());

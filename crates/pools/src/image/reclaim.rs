@@ -36,7 +36,7 @@ impl Store {
             Provisioning::Thin => {}
         }
         // What is written between the look and the punch would be lost.
-        if let Some(device) = self.attachments.attached(id, DeviceAccess::ReadWrite)? {
+        if let Some(device) = self.attached(id, DeviceAccess::ReadWrite)? {
             return Err(Error::precondition(format!(
                 "volume {id} is attached at {}; unstage it first",
                 device.path.display()

@@ -7,6 +7,7 @@ use orlop_model::{
 };
 use orlop_sys::file::{BackingKind, RenameOutcome};
 
+use super::attach::Attachments;
 use super::ballast::Ballast;
 use super::layout::Layout;
 use super::ledger::{Ledger, Reservation};
@@ -15,7 +16,6 @@ use super::marker::Marker;
 use super::register::Register;
 use super::shelf::{Kept, Shelf};
 use super::staged::Staged;
-use crate::loops::Loops;
 use crate::poison::lock;
 
 pub(super) struct Store {
@@ -35,7 +35,7 @@ pub(super) struct Store {
     pub(super) group_snapshots: Register<GroupSnapshotRecord>,
     pub(super) volume_groups: Register<VolumeGroupRecord>,
     pub(super) ledger: Mutex<Ledger>,
-    pub(super) attachments: Loops,
+    pub(super) attachments: Attachments,
     pub(super) ballast: Ballast,
 }
 

@@ -5,24 +5,19 @@
 //! noted in the image, the device is attached. Undone in reverse. So whoever can write is noted,
 //! and a device that is there has an export.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Device, DeviceAccess, Error, NodeId, PoolId, Result, VolumeId, VolumeRecord};
+use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::Access;
-use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
-use orlop_sys::mounts::{self, MountEntry};
+use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::storage_daemon::{Export, Source};
 
+use super::devices::{BOTH, Devices, described};
 use super::failure::Doing;
 use super::layout::image_of;
 use super::store::{RbdPoolConfig, Store};
 use super::volume_records::Known;
-use crate::loops::{
-    BOTH, Loops, all_attached, check_staying, described, detach, label_of, parse_label, verified,
-};
-use crate::poison::lock;
 
 /// For the export's log to tell under which number the cluster knows it: it does at once.
 const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(10);
@@ -30,54 +25,18 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Attachments {
-    /// One directory for each export.
-    exports: PathBuf,
     pub(super) node: NodeId,
     reach: RbdPoolConfig,
-    loops: Loops,
+    devices: Devices,
 }
 
 impl Attachments {
-    /// Finds what an earlier process attached. Other daemons on this machine may have attached the
-    /// same volumes, from exports of their own.
-    pub(super) fn recover(config: &RbdPoolConfig, pool: &PoolId) -> Result<Self> {
-        let found = Self {
-            exports: config.run_dir.join("exports"),
+    pub(super) fn recover(config: &RbdPoolConfig) -> Result<Self> {
+        Ok(Self {
             node: config.node_id.clone(),
             reach: config.clone(),
-            loops: Loops::default(),
-        };
-        let mounts = all_mounts()?;
-        for status in all_attached()? {
-            let Some((id, access)) = parse_label(&status.label) else { continue };
-            if id.pool() == pool && BOTH.iter().any(|of| found.backs(&id, *of, &status, &mounts)) {
-                *lock(&found.loops.slots(&id)).of(access) = Some(status.device);
-            }
-        }
-        Ok(found)
-    }
-
-    fn export(&self, id: &VolumeId, access: DeviceAccess) -> Export {
-        let name = match access {
-            DeviceAccess::ReadWrite => id.to_string(),
-            DeviceAccess::ReadOnly => format!("{id}.ro"),
-        };
-        Export::at(self.exports.join(name))
-    }
-
-    /// Known by the mount of the export, as the file itself may be out of reach.
-    fn backs(
-        &self,
-        id: &VolumeId,
-        access: DeviceAccess,
-        status: &LoopStatus,
-        mounts: &[MountEntry],
-    ) -> bool {
-        let file = self.export(id, access).file();
-        let number = |mount: &MountEntry| rustix::fs::makedev(mount.major, mount.minor);
-        mounts
-            .iter()
-            .any(|mount| mount.mount_point == file && number(mount) == status.backing_device)
+            devices: Devices::recover(exports_in(config)?)?,
+        })
     }
 
     fn source<'a>(&'a self, image: &'a str, access: DeviceAccess) -> Source<'a> {
@@ -95,67 +54,60 @@ impl Attachments {
     /// The export that a device of this kind is on: one that is there for writers serves readers
     /// of the same node as well.
     fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
-        let writers = self.export(id, DeviceAccess::ReadWrite);
+        let writers = self.devices.export(id, DeviceAccess::ReadWrite);
         if access == DeviceAccess::ReadWrite || is_running(&writers, id)? {
             return Ok((writers, DeviceAccess::ReadWrite));
         }
-        Ok((self.export(id, DeviceAccess::ReadOnly), DeviceAccess::ReadOnly))
+        Ok((self.devices.export(id, DeviceAccess::ReadOnly), DeviceAccess::ReadOnly))
     }
+}
 
-    /// Volumes of which something is left here, with or without a device.
-    fn exported(&self) -> Result<BTreeSet<VolumeId>> {
-        let listing = |error| Error::failed("list the exports", error);
-        let entries = match std::fs::read_dir(&self.exports) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(BTreeSet::new());
-            }
-            Err(error) => return Err(listing(error)),
-        };
-        let mut found = BTreeSet::new();
-        for entry in entries {
-            let name = entry.map_err(listing)?.file_name().to_string_lossy().into_owned();
-            found.extend(name.strip_suffix(".ro").unwrap_or(&name).parse::<VolumeId>().ok());
-        }
-        Ok(found)
+/// Without links, as the kernel tells the files of devices.
+fn exports_in(config: &RbdPoolConfig) -> Result<PathBuf> {
+    let exports = config.run_dir.join("exports");
+    if !config.serves_node {
+        return Ok(exports);
     }
+    std::fs::create_dir_all(&exports)
+        .and_then(|()| exports.canonicalize())
+        .map_err(|error| Error::failed(format!("make {}", exports.display()), error))
 }
 
 impl Store {
     pub(super) fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         let Known { record, .. } = self.require(id)?;
-        let slots = self.attachments.loops.slots(id);
-        let mut slots = lock(&slots);
-        if let Some(device) = self.usable(id, access, slots.of(access))? {
-            return described(&device);
+        let devices = &self.attachments.devices;
+        if let Some(device) = self.usable(id, access)? {
+            return Ok(device);
         }
         let export = self.ensure_exported(&record, access)?;
         let options = AttachOptions {
-            label: &label_of(id, access),
+            label: &id.to_string(),
             read_only: access == DeviceAccess::ReadOnly,
             size: record.capacity_bytes,
         };
         let attached = loopdev::attach(&export.file(), &options);
         let device = attached.doing(|| format!("attach volume {id}"))?;
-        described(slots.of(access).insert(device))
+        devices.remember(id, access, device.clone());
+        described(&device)
     }
 
-    /// The device in the slot, unless its export is gone; then it goes too, if nobody has it open.
-    fn usable(
-        &self,
-        id: &VolumeId,
-        access: DeviceAccess,
-        slot: &mut Option<LoopDevice>,
-    ) -> Result<Option<LoopDevice>> {
-        let Some(status) = verified(id, access, slot)? else {
+    /// The device, unless its export is gone; then it goes too, if nobody has it open.
+    fn usable(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        let devices = &self.attachments.devices;
+        let Some((there, on)) = devices.find(id, access)? else {
             return Ok(None);
         };
-        check_staying(id, &status)?;
-        let (_, trouble) = self.trouble_of(id, &status)?;
-        if trouble.is_none() {
-            return Ok(Some(status.device));
+        if there.detaching {
+            return Err(Error::precondition(format!(
+                "{} of volume {id} is going away as soon as its last user closes it; try again",
+                there.device.path().display()
+            )));
         }
-        detach(id, access, slot)?;
+        if self.trouble_of(id, on)?.is_none() {
+            return described(&there.device).map(Some);
+        }
+        devices.ensure_detached(id, access)?;
         Ok(None)
     }
 
@@ -184,25 +136,6 @@ impl Store {
                 Err(error)
             }
         }
-    }
-
-    /// An export may resize the image to what this node saw a moment ago, while a controller
-    /// grows it further: see [`Store::refresh_device`].
-    fn ensure_image_size(&self, record: &VolumeRecord) -> Result<u64> {
-        let id = &record.id;
-        let sizing = || format!("look at the size of volume {id}");
-        let size = self.ask(sizing, |io| {
-            let image = io.open_image(&image_of(id), Access::ReadOnly)?;
-            image.size()
-        })?;
-        if size >= record.capacity_bytes {
-            return Ok(size);
-        }
-        self.ask(sizing, |io| {
-            let image = io.open_image(&image_of(id), Access::ReadWrite)?;
-            image.ensure_size(record.capacity_bytes)
-        })?;
-        Ok(record.capacity_bytes)
     }
 
     /// Started, noted, and not fenced since. Only writers are noted.
@@ -250,16 +183,18 @@ impl Store {
     }
 
     pub(super) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
-        self.attachments.loops.attached(id, access)
+        self.attachments.devices.attached(id, access)
     }
 
     /// An export goes with the last device that is on it.
     pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.attachments.loops.ensure_detached(id, access)?;
-        for other in BOTH {
-            if self.attached(id, other)?.is_some() {
-                return Ok(());
-            }
+        self.attachments.devices.ensure_detached(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    fn ensure_unexported_if_unused(&self, id: &VolumeId) -> Result<()> {
+        if self.attachments.devices.is_any_attached(id)? {
+            return Ok(());
         }
         BOTH.into_iter().try_for_each(|access| self.ensure_unexported(id, access))
     }
@@ -267,7 +202,7 @@ impl Store {
     /// A client that ended well has let go of the image; one that was killed has not, and others
     /// would wait for it.
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        let export = self.attachments.export(id, access);
+        let export = self.attachments.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
         let running = is_running(&export, id)?;
         if export.exists() {
@@ -286,34 +221,34 @@ impl Store {
     /// what the record says, and the export the image as it is.
     pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         let refreshing = || format!("let the device of volume {id} grow");
-        let Known { record, .. } = self.require(id)?;
-        let slots = self.attachments.loops.slots(id);
-        let mut slots = lock(&slots);
+        let Known { image_id, record, .. } = self.require(id)?;
         let (export, access) = self.attachments.export_for(id, DeviceAccess::ReadOnly)?;
         if access == DeviceAccess::ReadOnly {
             return Err(Error::precondition(format!(
                 "volume {id} is attached for reading only; it shows its size when it is staged next"
             )));
         }
-        export.show_size(self.ensure_image_size(&record)?).doing(refreshing)?;
+        // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
+        let lock = self.lock_size(id, &image_id)?;
+        let whole = self.ensure_image_of(id, &image_id, record.capacity_bytes)?;
+        export.show_size(whole).doing(refreshing)?;
+        drop(lock);
         let mut size = None;
         for access in BOTH {
-            if let Some(status) = verified(id, access, slots.of(access))? {
+            if let Some((there, _)) = self.attachments.devices.find(id, access)? {
                 let promised = record.capacity_bytes;
-                loopdev::refresh_size(&status.device, &export.file(), promised)
-                    .doing(refreshing)?;
-                size = Some(loopdev::size(&status.device.path()).doing(refreshing)?);
+                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
+                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
             }
         }
         size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
     }
 
     pub(super) fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
+        let devices = &self.attachments.devices;
         let mut found = Vec::new();
-        for id in self.attachments.exported()? {
-            if self.attached(&id, DeviceAccess::ReadWrite)?.is_some()
-                || self.attached(&id, DeviceAccess::ReadOnly)?.is_some()
-            {
+        for id in devices.exported()? {
+            if id.pool() == &self.id && devices.is_any_attached(&id)? {
                 found.push(id);
             }
         }
@@ -323,62 +258,40 @@ impl Store {
     /// At start: a call that was killed between the export and the device has left one without the
     /// other. The next call on the volume would clear it away as well, but there may be none.
     pub(super) fn release_orphaned_exports(&self) -> Result<()> {
-        for id in self.attachments.exported()? {
-            let released = self.ensure_detached_if_unused(&id);
-            if let Err(error) = released {
+        for id in self.attachments.devices.exported()? {
+            if id.pool() == &self.id
+                && let Err(error) = self.ensure_unexported_if_unused(&id)
+            {
                 tracing::warn!(%error, volume = %id, "an export without a device is still there");
             }
         }
         Ok(())
     }
 
-    fn ensure_detached_if_unused(&self, id: &VolumeId) -> Result<()> {
-        for access in BOTH {
-            if self.attached(id, access)?.is_some() {
-                return Ok(());
-            }
-        }
-        BOTH.into_iter().try_for_each(|access| self.ensure_unexported(id, access))
-    }
-
     pub(super) fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
-        let Some(slots) = self.attachments.loops.known(id) else {
-            return Ok(None);
-        };
-        let mut slots = lock(&slots);
         for access in BOTH {
-            if let Some(status) = verified(id, access, slots.of(access))? {
-                let (export, trouble) = self.trouble_of(id, &status)?;
-                export.keep_log_short();
-                if trouble.is_some() {
-                    return Ok(trouble);
-                }
+            if let Some((_, on)) = self.attachments.devices.find(id, access)?
+                && let Some(trouble) = self.trouble_of(id, on)?
+            {
+                return Ok(Some(trouble));
             }
         }
         Ok(None)
     }
 
-    fn trouble_of(&self, id: &VolumeId, status: &LoopStatus) -> Result<(Export, Option<String>)> {
-        let mounts = all_mounts()?;
-        let attachments = &self.attachments;
-        let under = BOTH.into_iter().find(|of| attachments.backs(id, *of, status, &mounts));
-        let access = under.unwrap_or(DeviceAccess::ReadWrite);
-        let export = attachments.export(id, access);
-        if under.is_none() || !is_running(&export, id)? {
-            return Ok((export, Some("the process that exports it has ended".to_owned())));
+    fn trouble_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
+        let export = self.attachments.devices.export(id, on);
+        export.keep_log_short();
+        if !is_running(&export, id)? {
+            return Ok(Some("the process that exports it has ended".to_owned()));
         }
-        if !self.is_noted(id, &export, access)? {
-            let fenced = "it was taken from this node, which can write no more";
-            return Ok((export, Some(fenced.to_owned())));
+        if !self.is_noted(id, &export, on)? {
+            return Ok(Some("it was taken from this node, which can write no more".to_owned()));
         }
-        Ok((export, None))
+        Ok(None)
     }
 }
 
 fn is_running(export: &Export, id: &VolumeId) -> Result<bool> {
     export.is_running().doing(|| format!("look for the export of volume {id}"))
-}
-
-fn all_mounts() -> Result<Vec<MountEntry>> {
-    mounts::all_mounts().doing(|| "read the list of mounts".to_owned())
 }

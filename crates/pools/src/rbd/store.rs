@@ -70,7 +70,7 @@ impl Store {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
-        let attachments = Attachments::recover(config, &id)?;
+        let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
             name: config.name.clone(),
             topology: Topology::default(),
