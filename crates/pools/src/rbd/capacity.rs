@@ -1,10 +1,10 @@
-//! How much room there is, growing, and is all well?
+//! How much room there is, and is all well?
 //!
 //! Ceph is thin by nature, and several processes give out its room at once, so no sum of promises
 //! is kept: a single volume may not be larger than what is free now, and that is all.
 
 use orlop_model::{
-    ALLOCATION_UNIT, Condition, Error, PoolCapacity, Provisioning, Result, VolumeId, VolumeRecord,
+    ALLOCATION_UNIT, Condition, Error, PoolCapacity, Provisioning, Result, VolumeId,
 };
 use orlop_sys::ceph::Access;
 use serde::Deserialize;
@@ -87,25 +87,6 @@ impl Store {
             "pool {} has {available} bytes free, {bytes} are asked for",
             self.name
         )))
-    }
-
-    pub(super) fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
-        let known = self.require(id)?;
-        let growth = bytes.saturating_sub(known.record.capacity_bytes);
-        if growth == 0 {
-            return Ok(known.record);
-        }
-        self.check_fits(growth)?;
-        // A crash after this leaves more than the record says, which the next growth takes over.
-        let growing = || format!("grow volume {id}");
-        self.ask(growing, |io| {
-            let image = io.open_image_by_id(&known.image_id, None, Access::ReadWrite)?;
-            if image.size()? < bytes { image.ensure_size(bytes) } else { Ok(()) }
-        })?;
-        self.update_volume(id, &mut |record| {
-            record.capacity_bytes = record.capacity_bytes.max(bytes);
-            Ok(())
-        })
     }
 
     pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {

@@ -1,13 +1,15 @@
 //! Making a volume: the image first, its record last.
 //!
 //! A name without a record is a draft. Its maker may be dead, so whoever comes next with the same
-//! name puts it away and makes another; the maker, if it is alive, then finds that the image which
-//! it made is not the one of that name any more, and gives up. What the record is written to is an
+//! name waits for a moment, puts it away and makes another; the maker, if it is alive after all,
+//! then finds that its image is marked as deleted, and gives up. What the record is written to is an
 //! image of a certain id, and only while that has none: of many who try at once, one wins.
 //!
 //! A crash before the record leaves a draft; after it, a volume.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orlop_model::{
     ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeId,
@@ -23,6 +25,10 @@ use crate::recorded::{new_volume_record, to_text};
 
 /// Each draft that stands in the way is put away once.
 const ATTEMPTS: usize = 3;
+/// Much longer than a maker that is alive needs. Nothing depends on it but how often two that make
+/// the same volume put away each other's work.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct VolumeDraft {
@@ -132,20 +138,32 @@ impl VolumeDraft {
             if self.try_create()? {
                 return self.finished_image();
             }
-            match self.store.find(id)? {
-                Some(Found { standing: Standing::Whole(_), .. }) => return Err(self.overtaken()),
-                Some(Found { image_id, standing: Standing::Draft }) => {
-                    if self.store.try_discard(id, &image_id)? == Outcome::Differs {
-                        return Err(self.overtaken());
-                    }
-                }
-                Some(Found { image_id, standing: Standing::Deleted }) => {
-                    self.store.ensure_buried(id, &image_id)?;
-                }
-                None => {}
+            let Some(Found { image_id, standing }) = self.store.find(id)? else { continue };
+            match standing {
+                Standing::Whole(_) => return Err(self.overtaken()),
+                Standing::Deleted => self.store.ensure_buried(id, &image_id)?,
+                Standing::Draft => self.take_over(&image_id)?,
             }
         }
         Err(self.overtaken())
+    }
+
+    /// Puts away what another began, unless it ends well within a moment.
+    fn take_over(&self, image_id: &str) -> Result<()> {
+        let id = &self.record.id;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match self.store.find(id)? {
+                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+                    thread::sleep(PAUSE);
+                }
+                Some(_) | None => return Ok(()),
+            }
+        }
+        match self.store.try_discard(id, image_id)? {
+            Outcome::Done => Ok(()),
+            Outcome::Differs => Err(self.overtaken()),
+        }
     }
 
     /// `false`: there is an image of that name.

@@ -118,7 +118,7 @@ fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
     let volumes = ["x", "y"].map(|name| volume_id(&pools[0], name));
     let first = group(&pools[0], "a", &[&volumes[0]]);
     pools[0].save_volume_group(&first, None).unwrap();
-    assert_eq!(pools[1].volume_groups(None, 0).unwrap(), [first.clone()]);
+    assert_eq!(pools[1].volume_groups(None, 0).unwrap(), std::slice::from_ref(&first));
     assert_eq!(pools[1].volume_group(&first.id).unwrap(), Some(first.clone()));
 
     let is_busy =

@@ -31,6 +31,7 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
 fn many_who_make_one_volume_at_once_make_one() {
     let Some(bed) = Bed::new() else { return };
     let pools = [bed.open(), bed.open(), bed.open()];
+    let mut won = 0;
     for round in 0..5 {
         let name = format!("contested-{round}");
         let made = std::thread::scope(|scope| {
@@ -48,6 +49,7 @@ fn many_who_make_one_volume_at_once_make_one() {
             assert!(matches!(lost, Error::Busy(_)), "{lost}");
         }
         assert!(winners.len() <= 1, "{winners:?}");
+        won += winners.len();
         let id = volume_id(&pools[0], &name);
         let there = pools[1].volume(&id).unwrap();
         assert_eq!(there.as_ref(), winners.first().copied(), "whoever was told so has made it");
@@ -60,6 +62,7 @@ fn many_who_make_one_volume_at_once_make_one() {
         }
     }
     assert_eq!(bed.image_names().len(), 5);
+    assert!(won > 0, "all of them only stood in each other's way");
 }
 
 #[test]
@@ -130,6 +133,7 @@ fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
     assert_eq!(pool.capacity(Provisioning::Thick).unwrap().available_bytes, 0);
 }
 
+/// Many times: librbd alone gets it wrong only now and then.
 #[test]
 fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
     let Some(bed) = Bed::new() else { return };
@@ -137,22 +141,26 @@ fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
     let record = volume(&pools[0], "a", 4 * MIB);
     // In use all the while, as by a node.
     let image = bed.image(&record.id);
-    write(&image, 0, 1, MIB);
-    std::thread::scope(|scope| {
-        for size in [8, 32, 16, 24] {
-            let (pool, id) = (&pools[size % 3 % 2], &record.id);
-            let bytes = u64::try_from(size).unwrap() * MIB;
-            scope.spawn(move || {
-                let grown = pool.ensure_capacity(id, bytes).unwrap();
-                assert!(grown.capacity_bytes >= bytes);
-            });
-        }
-    });
-    let grown = pools[1].volume(&record.id).unwrap().unwrap();
-    assert_eq!(grown.capacity_bytes, 32 * MIB);
-    until("the writer sees it", || image.size().unwrap() == 32 * MIB);
+    for round in 0..30 {
+        write(&image, 0, 1, MIB);
+        let base = 32 * round;
+        std::thread::scope(|scope| {
+            for (pool, more) in [8, 32, 16, 24].into_iter().enumerate() {
+                let (pool, id) = (&pools[pool % 2], &record.id);
+                scope.spawn(move || {
+                    let bytes = (base + more) * MIB;
+                    let grown = pool.ensure_capacity(id, bytes).unwrap();
+                    assert!(grown.capacity_bytes >= bytes);
+                });
+            }
+        });
+        let grown = pools[1].volume(&record.id).unwrap().unwrap();
+        assert_eq!(grown.capacity_bytes, (base + 32) * MIB);
+        assert_eq!(bed.image(&record.id).size().unwrap(), grown.capacity_bytes);
+        until("the writer sees it", || image.size().unwrap() == grown.capacity_bytes);
+    }
     let same = pools[0].ensure_capacity(&record.id, MIB).unwrap();
-    assert_eq!(same.capacity_bytes, 32 * MIB);
+    assert_eq!(same.capacity_bytes, 30 * 32 * MIB);
 }
 
 #[test]

@@ -79,8 +79,9 @@ impl Image {
         Ok(UNIX_EPOCH + Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)))
     }
 
-    /// Never shrinks: of two that grow it at once, the larger size stays. Whoever has it open is
-    /// told, and does it if it holds the lock.
+    /// Does not shrink; but two of these at once may: librbd compares with the size that it knew
+    /// when it was asked, not with the one when it is done. Whoever has the image open is told, and
+    /// does it if it holds the lock.
     pub fn ensure_size(&self, size: u64) -> Result<()> {
         let nothing = ptr::null_mut();
         let code = call!(rbd.rbd_resize2(self.handle, size, false, on_progress, nothing));

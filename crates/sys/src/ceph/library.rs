@@ -63,6 +63,10 @@ library! { Rados, "librados.so.2":
     fn rados_read(Handle, Text, *mut c_char, usize, u64) -> c_int;
     fn rados_remove(Handle, Text) -> c_int;
     fn rados_exec(Handle, Text, Text, Text, Text, usize, *mut c_char, usize) -> c_int;
+    fn rados_lock_exclusive(
+        Handle, Text, Text, Text, Text, *mut libc::timeval, u8
+    ) -> c_int;
+    fn rados_unlock(Handle, Text, Text, Text) -> c_int;
     fn rados_create_write_op() -> Handle;
     fn rados_release_write_op(Handle);
     fn rados_write_op_assert_exists(Handle);
