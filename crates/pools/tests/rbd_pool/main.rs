@@ -13,6 +13,7 @@ mod bed;
 mod changes;
 mod copies;
 mod leftovers;
+mod opening;
 mod records;
 mod snapshots;
 mod volumes;

@@ -1,17 +1,14 @@
 //! A connection to a cluster.
 
-use std::ffi::c_char;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Call, call, close, copied, owned, terminated};
+use super::handle::{Call, call, close, copied};
 use super::library::Handle;
 use super::objects::IoCtx;
 use crate::error::Result;
-
-const FSID_BUFFER: usize = 64;
 
 /// Whom to connect to, and as whom. The key is not in it: librados reads the keyring itself.
 #[derive(Debug, Clone)]
@@ -91,25 +88,6 @@ impl Cluster {
         IoCtx::open(Arc::clone(self), pool, namespace)
     }
 
-    /// The cluster's own id.
-    pub fn fsid(&self) -> Result<String> {
-        let mut buffer = [0_u8; FSID_BUFFER];
-        let start = buffer.as_mut_ptr().cast::<c_char>();
-        let code = call!(rados.rados_cluster_fsid(self.handle, start, buffer.len()));
-        self.call("ask for the id of").check(code)?;
-        Ok(terminated(&buffer))
-    }
-
-    /// Where this client is seen by the cluster, as in a list of watchers.
-    pub fn own_addresses(&self) -> Result<String> {
-        let mut addresses = ptr::null_mut();
-        let code = call!(rados.rados_getaddrs(self.handle, &raw mut addresses));
-        self.call("ask for our address at").check(code)?;
-        let text = owned(addresses);
-        call!(rados.rados_buffer_free(addresses));
-        Ok(text)
-    }
-
     /// A command of the monitors, in their JSON; returns what they answer.
     pub fn monitor_command(&self, command: &str) -> Result<Vec<u8>> {
         let calling = self.call("give a command to");
@@ -148,7 +126,7 @@ impl Cluster {
     }
 
     /// Whatever the monitors have decided until now, this client knows.
-    pub fn wait_for_latest_map(&self) -> Result<()> {
+    fn wait_for_latest_map(&self) -> Result<()> {
         let code = call!(rados.rados_wait_for_latest_osdmap(self.handle));
         self.call("wait for the latest map of").check(code)?;
         Ok(())

@@ -72,8 +72,7 @@ impl IoCtx {
         self.understood(DIRECTORY, Decoder::new(&answer).pairs())
     }
 
-    /// A value that was set with [`super::Image::set_metadata`] or [`IoCtx::update`]; `ENOENT` if
-    /// the image itself is gone cannot be told from a value that was never set: both are `None`.
+    /// `None`: it was never set, or the image is gone.
     pub fn image_metadata(&self, image_id: &str, key: &str) -> Result<Option<Vec<u8>>> {
         let object = header_of(image_id);
         let mut input = Vec::new();

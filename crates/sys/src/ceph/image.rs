@@ -64,13 +64,6 @@ impl Image {
         Ok(size)
     }
 
-    pub fn features(&self) -> Result<u64> {
-        let mut features = 0;
-        let code = call!(rbd.rbd_get_features(self.handle, &raw mut features));
-        self.call("ask for the features of").check(code)?;
-        Ok(features)
-    }
-
     /// By the clock of the object store.
     pub fn created(&self) -> Result<SystemTime> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -180,16 +173,6 @@ impl Image {
         let code = call!(rbd.rbd_metadata_set(self.handle, key.as_ptr(), value.as_ptr()));
         writing.check(code)?;
         Ok(())
-    }
-
-    pub fn ensure_no_metadata(&self, key: &str) -> Result<()> {
-        let removing = self.call("remove the metadata of");
-        let key = removing.text(key)?;
-        let code = call!(rbd.rbd_metadata_remove(self.handle, key.as_ptr()));
-        match removing.check(code) {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done.map(drop),
-        }
     }
 }
 

@@ -48,8 +48,6 @@ library! { Rados, "librados.so.2":
     fn rados_conf_set(Handle, Text, Text) -> c_int;
     fn rados_connect(Handle) -> c_int;
     fn rados_shutdown(Handle);
-    fn rados_cluster_fsid(Handle, *mut c_char, usize) -> c_int;
-    fn rados_getaddrs(Handle, *mut *mut c_char) -> c_int;
     fn rados_blocklist_add(Handle, *mut c_char, u32) -> c_int;
     fn rados_wait_for_latest_osdmap(Handle) -> c_int;
     fn rados_mon_command(
@@ -61,7 +59,6 @@ library! { Rados, "librados.so.2":
     fn rados_ioctx_destroy(Handle);
     fn rados_ioctx_set_namespace(Handle, Text);
     fn rados_read(Handle, Text, *mut c_char, usize, u64) -> c_int;
-    fn rados_remove(Handle, Text) -> c_int;
     fn rados_exec(Handle, Text, Text, Text, Text, usize, *mut c_char, usize) -> c_int;
     fn rados_lock_exclusive(
         Handle, Text, Text, Text, Text, *mut libc::timeval, u8
@@ -105,7 +102,6 @@ library! { Rbd, "librbd.so.1":
     fn rbd_close(Handle) -> c_int;
     fn rbd_get_id(Handle, *mut c_char, usize) -> c_int;
     fn rbd_get_size(Handle, *mut u64) -> c_int;
-    fn rbd_get_features(Handle, *mut u64) -> c_int;
     fn rbd_resize2(Handle, u64, bool, ProgressCallback, *mut c_void) -> c_int;
     fn rbd_get_create_timestamp(Handle, *mut libc::timespec) -> c_int;
     fn rbd_get_parent(Handle, *mut RawLinkedImage, *mut RawSnapshot) -> c_int;
@@ -119,21 +115,16 @@ library! { Rbd, "librbd.so.1":
     fn rbd_flush(Handle) -> c_int;
     fn rbd_metadata_get(Handle, Text, *mut c_char, *mut usize) -> c_int;
     fn rbd_metadata_set(Handle, Text, Text) -> c_int;
-    fn rbd_metadata_remove(Handle, Text) -> c_int;
     fn rbd_snap_create(Handle, Text) -> c_int;
     fn rbd_snap_remove(Handle, Text) -> c_int;
     fn rbd_snap_list(Handle, *mut RawSnapshotInfo, *mut c_int) -> c_int;
     fn rbd_snap_list_end(*mut RawSnapshotInfo);
     fn rbd_snap_get_namespace_type(Handle, u64, *mut c_int) -> c_int;
-    fn rbd_snap_get_timestamp(Handle, u64, *mut libc::timespec) -> c_int;
     fn rbd_diff_iterate2(
         Handle, Text, u64, u64, u8, u8, DiffCallback, *mut c_void
     ) -> c_int;
     fn rbd_watchers_list(Handle, *mut RawWatcher, *mut usize) -> c_int;
     fn rbd_watchers_list_cleanup(*mut RawWatcher, usize);
-    fn rbd_lock_get_owners(Handle, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
-    fn rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
-    fn rbd_lock_break(Handle, c_int, Text) -> c_int;
     fn rbd_trash_restore(Handle, Text, Text) -> c_int;
     fn rbd_trash_remove(Handle, Text, bool) -> c_int;
     fn rbd_trash_list(Handle, *mut RawTrashed, *mut usize) -> c_int;

@@ -91,17 +91,6 @@ impl IoCtx {
         op.operate(self, "create", object)
     }
 
-    pub fn ensure_no_object(&self, object: &str) -> Result<()> {
-        let subject = self.subject(object);
-        let removing = Call { operation: "remove", subject: &subject };
-        let name = removing.text(object)?;
-        let code = call!(rados.rados_remove(self.handle, name.as_ptr()));
-        match removing.check(code) {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done.map(drop),
-        }
-    }
-
     /// Only if it begins with this; missing or different is `false`.
     pub(super) fn try_remove(&self, object: &str, contents: &[u8]) -> Result<bool> {
         let op = WriteOp::new()?;

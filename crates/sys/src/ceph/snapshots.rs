@@ -1,7 +1,5 @@
 //! Snapshots of an image.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use rustix::io::Errno;
 
 use super::handle::{call, owned};
@@ -90,13 +88,5 @@ impl Image {
             TRASH_SPACE => SnapshotSpace::Trash,
             _ => SnapshotSpace::Other,
         }))
-    }
-
-    /// By the clock of the object store.
-    pub fn snapshot_time(&self, number: u64) -> Result<SystemTime> {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let code = call!(rbd.rbd_snap_get_timestamp(self.handle(), number, &raw mut time));
-        self.call("look at a snapshot of").check(code)?;
-        Ok(UNIX_EPOCH + Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)))
     }
 }
