@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use orlop_model::Result;
+use orlop_model::{Error, Result};
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
@@ -21,6 +21,13 @@ impl Connection {
     pub(super) fn open(config: ClusterConfig, pool: String, namespace: String) -> Result<Self> {
         let opening = || format!("open the Ceph pool {pool}");
         let current = connect(&config, &pool, &namespace).doing(opening)?;
+        // Objects could be written all the same, but no image.
+        if !namespace.is_empty() && !current.has_directory().doing(opening)? {
+            return Err(Error::failed(
+                opening(),
+                format!("it has no namespace {namespace}; `rbd namespace create` makes one"),
+            ));
+        }
         Ok(Self { config, pool, namespace, current: Mutex::new(current) })
     }
 

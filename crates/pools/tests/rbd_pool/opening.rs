@@ -45,6 +45,10 @@ fn who_may_not_is_told_so_without_the_key() {
     let nowhere = RbdPoolConfig { pool: "no-such-pool".to_owned(), ..bed.config() };
     let refused = RbdPool::open(&nowhere).unwrap_err();
     assert!(refused.to_string().contains("no-such-pool"), "{refused}");
+
+    let nowhere = RbdPoolConfig { namespace: "no-such-space".to_owned(), ..bed.config() };
+    let refused = RbdPool::open(&nowhere).unwrap_err();
+    assert!(refused.to_string().contains("no namespace no-such-space"), "{refused}");
 }
 
 #[test]

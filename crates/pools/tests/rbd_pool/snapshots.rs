@@ -1,4 +1,5 @@
 use orlop_model::{ContentSource, Error, Pool};
+use orlop_sys::ceph::Update;
 
 use crate::bed::{
     Bed, MIB, byte_at, copy_of, new_snapshot, snapshot, until, volume, volume_id, write,
@@ -104,4 +105,26 @@ fn a_snapshot_of_a_grown_volume_has_the_size_of_its_instant() {
     let missing = volume_id(&pool, "none");
     let none = copy_of(&pool, "c", ContentSource::Volume(missing), MIB);
     assert!(matches!(none, Err(Error::NoSuchVolume(_))), "{none:?}");
+}
+
+#[test]
+fn a_snapshot_is_made_only_while_its_note_is_there_and_takes_it_away() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let io = bed.io();
+    let notes = || io.omap_list("orlop.records", "", "pending.", 0).unwrap();
+    let source = volume(&pool, "a", 4 * MIB);
+    // A note that stayed would have the data removed after an hour.
+    let record = snapshot(&pool, "s1", &source);
+    assert_eq!(notes(), []);
+
+    let mut late = pool.begin_snapshot(&new_snapshot(&pool, "s2", &source)).unwrap();
+    late.cut().unwrap();
+    // Taken for dead by another process.
+    let [(note, _)] = &notes()[..] else { panic!("one note: {:?}", notes()) };
+    io.update("orlop.records", &Update::default().remove(note)).unwrap();
+    let lost = late.commit();
+    assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
+    assert_eq!(pool.snapshots(None, 0).unwrap(), [record]);
+    assert_eq!(bed.image(&source.id).snapshots().unwrap().len(), 1);
 }

@@ -37,6 +37,15 @@ impl IoCtx {
         Ok(Some(self.understood(DIRECTORY, text)?))
     }
 
+    /// Can there be images? A namespace has a directory from when it was made; a pool without one
+    /// gets it with its first image.
+    pub fn has_directory(&self) -> Result<bool> {
+        match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing("", 1)) {
+            Err(error) if error.is_not_found() => Ok(false),
+            listed => listed.map(|_| true),
+        }
+    }
+
     /// Names that begin with `prefix` and the images' ids, in the order of names, after `after`, at
     /// most `limit` (0: all).
     pub fn image_names(
@@ -61,10 +70,7 @@ impl IoCtx {
     }
 
     fn directory_page(&self, after: &str) -> Result<Vec<(String, String)>> {
-        let mut input = Vec::new();
-        encode(&mut input, after.as_bytes());
-        input.extend_from_slice(&PAGE.to_le_bytes());
-        let answer = match self.execute(DIRECTORY, ("rbd", "dir_list"), &input) {
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing(after, PAGE)) {
             // No image was ever made.
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             answer => answer?,
@@ -106,6 +112,13 @@ impl IoCtx {
         let asking = Call { operation: "ask", subject: &subject };
         decoded.ok_or_else(|| asking.refused("the answer is not of the form that it should be"))
     }
+}
+
+fn listing(after: &str, limit: u64) -> Vec<u8> {
+    let mut input = Vec::new();
+    encode(&mut input, after.as_bytes());
+    input.extend_from_slice(&limit.to_le_bytes());
+    input
 }
 
 /// The object that has an image's metadata among its keys; for [`IoCtx::update`].
