@@ -1,7 +1,7 @@
-use orlop_model::{Error, Pool};
+use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
-use crate::bed::{Bed, run};
+use crate::bed::{Bed, MIB, copy_of, run, snapshot, until, volume};
 
 #[test]
 fn a_pool_is_made_once_and_only_where_it_may_be() {
@@ -49,6 +49,38 @@ fn who_may_not_is_told_so_without_the_key() {
     let nowhere = RbdPoolConfig { namespace: "no-such-space".to_owned(), ..bed.config() };
     let refused = RbdPool::open(&nowhere).unwrap_err();
     assert!(refused.to_string().contains("no namespace no-such-space"), "{refused}");
+}
+
+#[test]
+fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
+    let Some(bed) = Bed::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let keyring = directory.path().join("keyring");
+    let key = keyring.to_str().unwrap();
+    let scope = format!("profile rbd pool=rbd namespace={}", bed.namespace);
+    let user = ["auth", "get-or-create", "client.narrow", "mon", "profile rbd"];
+    run("ceph", &[&user[..], &["mgr", &scope, "osd", &scope, "-o", key]].concat());
+    let config = RbdPoolConfig {
+        user: "narrow".to_owned(),
+        keyring: keyring.clone(),
+        housekeeping: true,
+        ..bed.config()
+    };
+    let pool = RbdPool::open(&config).unwrap();
+    let source = volume(&pool, "a", 8 * MIB);
+    let cut = snapshot(&pool, "s", &source);
+    let copy = copy_of(&pool, "b", ContentSource::Snapshot(cut.id.clone()), 16 * MIB).unwrap();
+    assert!(pool.capacity(Provisioning::Thin).unwrap().available_bytes > 0);
+    pool.ensure_capacity(&source.id, 16 * MIB).unwrap();
+    for id in [&source.id, &copy.id] {
+        pool.ensure_no_volume(id).unwrap();
+    }
+    pool.ensure_no_snapshot(&cut.id).unwrap();
+    until("all is free", || bed.is_empty());
+
+    let elsewhere = RbdPoolConfig { namespace: String::new(), ..config };
+    let refused = RbdPool::open(&elsewhere).unwrap_err();
+    assert!(refused.to_string().contains("may not"), "{refused}");
 }
 
 #[test]
