@@ -53,7 +53,8 @@ async fn a_raw_volume_holds_data() {
     volumes_hold_data(block(), "raw").await;
 }
 
-/// In arguments, logs, records or files that others may read.
+/// In arguments, logs, records or files that others may read. In a namespace, as many clusters are
+/// shared.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_is_nowhere_but_in_its_keyring() {
     needs_root!();
@@ -61,7 +62,9 @@ async fn the_key_is_nowhere_but_in_its_keyring() {
     let keyring = std::fs::read_to_string(ceph.keyring()).unwrap();
     let key = keyring.lines().find_map(|line| line.trim().strip_prefix("key = "));
     let key = key.expect("a key in the keyring").to_owned();
-    let daemon = ceph.launch("secret", "all").env("ORLOP_LOG", "trace").start().await;
+    ceph.rbd(&["namespace", "create", "rbd/team"]);
+    let launch = ceph.launch("secret", "all").env("ORLOP_RBD_NAMESPACE", "team");
+    let daemon = launch.env("ORLOP_LOG", "trace").start().await;
     let client = daemon.client();
     let volume = client.create("secret").size(VOLUME).block().done().await;
     let used = up_on(&client, &daemon, "secret", &volume, block()).await;
@@ -74,7 +77,8 @@ async fn the_key_is_nowhere_but_in_its_keyring() {
     }
     assert!(searched > 0, "the export's arguments were not among those searched");
     assert!(!daemon.log().contains(&key));
-    assert!(!ceph.rbd(&["image-meta", "list", &used.id]).contains(&key));
+    let metadata = ceph.rbd(&["image-meta", "list", &format!("rbd/team/{}", used.id)]);
+    assert!(metadata.contains("orlop.writer") && !metadata.contains(&key), "{metadata}");
     for file in files_below(&daemon.launch().scratch().join("run")) {
         assert!(
             !String::from_utf8_lossy(&std::fs::read(&file).unwrap()).contains(&key),
