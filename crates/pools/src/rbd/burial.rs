@@ -7,6 +7,8 @@
 //! Nothing is ever freed that is not marked as deleted.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{Access, IoCtx, Outcome, SnapshotSpace, Trashed};
@@ -16,6 +18,9 @@ use super::layout::{
 };
 use super::store::Store;
 use super::volume_records::{Found, Standing};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
 fn free_if_unneeded(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
@@ -52,17 +57,25 @@ impl Store {
         }
     }
 
-    /// A client that has it open would go on writing to what is being freed.
+    /// A client that has it open would go on writing to what is being freed. A controller has it
+    /// open only for as long as it flattens or grows it, which is waited for a little.
     pub(super) fn check_unused(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let looking = || format!("look who uses volume {id}");
-        let watchers = self
-            .ask(looking, |io| io.open_image_by_id(image_id, None, Access::ReadOnly)?.watchers())?;
-        match watchers.first() {
-            None => Ok(()),
-            Some(watcher) => Err(Error::precondition(format!(
-                "volume {id} is in use: the Ceph client {} has it open",
-                watcher.address
-            ))),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let watchers = self.ask(looking, |io| {
+                io.open_image_by_id(image_id, None, Access::ReadOnly)?.watchers()
+            })?;
+            match watchers.first() {
+                None => return Ok(()),
+                Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
+                Some(watcher) => {
+                    return Err(Error::precondition(format!(
+                        "volume {id} is in use: the Ceph client {} has it open",
+                        watcher.address
+                    )));
+                }
+            }
         }
     }
 
