@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity bench-delta lint fmt clean-run
+.PHONY: help run build test unit real sanity conformance conformance-host-path bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 help:
@@ -26,9 +26,21 @@ real:
 	scripts/without-leaks scripts/rust-tests
 
 #: sanity      csi-sanity on an XFS pool, a plain directory and Ceph, mount and block
-sanity: build
+sanity:
+	cargo build --locked --package orlop
 	scripts/prerequisites
 	scripts/without-leaks tests/sanity/run
+
+#: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
+#:             writes docs/conformance.md
+conformance:
+	cargo build --locked --package orlop --package csi-conformance --package broken-plugin
+	scripts/without-leaks tests/conformance/all
+
+#: conformance-host-path  the same suite against csi-driver-host-path; writes docs/conformance-host-path.md
+conformance-host-path:
+	cargo build --locked --package csi-conformance
+	scripts/without-leaks tests/conformance/host-path
 
 #: bench-delta what changed blocks of a 100 GiB volume cost; as root, on an idle machine
 bench-delta:

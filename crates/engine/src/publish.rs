@@ -148,6 +148,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Could this node have the volume? A volume that is gone is not asked about.
+    pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
+        self.pool_of(volume).map_or(Ok(()), |pool| self.check_node(pool, node))
+    }
+
     /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
     /// have made themselves known.
     fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {

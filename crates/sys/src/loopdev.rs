@@ -214,10 +214,14 @@ fn warn_without_direct_io(device: &LoopDevice, label: &str) {
 
 /// `None`: not attached, or no such device.
 pub fn status(device: &LoopDevice) -> Result<Option<LoopStatus>> {
+    read_status(device).on("read the status of", &device.path())
+}
+
+fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, Errno> {
     match device.open(OFlags::RDONLY).and_then(abi::loop_get_status) {
         Ok(info) => Ok(Some(LoopStatus::new(device, &info))),
         Err(Errno::NXIO | Errno::NOENT | Errno::NODEV) => Ok(None),
-        Err(errno) => Err(errno).on("read the status of", &device.path()),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -233,7 +237,7 @@ pub fn attached() -> Result<Vec<LoopStatus>> {
         }
         match status(&there.device) {
             // Such a file whose mount was taken away under the device.
-            Err(error) if error.errno() == Some(Errno::NOTCONN) => {}
+            Err(error) if matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE)) => {}
             status => found.extend(status?),
         }
     }

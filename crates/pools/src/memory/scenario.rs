@@ -18,6 +18,15 @@ impl MemoryPool {
         lock(&self.state).faults.push(Fault { operation, successes, error });
     }
 
+    /// Lets everything fail until it is mended, as a disk does that was pulled out.
+    pub fn break_down(&self, reason: &str) {
+        lock(&self.state).broken = Some(reason.to_owned());
+    }
+
+    pub fn mend(&self) {
+        lock(&self.state).broken = None;
+    }
+
     /// What happens while the next cut is being made, on its thread.
     pub fn during_next_cut(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));

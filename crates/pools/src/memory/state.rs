@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) sharers: Option<BTreeSet<NodeId>>,
     pub(super) fenced: Vec<(VolumeId, NodeId)>,
     pub(super) faults: Vec<Fault>,
+    /// Why nothing works at all.
+    pub(super) broken: Option<String>,
     pub(super) interlude: Option<Interlude>,
 }
 
@@ -96,6 +98,9 @@ impl MemoryVolume {
 
 impl State {
     pub(super) fn fault(&mut self, operation: &'static str) -> Result<()> {
+        if let Some(reason) = &self.broken {
+            return Err(Error::failed(operation, reason));
+        }
         let of_operation = |fault: &Fault| fault.operation == operation;
         let Some(index) = self.faults.iter().position(of_operation) else {
             return Ok(());

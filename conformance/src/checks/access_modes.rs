@@ -1,0 +1,4 @@
+//! Volume capabilities and access modes (AM).
+
+pub(super) mod capabilities;
+pub(super) mod modes;

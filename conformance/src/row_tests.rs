@@ -1,0 +1,29 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use super::{Level, row, rows};
+
+#[test]
+fn every_line_of_the_sheet_that_looks_like_a_row_is_one() {
+    let lines = super::SHEET.lines().filter(|line| {
+        line.strip_prefix("| ").and_then(|line| line.split(' ').next()).is_some_and(super::is_id)
+    });
+    assert_eq!(lines.count(), rows().len());
+    assert_eq!(rows().len(), 762);
+}
+
+#[test]
+fn ids_are_unique() {
+    let ids: BTreeSet<_> = rows().iter().map(|row| row.id).collect();
+    assert_eq!(ids.len(), rows().len());
+}
+
+#[test]
+fn a_row_knows_its_level_and_whether_it_was_chosen() {
+    let stated = row("CV-05").unwrap();
+    assert_eq!((stated.level, stated.chosen, stated.prefix()), (Level::Must, false, "CV"));
+    let chosen = row("CV-17").unwrap();
+    assert_eq!((chosen.level, chosen.chosen), (Level::Must, true));
+    assert_eq!(row("VO-04").unwrap().level, Level::MustNot);
+}

@@ -1,0 +1,35 @@
+//! Calls while the storage is away, and how to judge their answers.
+
+use std::future::Future;
+
+use tonic::{Code, Status};
+
+use super::Trial;
+use crate::check::Outcome;
+
+/// They would blame the caller, or what the caller named, for what is the storage's fault.
+const BLAMES_THE_CALLER: [Code; 5] = [
+    Code::InvalidArgument,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::OutOfRange,
+    Code::Unimplemented,
+];
+
+impl Trial {
+    /// Lets the calls happen while the storage is away; it is back when this returns.
+    pub async fn during_outage<T>(&self, calls: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        self.break_storage()?;
+        let answers = calls.await;
+        self.mend_storage()?;
+        answers
+    }
+
+    /// A refusal that came because the storage was away.
+    pub fn expect_fitting(&self, status: &Status) -> Outcome {
+        self.expect(
+            !BLAMES_THE_CALLER.contains(&status.code()),
+            "a code that does not blame the caller while the storage is away",
+        )
+    }
+}
