@@ -65,6 +65,7 @@ impl MemoryPlugin {
             node: NodeInfo { id: node, place, max_volumes: MAX_VOLUMES },
             attach: true,
             limits: true,
+            group_snapshots: true,
             mode: Mode::All,
         };
         let bound = orlop_csi::bind(&socket).map_err(|error| error.to_string())?;

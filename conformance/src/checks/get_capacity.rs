@@ -61,7 +61,11 @@ const CHECKS: &[Check] = &[
         &["GC-04"],
         run!(at_a_place),
     )
-    .needs(&[Need::Plugin(VolumeAccessibilityConstraints), Need::NodeService]),
+    .needs(&[
+        Need::Plugin(VolumeAccessibilityConstraints),
+        Need::NodeService,
+        Need::Controller(CreateDeleteVolume),
+    ]),
     check(
         "capacity-place-not-offered",
         "names a place to a plugin that says it knows none",
@@ -208,6 +212,9 @@ async fn at_a_place(t: &Trial) -> Outcome {
         accessible_topology: Some(place),
         ..GetCapacityRequest::default()
     };
+    if t.volume().await?.accessible_topology.is_empty() {
+        return t.not_applicable("volumes can be reached from everywhere");
+    }
     let reachable = t.ok(at(here)).await?.available_capacity;
     t.expect(reachable > 0, "room at the place of the node")?;
     none_or_invalid(t, at(nowhere)).await
