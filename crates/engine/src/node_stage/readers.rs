@@ -23,7 +23,12 @@ impl Engine {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
         }
-        let prepared = self.prepare_alone(pool, record, mount);
+        let prepared = pool
+            .ensure_attached(&record.id, DeviceAccess::ReadWrite)
+            .and_then(|device| self.prepare_filesystem(pool, record, &device, mount, true));
+        // While this node could still write, the claim stays: another one that prepares would be a
+        // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
+        pool.ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
         let state = if prepared.is_ok() { ReaderState::Reading } else { ReaderState::Away };
         prepared.and(self.set_reader(pool, record, state))
     }
@@ -55,17 +60,6 @@ impl Engine {
             Ok(())
         })?;
         Ok(())
-    }
-
-    fn prepare_alone(
-        &self,
-        pool: &PoolRef,
-        record: &VolumeRecord,
-        mount: &MountAccess,
-    ) -> Result<()> {
-        let device = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
-        let prepared = self.prepare_filesystem(pool, record, &device, mount, true);
-        prepared.and(pool.ensure_detached(&record.id, DeviceAccess::ReadWrite))
     }
 
     /// The record has changed since the call began: this node or another one has prepared it.

@@ -128,9 +128,14 @@ impl Store {
             again = false;
             for id in self.deleted_images()? {
                 let freeing = || format!("free image {id}");
-                if self.ask(freeing, |io| free_if_unneeded(io, &id))? {
-                    tracing::info!(image = id, "freed a deleted volume");
-                    again = true;
+                match self.ask(freeing, |io| free_if_unneeded(io, &id)) {
+                    Ok(true) => {
+                        tracing::info!(image = id, "freed a deleted volume");
+                        again = true;
+                    }
+                    Ok(false) => {}
+                    // It must not keep the others from being freed.
+                    Err(error) => tracing::warn!(%error, image = id, "not freed yet"),
                 }
             }
         }

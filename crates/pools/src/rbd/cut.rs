@@ -130,10 +130,14 @@ impl Store {
         let now = seconds(SystemTime::now());
         for (key, text) in notes {
             let Some(snapshot) = key.strip_prefix(PENDING) else { continue };
-            let note: Note = serde_json::from_slice(&text)
-                .map_err(|error| Error::damaged(format!("the note {key}"), error))?;
-            if note.until <= now {
-                self.ensure_uncut(snapshot, &note)?;
+            // One that cannot be put right must not keep the others from it.
+            let swept = match serde_json::from_slice::<Note>(&text) {
+                Ok(note) if note.until <= now => self.ensure_uncut(snapshot, &note),
+                Ok(_) => Ok(()),
+                Err(error) => Err(Error::damaged(format!("the note {key}"), error)),
+            };
+            if let Err(error) = swept {
+                tracing::warn!(%error, key, "a leftover stays");
             }
         }
         Ok(())

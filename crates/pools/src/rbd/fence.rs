@@ -6,8 +6,6 @@
 //! or comes too late to be written. The client is put on the cluster's blocklist, by its address
 //! and number, so that other clients of the node go on.
 
-use std::time::Duration;
-
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
 
@@ -15,8 +13,6 @@ use super::layout::{image_of, record_key, writer_key};
 use super::store::Store;
 use super::volume_records::Known;
 
-/// Five years. A node that was cut off must not be able to write when it is back, whenever that is.
-const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 const ATTEMPTS: usize = 20;
 
 impl Store {
@@ -48,12 +44,22 @@ impl Store {
 
     /// For a client that has let go by itself.
     pub(super) fn forget_writer(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
+        match self.noted_writer(id, node)? {
+            Some(address) => self.forget_client(id, node, &address),
+            None => Ok(()),
+        }
+    }
+
+    /// This client, and not one that the node has started since: a controller that was held up
+    /// meanwhile must not take the note of a writer that nobody has stopped.
+    fn forget_client(&self, id: &VolumeId, node: &NodeId, address: &str) -> Result<()> {
         self.ask(
             || format!("forget who wrote to volume {id}"),
             |io| {
                 let Some(image_id) = io.image_id(&image_of(id))? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
-                match io.update(&header_of(&image_id), &Update::default().remove(&key)) {
+                let update = Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
+                match io.update(&header_of(&image_id), &update) {
                     Err(error) if error.is_not_found() => Ok(()),
                     done => done.map(drop),
                 }
@@ -67,9 +73,9 @@ impl Store {
             return Ok(());
         };
         let fencing = || format!("fence node {node} from volume {id}");
-        self.ask(fencing, |io| io.cluster().blocklist(&address, FENCED_FOR))?;
+        self.ask(fencing, |io| io.cluster().blocklist(&address))?;
         tracing::warn!(volume = %id, %node, address, "fenced: this client writes no more");
-        self.forget_writer(id, node)
+        self.forget_client(id, node, &address)
     }
 }
 

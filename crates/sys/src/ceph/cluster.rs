@@ -37,6 +37,10 @@ unsafe impl Send for Cluster {}
 // SAFETY: as above.
 unsafe impl Sync for Cluster {}
 
+/// Five years. A client that was cut off must not be able to write when it is back, whenever that
+/// is.
+const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+
 impl Cluster {
     pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
         let connecting = Call { operation: "connect to", subject: &config.monitors };
@@ -116,9 +120,9 @@ impl Cluster {
 
     /// An object store that is asked anything by us, or by whoever connects later, has learned of it
     /// first: what the old client wrote until then is there, and nothing comes after it.
-    pub fn blocklist(&self, address: &str, duration: Duration) -> Result<()> {
+    pub fn blocklist(&self, address: &str) -> Result<()> {
         let calling = Call { operation: "blocklist the client", subject: address };
-        let seconds = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(FENCED_FOR.as_secs()).unwrap_or(u32::MAX);
         let address = calling.text(address)?;
         let text = address.as_ptr().cast_mut();
         calling.check(call!(rados.rados_blocklist_add(self.handle, text, seconds)))?;

@@ -23,11 +23,10 @@ fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
     let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
     let mut contents = vec![BY_USER];
     encode(&mut contents, name.as_bytes());
-    // When it was deleted, and until when it is protected.
-    for _ in 0..2 {
-        contents.extend_from_slice(&seconds.to_le_bytes());
-        contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
-    }
+    contents.extend_from_slice(&seconds.to_le_bytes());
+    contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
+    // Protected until the beginning of time: the clock of whoever frees it may be behind.
+    contents.extend_from_slice(&[0; 8]);
     contents.push(NORMAL);
     let mut entry = ENTRY_VERSION.to_vec();
     encode(&mut entry, &contents);

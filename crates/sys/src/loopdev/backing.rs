@@ -47,8 +47,9 @@ pub fn ensure_detached_from(device: &LoopDevice, file: &Path) -> Result<()> {
 /// Attributes of a device that is being detached go away or fail to be read.
 fn read(attribute: &Path) -> Result<Option<String>> {
     use std::io::ErrorKind;
-    match std::fs::read_to_string(attribute) {
-        Ok(text) => Ok(Some(text.trim_end_matches('\n').to_owned())),
+    match std::fs::read(attribute) {
+        // A name of somebody else's file need not be text.
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
             Ok(None)
