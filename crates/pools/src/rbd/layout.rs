@@ -1,17 +1,19 @@
 //! Where things are in a pool of the cluster; docs/decisions/0019 has the reasons.
 //!
-//!     orlop.pool               an object: the format, the pool's id
-//!     orlop.records            an object; among its keys
-//!         s-POOL-DIGEST        a snapshot: its record, and where its data is
-//!         g-POOL-DIGEST        a volume group
-//!         member.VOLUME        which group a volume is in
-//!         pending.SNAPSHOT     a snapshot of an image that nobody answers for yet, or any more
-//!         flatten.VOLUME       a volume that is to be made independent of what it was copied from
-//!     v-POOL-DIGEST            an image; among its metadata
-//!         orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
-//!         orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
-//!     orlop.nodes              an object; its keys are the nodes that reach the pool
-//!     orlop-kept.IMAGE         an image whose volume is deleted, but a snapshot of it is not
+//! ```text
+//! orlop.pool               an object: the format, the pool's id
+//! orlop.records            an object; among its keys
+//!     s-POOL-DIGEST        a snapshot: its record, and where its data is
+//!     g-POOL-DIGEST        a volume group
+//!     member.VOLUME        which group a volume is in
+//!     pending.SNAPSHOT     a snapshot of an image that nobody answers for yet, or any more
+//!     flatten.VOLUME       a volume that is to be made independent of what it was copied from
+//! v-POOL-DIGEST            an image; among its metadata
+//!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
+//!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
+//! orlop.nodes              an object; its keys are the nodes that reach the pool
+//! orlop-kept.IMAGE         an image whose volume is deleted, but a snapshot of it is not
+//! ```
 //!
 //! IMAGE is the id of an image. It is in the keys because librbd copies all metadata to a clone:
 //! what a clone has from its parent is then not taken for its own.
