@@ -25,8 +25,9 @@ real:
 	cargo test --workspace --locked --no-run
 	scripts/without-leaks scripts/rust-tests
 
-#: sanity      csi-sanity on an XFS pool and on a plain directory, mount and block
-sanity: build
+#: sanity      csi-sanity on an XFS pool, a plain directory and Ceph, mount and block
+sanity:
+	cargo build --locked --package orlop
 	scripts/prerequisites
 	scripts/without-leaks tests/sanity/run
 

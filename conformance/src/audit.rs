@@ -1,7 +1,7 @@
 //! Rules that hold for every answer, looked at with every answer.
 
 use prost::bytes::Bytes;
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
 use tonic::Status;
 
 use crate::journal::{descend, full_name};
@@ -107,8 +107,10 @@ fn required_fields(message: &DynamicMessage, findings: &mut Vec<Finding>) {
     let required = REQUIRED.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, it)| it);
     for field in required {
         if !message.has_field_by_name(field) {
-            let expected = format!("{field} to be set in {name}");
-            findings.push(Finding { row: "GEN-08", expected });
+            let kind = message.descriptor().get_field_by_name(field);
+            let is_many = kind.is_some_and(|kind| kind.is_list() || kind.is_map());
+            let row = if is_many { "GEN-09" } else { "GEN-08" };
+            findings.push(Finding { row, expected: format!("{field} to be set in {name}") });
         }
     }
 }

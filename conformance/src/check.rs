@@ -40,6 +40,26 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Lets a failure count for one row only, of the several that a check proves.
+pub fn blamed<T>(row: &'static str, outcome: Outcome<T>) -> Outcome<T> {
+    outcome.map_err(|stop| match stop {
+        Stop::Failed(mut failure) => {
+            failure.row = failure.row.or(Some(row));
+            Stop::Failed(failure)
+        }
+        Stop::NotApplicable(why) => Stop::NotApplicable(why),
+    })
+}
+
+/// `None` for what the plugin does not have, where a check can go on without it.
+pub fn optional<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(Stop::NotApplicable(_)) => Ok(None),
+        Err(failed @ Stop::Failed(_)) => Err(failed),
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     /// Unique, and made for `--only`.

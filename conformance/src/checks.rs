@@ -23,6 +23,7 @@ mod list_volumes;
 mod modify_volume;
 mod node_capabilities;
 mod node_expand;
+mod node_faults;
 mod node_info;
 mod node_publish;
 mod node_stage;
@@ -45,8 +46,13 @@ use crate::check::Chapter;
 /// In the order of the sheet, for the most part.
 pub fn chapters() -> &'static [&'static Chapter] {
     &[
-        &general::CHAPTER,
-        &access_modes::CHAPTER,
+        &general::fields::CHAPTER,
+        &general::required::CHAPTER,
+        &general::answers::CHAPTER,
+        &general::secrets::CHAPTER,
+        &general::overlap::CHAPTER,
+        &access_modes::capabilities::CHAPTER,
+        &access_modes::modes::CHAPTER,
         &capacity_range::CHAPTER,
         &volume_message::CHAPTER,
         &topology::CHAPTER,
@@ -54,6 +60,8 @@ pub fn chapters() -> &'static [&'static Chapter] {
         &alpha::CHAPTER,
         &identity::CHAPTER,
         &create_volume::CHAPTER,
+        &create_volume::again::CHAPTER,
+        &create_volume::copies::CHAPTER,
         &delete_volume::CHAPTER,
         &controller_publish::CHAPTER,
         &controller_unpublish::CHAPTER,
@@ -68,20 +76,39 @@ pub fn chapters() -> &'static [&'static Chapter] {
         &list_snapshots::CHAPTER,
         &get_snapshot::CHAPTER,
         &controller_expand::CHAPTER,
+        &controller_expand::GROWING,
         &node_stage::CHAPTER,
         &node_unstage::CHAPTER,
         &node_publish::CHAPTER,
+        &node_publish::SECOND,
+        &node_publish::EFFECT,
         &node_unpublish::CHAPTER,
         &node_stats::CHAPTER,
         &node_capabilities::CHAPTER,
         &node_info::CHAPTER,
         &node_expand::CHAPTER,
+        &node_faults::CHAPTER,
+        &group_snapshots::CAPABILITIES,
         &group_snapshots::CHAPTER,
+        &group_snapshots::MEMBERS,
+        &group_snapshots::INSTANT,
+        &group_snapshots::DELETING,
+        &group_snapshots::GETTING,
         &snapshot_metadata::CHAPTER,
+        &snapshot_metadata::COVERAGE,
         &protocol::CHAPTER,
         &operation::CHAPTER,
-        &v0::CHAPTER,
-        &volume_groups::CHAPTER,
+        &v0::IDENTITY,
+        &v0::MESSAGES,
+        &v0::REQUESTS,
+        &v0::CONTROLLER,
+        &v0::CONTROLLER_ERRORS,
+        &v0::NODE,
+        &volume_groups::LIFE,
+        &volume_groups::MEMBERSHIP,
+        &volume_groups::REFUSALS,
+        &volume_groups::LISTING,
+        &volume_groups::BROKEN,
         &addons_identity::CHAPTER,
         &reclaim_space::CHAPTER,
     ]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use csi_conformance::inside::Inside;
 use csi_conformance::known::Known;
-use csi_conformance::options::{Access, Hooks, Options, Pairs};
+use csi_conformance::options::{Access, Action, Hooks, Options, Pairs};
 
 /// Checks a CSI plugin against the specification, over its socket.
 #[derive(Debug, Parser)]
@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     #[arg(long = "other-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     other_parameters: Vec<(String, String)>,
 
+    /// KEY=VALUE that makes a volume take all of its space when it is created; may be repeated
+    #[arg(long = "filling-parameter", value_name = "KEY=VALUE", value_parser = pair)]
+    filling_parameters: Vec<(String, String)>,
+
     /// KEY=VALUE for CreateSnapshot; may be repeated
     #[arg(long = "snapshot-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     snapshot_parameters: Vec<(String, String)>,
@@ -74,9 +78,26 @@ pub(crate) struct Arguments {
     #[arg(long = "mutable-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
     mutable_parameters: Vec<(String, String, String)>,
 
+    /// KEY=VALUE=OTHER: a parameter of volume groups and two values that it can have; may be
+    /// repeated
+    #[arg(long = "group-parameter", value_name = "KEY=VALUE=OTHER", value_parser = triple)]
+    group_parameters: Vec<(String, String, String)>,
+
+    /// How many volumes fit into a group with the first values
+    #[arg(long)]
+    largest_group: Option<usize>,
+
     /// KEY=VALUE, sent with every call that takes secrets; may be repeated
     #[arg(long = "secret", value_name = "KEY=VALUE", value_parser = pair)]
     secrets: Vec<(String, String)>,
+
+    /// KEY=VALUE: secrets of somebody who may not make volumes; may be repeated
+    #[arg(long = "weak-secret", value_name = "KEY=VALUE", value_parser = pair)]
+    weak_secrets: Vec<(String, String)>,
+
+    /// KEY=VALUE: topology of a second place where volumes can be made; may be repeated
+    #[arg(long = "other-place", value_name = "KEY=VALUE", value_parser = pair)]
+    other_place: Vec<(String, String)>,
 
     /// The id of a second node that the controller knows
     #[arg(long)]
@@ -134,6 +155,10 @@ pub(crate) struct Arguments {
     /// Tell only of failures
     #[arg(long, short)]
     pub(crate) quiet: bool,
+
+    /// Only ask whether the plugin is ready, for use in a restart command
+    #[arg(long)]
+    pub(crate) ready: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -185,12 +210,20 @@ impl Arguments {
         options.fs_type.clone_from(&self.fs_type);
         options.parameters = pairs(&self.parameters);
         options.other_parameters = pairs(&self.other_parameters);
+        options.filling_parameters = pairs(&self.filling_parameters);
         options.snapshot_parameters = pairs(&self.snapshot_parameters);
         options.secrets = pairs(&self.secrets);
+        options.weak_secrets = pairs(&self.weak_secrets);
+        options.other_place = pairs(&self.other_place);
         for (key, value, other) in &self.mutable_parameters {
             options.mutable_parameters.insert(key.clone(), value.clone());
             options.changed_parameters.insert(key.clone(), other.clone());
         }
+        for (key, value, other) in &self.group_parameters {
+            options.group_parameters.insert(key.clone(), value.clone());
+            options.other_group_parameters.insert(key.clone(), other.clone());
+        }
+        options.largest_group = self.largest_group;
         options.other_node.clone_from(&self.other_node);
         options.timeout = Duration::from_secs(self.timeout);
         options.jobs = self.jobs;
@@ -199,13 +232,14 @@ impl Arguments {
     }
 
     fn hooks(&self) -> Hooks {
-        let action = |command: &Option<String>| {
-            command.clone().map(|command| Arc::new(move || shell(&command)) as Arc<_>)
+        let action = |command: &Option<String>| -> Option<Action> {
+            let command = command.clone()?;
+            Some(Arc::new(move || shell(&command)))
         };
         Hooks {
-            breaks: action(&self.break_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
-            mends: action(&self.mend_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
-            restarts: action(&self.restart_command).map(|it: Arc<dyn Fn() -> _ + Send + Sync>| it),
+            breaks: action(&self.break_command),
+            mends: action(&self.mend_command),
+            restarts: action(&self.restart_command),
             logs: self.logs.clone().map(|path| Arc::new(move || read(&path)) as Arc<_>),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage, Value};
 
 use crate::wire::descriptor;
 
@@ -67,7 +67,7 @@ fn render_value(kind: &Kind, value: &Value) -> String {
         }
         Value::Map(entries) => {
             let mut entries: Vec<_> =
-                entries.iter().map(|(key, value)| format!("{key:?}: {value:?}")).collect();
+                entries.iter().map(|(key, value)| render_entry(key, value)).collect();
             entries.sort();
             shortened(format!("{{{}}}", entries.join(", ")))
         }
@@ -80,6 +80,12 @@ fn render_value(kind: &Kind, value: &Value) -> String {
         Value::F64(value) => value.to_string(),
         Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
     }
+}
+
+/// Of the maps of CSI, whose keys and values are text.
+fn render_entry(key: &MapKey, value: &Value) -> String {
+    let (key, value) = (key.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+    format!("{key:?}: {value:?}")
 }
 
 fn quoted(text: &str) -> String {
@@ -104,7 +110,7 @@ pub(crate) fn render_status(status: &tonic::Status) -> String {
     format!("{:?} {:?}", status.code(), status.message())
 }
 
-/// Names and lengths of all strings, and names and sizes of all maps, of a message.
+/// Visits all fields that are set in a message and in those that it holds, each with its path.
 pub(crate) fn descend(
     message: &DynamicMessage,
     at: &str,

@@ -6,7 +6,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use csi_conformance::check::Stop;
 use csi_conformance::known::Known;
 use csi_conformance::report::{json, markdown, progress, summary};
 use csi_conformance::runner::{Ran, planned, run_all};
@@ -58,6 +57,9 @@ fn list() -> Result<bool, String> {
 
 async fn run(arguments: Arguments) -> Result<bool, String> {
     let options = arguments.options()?;
+    if arguments.ready {
+        return Ok(Plugin::is_ready(&options).await);
+    }
     let inside = arguments.inside()?;
     let known = arguments.known()?;
     let quiet = arguments.quiet;
@@ -68,7 +70,7 @@ async fn run(arguments: Arguments) -> Result<bool, String> {
         return Err("no check has that name, row, call or service (see --list)".to_owned());
     }
     let mut tell = |ran: &Ran| {
-        if !quiet || matches!(ran.outcome, Err(Stop::Failed(_))) {
+        if !quiet || ran.broke() {
             say(&progress(ran));
         }
     };
@@ -78,7 +80,7 @@ async fn run(arguments: Arguments) -> Result<bool, String> {
     say(&summary(&verdicts, &ran));
     Ok(match &known {
         Some(known) => agrees(known, &verdicts),
-        None => !ran.iter().any(|ran| matches!(ran.outcome, Err(Stop::Failed(_)))),
+        None => !ran.iter().any(Ran::broke),
     })
 }
 

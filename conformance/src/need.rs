@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::offers::Offers;
 use crate::options::Options;
+use crate::wire::csi::v0::controller_service_capability::rpc::Type as V0ControllerRpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::plugin_capability::service::Type as PluginService;
@@ -26,6 +27,9 @@ pub enum Need {
     /// CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT
     GroupSnapshots,
     V0,
+    V0Controller(V0ControllerRpc),
+    /// csi.v0 stages.
+    V0Stages,
     AddonsIdentity,
     VolumeGroup(VolumeGroup),
     ReclaimSpace(ReclaimSpace),
@@ -42,10 +46,24 @@ pub enum Need {
     Logs,
     /// `--other-node`
     OtherNode,
+    /// `--other-place`
+    OtherPlace,
+    /// `--node-endpoint`
+    NodeEndpoint,
+    /// `--secret`
+    Secrets,
+    /// `--weak-secret`
+    WeakSecrets,
     /// `--mutable-parameter`
     MutableParameters,
     /// `--other-parameter`
     OtherParameters,
+    /// `--filling-parameter`
+    FillingParameters,
+    /// `--group-parameter`
+    GroupParameters,
+    /// `--largest-group`
+    LargestGroup,
 }
 
 impl Need {
@@ -62,6 +80,8 @@ impl Need {
             Self::Expansion(kind) => offers.expansion.contains(&kind),
             Self::GroupSnapshots => offers.group_snapshots,
             Self::V0 => offers.v0,
+            Self::V0Controller(rpc) => offers.has_v0_controller(rpc),
+            Self::V0Stages => offers.v0_stages,
             Self::AddonsIdentity => offers.addons.is_some(),
             Self::VolumeGroup(kind) => offers.has_volume_group(kind),
             Self::ReclaimSpace(kind) => offers.has_reclaim_space(kind),
@@ -72,8 +92,15 @@ impl Need {
             Self::Restart => options.hooks.restarts.is_some(),
             Self::Logs => options.hooks.logs.is_some(),
             Self::OtherNode => options.other_node.is_some(),
+            Self::OtherPlace => !options.other_place.is_empty(),
+            Self::NodeEndpoint => options.node_socket.is_some(),
+            Self::Secrets => !options.secrets.is_empty(),
+            Self::WeakSecrets => !options.weak_secrets.is_empty(),
             Self::MutableParameters => !options.mutable_parameters.is_empty(),
             Self::OtherParameters => !options.other_parameters.is_empty(),
+            Self::FillingParameters => !options.filling_parameters.is_empty(),
+            Self::GroupParameters => !options.group_parameters.is_empty(),
+            Self::LargestGroup => options.largest_group.is_some(),
         }
     }
 }
@@ -99,6 +126,10 @@ impl fmt::Display for Need {
                 "CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT",
             ),
             Self::V0 => formatter.write_str("csi.v0 is not served"),
+            Self::V0Controller(rpc) => {
+                not_offered(formatter, "csi.v0 controller", rpc.as_str_name())
+            }
+            Self::V0Stages => not_offered(formatter, "csi.v0 node", "STAGE_UNSTAGE_VOLUME"),
             Self::AddonsIdentity => formatter.write_str("CSI-Addons is not served"),
             Self::VolumeGroup(kind) => {
                 not_offered(formatter, "CSI-Addons volume group", kind.as_str_name())
@@ -115,9 +146,26 @@ impl fmt::Display for Need {
             Self::Restart => formatter.write_str("needs --restart-command"),
             Self::Logs => formatter.write_str("needs --logs"),
             Self::OtherNode => formatter.write_str("no second node is known (--other-node)"),
+            Self::OtherPlace => formatter.write_str("no second place is known (--other-place)"),
+            Self::NodeEndpoint => {
+                formatter.write_str("one instance serves everything (--node-endpoint)")
+            }
+            Self::Secrets => formatter.write_str("no secrets are in use (--secret)"),
+            Self::WeakSecrets => {
+                formatter.write_str("no secrets with fewer rights are known (--weak-secret)")
+            }
             Self::MutableParameters => formatter.write_str("needs --mutable-parameter"),
             Self::OtherParameters => {
                 formatter.write_str("no second kind of volume is known (--other-parameter)")
+            }
+            Self::FillingParameters => formatter.write_str(
+                "no kind of volume is known that fills the storage (--filling-parameter)",
+            ),
+            Self::GroupParameters => {
+                formatter.write_str("no parameter of volume groups is known (--group-parameter)")
+            }
+            Self::LargestGroup => {
+                formatter.write_str("the limit of a volume group is not known (--largest-group)")
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What the plugin says that it offers, asked once at the beginning.
 
 use crate::client::Client;
+use crate::wire::csi::v0::controller_service_capability::rpc::Type as V0ControllerRpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::group_controller_service_capability::rpc::Type as GroupRpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
@@ -26,6 +27,8 @@ pub struct Offers {
     pub node_info: NodeGetInfoResponse,
     pub group_snapshots: bool,
     pub v0: bool,
+    pub v0_controller: Vec<V0ControllerRpc>,
+    pub v0_stages: bool,
     pub addons: Option<Vec<Addon>>,
 }
 
@@ -40,6 +43,10 @@ impl Offers {
 
     pub fn has_node(&self, rpc: NodeRpc) -> bool {
         self.node.as_ref().is_some_and(|offered| offered.contains(&rpc))
+    }
+
+    pub fn has_v0_controller(&self, rpc: V0ControllerRpc) -> bool {
+        self.v0_controller.contains(&rpc)
     }
 
     pub fn has_volume_group(&self, kind: VolumeGroup) -> bool {
@@ -65,6 +72,7 @@ impl Offers {
         offers.read_controller(client).await?;
         offers.read_node(node).await?;
         offers.v0 = ask(client, v0::GetPluginInfoRequest::default()).await?.is_some();
+        offers.read_v0(client, node).await?;
         let addons = ask(client, identity::GetCapabilitiesRequest::default()).await?;
         offers.addons = addons
             .map(|reply| reply.capabilities.into_iter().filter_map(|entry| entry.r#type).collect());
@@ -97,6 +105,24 @@ impl Offers {
         self.group_snapshots = groups
             .filter_map(|entry| entry.r#type)
             .any(|Group::Rpc(rpc)| rpc.r#type() == GroupRpc::CreateDeleteGetVolumeGroupSnapshot);
+        Ok(())
+    }
+
+    async fn read_v0(&mut self, client: &Client, node: &Client) -> Result<(), String> {
+        use v0::controller_service_capability::Type;
+        use v0::node_service_capability::{Type as NodeType, rpc::Type as NodeRpc};
+        if !self.v0 {
+            return Ok(());
+        }
+        let reply = ask(client, v0::ControllerGetCapabilitiesRequest::default()).await?;
+        let entries = reply.into_iter().flat_map(|reply| reply.capabilities);
+        self.v0_controller =
+            entries.filter_map(|entry| entry.r#type).map(|Type::Rpc(rpc)| rpc.r#type()).collect();
+        let reply = ask(node, v0::NodeGetCapabilitiesRequest::default()).await?;
+        let entries = reply.into_iter().flat_map(|reply| reply.capabilities);
+        self.v0_stages = entries
+            .filter_map(|entry| entry.r#type)
+            .any(|NodeType::Rpc(rpc)| rpc.r#type() == NodeRpc::StageUnstageVolume);
         Ok(())
     }
 

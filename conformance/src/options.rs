@@ -9,7 +9,8 @@ use crate::check::{Chapter, Check};
 
 pub type Pairs = BTreeMap<String, String>;
 
-type Action = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Something that happens to the plugin, and what went wrong with it.
+pub type Action = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// What the suite cannot do over gRPC: things that happen to a plugin.
 #[derive(Clone, Default)]
@@ -57,12 +58,23 @@ pub struct Options {
     pub parameters: Pairs,
     /// These put a volume where it cannot be grouped with one made with `parameters`.
     pub other_parameters: Pairs,
+    /// Added to `parameters`, these make a volume that takes its space when it is created.
+    pub filling_parameters: Pairs,
     /// Two sets of values, each of which the plugin takes; the second to change to.
     pub mutable_parameters: Pairs,
     pub changed_parameters: Pairs,
     pub secrets: Pairs,
     pub snapshot_parameters: Pairs,
+    /// Two sets of parameters, with each of which a volume group can be made.
+    pub group_parameters: Pairs,
+    pub other_group_parameters: Pairs,
+    /// So many volumes fit into a group that is made with `group_parameters`.
+    pub largest_group: Option<usize>,
     pub other_node: Option<String>,
+    /// Of somebody who may not make volumes.
+    pub weak_secrets: Pairs,
+    /// Segments of a second place where volumes can be made.
+    pub other_place: Pairs,
     /// For one call.
     pub timeout: Duration,
     /// Checks at a time.
@@ -87,11 +99,17 @@ impl Options {
             fs_type: String::new(),
             parameters: Pairs::new(),
             other_parameters: Pairs::new(),
+            filling_parameters: Pairs::new(),
             mutable_parameters: Pairs::new(),
             changed_parameters: Pairs::new(),
             secrets: Pairs::new(),
             snapshot_parameters: Pairs::new(),
+            group_parameters: Pairs::new(),
+            other_group_parameters: Pairs::new(),
+            largest_group: None,
             other_node: None,
+            weak_secrets: Pairs::new(),
+            other_place: Pairs::new(),
             timeout: Duration::from_secs(60),
             jobs: 4,
             only: Vec::new(),

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use prost::Message;
+
 use crate::client::Client;
 use crate::offers::Offers;
 use crate::options::Options;
+use crate::wire::Rpc;
+use crate::wire::csi::v1::{ProbeRequest, ProbeResponse};
 
 #[derive(Clone)]
 pub struct Plugin {
@@ -23,8 +27,33 @@ impl Plugin {
         Ok(Self { client, node, offers: Arc::new(offers), options: Arc::new(options) })
     }
 
+    /// One that nobody serves and that offers nothing.
+    #[cfg(test)]
+    pub(crate) fn absent(options: Options) -> Result<Self, String> {
+        let client = Client::new(&options.socket, options.timeout)?;
+        let (node, offers) = (client.clone(), Arc::new(Offers::default()));
+        Ok(Self { client, node, offers, options: Arc::new(options) })
+    }
+
+    /// Is it there, and ready for calls? Asks Probe and nothing else, so that a restart command can
+    /// use it without telling the plugin more than an orchestrator would.
+    pub async fn is_ready(options: &Options) -> bool {
+        let Ok(client) = Client::new(&options.socket, options.timeout) else {
+            return false;
+        };
+        let answer =
+            client.unary(ProbeRequest::PATH, ProbeRequest::default().encode_to_vec()).await;
+        let reply = answer.ok().and_then(|(bytes, _)| ProbeResponse::decode(bytes).ok());
+        reply.is_some_and(|reply| reply.ready != Some(false))
+    }
+
     pub fn offers(&self) -> &Offers {
         &self.offers
+    }
+
+    /// Where the node service answers.
+    pub(crate) fn node_client(&self) -> &Client {
+        &self.node
     }
 
     /// Node services may have a socket of their own.

@@ -11,6 +11,7 @@ use crate::checks::chapters;
 use crate::journal::Call;
 use crate::plugin::Plugin;
 use crate::trial::Trial;
+use crate::undo::Undo;
 
 /// A check that is to be run, and where it belongs.
 pub type Planned = (&'static Chapter, &'static Check);
@@ -20,7 +21,23 @@ pub struct Ran {
     pub chapter: &'static Chapter,
     pub check: &'static Check,
     pub outcome: Outcome,
+    /// Rules that hold for all answers and were broken by one on the way.
+    pub findings: Vec<Failure>,
     pub calls: Vec<Call>,
+    pub(crate) made: Vec<Undo>,
+}
+
+impl Ran {
+    /// Nothing is known of any call.
+    fn not_begun(chapter: &'static Chapter, check: &'static Check, stop: Stop) -> Self {
+        let (findings, calls, made) = (Vec::new(), Vec::new(), Vec::new());
+        Self { chapter, check, outcome: Err(stop), findings, calls, made }
+    }
+
+    /// Was any rule broken?
+    pub fn broke(&self) -> bool {
+        matches!(self.outcome, Err(Stop::Failed(_))) || !self.findings.is_empty()
+    }
 }
 
 /// A check that is not done by then hangs.
@@ -74,29 +91,50 @@ pub async fn run_all(
 /// A check that panicked is a fault of the suite; it must not look like a pass.
 fn died((chapter, check): &Planned) -> Ran {
     let expected = "the check itself to come to an end".to_owned();
-    let outcome = Err(Stop::Failed(Box::new(Failure { row: None, expected, call: None })));
-    Ran { chapter, check, outcome, calls: Vec::new() }
+    let stop = Stop::Failed(Box::new(Failure { row: None, expected, call: None }));
+    Ran::not_begun(chapter, check, stop)
 }
 
 pub async fn run_one(plugin: &Plugin, chapter: &'static Chapter, check: &'static Check) -> Ran {
-    let done = |outcome, calls| Ran { chapter, check, outcome, calls };
     let needs = chapter.needs.iter().chain(check.needs);
     if let Some(unmet) = needs.into_iter().find(|it| !it.is_met(&plugin.offers, &plugin.options)) {
-        return done(Err(Stop::NotApplicable(unmet.to_string())), Vec::new());
+        return Ran::not_begun(chapter, check, Stop::NotApplicable(unmet.to_string()));
     }
     let trial = Trial::new(plugin, check, &run_name());
     let outcome = match tokio::time::timeout(LONGEST, (check.run)(&trial)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(trial.failed(format!("an end within {LONGEST:?}"))),
     };
-    let cleaned = trial.clean_up().await;
+    // First of all: without its storage no plugin is ready, and nothing can be taken back.
+    let mended = trial.mend_storage();
+    if matches!(outcome, Err(Stop::Failed(_))) {
+        revive(plugin).await;
+    }
+    let cleaned = mended.and(trial.clean_up().await);
     // What went wrong first is what matters; a rule that does not apply still has to clean up.
     let outcome = match (outcome, cleaned) {
-        (Err(failed @ Stop::Failed(_)), _) | (Ok(()), Err(failed)) => Err(failed),
-        (Err(_), Err(failed)) => Err(failed),
-        (other, Ok(())) => other,
+        (Ok(()) | Err(Stop::NotApplicable(_)), Err(failed)) => Err(failed),
+        (outcome, _) => outcome,
     };
-    done(outcome, trial.calls())
+    let (findings, calls, made) = (trial.findings(), trial.calls(), trial.made());
+    Ran { chapter, check, outcome, findings, calls, made }
+}
+
+/// A plugin that a call has killed would fail all checks that follow.
+async fn revive(plugin: &Plugin) {
+    if let Some(restarts) = &plugin.options.hooks.restarts
+        && !Plugin::is_ready(&plugin.options).await
+    {
+        // If it does not come back, the next check says so.
+        restarts().ok();
+    }
+}
+
+/// Takes back all that a check did, once more: at a plugin that does what it says, after the check
+/// ran against one that does not. What is still there after that shows as left behind.
+pub async fn take_back(plugin: &Plugin, ran: &Ran) {
+    let trial = Trial::resumed(plugin, ran.check, ran.made.clone());
+    trial.clean_up().await.ok();
 }
 
 /// Differs between runs at the same plugin, so that leftovers of one do not disturb another.
@@ -105,3 +143,7 @@ fn run_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("c{:x}", now.as_micros() & 0xff_ffff_ffff)
 }
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;

@@ -1,20 +1,37 @@
 //! One check under way: its calls, what it expects of them, and what it has to take back.
 
 mod asking;
+mod choosing;
 mod cleaning;
+mod content;
+mod exhausting;
+mod grouping;
+mod inventory;
 mod local;
+mod long_paths;
 mod making;
+mod older;
+mod outage;
+mod places;
 mod placing;
+mod raw;
+mod snapshots;
+mod streaming;
+mod wired;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tonic::Status;
 
 pub use asking::Answer;
 pub use local::{Mounted, Statfs};
+pub(crate) use making::BANNED_IN_NAMES;
+pub use older::V0Placed;
 pub use placing::{Placed, Placing};
+pub(crate) use snapshots::member_ids;
 
 use crate::check::{Check, Failure, Outcome, Stop};
 use crate::journal::Call;
@@ -30,8 +47,14 @@ pub struct Trial {
     run: String,
     calls: Mutex<Vec<Call>>,
     undo: Mutex<Vec<Undo>>,
+    /// Rules for all answers that some answer broke.
+    findings: Mutex<Vec<Failure>>,
+    /// All that was ever to be undone, for [`Trial::resumed`].
+    made: Mutex<Vec<Undo>>,
     names: Mutex<HashMap<String, usize>>,
     directories: Mutex<Vec<PathBuf>>,
+    /// The storage is away.
+    broken: AtomicBool,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,9 +69,21 @@ impl Trial {
             run: run.to_owned(),
             calls: Mutex::default(),
             undo: Mutex::default(),
+            findings: Mutex::default(),
+            made: Mutex::default(),
             names: Mutex::default(),
             directories: Mutex::default(),
+            broken: AtomicBool::default(),
         }
+    }
+
+    /// With nothing to do but to take back what an earlier trial made.
+    pub(crate) fn resumed(plugin: &Plugin, check: &Check, made: Vec<Undo>) -> Self {
+        Self { undo: Mutex::new(made), ..Self::new(plugin, check, "") }
+    }
+
+    pub(crate) fn made(&self) -> Vec<Undo> {
+        held(&self.made).clone()
     }
 
     pub fn offers(&self) -> &Offers {
@@ -78,16 +113,8 @@ impl Trial {
     }
 
     pub fn failed(&self, expected: impl Into<String>) -> Stop {
-        self.failed_row(None, expected)
-    }
-
-    pub(crate) fn failed_row(
-        &self,
-        row: Option<&'static str>,
-        expected: impl Into<String>,
-    ) -> Stop {
         let call = held(&self.calls).last().cloned();
-        Stop::Failed(Box::new(Failure { row, expected: expected.into(), call }))
+        Stop::Failed(Box::new(Failure { row: None, expected: expected.into(), call }))
     }
 
     /// The value, or a failure that says what was expected to be there.
@@ -97,6 +124,14 @@ impl Trial {
 
     pub fn not_applicable<T>(&self, why: impl Into<String>) -> Outcome<T> {
         Err(Stop::NotApplicable(why.into()))
+    }
+
+    /// Each rule once, with the first answer that broke it.
+    pub(crate) fn findings(&self) -> Vec<Failure> {
+        let mut found = held(&self.findings).clone();
+        found.sort_by_key(|finding| finding.row);
+        found.dedup_by_key(|finding| finding.row);
+        found
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
@@ -110,21 +145,6 @@ impl Trial {
     /// Lets something happen to the plugin; what cannot be done is a failure of the set-up.
     fn hook(&self, what: &str, outcome: Result<(), String>) -> Outcome {
         outcome.map_err(|error| self.failed(format!("the {what} command to succeed: {error}")))
-    }
-
-    /// Takes the storage away; [`Trial::mend`] brings it back, also at the end of the check.
-    pub fn break_storage(&self) -> Outcome {
-        match &self.options().hooks.breaks {
-            Some(breaks) => self.hook("break", breaks()),
-            None => self.not_applicable("needs --break-command"),
-        }
-    }
-
-    pub fn mend_storage(&self) -> Outcome {
-        match &self.options().hooks.mends {
-            Some(mends) => self.hook("mend", mends()),
-            None => self.not_applicable("needs --mend-command"),
-        }
     }
 
     pub fn restart_plugin(&self) -> Outcome {

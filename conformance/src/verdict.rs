@@ -56,10 +56,15 @@ pub fn verdicts(ran: &[Ran], inside: &Inside) -> Verdicts {
 
 fn note(said: &mut BTreeMap<&'static str, Said>, ran: &Ran) {
     let name = ran.check.name;
+    for finding in &ran.findings {
+        if let Some(row) = finding.row {
+            said.entry(row).or_default().failed.push((name, finding.clone()));
+        }
+    }
     if let Err(Stop::Failed(failure)) = &ran.outcome
         && let Some(row) = failure.row
     {
-        // A rule that holds for every answer was broken; the check itself came to no result.
+        // The check went no further, so it says nothing of its other rows.
         said.entry(row).or_default().failed.push((name, (**failure).clone()));
         return;
     }

@@ -29,18 +29,24 @@ pub struct Launch {
 impl Launch {
     /// With its own socket, run directory and node id, on the given pool.
     pub fn on(pool: &TestPool) -> Self {
-        let scratch = pool.scratch().clone();
+        let mut launch = Self::in_scratch(pool.scratch().clone()).env("ORLOP_POOL", &pool.path);
+        launch.fixtures = pool.fixtures();
+        launch
+    }
+
+    /// As [`Self::on`], but the pool is still to be told.
+    pub(crate) fn in_scratch(scratch: Scratch) -> Self {
         let socket = format!("unix://{}", scratch.join("csi.sock").display());
+        let run_dir = scratch.join("run");
         let launch = Self {
-            fixtures: pool.fixtures(),
+            fixtures: Vec::new(),
             variables: Vec::new(),
             command: vec![binary().into(), "serve".into()],
             scratch,
         };
         launch
             .env("CSI_ENDPOINT", socket)
-            .env("ORLOP_POOL", &pool.path)
-            .env("ORLOP_RUN_DIR", pool.scratch().join("run"))
+            .env("ORLOP_RUN_DIR", run_dir)
             .env("ORLOP_NODE_ID", "test-node")
             .env("ORLOP_LOG", "debug")
     }
@@ -230,6 +236,21 @@ impl Daemon {
         }
         self.child = Some(self.launch.spawn());
         self.wait_until_ready().await;
+    }
+
+    /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.
+    pub fn kill_exporters(&self) {
+        let ground = self.launch.scratch.path();
+        let exporters = leaks::exporters(ground);
+        assert!(!exporters.is_empty(), "nothing is exported");
+        for exporter in exporters {
+            let _ = kill_process(exporter, Signal::KILL);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while !leaks::exporters(ground).is_empty() {
+            assert!(Instant::now() < deadline, "exporters do not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Loop devices and mounts of this test that are there now, but for the pool's own.

@@ -6,6 +6,7 @@ use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::throttle::{Controller, Limits};
 use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Loop devices whose files are in the directory, with these files.
 pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
@@ -41,7 +42,23 @@ pub(crate) fn mount_points(ground: &Path) -> Vec<PathBuf> {
     points
 }
 
-/// Loop devices and mounts that are there now and were not before, one in each line.
+/// Processes that export images to files in the directory. They outlive the daemon on purpose.
+pub(crate) fn exporters(ground: &Path) -> Vec<Pid> {
+    let mark = format!("mountpoint={}/", ground.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("list processes").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(pid) = name.parse().ok().and_then(Pid::from_raw) else { continue };
+        // Gone meanwhile, if it cannot be read.
+        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&words).contains(&mark) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Loop devices, mounts and exporters that are there now and were not before, one in each line.
 pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
     let devices = loop_devices(ground)
         .into_iter()
@@ -51,12 +68,17 @@ pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
         .into_iter()
         .filter(|point| !expected.contains(point))
         .map(|point| format!("mount at {}", point.display()));
-    devices.chain(mounts).collect()
+    let exporters = exporters(ground).into_iter().map(|pid| format!("exporter {pid:?}"));
+    devices.chain(mounts).chain(exporters).collect()
 }
 
 /// Thaws, unmounts and detaches all that is in the directory, but what is expected there.
 pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
     let devices = loop_devices(ground);
+    // First: what waits for a cluster that is gone would hold up all the rest.
+    for pid in exporters(ground) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
     for point in mount_points(ground) {
         if !expected.contains(&point) {
             // Block publications are binds of device nodes and cannot be frozen.
@@ -69,8 +91,9 @@ pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
             continue;
         }
         lift_limits(&device);
-        let detached = match loopdev::status(&device) {
-            Ok(Some(status)) => loopdev::ensure_detached(&device, &status.label),
+        // Its status is not asked for: an export that was killed would be asked.
+        let detached = match loopdev::backing(&device) {
+            Ok(Some(there)) => loopdev::ensure_detached_from(&device, &there.file),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };

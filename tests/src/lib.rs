@@ -27,6 +27,7 @@
 )]
 
 mod capability;
+mod ceph;
 mod cgroup;
 mod client;
 mod connection;
@@ -43,6 +44,7 @@ mod sizes;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
+pub use ceph::TestCeph;
 pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;

@@ -1,20 +1,28 @@
 //! Runs the checks that name a broken row, with and without the violation.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
 use csi_conformance::Plugin;
-use csi_conformance::check::Stop;
 use csi_conformance::checks::chapters;
 use csi_conformance::inside::Inside;
 use csi_conformance::options::Options;
 use csi_conformance::report::progress;
-use csi_conformance::runner::{Planned, Ran, run_one};
+use csi_conformance::runner::{Planned, Ran, run_one, take_back};
 use csi_conformance::verdict::{Verdict, verdicts};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
-use crate::memory::MemoryPlugin;
+use crate::memory::{MemoryPlugin, Reach};
 use crate::proxy::Proxy;
 use crate::real::RealPlugin;
 use crate::rig::Rig;
 use crate::say;
 use crate::violation::{Base, Violation};
+
+/// Plugins in memory that are tried side by side.
+const AT_ONCE: usize = 4;
 
 pub(crate) struct Found {
     /// Checks that noticed, and named the row.
@@ -29,59 +37,130 @@ impl Found {
     }
 }
 
+/// The real plugin is tried one violation at a time, while those in memory go on beside it.
 pub(crate) async fn hunt(
     violations: &[&'static Violation],
     quiet: bool,
 ) -> Result<Vec<Found>, String> {
-    let mut found = Vec::new();
-    let mut real: Option<RealPlugin> = None;
-    for violation in violations {
-        let outcome = match violation.on {
-            Base::Memory => {
-                let plugin = MemoryPlugin::start()?;
-                tried(violation, plugin.socket(), |socket| plugin.options(socket)).await?
-            }
-            Base::Real => {
-                let plugin = match real.take() {
-                    Some(plugin) => plugin,
-                    None => RealPlugin::start().await,
-                };
-                let outcome =
-                    tried(violation, plugin.socket(), |socket| plugin.options(socket)).await;
-                real = Some(plugin);
-                outcome?
-            }
-        };
-        tell(violation, &outcome, quiet);
-        found.push(outcome);
+    let (real, pretended): (Vec<_>, Vec<_>) =
+        violations.iter().copied().partition(|violation| violation.on == Base::Real);
+    let (real, pretended) = tokio::join!(hunt_real(&real), hunt_in_memory(&pretended));
+    let found: Vec<_> = real?.into_iter().chain(pretended?).collect();
+    for (violation, found) in &found {
+        tell(violation, found, quiet);
     }
-    if let Some(plugin) = real {
-        plugin.stop();
+    Ok(found.into_iter().map(|(_, found)| found).collect())
+}
+
+type Tried = (&'static Violation, Found);
+
+async fn hunt_real(violations: &[&'static Violation]) -> Result<Vec<Tried>, String> {
+    if violations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let plugin = RealPlugin::start().await;
+    let options = |socket: &Path| plugin.options(socket);
+    let blamed = blamed(violations, plugin.socket(), options).await?;
+    let mut found = Vec::new();
+    for violation in violations {
+        let by = tried(violation, plugin.socket(), options).await?;
+        found.push((*violation, by.judged(violation, &blamed)));
+    }
+    plugin.stop();
+    Ok(found)
+}
+
+async fn hunt_in_memory(violations: &[&'static Violation]) -> Result<Vec<Tried>, String> {
+    let mut found = Vec::new();
+    for reach in [Reach::Local, Reach::Shared, Reach::Spread] {
+        let of_reach = violations.iter().copied().filter(|it| it.on == Base::Memory(reach));
+        let of_reach: Vec<_> = of_reach.collect();
+        let plugin = MemoryPlugin::start(reach)?;
+        let blamed = blamed(&of_reach, plugin.socket(), |socket| plugin.options(socket)).await?;
+        found.extend(hunt_side_by_side(&of_reach, reach, &blamed).await?);
     }
     Ok(found)
 }
 
+async fn hunt_side_by_side(
+    violations: &[&'static Violation],
+    reach: Reach,
+    blamed: &BTreeSet<&'static str>,
+) -> Result<Vec<Tried>, String> {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut hunting = JoinSet::new();
+    for violation in violations.iter().copied() {
+        let places = Arc::clone(&places);
+        hunting.spawn(async move {
+            // The semaphore is never closed.
+            let _place = places.acquire_owned().await;
+            let plugin = MemoryPlugin::start(reach)?;
+            let by = tried(violation, plugin.socket(), |socket| plugin.options(socket)).await?;
+            Ok::<_, String>((violation, by))
+        });
+    }
+    let mut found = Vec::new();
+    while let Some(done) = hunting.join_next().await {
+        let (violation, by) = done.map_err(|error| error.to_string())??;
+        found.push((violation, by.judged(violation, blamed)));
+    }
+    found.sort_by_key(|(violation, _)| violation.name);
+    Ok(found)
+}
+
+/// Checks that fail although nothing is broken, out of all that these violations need.
+async fn blamed(
+    violations: &[&'static Violation],
+    upstream: &Path,
+    options: impl Fn(&Path) -> Options,
+) -> Result<BTreeSet<&'static str>, String> {
+    let honest = Proxy::start(upstream, Rig::default())?;
+    let plugin = Plugin::connect(options(honest.socket())).await?;
+    let mut seen = BTreeSet::new();
+    let mut blamed = BTreeSet::new();
+    for (chapter, check) in violations.iter().flat_map(|violation| naming(violation.breaks)) {
+        if !seen.insert(check.name) {
+            continue;
+        }
+        let ran = run_one(&plugin, chapter, check).await;
+        if ran.broke() {
+            say(&format!("without any violation:\n{}", progress(&ran)));
+            blamed.insert(check.name);
+        }
+    }
+    Ok(blamed)
+}
+
+/// Checks that noticed, and named the row.
+struct By(Vec<&'static str>);
+
+impl By {
+    fn judged(self, violation: &Violation, blamed: &BTreeSet<&'static str>) -> Found {
+        let plan = naming(violation.breaks);
+        let innocent_blamed = plan.iter().any(|(_, check)| blamed.contains(check.name));
+        Found { by: self.0, innocent_blamed }
+    }
+}
+
 async fn tried(
     violation: &Violation,
-    upstream: &std::path::Path,
-    options: impl Fn(&std::path::Path) -> Options,
-) -> Result<Found, String> {
-    let plan = naming(violation.breaks);
-    let honest = Proxy::start(upstream, Rig::default())?;
-    let blamed = run(&plan, options(honest.socket())).await?;
-    let blamed: Vec<_> = blamed.iter().filter(|it| is_failure(it)).collect();
-    for ran in &blamed {
-        say(&format!("without any violation:\n{}", progress(ran)));
-    }
+    upstream: &Path,
+    options: impl Fn(&Path) -> Options,
+) -> Result<By, String> {
     let broken = Proxy::start(upstream, (violation.rig)())?;
-    let ran = run(&plan, options(broken.socket())).await?;
+    let ran = run(&naming(violation.breaks), options(broken.socket())).await?;
+    // A plugin that only says so has not cleaned up.
+    let honest = Proxy::start(upstream, Rig::default())?;
+    let plugin = Plugin::connect(options(honest.socket())).await?;
+    for ran in &ran {
+        take_back(&plugin, ran).await;
+    }
     let verdicts = verdicts(&ran, &Inside::default());
     let verdict = verdicts.into_iter().find(|(row, _)| row.id == violation.breaks);
-    let by = match verdict {
+    Ok(By(match verdict {
         Some((_, Verdict::Failed(failures))) => failures.iter().map(|(check, _)| *check).collect(),
         Some(_) | None => Vec::new(),
-    };
-    Ok(Found { by, innocent_blamed: !blamed.is_empty() })
+    }))
 }
 
 /// The checks that claim to prove the row.
@@ -97,10 +176,6 @@ async fn run(plan: &[Planned], options: Options) -> Result<Vec<Ran>, String> {
         ran.push(run_one(&plugin, chapter, check).await);
     }
     Ok(ran)
-}
-
-fn is_failure(ran: &Ran) -> bool {
-    matches!(ran.outcome, Err(Stop::Failed(_)))
 }
 
 fn tell(violation: &Violation, found: &Found, quiet: bool) {

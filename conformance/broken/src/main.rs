@@ -3,8 +3,10 @@
 
 mod hunt;
 mod memory;
+mod mistakes;
 mod proxy;
 mod real;
+mod renumber;
 mod rig;
 mod violation;
 mod violations;
@@ -60,7 +62,7 @@ fn say(text: &str) {
 async fn run(arguments: &Arguments) -> Result<bool, String> {
     let chosen: Vec<_> = violations::violations()
         .filter(|it| arguments.only.is_empty() || arguments.only.iter().any(|only| it.is(only)))
-        .filter(|it| !arguments.memory_only || it.on == violation::Base::Memory)
+        .filter(|it| !arguments.memory_only || it.on != violation::Base::Real)
         .collect();
     if chosen.is_empty() {
         return Err("there is no such violation".to_owned());

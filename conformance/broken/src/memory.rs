@@ -14,12 +14,26 @@ use orlop_pools::{MemoryPool, MemoryPoolConfig};
 use tokio::task::JoinHandle;
 
 const NODE: &str = "node-1";
+const OTHER_NODE: &str = "node-2";
+const PLACE_KEY: &str = "orlop.example/node";
 /// The spec that fills a node makes this many volumes.
 const MAX_VOLUMES: u32 = 64;
 /// Small enough to be filled by a few volumes.
 const POOL_BYTES: u64 = 64 << 30;
 
+/// From where the pools can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From one node.
+    Local,
+    /// From every node.
+    Shared,
+    /// Each from a node of its own.
+    Spread,
+}
+
 pub(crate) struct MemoryPlugin {
+    reach: Reach,
     pools: Vec<Arc<MemoryPool>>,
     socket: PathBuf,
     serving: JoinHandle<()>,
@@ -27,14 +41,13 @@ pub(crate) struct MemoryPlugin {
 }
 
 impl MemoryPlugin {
-    pub(crate) fn start() -> Result<Self, String> {
+    pub(crate) fn start(reach: Reach) -> Result<Self, String> {
         log();
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("csi.sock");
-        let place = Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]);
-        let place = place.map_err(|error| error.to_string())?;
+        let place = place_of(NODE)?;
         let node: NodeId = NODE.parse().map_err(|_| "the node's id".to_owned())?;
-        let pools: Vec<_> = ["memory", "elsewhere"].map(|name| pool(name, &place)).into();
+        let pools = pools(reach, &place)?;
         let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
         let settings = Settings {
             node_id: node.clone(),
@@ -52,6 +65,7 @@ impl MemoryPlugin {
             node: NodeInfo { id: node, place, max_volumes: MAX_VOLUMES },
             attach: true,
             limits: true,
+            group_snapshots: true,
             mode: Mode::All,
         };
         let bound = orlop_csi::bind(&socket).map_err(|error| error.to_string())?;
@@ -59,7 +73,7 @@ impl MemoryPlugin {
             // Until it is dropped; an error shows as calls without an answer.
             let _ = orlop_csi::serve(bound, core, offers, std::future::pending()).await;
         });
-        Ok(Self { pools, socket, serving, _directory: directory })
+        Ok(Self { reach, pools, socket, serving, _directory: directory })
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -72,9 +86,21 @@ impl MemoryPlugin {
         options.local_files = false;
         options.parameters = pair("pool", "memory");
         options.other_parameters = pair("pool", "elsewhere");
+        options.filling_parameters = pair("provisioning", "thick");
         options.mutable_parameters = pair("readIops", "1000");
         options.changed_parameters = pair("readIops", "2000");
+        options.group_parameters = pair("maxVolumes", "3");
+        options.other_group_parameters = pair("maxVolumes", "4");
+        options.largest_group = Some(3);
         options.hooks = self.hooks();
+        match self.reach {
+            Reach::Local => {}
+            Reach::Shared => options.other_node = Some(OTHER_NODE.to_owned()),
+            Reach::Spread => {
+                options.parameters.clear();
+                options.other_place = pair(PLACE_KEY, OTHER_NODE);
+            }
+        }
         options
     }
 
@@ -99,6 +125,20 @@ impl Drop for MemoryPlugin {
     fn drop(&mut self) {
         self.serving.abort();
     }
+}
+
+fn place_of(node: &str) -> Result<Topology, String> {
+    Topology::parse([(PLACE_KEY.to_owned(), node.to_owned())])
+}
+
+fn pools(reach: Reach, here: &Topology) -> Result<Vec<Arc<MemoryPool>>, String> {
+    let places = match reach {
+        Reach::Local => [here.clone(), here.clone()],
+        Reach::Shared => [Topology::default(), Topology::default()],
+        Reach::Spread => [here.clone(), place_of(OTHER_NODE)?],
+    };
+    let named = ["memory", "elsewhere"].into_iter().zip(&places);
+    Ok(named.map(|(name, place)| pool(name, place)).collect())
 }
 
 fn pool(name: &str, place: &Topology) -> Arc<MemoryPool> {

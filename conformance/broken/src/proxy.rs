@@ -79,11 +79,14 @@ impl Service<http::Request<Body>> for Passing {
         let method = Method { path, passing: self.clone() };
         Box::pin(async move {
             let mut grpc = Grpc::new(Raw);
-            Ok(if streams {
+            let Method { path, passing } = method.clone();
+            let mut response = if streams {
                 grpc.server_streaming(method, request).await
             } else {
                 grpc.unary(method, request).await
-            })
+            };
+            passing.rig.head(&path, response.headers_mut());
+            Ok(response)
         })
     }
 }

@@ -4,6 +4,7 @@
 use csi_conformance::wire::Rpc;
 use prost::Message;
 use prost::bytes::Bytes;
+use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 
 pub(crate) type Answer<T> = Result<T, Status>;
@@ -16,6 +17,7 @@ pub(crate) enum Before {
 
 type Asked = Box<dyn Fn(&str, Bytes) -> Before + Send + Sync>;
 type Answered = Box<dyn Fn(&str, &Bytes, Answer<Bytes>) -> Answer<Bytes> + Send + Sync>;
+type Headed = Box<dyn Fn(&str, &mut HeaderMap) + Send + Sync>;
 type Streamed = Box<dyn Fn(&str, &Bytes, &mut Vec<Bytes>, &mut Answer<()>) + Send + Sync>;
 
 /// Changes, each applied in turn. Closures are called by several calls at once; what they have to
@@ -25,6 +27,7 @@ pub(crate) struct Rig {
     asked: Vec<Asked>,
     answered: Vec<Answered>,
     streamed: Vec<Streamed>,
+    headed: Vec<Headed>,
 }
 
 impl Rig {
@@ -128,6 +131,15 @@ impl Rig {
         self
     }
 
+    /// Changes the headers of all answers; that of a refusal has its code and its text.
+    pub(crate) fn headers(
+        mut self,
+        change: impl Fn(&str, &mut HeaderMap) + Send + Sync + 'static,
+    ) -> Self {
+        self.headed.push(Box::new(change));
+        self
+    }
+
     /// Changes the bytes of one call's replies, for what the messages cannot express.
     pub(crate) fn reply_bytes<R: Rpc>(
         mut self,
@@ -138,6 +150,26 @@ impl Rig {
                 return answer;
             }
             answer.map(|bytes| Bytes::from(change(bytes.to_vec())))
+        }));
+        self
+    }
+
+    /// Changes the bytes of one call's requests, as if the plugin read them by other numbers.
+    pub(crate) fn ask_bytes<R: Rpc>(
+        mut self,
+        change: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            let is_this = path == R::PATH;
+            Before::Forward(if is_this { change(bytes.to_vec()).into() } else { bytes })
+        }));
+        self
+    }
+
+    /// Has a method that it should not have.
+    pub(crate) fn serve(mut self, method: &'static str) -> Self {
+        self.asked.push(Box::new(move |path, bytes| {
+            if path == method { Before::Answer(Ok(Bytes::new())) } else { Before::Forward(bytes) }
         }));
         self
     }
@@ -175,6 +207,12 @@ impl Rig {
         answer: Answer<Bytes>,
     ) -> Answer<Bytes> {
         self.answered.iter().fold(answer, |answer, answered| answered(path, request, answer))
+    }
+
+    pub(crate) fn head(&self, path: &str, headers: &mut HeaderMap) {
+        for headed in &self.headed {
+            headed(path, headers);
+        }
     }
 
     pub(crate) fn after_stream(

@@ -1,12 +1,13 @@
 //! One way to break a rule.
 
+use crate::memory::Reach;
 use crate::rig::Rig;
 
 /// What the broken plugin is built on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
     /// The engine on a pool and a machine that only pretend: quick, but no path is real.
-    Memory,
+    Memory(Reach),
     /// The daemon on a real pool, for rules whose breach shows in files and mounts.
     Real,
 }
@@ -29,6 +30,18 @@ impl Violation {
         is(self.name) || is(self.breaks) || is(csi_conformance::row::prefix_of(self.breaks))
     }
 
+    /// With pools that two nodes reach.
+    pub(crate) const fn on_shared(mut self) -> Self {
+        self.on = Base::Memory(Reach::Shared);
+        self
+    }
+
+    /// With a pool in each of two places.
+    pub(crate) const fn on_spread(mut self) -> Self {
+        self.on = Base::Memory(Reach::Spread);
+        self
+    }
+
     pub(crate) const fn on_real(mut self) -> Self {
         self.on = Base::Real;
         self
@@ -41,5 +54,5 @@ pub(crate) const fn violation(
     does: &'static str,
     rig: fn() -> Rig,
 ) -> Violation {
-    Violation { name, breaks, does, on: Base::Memory, rig }
+    Violation { name, breaks, does, on: Base::Memory(Reach::Local), rig }
 }

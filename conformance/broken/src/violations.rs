@@ -40,11 +40,22 @@ mod validate;
 mod volume_groups;
 mod volume_message;
 
+use csi_conformance::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
+use csi_conformance::wire::csi::v1::plugin_capability::service::Type as PluginService;
+use csi_conformance::wire::csi::v1::{
+    ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest,
+};
+
+use crate::rig::Rig;
 use crate::violation::Violation;
+
+/// Ids of volumes that never were are not made of a pool's and a volume's part.
+fn unknown(volume_id: &str) -> bool {
+    volume_id.starts_with("nobody")
+}
 
 pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
     let all: &[&'static [Violation]] = &[
-        general::ALL,
         access_modes::ALL,
         capacity_range::ALL,
         volume_message::ALL,
@@ -53,6 +64,7 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
         alpha::ALL,
         identity::ALL,
         create_volume::ALL,
+        create_volume::copies::ALL,
         delete_volume::ALL,
         controller_publish::ALL,
         controller_unpublish::ALL,
@@ -79,10 +91,34 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
         snapshot_metadata::ALL,
         protocol::ALL,
         operation::ALL,
-        v0::ALL,
-        volume_groups::ALL,
+        v0::MESSAGES,
+        v0::BEHAVIOUR,
+        v0::ERRORS,
+        volume_groups::CALLS,
+        volume_groups::ERRORS,
         addons_identity::ALL,
         reclaim_space::ALL,
     ];
-    all.iter().copied().flatten()
+    general::ALL.iter().chain(all).copied().flatten()
+}
+
+/// Does not advertise what it has.
+fn without_controller(hidden: &'static [ControllerRpc]) -> Rig {
+    use csi_conformance::wire::csi::v1::controller_service_capability::Type;
+    Rig::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| {
+        reply.capabilities.retain(|entry| match &entry.r#type {
+            Some(Type::Rpc(rpc)) => !hidden.contains(&rpc.r#type()),
+            None => true,
+        });
+    })
+}
+
+fn without_plugin(hidden: PluginService) -> Rig {
+    use csi_conformance::wire::csi::v1::plugin_capability::Type;
+    Rig::default().reply::<GetPluginCapabilitiesRequest>(move |_, reply| {
+        reply.capabilities.retain(|entry| match &entry.r#type {
+            Some(Type::Service(service)) => service.r#type() != hidden,
+            Some(Type::VolumeExpansion(_)) | None => true,
+        });
+    })
 }

@@ -1,15 +1,4 @@
-//! Access modes (AM).
+//! Volume capabilities and access modes (AM).
 
-use crate::check::{Chapter, Check, Service};
-
-pub(super) const CHAPTER: Chapter = Chapter {
-    title: "Access modes",
-    service: Service::Protocol,
-    needs: &[],
-    checks: CHECKS,
-    unseen: UNSEEN,
-};
-
-const CHECKS: &[Check] = &[];
-
-const UNSEEN: &[(&str, &str)] = &[];
+pub(super) mod capabilities;
+pub(super) mod modes;

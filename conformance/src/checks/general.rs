@@ -1,15 +1,7 @@
-//! General rules (GEN).
+//! General rules (GEN): what holds for fields, answers, secrets and overlapping calls everywhere.
 
-use crate::check::{Chapter, Check, Service};
-
-pub(super) const CHAPTER: Chapter = Chapter {
-    title: "General rules",
-    service: Service::Protocol,
-    needs: &[],
-    checks: CHECKS,
-    unseen: UNSEEN,
-};
-
-const CHECKS: &[Check] = &[];
-
-const UNSEEN: &[(&str, &str)] = &[];
+pub(super) mod answers;
+pub(super) mod fields;
+pub(super) mod overlap;
+pub(super) mod required;
+pub(super) mod secrets;

@@ -1,16 +1,15 @@
 //! csi.v0 (V0).
 
-use crate::check::{Chapter, Check, Service};
-use crate::need::Need;
+mod controller;
+mod controller_errors;
+mod identity;
+mod messages;
+mod node;
+mod requests;
 
-pub(super) const CHAPTER: Chapter = Chapter {
-    title: "csi.v0",
-    service: Service::V0,
-    needs: &[Need::V0],
-    checks: CHECKS,
-    unseen: UNSEEN,
-};
-
-const CHECKS: &[Check] = &[];
-
-const UNSEEN: &[(&str, &str)] = &[];
+pub(super) use controller::CHAPTER as CONTROLLER;
+pub(super) use controller_errors::CHAPTER as CONTROLLER_ERRORS;
+pub(super) use identity::CHAPTER as IDENTITY;
+pub(super) use messages::CHAPTER as MESSAGES;
+pub(super) use node::CHAPTER as NODE;
+pub(super) use requests::CHAPTER as REQUESTS;

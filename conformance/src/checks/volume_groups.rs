@@ -1,17 +1,13 @@
 //! Volume groups (VG).
 
-use crate::check::{Chapter, Check, Service};
-use crate::need::Need;
-use crate::wire::identity::capability::volume_group::Type::VolumeGroup;
+mod broken;
+mod life;
+mod listing;
+mod membership;
+mod refusals;
 
-pub(super) const CHAPTER: Chapter = Chapter {
-    title: "Volume groups",
-    service: Service::VolumeGroup,
-    needs: &[Need::VolumeGroup(VolumeGroup)],
-    checks: CHECKS,
-    unseen: UNSEEN,
-};
-
-const CHECKS: &[Check] = &[];
-
-const UNSEEN: &[(&str, &str)] = &[];
+pub(super) use broken::CHAPTER as BROKEN;
+pub(super) use life::CHAPTER as LIFE;
+pub(super) use listing::CHAPTER as LISTING;
+pub(super) use membership::CHAPTER as MEMBERSHIP;
+pub(super) use refusals::CHAPTER as REFUSALS;

@@ -45,6 +45,7 @@ fn check(ran: &Ran) -> Value {
         "does": ran.check.does,
         "proves": ran.check.proves,
         "result": outcome,
+        "findings": ran.findings.iter().map(failed).collect::<Vec<_>>(),
         "calls": ran.calls.iter().map(|call| object!({
             "path": call.path, "request": call.request, "answer": call.answer,
         })).collect::<Vec<_>>(),

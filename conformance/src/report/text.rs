@@ -2,37 +2,39 @@
 
 use std::fmt::Write;
 
-use crate::check::Stop;
-use crate::row::row;
+use crate::check::{Failure, Stop};
+use crate::row::{Row, row};
 use crate::runner::Ran;
 use crate::verdict::{Verdict, Verdicts, count};
 
 /// One line as a check ends; a failure with all that a person needs.
 pub fn progress(ran: &Ran) -> String {
     let rows = ran.check.proves.join(" ");
-    match &ran.outcome {
+    let mut text = match &ran.outcome {
         Ok(()) => format!("ok    {}  [{rows}]", ran.check.name),
         Err(Stop::NotApplicable(why)) => format!("n/a   {}  [{rows}]  {why}", ran.check.name),
-        Err(Stop::Failed(failure)) => {
-            let broken = failure.row.map_or(rows, str::to_owned);
-            let mut text = format!("FAIL  {}  [{broken}]\n", ran.check.name);
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "      the check {}", ran.check.does);
-            for id in broken.split(' ') {
-                if let Some(row) = row(id) {
-                    let _ = writeln!(
-                        text,
-                        "      {id} ({}): when {}: {}",
-                        row.level, row.when, row.then
-                    );
-                }
-            }
-            for line in failure.to_string().lines() {
-                let _ = writeln!(text, "      {line}");
-            }
-            text.trim_end().to_owned()
-        }
+        Err(Stop::Failed(failure)) => broken(ran, failure),
+    };
+    for finding in &ran.findings {
+        text.push('\n');
+        text.push_str(&broken(ran, finding));
     }
+    text
+}
+
+fn broken(ran: &Ran, failure: &Failure) -> String {
+    let rows = failure.row.map_or_else(|| ran.check.proves.join(" "), str::to_owned);
+    let mut text = format!("FAIL  {}  [{rows}]\n", ran.check.name);
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "      the check {}", ran.check.does);
+    for row in rows.split(' ').filter_map(row) {
+        let Row { id, level, when, then, .. } = row;
+        let _ = writeln!(text, "      {id} ({level}): when {when}: {then}");
+    }
+    for line in failure.to_string().lines() {
+        let _ = writeln!(text, "      {line}");
+    }
+    text.trim_end().to_owned()
 }
 
 /// The last lines: how many rows, and which were broken.
@@ -52,9 +54,8 @@ pub fn summary(verdicts: &Verdicts, ran: &[Ran]) -> String {
             let _ = writeln!(text, "broken: {} ({}), by {}", row.id, row.level, checks.join(", "));
         }
     }
-    let failed = ran.iter().filter(|ran| matches!(ran.outcome, Err(Stop::Failed(_)))).count();
-    let skipped =
-        ran.iter().filter(|ran| matches!(ran.outcome, Err(Stop::NotApplicable(_)))).count();
+    let failed = ran.iter().filter(|ran| ran.broke()).count();
+    let skipped = ran.iter().filter(|ran| !ran.broke() && ran.outcome.is_err()).count();
     let passed = ran.len() - failed - skipped;
     let _ = write!(text, "checks: {passed} passed, {failed} failed, {skipped} not applicable");
     text

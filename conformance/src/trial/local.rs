@@ -1,5 +1,6 @@
 //! What can be seen on the node when the plugin's paths are this process's paths.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -49,7 +50,7 @@ impl Trial {
         Ok(())
     }
 
-    fn text_of(&self, path: &Path) -> Outcome<String> {
+    pub(super) fn text_of(&self, path: &Path) -> Outcome<String> {
         self.some(path.to_str().map(str::to_owned), "a directory whose name is text")
     }
 
@@ -62,9 +63,26 @@ impl Trial {
 
     /// Everything mounted at exactly this path, the topmost last.
     pub fn mounts_at(&self, path: &Path) -> Outcome<Vec<Mounted>> {
+        let table = self.mount_table()?;
+        Ok(table.lines().filter_map(|line| mounted_at(line, path)).collect())
+    }
+
+    /// How many mounts there are at this path and below.
+    pub fn mounts_below(&self, path: &Path) -> Outcome<usize> {
+        let table = self.mount_table()?;
+        Ok(table.lines().filter(|line| is_below(line, path)).count())
+    }
+
+    /// Numbers (`7:3`) of the devices that are mounted at this path and below; `/` for all.
+    pub fn devices_below(&self, path: &Path) -> Outcome<BTreeSet<String>> {
+        let table = self.mount_table()?;
+        let there = table.lines().filter(|line| is_below(line, path));
+        Ok(there.filter_map(number_of).map(str::to_owned).collect())
+    }
+
+    fn mount_table(&self) -> Outcome<String> {
         let table = Path::new("/proc/self/mountinfo");
-        let text = self.could(fs::read_to_string(table), "read", table)?;
-        Ok(text.lines().filter_map(|line| mounted_at(line, path)).collect())
+        self.could(fs::read_to_string(table), "read", table)
     }
 
     pub fn is_mounted(&self, path: &Path) -> Outcome<bool> {
@@ -132,10 +150,6 @@ impl Trial {
     pub fn exists(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok()
     }
-
-    pub fn joined(&self, path: &str, name: &str) -> PathBuf {
-        Path::new(path).join(name)
-    }
 }
 
 fn try_write(path: &Path, content: &[u8]) -> std::io::Result<()> {
@@ -152,13 +166,25 @@ fn rewrite_first_byte(mut device: &File) -> std::io::Result<()> {
 }
 
 /// Octal escapes stand for blanks and backslashes in paths.
+fn point_of(line: &str) -> Option<PathBuf> {
+    let escaped = line.split(' ').nth(4)?;
+    Some(escaped.replace("\\040", " ").replace("\\134", "\\").into())
+}
+
+fn is_below(line: &str, path: &Path) -> bool {
+    point_of(line).is_some_and(|point| point.starts_with(path))
+}
+
+fn number_of(line: &str) -> Option<&str> {
+    line.split(' ').nth(2)
+}
+
 fn mounted_at(line: &str, path: &Path) -> Option<Mounted> {
-    let (before, after) = line.split_once(" - ")?;
-    let fields: Vec<_> = before.split(' ').collect();
-    let point = fields.get(4)?.replace("\\040", " ").replace("\\134", "\\");
-    if Path::new(&point) != path {
+    if point_of(line)? != path {
         return None;
     }
+    let (before, after) = line.split_once(" - ")?;
+    let fields: Vec<_> = before.split(' ').collect();
     let words = |text: &str| text.split(',').map(str::to_owned).collect();
     let mut after = after.split(' ');
     let fs_type = after.next()?.to_owned();

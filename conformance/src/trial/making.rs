@@ -6,13 +6,17 @@ use crate::check::Outcome;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::volume_content_source::Type;
 use crate::wire::csi::v1::{
-    CapacityRange, CreateSnapshotRequest, CreateVolumeGroupSnapshotRequest, CreateVolumeRequest,
-    DeleteVolumeRequest, Snapshot, Volume, VolumeCapability, VolumeContentSource,
-    VolumeGroupSnapshot,
+    CapacityRange, ControllerExpandVolumeRequest, CreateSnapshotRequest,
+    CreateVolumeGroupSnapshotRequest, CreateVolumeRequest, DeleteVolumeRequest, Snapshot, Volume,
+    VolumeCapability, VolumeContentSource, VolumeGroupSnapshot,
 };
 
 /// A well-formed id that no plugin issues.
-pub(crate) const NOBODYS_ID: &str = "nobody-ever-issued-this-id-4d1f5a";
+const NOBODYS_ID: &str = "nobody-ever-issued-this-id-4d1f5a";
+
+/// The ends of each range that names must not hold (CV-06).
+pub(crate) const BANNED_IN_NAMES: [char; 10] =
+    ['\0', '\u{1}', '\u{8}', '\u{b}', '\u{c}', '\u{e}', '\u{1f}', '\u{7f}', '\u{80}', '\u{9f}'];
 
 impl Trial {
     /// What a check uses that does not care: a mounted filesystem if the options allow one.
@@ -21,6 +25,16 @@ impl Trial {
             self.mount(Mode::SingleNodeWriter)
         } else {
             block(Mode::SingleNodeWriter)
+        }
+    }
+
+    /// What a check uses that publishes and does not care: block where the options allow it, as
+    /// that needs no filesystem.
+    pub fn quick_capability(&self) -> VolumeCapability {
+        if self.options().access.block() {
+            block(Mode::SingleNodeWriter)
+        } else {
+            self.capability()
         }
     }
 
@@ -86,6 +100,15 @@ impl Trial {
         DeleteVolumeRequest { volume_id: volume.volume_id.clone(), secrets: self.secrets() }
     }
 
+    pub fn expand(&self, volume: &Volume, required_bytes: i64) -> ControllerExpandVolumeRequest {
+        ControllerExpandVolumeRequest {
+            volume_id: volume.volume_id.clone(),
+            capacity_range: self.range(required_bytes, 0),
+            secrets: self.secrets(),
+            volume_capability: None,
+        }
+    }
+
     /// The id of a volume that was there and is gone.
     pub async fn deleted_volume(&self) -> Outcome<String> {
         let volume = self.volume().await?;
@@ -104,7 +127,11 @@ impl Trial {
 
     /// A snapshot that is ready to be a source.
     pub async fn snapshot(&self, volume: &Volume) -> Outcome<Snapshot> {
-        let request = self.new_snapshot(volume);
+        self.ready_snapshot(self.new_snapshot(volume)).await
+    }
+
+    /// Asks again, as an orchestrator does, until the snapshot can be used.
+    pub async fn ready_snapshot(&self, request: CreateSnapshotRequest) -> Outcome<Snapshot> {
         for _ in 0..100 {
             let reply = self.ok(request.clone()).await?;
             let snapshot = self.some(reply.snapshot, "a snapshot in the reply")?;
@@ -130,7 +157,7 @@ impl Trial {
         self.some(reply.group_snapshot, "a group snapshot in the reply")
     }
 
-    /// An id that could not have been issued.
+    /// The id of nothing that is or was there.
     pub fn nobodys_id(&self) -> String {
         NOBODYS_ID.to_owned()
     }

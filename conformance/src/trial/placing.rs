@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use super::Trial;
+use crate::capability::is_block;
 use crate::check::Outcome;
 use crate::options::Pairs;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::{
-    ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, Volume,
-    VolumeCapability,
+    ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, NodeGetVolumeStatsRequest,
+    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest,
+    NodeUnstageVolumeRequest, Volume, VolumeCapability,
 };
 
 /// How a volume is brought to a node.
@@ -54,6 +55,11 @@ impl Trial {
         self.offers().node_info.node_id.clone()
     }
 
+    /// Empty where no second node is known.
+    pub fn other_node(&self) -> String {
+        self.options().other_node.clone().unwrap_or_default()
+    }
+
     pub fn attach(
         &self,
         volume: &Volume,
@@ -92,14 +98,25 @@ impl Trial {
         capability: &VolumeCapability,
         publish_context: &Pairs,
     ) -> Outcome<NodeStageVolumeRequest> {
-        Ok(NodeStageVolumeRequest {
+        let staging = self.staging_path()?;
+        Ok(self.stage_at(volume, capability, publish_context, staging))
+    }
+
+    fn stage_at(
+        &self,
+        volume: &Volume,
+        capability: &VolumeCapability,
+        publish_context: &Pairs,
+        staging_target_path: String,
+    ) -> NodeStageVolumeRequest {
+        NodeStageVolumeRequest {
             volume_id: volume.volume_id.clone(),
             publish_context: publish_context.clone(),
-            staging_target_path: self.staging_path()?,
+            staging_target_path,
             volume_capability: Some(capability.clone()),
             secrets: self.secrets(),
             volume_context: volume.volume_context.clone(),
-        })
+        }
     }
 
     pub fn unstage(&self, placed: &Placed) -> NodeUnstageVolumeRequest {
@@ -111,12 +128,21 @@ impl Trial {
 
     /// Attached and staged, not yet published; `target` is empty.
     pub async fn staged(&self, volume: &Volume, capability: VolumeCapability) -> Outcome<Placed> {
+        let staging = if self.stages() { self.staging_path()? } else { String::new() };
+        self.staged_at(volume, capability, staging).await
+    }
+
+    /// As [`Trial::staged`], in this directory; `staging` is empty where the plugin does not stage.
+    pub async fn staged_at(
+        &self,
+        volume: &Volume,
+        capability: VolumeCapability,
+        staging: String,
+    ) -> Outcome<Placed> {
         let publish_context = self.attached(volume, &capability).await?;
-        let mut staging = String::new();
         if self.stages() {
-            let request = self.stage(volume, &capability, &publish_context)?;
-            staging.clone_from(&request.staging_target_path);
-            self.ok(request).await?;
+            let staging = staging.clone();
+            self.ok(self.stage_at(volume, &capability, &publish_context, staging)).await?;
         }
         let volume = volume.clone();
         Ok(Placed { volume, capability, publish_context, staging, target: String::new() })
@@ -155,6 +181,37 @@ impl Trial {
         placed.target.clone_from(&request.target_path);
         self.ok(request).await?;
         Ok(placed)
+    }
+
+    /// From where it is staged to a target of the caller's choice, writable.
+    pub async fn published_at(&self, staged: Placed, target: String) -> Outcome<Placed> {
+        let target_path = target.clone();
+        self.ok(NodePublishVolumeRequest { target_path, ..self.publish(&staged)? }).await?;
+        Ok(Placed { target, ..staged })
+    }
+
+    pub fn stats(&self, placed: &Placed, volume_path: &str) -> NodeGetVolumeStatsRequest {
+        NodeGetVolumeStatsRequest {
+            volume_id: placed.volume.volume_id.clone(),
+            volume_path: volume_path.to_owned(),
+            staging_target_path: placed.staging.clone(),
+        }
+    }
+
+    /// Is the volume published at its target? By looking, or else by asking the plugin.
+    pub async fn is_published(&self, placed: &Placed) -> Outcome<bool> {
+        let target = placed.target_path();
+        if self.options().local_files {
+            return if is_block(&placed.capability) {
+                Ok(self.is_block_device(&target))
+            } else {
+                self.is_mounted(&target)
+            };
+        }
+        if !self.offers().has_node(NodeRpc::GetVolumeStats) {
+            return self.not_applicable("what is at a path cannot be seen from here");
+        }
+        self.is_found(self.stats(placed, &placed.target)).await
     }
 
     /// All the way back; the volume stays.

@@ -36,6 +36,8 @@ pub struct Offers {
     pub attach: bool,
     /// Can I/O limits be set?
     pub limits: bool,
+    /// Can several volumes be cut together?
+    pub group_snapshots: bool,
     pub mode: Mode,
 }
 

@@ -45,12 +45,14 @@ impl Routes {
     /// Everything that this instance's mode serves.
     pub(crate) fn csi(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
         let mut routes = Self::addons(core, offers);
-        let mode = offers.mode;
+        let (mode, group_snapshots) = (offers.mode, offers.group_snapshots);
         let (core, offers) = (|| Arc::clone(core), || Arc::clone(offers));
         routes.add(v0::identity_server::IdentityServer::new(V0Identity::new(core(), offers())));
         if mode.serves_controller() {
             routes.add(ControllerServer::new(Controller::new(core(), offers())));
-            routes.add(GroupControllerServer::new(GroupController::new(core())));
+            if group_snapshots {
+                routes.add(GroupControllerServer::new(GroupController::new(core())));
+            }
             routes.add(SnapshotMetadataServer::new(SnapshotMetadata::new(core())));
             routes.add(v0::controller_server::ControllerServer::new(V0Controller::new(
                 core(),

@@ -40,7 +40,7 @@ fn code(error: &Error) -> Code {
         Error::Precondition(_) => Code::FailedPrecondition,
         Error::NotOffered(..) => Code::Unimplemented,
         Error::Damaged { .. } => Code::DataLoss,
-        Error::Starting | Error::Stopping => Code::Unavailable,
+        Error::Starting | Error::Stopping | Error::Unreachable { .. } => Code::Unavailable,
         Error::Failed { .. } => Code::Internal,
     }
 }

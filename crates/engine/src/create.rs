@@ -28,7 +28,12 @@ impl Engine {
             check_same_request(pool, &existing, request)?;
             return Ok(self.describe(pool, existing));
         }
-        self.create_new(&digest, request, false)
+        let volume = self.create_new(&digest, request, false)?;
+        // On a shared pool another controller may have been faster, with other arguments.
+        if let Some(pool) = self.pool_of(&volume.record.id).filter(|pool| pool.is_shared()) {
+            check_same_request(pool, &volume.record, request)?;
+        }
+        Ok(volume)
     }
 
     pub(crate) fn create_new(
@@ -59,6 +64,7 @@ impl Engine {
             parameters: &request.parameters,
             topology: request.topology.as_ref(),
             source_pool: source.as_ref().map(|source| source.pool),
+            capabilities: &plan.capabilities,
         };
         let mut refusal = None;
         for pool in self.candidates(&wanted)? {

@@ -17,7 +17,7 @@ impl Engine {
                 "volume {id} is published to node {node}; unpublish it first"
             )));
         }
-        if let Some(group) = self.membership.group_of(id) {
+        if let Some(group) = self.group_of(id)? {
             // VG-19
             return Err(Error::precondition(format!(
                 "volume {id} is a member of volume group {group}; take it out of the group first"

@@ -41,8 +41,8 @@ impl Engine {
     /// Takes the pools over and puts right what an interrupted predecessor left.
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
         let pools = by_id(pools)?;
-        let load = NodeLoad::of(pools.values());
-        let membership = Membership::of(pools.values());
+        let load = NodeLoad::of(pools.values())?;
+        let membership = Membership::of(pools.values())?;
         let engine = Self { pools, host, settings, locks: Locks::default(), load, membership };
         engine.recover()?;
         Ok(engine)

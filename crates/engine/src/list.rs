@@ -19,7 +19,7 @@ impl Engine {
                 continue;
             }
             let wanted = one_more_than(max, entries.len());
-            for (id, record) in pool.volumes(after, wanted) {
+            for (id, record) in pool.volumes(after, wanted)? {
                 entries.push(self.status_of(pool, id, record));
             }
             if is_more_than(max, entries.len()) {
@@ -82,7 +82,7 @@ impl Engine {
             // With a filter, how many to read is not known beforehand.
             let wanted =
                 if filter.source.is_some() { 0 } else { one_more_than(max, entries.len()) };
-            entries.extend(pool.snapshots(after, wanted).into_iter().filter(fits));
+            entries.extend(pool.snapshots(after, wanted)?.into_iter().filter(fits));
             if is_more_than(max, entries.len()) {
                 break;
             }

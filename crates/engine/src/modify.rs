@@ -13,7 +13,10 @@ impl Engine {
         self.host.check_limits_work()?;
         let limits = change.applied_to(record.limits);
         if limits != record.limits {
-            pool.update_volume(id, &mut |record| record.limits = limits)?;
+            pool.update_volume(id, &mut |record| {
+                record.limits = limits;
+                Ok(())
+            })?;
         }
         self.apply_limits(pool, id, &limits)
     }

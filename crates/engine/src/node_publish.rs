@@ -6,7 +6,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
-use crate::node_stage::wants_read_only;
+use crate::node_stage::{check_reachable, wants_read_only};
 use crate::request::{PublishVolume, VolumeRef};
 
 /// What becomes of the file or directory that a volume was published at.
@@ -43,6 +43,7 @@ impl Engine {
         request: &PublishVolume,
     ) -> Result<()> {
         let stage = self.require_stage(pool, &record.id, staging)?;
+        check_reachable(pool, &record.id)?;
         let node = self.host.node_record(&record.id)?;
         let made_before = node.publication(&request.target).is_some_and(|p| p.target_made);
         let wanted = Publication {

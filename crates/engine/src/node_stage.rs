@@ -13,6 +13,7 @@ use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{StageVolume, VolumeRef};
 
 mod filesystem;
+mod readers;
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
@@ -27,6 +28,7 @@ impl Engine {
                 || request.capability.mode.is_read_only(),
             capability: request.capability.clone(),
         };
+        self.check_published_here(pool, &record, wanted.read_only)?;
         self.ensure_staged(pool, &record, wanted)
     }
 
@@ -61,8 +63,10 @@ impl Engine {
     ) -> Result<()> {
         if let Some(current) = self.live_stage(pool, &record.id)? {
             check_same_stage(record, &current, &wanted)?;
+            check_reachable(pool, &record.id)?;
             return self.complete_stage(pool, record, &wanted);
         }
+        self.check_room_for(pool, &record.id)?;
         let mut node = self.host.node_record(&record.id)?;
         node.stage = Some(wanted.clone());
         self.host.save_node_record(&record.id, &node)?;
@@ -123,13 +127,17 @@ impl Engine {
         wanted: &Stage,
         mount: &MountAccess,
     ) -> Result<()> {
-        let device = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
-        let fs = self.ensure_filesystem(pool, record, &device)?;
-        mount.flags.check_fit(fs)?;
-        self.host.ensure_grown_unmounted(&device, fs)?;
-        if wanted.read_only {
-            self.grow_aside(record, &device, fs)?;
+        let access = stage_access(pool, wanted);
+        if access == DeviceAccess::ReadOnly {
+            self.prepare_for_readers(pool, record, mount)?;
         }
+        let device = pool.ensure_attached(&record.id, access)?;
+        let fs = match access {
+            DeviceAccess::ReadWrite => {
+                self.prepare_filesystem(pool, record, &device, mount, wanted.read_only)?
+            }
+            DeviceAccess::ReadOnly => self.prepared_filesystem(pool, &record.id)?,
+        };
         let request = MountRequest {
             device: &device,
             fs,
@@ -138,6 +146,24 @@ impl Engine {
         };
         self.host.ensure_mounted(&request, &wanted.path)?;
         self.finish_mount(&device, fs, wanted, mount)
+    }
+
+    /// Makes what is on the device ready to be mounted at its full size.
+    fn prepare_filesystem(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        device: &Device,
+        mount: &MountAccess,
+        read_only: bool,
+    ) -> Result<FsType> {
+        let fs = self.ensure_filesystem(pool, record, device)?;
+        mount.flags.check_fit(fs)?;
+        self.host.ensure_grown_unmounted(device, fs)?;
+        if read_only {
+            self.grow_aside(record, device, fs)?;
+        }
+        Ok(fs)
     }
 
     /// Some filesystems grow only while they are mounted writable (CV-16). Not at the staging
@@ -216,7 +242,7 @@ impl Engine {
             return Ok(None);
         };
         let live = if stage.capability.is_block() {
-            pool.attached(id, stage_access(&stage))?.is_some()
+            pool.attached(id, stage_access(pool, &stage))?.is_some()
         } else {
             self.occupied_by(pool, id, &stage.path)?
         };
@@ -255,6 +281,22 @@ impl Engine {
         )))
     }
 
+    /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
+    fn check_room_for(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        let most = self.settings.max_volumes;
+        if !pool.is_shared() || most == 0 {
+            return Ok(());
+        }
+        let others = self.host.node_records()?.iter().filter(|other| *other != id).count();
+        if u32::try_from(others).is_ok_and(|count| count < most) {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!(
+            "node {} has {most} volumes, its limit",
+            self.settings.node_id
+        )))
+    }
+
     fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         match self.present_publications(pool, id)?.first() {
             None => Ok(()),
@@ -265,13 +307,23 @@ impl Engine {
     }
 }
 
-/// A mount is read-only by its flags, on a device that can replay a journal; a raw device has to
-/// refuse writes itself.
-pub(crate) fn stage_access(stage: &Stage) -> DeviceAccess {
-    if stage.read_only && stage.capability.is_block() {
+/// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
+/// refuse writes itself, and so has one that other nodes read at the same time.
+pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
+    let with_others = pool.is_shared() && stage.capability.mode.is_multi_node();
+    if stage.read_only && (stage.capability.is_block() || with_others) {
         return DeviceAccess::ReadOnly;
     }
     DeviceAccess::ReadWrite
+}
+
+pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    match pool.device_trouble(id)? {
+        None => Ok(()),
+        Some(trouble) => Err(Error::precondition(format!(
+            "volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
+        ))),
+    }
 }
 
 pub(crate) fn wants_read_only(access: &AccessType) -> bool {

@@ -12,7 +12,10 @@ impl Engine {
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(&id, &node, path)?;
-        let device = pool.attached(&id, stage_access(stage))?;
+        let device = pool.attached(&id, stage_access(pool, stage))?;
+        if let (Some(_), Some(trouble)) = (&device, pool.device_trouble(&id)?) {
+            return Ok(gone(&trouble));
+        }
         let stats = match device {
             None => gone("the volume's device is gone from this node"),
             Some(device) if stage.capability.is_block() => self.block_stats(&device)?,

@@ -1,6 +1,8 @@
 //! Which pool takes a new volume.
 
-use orlop_model::{Error, Provisioning, Result, TopologyRequirement, VolumeParameters};
+use orlop_model::{
+    CapabilitySet, Error, Provisioning, Result, TopologyRequirement, VolumeParameters,
+};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -10,6 +12,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) topology: Option<&'a TopologyRequirement>,
     /// A copy stays on the pool of its source: extents are shared within a pool only.
     pub(crate) source_pool: Option<&'a PoolRef>,
+    pub(crate) capabilities: &'a CapabilitySet,
 }
 
 impl Engine {
@@ -17,7 +20,7 @@ impl Engine {
     /// then by free space.
     pub(crate) fn candidates(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {
         let mut ranked: Vec<(usize, u64, PoolRef)> = Vec::new();
-        for pool in self.named_pools(wanted)? {
+        for pool in able_pools(self.named_pools(wanted)?, wanted.capabilities)? {
             let rank = match wanted.topology {
                 Some(topology) if !pool.place().is_empty() => topology.rank(pool.place()),
                 Some(_) | None => Some(0),
@@ -60,6 +63,27 @@ impl Engine {
         }
         Ok(pools)
     }
+}
+
+/// A filesystem that two nodes mount at once, one of them to write, is destroyed by it. Where a
+/// volume stays on one node that cannot happen; where it can go to several, the mode is refused.
+fn able_pools(pools: Vec<PoolRef>, capabilities: &CapabilitySet) -> Result<Vec<PoolRef>> {
+    let written_by_many = capabilities.iter().any(|capability| {
+        let mode = capability.mode;
+        !capability.is_block() && mode.is_multi_node() && !mode.is_read_only()
+    });
+    if !written_by_many {
+        return Ok(pools);
+    }
+    let able: Vec<_> = pools.into_iter().filter(|pool| !pool.is_shared()).collect();
+    if able.is_empty() {
+        return Err(Error::invalid(
+            "volume_capabilities",
+            "asks for a filesystem that several nodes write, or that some read while another \
+             writes; on a pool that nodes share, that is offered for raw block access only",
+        ));
+    }
+    Ok(able)
 }
 
 /// A pool that cannot tell is tried last; creating there then says what is wrong with it.

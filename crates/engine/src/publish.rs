@@ -4,26 +4,28 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{
-    AccessMode, ControllerPublication, Error, NodeId, Result, VolumeId, VolumeRecord,
+    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
-/// Rebuilt from the pools at start.
+/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
-    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Self {
+    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Result<Self> {
         let load = Self::default();
-        for (id, record) in pools.flat_map(|pool| pool.volumes(None, 0)) {
-            for node in record.iter().flat_map(|record| record.published.keys()) {
-                load.add(node, &id);
+        for pool in pools.filter(|pool| !pool.is_shared()) {
+            for (id, record) in pool.volumes(None, 0)? {
+                for node in record.iter().flat_map(|record| record.published.keys()) {
+                    load.add(node, &id);
+                }
             }
         }
-        load
+        Ok(load)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
@@ -61,22 +63,44 @@ impl Engine {
         check_context(pool, &record, &request.context)?;
         record.capabilities.check_grants(&request.capability).map_err(Error::Precondition)?;
         let answer = PublishContext { read_only: request.read_only };
-        if let Some(existing) = record.published.get(&request.node) {
-            return check_same_publication(request, existing).map(|()| answer);
+        match record.published.get(&request.node) {
+            // A controller was killed while it took the volume from this node.
+            Some(existing) if existing.leaving => {
+                self.ensure_left(pool, &record.id, std::slice::from_ref(&request.node))?;
+            }
+            Some(existing) => return check_same_publication(request, existing).map(|()| answer),
+            None => {}
         }
         check_other_nodes(&record, request)?;
+        if pool.is_shared() {
+            self.check_counted_room(request)?;
+            return publish(pool, request).map(|()| answer);
+        }
         self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
-        let publication = ControllerPublication {
-            read_only: request.read_only,
-            capability: request.capability.clone(),
-        };
-        let written = pool.update_volume(&record.id, &mut |record| {
-            record.published.insert(request.node.clone(), publication.clone());
-        });
+        let written = publish(pool, request);
         if written.is_err() {
             self.load.remove(&request.node, &record.id);
         }
-        written.map(|_| answer)
+        written.map(|()| answer)
+    }
+
+    /// CP-17 where nothing is remembered. Two controllers may both see the last place free; the
+    /// node itself has the last word when it stages.
+    fn check_counted_room(&self, request: &ControllerPublish) -> Result<()> {
+        let most = usize::try_from(self.settings.max_volumes).unwrap_or(usize::MAX);
+        if most == 0 {
+            return Ok(());
+        }
+        let mut count = 0;
+        for pool in self.pools.values() {
+            let volumes = pool.volumes(None, 0)?;
+            let there = |record: &VolumeRecord| record.published.contains_key(&request.node);
+            count += volumes.iter().flat_map(|(_, record)| record).filter(|it| there(it)).count();
+        }
+        if count < most {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!("node {} has {most} volumes, its limit", request.node)))
     }
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
@@ -93,22 +117,98 @@ impl Engine {
         if leaving.is_empty() {
             return Ok(());
         }
-        pool.update_volume(volume, &mut |record| {
-            record.published.retain(|other, _| !leaves(other));
-        })?;
+        self.ensure_left(pool, volume, &leaving)?;
         for node in &leaving {
             self.load.remove(node, volume);
         }
         Ok(())
     }
 
-    /// CP-13. A pool that is bound to a place is that of this node; one without is everyone's.
+    /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
+    /// first, or the node could attach the volume between the look for its clients and the end.
+    fn ensure_left(&self, pool: &PoolRef, volume: &VolumeId, nodes: &[NodeId]) -> Result<()> {
+        let shared = pool.is_shared();
+        if shared {
+            pool.update_volume(volume, &mut |record| {
+                let leaving = record.published.iter_mut().filter(|(node, _)| nodes.contains(node));
+                leaving.for_each(|(_, publication)| publication.leaving = true);
+                Ok(())
+            })?;
+            for node in nodes {
+                pool.ensure_fenced(volume, node)?;
+            }
+        }
+        pool.update_volume(volume, &mut |record| {
+            // Published anew meanwhile, by another controller: that entry is not this call's.
+            record.published.retain(|node, publication| {
+                !nodes.contains(node) || (shared && !publication.leaving)
+            });
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Could this node have the volume? A volume that is gone is not asked about.
+    pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
+        self.pool_of(volume).map_or(Ok(()), |pool| self.check_node(pool, node))
+    }
+
+    /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
+    /// have made themselves known.
     fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
-        if pool.place().is_empty() || *node == self.settings.node_id {
+        let anywhere = pool.place().is_empty() && !pool.is_shared();
+        if anywhere || *node == self.settings.node_id || pool.knows_node(node)? {
             return Ok(());
         }
         Err(Error::NoSuchNode(node.to_string()))
     }
+
+    /// A shared pool cannot tell from the outside who uses a volume; being published to a node is
+    /// what gives it the right, and what others are kept away by.
+    pub(crate) fn check_published_here(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        read_only: bool,
+    ) -> Result<()> {
+        if !pool.is_shared() || record.ephemeral {
+            return Ok(());
+        }
+        let (volume, node) = (&record.id, &self.settings.node_id);
+        match record.published.get(node) {
+            None => Err(Error::precondition(format!(
+                "volume {volume} is not published to node {node}; call ControllerPublishVolume \
+                 first"
+            ))),
+            Some(publication) if publication.leaving => {
+                Err(Error::precondition(format!("volume {volume} is being taken from node {node}")))
+            }
+            Some(publication) if !read_only && !publication.writes() => Err(Error::precondition(
+                format!("volume {volume} is published to node {node} for reading only"),
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Where several controllers work, another one may have published the volume since it was looked
+/// at; so the look is repeated in the change, which is written only if nothing came in between.
+fn publish(pool: &PoolRef, request: &ControllerPublish) -> Result<()> {
+    pool.update_volume(&request.volume, &mut |record| {
+        if let Some(existing) = record.published.get(&request.node) {
+            return check_same_publication(request, existing);
+        }
+        check_other_nodes(record, request)?;
+        let publication = ControllerPublication {
+            read_only: request.read_only,
+            capability: request.capability.clone(),
+            leaving: false,
+            reader: ReaderState::default(),
+        };
+        record.published.insert(request.node.clone(), publication);
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// CP-04, CP-14.
@@ -116,6 +216,9 @@ fn check_same_publication(
     request: &ControllerPublish,
     existing: &ControllerPublication,
 ) -> Result<()> {
+    if existing.leaving {
+        return Err(Error::Busy(request.volume.to_string()));
+    }
     let what = format!("the publication of volume {} to node {}", request.volume, request.node);
     if existing.read_only != request.read_only {
         return Err(Error::conflict(what, "readonly is not the same"));
@@ -126,25 +229,19 @@ fn check_same_publication(
     Ok(())
 }
 
-/// A mode for readers is read-only whatever `readonly` says (NP-35).
-fn writes(mode: AccessMode, read_only: bool) -> bool {
-    !read_only && !mode.is_read_only()
-}
-
 /// AM-09 to AM-13, CP-15, CP-16.
 fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Result<()> {
     let refuse = |node: &NodeId, why: &str| {
         Err(Error::precondition(format!("volume {} is published to node {node}, {why}", record.id)))
     };
     let mode = request.capability.mode;
-    for (node, other) in &record.published {
+    for (node, other) in record.published.iter().filter(|(node, _)| **node != request.node) {
         if !mode.is_multi_node() || !other.capability.mode.is_multi_node() {
             return refuse(node, "and its access mode allows one node only");
         }
         let single_writer =
             [mode, other.capability.mode].contains(&AccessMode::MultiNodeSingleWriter);
-        let both_write =
-            writes(other.capability.mode, other.read_only) && writes(mode, request.read_only);
+        let both_write = other.writes() && !request.read_only && !mode.is_read_only();
         if single_writer && both_write {
             return refuse(node, "which writes, and its access mode allows one writer only");
         }

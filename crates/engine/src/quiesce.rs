@@ -44,6 +44,8 @@ impl Drop for Frozen<'_> {
 /// Who could write to a volume while it is copied.
 enum Writers {
     None,
+    /// On another node, out of reach: nobody holds it still, and it may stop in mid-write.
+    Elsewhere,
     /// A filesystem that can be frozen, at one of its mounts.
     Filesystem {
         mount: TargetPath,
@@ -68,7 +70,7 @@ impl Engine {
         let mut watched = Vec::new();
         for source in sources {
             match self.writers_of(pool, source)? {
-                Writers::None => {}
+                Writers::None | Writers::Elsewhere => {}
                 // btrfs never overwrites, so what is synced and then cut at once is whole. Not
                 // freezing it keeps clear of its thaw, which turns the filesystem read-only if
                 // this process is killed in it (seen on Linux 6.18).
@@ -150,7 +152,7 @@ impl Engine {
         source: &VolumeRecord,
     ) -> Result<Consistency> {
         Ok(match self.writers_of(pool, source)? {
-            Writers::Device { published: true, .. } => Consistency::Crash,
+            Writers::Elsewhere | Writers::Device { published: true, .. } => Consistency::Crash,
             Writers::None | Writers::Filesystem { .. } | Writers::Device { .. } => {
                 Consistency::Filesystem
             }
@@ -159,6 +161,11 @@ impl Engine {
 
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
         let stage = self.host.node_record(&source.id)?.stage.filter(|stage| !stage.read_only);
+        let here = &self.settings.node_id;
+        let mut others = source.published.iter().filter(|(node, _)| *node != here);
+        if pool.is_shared() && others.any(|(_, other)| other.writes()) {
+            return Ok(Writers::Elsewhere);
+        }
         let Some(stage) = stage else { return Ok(Writers::None) };
         let publications = self.live_publications(pool, &source.id)?;
         if stage.capability.is_block() {

@@ -24,7 +24,12 @@ impl Engine {
     /// On the pool, while nobody uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, _) = self.require_volume(id)?;
+        let (pool, record) = self.require_volume(id)?;
+        if let Some(node) = record.published.keys().find(|_| pool.is_shared()) {
+            return Err(Error::precondition(format!(
+                "volume {id} is published to node {node}; reclaim its space there"
+            )));
+        }
         if let Some(stage) = self.live_stage(pool, id)? {
             return Err(Error::precondition(format!(
                 "volume {id} is staged at {}; reclaim its space on the node",

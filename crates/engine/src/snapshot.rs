@@ -1,6 +1,6 @@
 //! CreateSnapshot, DeleteSnapshot and reading snapshots back.
 
-use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord, VolumeId};
 
 use crate::create::copied_format;
 use crate::engine::Engine;
@@ -11,14 +11,7 @@ impl Engine {
         let digest = NameDigest::of(&request.name);
         let _lock = self.lock_snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest)? {
-            if existing.source == request.source {
-                return Ok(existing);
-            }
-            // CS-14
-            return Err(Error::conflict(
-                format!("snapshot {}", existing.name),
-                format!("its source is volume {}", existing.source),
-            ));
+            return of_source(existing, &request.source);
         }
         let _source_lock = self.lock_volume(request.source.digest())?;
         let (pool, source) = self.require_volume(&request.source)?;
@@ -31,7 +24,8 @@ impl Engine {
         };
         let mut draft = pool.begin_snapshot(&new)?;
         self.cut_quiesced(pool, &[&source], draft.as_mut())?;
-        draft.commit()
+        // On a shared pool another controller may have been faster.
+        of_source(draft.commit()?, &request.source)
     }
 
     /// A member of a group goes with its group.
@@ -64,4 +58,15 @@ impl Engine {
         }
         Ok(None)
     }
+}
+
+/// CS-14
+fn of_source(existing: SnapshotRecord, source: &VolumeId) -> Result<SnapshotRecord> {
+    if existing.source == *source {
+        return Ok(existing);
+    }
+    Err(Error::conflict(
+        format!("snapshot {}", existing.name),
+        format!("its source is volume {}", existing.source),
+    ))
 }

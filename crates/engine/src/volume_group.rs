@@ -15,24 +15,26 @@ use crate::list::{is_more_than, one_more_than, page};
 use crate::locks::Key;
 use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
 
-/// Which group each volume is in. Rebuilt from the pools at start.
+/// Which group each volume is in. Rebuilt from the pools at start. Shared pools are asked instead.
 #[derive(Debug, Default)]
 pub(crate) struct Membership(Mutex<HashMap<VolumeId, VolumeGroupId>>);
 
 impl Membership {
-    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Self {
+    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Result<Self> {
         let membership = Self::default();
-        for group in pools.flat_map(|pool| pool.volume_groups(None, 0)) {
-            membership.set(&group.id, &BTreeSet::new(), &group.members);
+        for pool in pools.filter(|pool| !pool.is_shared()) {
+            for group in pool.volume_groups(None, 0)? {
+                membership.set(&group.id, &BTreeSet::new(), &group.members);
+            }
         }
-        membership
+        Ok(membership)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<VolumeId, VolumeGroupId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn group_of(&self, volume: &VolumeId) -> Option<VolumeGroupId> {
+    fn group_of(&self, volume: &VolumeId) -> Option<VolumeGroupId> {
         self.entries().get(volume).cloned()
     }
 
@@ -68,7 +70,7 @@ impl Engine {
             max_members: request.max_members,
             created: SystemTime::now().into(),
         };
-        pool.save_volume_group(&record)?;
+        pool.save_volume_group(&record, None)?;
         self.membership.set(&record.id, &BTreeSet::new(), &record.members);
         self.with_volumes(record)
     }
@@ -80,18 +82,18 @@ impl Engine {
         members: &BTreeSet<VolumeId>,
     ) -> Result<VolumeGroup> {
         let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
-        let (pool, mut record) = self.require_volume_group(id)?;
-        let changed = record.members.symmetric_difference(members).cloned().collect();
+        let (pool, was) = self.require_volume_group(id)?;
+        let changed = was.members.symmetric_difference(members).cloned().collect();
         let _member_locks = self.lock_all(&changed)?;
         self.check_can_join(members, Some(id))?;
         check_one_pool(members).map_err(|reason| Error::invalid("volume_ids", reason))?;
-        check_room(members, record.max_members)?;
-        let before = std::mem::replace(&mut record.members, members.clone());
-        if before != record.members {
-            pool.save_volume_group(&record)?;
-            self.membership.set(id, &before, members);
+        check_room(members, was.max_members)?;
+        let now = VolumeGroupRecord { members: members.clone(), ..was.clone() };
+        if now != was {
+            pool.save_volume_group(&now, Some(&was))?;
+            self.membership.set(id, &was.members, members);
         }
-        self.with_volumes(record)
+        self.with_volumes(now)
     }
 
     /// A group that still has volumes is refused, so deleting a group never deletes data.
@@ -127,7 +129,7 @@ impl Engine {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
-            for record in pool.volume_groups(after, one_more_than(max, entries.len())) {
+            for record in pool.volume_groups(after, one_more_than(max, entries.len()))? {
                 entries.push(self.with_volumes(record)?);
             }
             if is_more_than(max, entries.len()) {
@@ -169,6 +171,16 @@ impl Engine {
         Ok(VolumeGroup { record, volumes })
     }
 
+    pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
+        match self.pool_of(volume).filter(|pool| pool.is_shared()) {
+            Some(pool) => {
+                let mut groups = pool.volume_groups(None, 0)?.into_iter();
+                Ok(groups.find(|group| group.members.contains(volume)).map(|group| group.id))
+            }
+            None => Ok(self.membership.group_of(volume)),
+        }
+    }
+
     /// Each exists and is in no other group (VG-29, VG-46).
     fn check_can_join(
         &self,
@@ -177,7 +189,7 @@ impl Engine {
     ) -> Result<()> {
         for id in members {
             self.require_volume(id)?;
-            match self.membership.group_of(id) {
+            match self.group_of(id)? {
                 Some(other) if Some(&other) != group => {
                     return Err(Error::precondition(format!(
                         "volume {id} is in volume group {other} already"

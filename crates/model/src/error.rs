@@ -69,6 +69,10 @@ pub enum Error {
     #[error("stopping: this daemon takes on nothing new; try again")]
     Stopping,
 
+    /// A pool is away and may come back by itself: whether it has happened is not known.
+    #[error("{doing}: {reason}")]
+    Unreachable { doing: String, reason: String },
+
     /// A pool or the machine failed. `doing` says at what.
     #[error("{doing}: {reason}")]
     Failed { doing: String, reason: String },

@@ -33,7 +33,7 @@ pub use pool::{
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,
-    SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
+    ReaderState, SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
 };
 pub use size::{ALLOCATION_UNIT, CapacityRange};
 pub use topology::{Topology, TopologyRequirement};

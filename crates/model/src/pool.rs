@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::capability::CapabilitySet;
 use crate::condition::Condition;
 use crate::error::Result;
-use crate::id::{GroupSnapshotId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
+use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
 use crate::record::{
@@ -81,7 +81,7 @@ pub struct PoolCapacity {
     pub largest_volume: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceAccess {
     ReadWrite,
     ReadOnly,
@@ -96,7 +96,8 @@ pub struct Device {
 }
 
 /// A place where volumes are kept. It is the truth about them: what it does not hold does not
-/// exist. Callers serialise operations on one object; a pool copes with anything else at once.
+/// exist. Callers serialise operations on one object within their process; a pool copes with
+/// anything else at once, and a shared one with other processes on the same object.
 ///
 /// Every `ensure_*` may be repeated, also after a crash at any instruction in it.
 pub trait Pool: Send + Sync {
@@ -107,6 +108,17 @@ pub trait Pool: Send + Sync {
 
     /// Where its volumes can be used; empty means everywhere.
     fn place(&self) -> &Topology;
+
+    /// Do other processes, on other nodes, use it at the same time? Then nothing that was read of
+    /// it may be remembered, and a volume is used on a node only while it is published to it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Can this node, beside the one that asks, reach the pool? Only of shared pools.
+    fn knows_node(&self, _node: &NodeId) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Is it there and usable? For Probe: quick, and true now, not at start.
     fn check_health(&self) -> Result<()>;
@@ -123,12 +135,12 @@ pub trait Pool: Send + Sync {
         &self,
         after: Option<&VolumeId>,
         limit: usize,
-    ) -> Vec<(VolumeId, Result<VolumeRecord>)>;
+    ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>>;
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
 
     /// As [`Pool::volumes`]; damaged snapshots are left out, as they can be nobody's source.
-    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord>;
+    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>>;
 
     /// Refuses with `Exhausted` what does not fit.
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>>;
@@ -155,10 +167,19 @@ pub trait Pool: Send + Sync {
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
 
     /// As [`Pool::snapshots`].
-    fn volume_groups(&self, after: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord>;
+    fn volume_groups(
+        &self,
+        after: Option<&VolumeGroupId>,
+        limit: usize,
+    ) -> Result<Vec<VolumeGroupRecord>>;
 
-    /// Makes the group or replaces its record; durable once it returns.
-    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()>;
+    /// Makes the group, or replaces the record that it `was`; durable once it returns. `Busy` if it
+    /// is another one by now.
+    fn save_volume_group(
+        &self,
+        record: &VolumeGroupRecord,
+        was: Option<&VolumeGroupRecord>,
+    ) -> Result<()>;
 
     /// The group alone; its volumes are not touched.
     fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;
@@ -180,11 +201,12 @@ pub trait Pool: Send + Sync {
     /// Gives back blocks of zeroes of a volume that nobody uses. A thick volume keeps its space.
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
 
-    /// Durable once it returns.
+    /// Durable once it returns. What `change` refuses is not written; where another process was
+    /// faster it is called again, with what that one wrote.
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord>;
 
     /// Grows the data and then the record; never shrinks either.
@@ -210,4 +232,15 @@ pub trait Pool: Send + Sync {
 
     /// All volumes of this pool that are attached in any way; for recovery at start.
     fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
+
+    /// Why the device of an attached volume no longer reaches it, if it does not.
+    fn device_trouble(&self, _id: &VolumeId) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Once this returns, the node writes no more to the volume, even if it lives and nobody can
+    /// reach it. The caller has seen to it that it does not attach the volume anew.
+    fn ensure_fenced(&self, _id: &VolumeId, _node: &NodeId) -> Result<()> {
+        Ok(())
+    }
 }

@@ -109,6 +109,30 @@ pub enum ContentSource {
 pub struct ControllerPublication {
     pub read_only: bool,
     pub capability: VolumeCapability,
+    /// Set before the node is fenced, so that it does not attach the volume in between; other
+    /// nodes wait until the entry is gone.
+    #[serde(default)]
+    pub leaving: bool,
+    #[serde(default)]
+    pub reader: ReaderState,
+}
+
+impl ControllerPublication {
+    /// A mode for readers is read-only whatever `readonly` says (NP-35).
+    pub fn writes(&self) -> bool {
+        !self.read_only && !self.capability.mode.is_read_only()
+    }
+}
+
+/// How far a node is that mounts a filesystem which other nodes mount as well. All of them read,
+/// but a journal has to be replayed and a copy to be given its identity before, by one alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReaderState {
+    #[default]
+    Away,
+    Preparing,
+    Reading,
 }
 
 /// Whether a volume was ever formatted, and as what. mkfs runs on `Blank` and `Formatting`

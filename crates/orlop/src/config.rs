@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use orlop_csi::Mode;
 use orlop_model::{FsType, NodeId, Topology};
-use orlop_pools::image::ImagePoolConfig;
 
 mod endpoint;
 mod file;
 mod names;
+mod pools;
 mod settle;
 mod size;
 mod variables;
 
 pub(crate) use file::LogFormat;
+pub(crate) use pools::PoolConfig;
 
 /// What is wrong, and where it was said.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub(crate) struct Config {
     pub(crate) run_dir: PathBuf,
     pub(crate) workload_cgroup: String,
     pub(crate) freeze_limit: Duration,
-    pub(crate) pools: Vec<ImagePoolConfig>,
+    pub(crate) pools: Vec<PoolConfig>,
     pub(crate) log: LogConfig,
 }
 

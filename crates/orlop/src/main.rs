@@ -14,8 +14,8 @@ mod thaw_guard;
 const MISCONFIGURED: u8 = 2;
 
 #[derive(Parser)]
-#[command(name = "orlop", version, about = "A Container Storage Interface plugin for volumes on \
-    one machine's directory", long_about = None)]
+#[command(name = "orlop", version, about = "A Container Storage Interface plugin for volumes in \
+    a machine's directory or a Ceph cluster", long_about = None)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

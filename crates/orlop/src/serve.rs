@@ -8,10 +8,11 @@ use orlop_engine::{Engine, Settings};
 use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::{Host, Pool};
 use orlop_pools::image::ImagePool;
+use orlop_pools::rbd::RbdPool;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, PoolConfig};
 use crate::thaw_guard;
 
 /// Why the daemon could not start or go on.
@@ -77,7 +78,7 @@ async fn open_and_wait(
     host: Arc<LinuxHost>,
     core: &Core,
     signals: &mut Signals,
-) -> Result<Vec<Arc<ImagePool>>, Failure> {
+) -> Result<Vec<OpenPool>, Failure> {
     let opening = tokio::task::spawn_blocking(move || open(&config, host));
     let (engine, pools) = tokio::select! {
         opened = opening => opened.map_err(Failure::of)??,
@@ -90,13 +91,13 @@ async fn open_and_wait(
     Ok(pools)
 }
 
-fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<Arc<ImagePool>>), Failure> {
+fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<OpenPool>), Failure> {
     let mut pools = Vec::new();
     for pool in &config.pools {
-        pools.push(Arc::new(ImagePool::open(pool.clone()).map_err(Failure::of)?));
+        pools.push(OpenPool::open(pool.clone()).map_err(Failure::of)?);
     }
     host.thaw_leftovers().map_err(Failure::of)?;
-    let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
+    let served = pools.iter().map(OpenPool::served).collect();
     let settings = Settings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),
@@ -106,6 +107,35 @@ fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<Arc<ImageP
     };
     let engine = Engine::new(served, host, settings).map_err(Failure::of)?;
     Ok((engine, pools))
+}
+
+enum OpenPool {
+    Image(Arc<ImagePool>),
+    Rbd(Arc<RbdPool>),
+}
+
+impl OpenPool {
+    fn open(config: PoolConfig) -> orlop_model::Result<Self> {
+        match config {
+            PoolConfig::Image(config) => Ok(Self::Image(Arc::new(ImagePool::open(config)?))),
+            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open(&config)?))),
+        }
+    }
+
+    fn served(&self) -> Arc<dyn Pool> {
+        match self {
+            Self::Image(pool) => Arc::<ImagePool>::clone(pool),
+            Self::Rbd(pool) => Arc::<RbdPool>::clone(pool),
+        }
+    }
+
+    fn close(&self) {
+        match self {
+            Self::Image(pool) => pool.close(),
+            // The cluster keeps no account of who has a pool open.
+            Self::Rbd(_) => {}
+        }
+    }
 }
 
 async fn stopping(mut stopped: watch::Receiver<bool>) {
@@ -139,6 +169,11 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
         },
         attach: config.attach,
         limits: limits.is_ok(),
+        group_snapshots: config.pools.iter().any(|pool| match pool {
+            PoolConfig::Image(_) => true,
+            // What RBD cuts together cannot be restored before librbd has rbd_clone4.
+            PoolConfig::Rbd(_) => false,
+        }),
         mode: config.mode,
     }
 }

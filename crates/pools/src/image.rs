@@ -21,7 +21,6 @@ mod moment;
 mod open;
 mod original;
 mod reclaim;
-mod recorded;
 mod register;
 mod room;
 mod shelf;
@@ -96,16 +95,16 @@ impl Pool for ImagePool {
         &self,
         after: Option<&VolumeId>,
         limit: usize,
-    ) -> Vec<(VolumeId, Result<VolumeRecord>)> {
-        self.store.volumes.page(after, limit)
+    ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>> {
+        Ok(self.store.volumes.page(after, limit))
     }
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>> {
         self.store.snapshots.get(id)
     }
 
-    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord> {
-        self.store.snapshots.page_of_whole(after, limit)
+    fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>> {
+        Ok(self.store.snapshots.page_of_whole(after, limit))
     }
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
@@ -144,11 +143,20 @@ impl Pool for ImagePool {
         self.store.volume_groups.get(id)
     }
 
-    fn volume_groups(&self, after: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord> {
-        self.store.volume_groups.page_of_whole(after, limit)
+    fn volume_groups(
+        &self,
+        after: Option<&VolumeGroupId>,
+        limit: usize,
+    ) -> Result<Vec<VolumeGroupRecord>> {
+        Ok(self.store.volume_groups.page_of_whole(after, limit))
     }
 
-    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()> {
+    /// Nobody else writes to this pool, so what it was is known.
+    fn save_volume_group(
+        &self,
+        record: &VolumeGroupRecord,
+        _was: Option<&VolumeGroupRecord>,
+    ) -> Result<()> {
         self.store.save_volume_group(record)
     }
 
@@ -179,7 +187,7 @@ impl Pool for ImagePool {
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         self.store.update_volume(id, change)
     }

@@ -1,11 +1,15 @@
 //! Places where volumes are kept, behind `orlop_model::Pool`.
 //!
-//! [`image`] keeps them as files in a directory, attached by loop devices; [`memory`] only
-//! pretends, for tests of the layers above without root.
+//! [`image`] keeps them as files in a directory, attached by loop devices; [`rbd`] as images of a
+//! Ceph cluster, which many machines reach; [`memory`] only pretends, for tests of the layers above
+//! without root.
 
 pub mod image;
 pub mod memory;
 mod poison;
+pub mod rbd;
+mod recorded;
 
 pub use image::{Floor, ImagePool, ImagePoolConfig};
 pub use memory::{MemoryPool, MemoryPoolConfig};
+pub use rbd::{RbdPool, RbdPoolConfig};

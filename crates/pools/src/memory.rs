@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 
 use orlop_model::{
     ALLOCATION_UNIT, ByteRange, Condition, Device, DeviceAccess, Draft, Error, GroupSnapshotId,
-    GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId,
-    Provisioning, Ranges, Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId,
+    GroupSnapshotRecord, NewGroupSnapshot, NewSnapshot, NewVolume, NodeId, Pool, PoolCapacity,
+    PoolId, Provisioning, Ranges, Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId,
     VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
@@ -98,6 +98,16 @@ impl Pool for MemoryPool {
         &self.place
     }
 
+    fn is_shared(&self) -> bool {
+        lock(&self.state).sharers.is_some()
+    }
+
+    fn knows_node(&self, node: &NodeId) -> Result<bool> {
+        let mut state = lock(&self.state);
+        state.fault("knows_node")?;
+        Ok(state.sharers.as_ref().is_some_and(|nodes| nodes.contains(node)))
+    }
+
     fn check_health(&self) -> Result<()> {
         lock(&self.state).fault("check_health")
     }
@@ -123,10 +133,10 @@ impl Pool for MemoryPool {
         &self,
         start: Option<&VolumeId>,
         limit: usize,
-    ) -> Vec<(VolumeId, Result<VolumeRecord>)> {
+    ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>> {
         let state = lock(&self.state);
         let entries = state.volumes.range(after(start)).take(at_most(limit));
-        entries.map(|(id, volume)| (id.clone(), volume.checked().cloned())).collect()
+        Ok(entries.map(|(id, volume)| (id.clone(), volume.checked().cloned())).collect())
     }
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>> {
@@ -135,10 +145,10 @@ impl Pool for MemoryPool {
         Ok(state.snapshots.get(id).map(|entry| entry.record.clone()))
     }
 
-    fn snapshots(&self, start: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord> {
+    fn snapshots(&self, start: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>> {
         let state = lock(&self.state);
         let entries = state.snapshots.range(after(start)).take(at_most(limit));
-        entries.map(|(_, entry)| entry.record.clone()).collect()
+        Ok(entries.map(|(_, entry)| entry.record.clone()).collect())
     }
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
@@ -187,15 +197,26 @@ impl Pool for MemoryPool {
         Ok(state.volume_groups.get(id).cloned())
     }
 
-    fn volume_groups(&self, start: Option<&VolumeGroupId>, limit: usize) -> Vec<VolumeGroupRecord> {
+    fn volume_groups(
+        &self,
+        start: Option<&VolumeGroupId>,
+        limit: usize,
+    ) -> Result<Vec<VolumeGroupRecord>> {
         let state = lock(&self.state);
         let entries = state.volume_groups.range(after(start)).take(at_most(limit));
-        entries.map(|(_, record)| record.clone()).collect()
+        Ok(entries.map(|(_, record)| record.clone()).collect())
     }
 
-    fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()> {
+    fn save_volume_group(
+        &self,
+        record: &VolumeGroupRecord,
+        was: Option<&VolumeGroupRecord>,
+    ) -> Result<()> {
         let mut state = lock(&self.state);
         state.fault("save_volume_group")?;
+        if state.volume_groups.get(&record.id) != was {
+            return Err(Error::Busy(format!("volume group {}", record.id)));
+        }
         state.volume_groups.insert(record.id.clone(), record.clone());
         Ok(())
     }
@@ -247,13 +268,15 @@ impl Pool for MemoryPool {
     fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         let mut state = lock(&self.state);
         state.fault("update_volume")?;
         let volume = state.volume(id)?;
-        change(&mut volume.record);
-        Ok(volume.record.clone())
+        let mut changed = volume.record.clone();
+        change(&mut changed)?;
+        volume.record = changed.clone();
+        Ok(changed)
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
@@ -353,6 +376,17 @@ impl Pool for MemoryPool {
             |volume: &MemoryVolume| volume.read_write.attached || volume.read_only.attached;
         let entries = state.volumes.iter().filter(|(_, volume)| attached(volume));
         Ok(entries.map(|(id, _)| id.clone()).collect())
+    }
+
+    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
+        Ok(lock(&self.state).volumes.get(id).and_then(|volume| volume.trouble.clone()))
+    }
+
+    fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.fault("ensure_fenced")?;
+        state.fenced.push((id.clone(), node.clone()));
+        Ok(())
     }
 }
 

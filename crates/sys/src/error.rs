@@ -46,6 +46,10 @@ impl Error {
         self.errno() == Some(Errno::NOENT)
     }
 
+    pub fn is_taken(&self) -> bool {
+        self.errno() == Some(Errno::EXIST)
+    }
+
     pub fn is_no_space(&self) -> bool {
         matches!(self.errno(), Some(Errno::NOSPC | Errno::DQUOT))
     }

@@ -1,16 +1,20 @@
 //! Kernel calls and host tools.
 //!
-//! This crate knows files, loop devices, mounts, filesystems and cgroups; it knows nothing of
+//! This crate knows files, loop devices, mounts, filesystems, cgroups and Ceph; it knows nothing of
 //! volumes, pools or CSI. It is the only crate that starts programs and the only one that holds
-//! `unsafe`, all of it in `abi`, behind functions that are safe to call.
+//! `unsafe`, all of it in `abi` and `ceph`, behind functions that are safe to call.
 //!
 //! Every function blocks, and says in its error which operation failed on which path.
 
-#![allow(unsafe_code, reason = "ioctls, mount_setattr and pre_exec have no safe wrapper elsewhere")]
+#![allow(
+    unsafe_code,
+    reason = "ioctls, mount_setattr, pre_exec and librbd have no safe wrapper elsewhere"
+)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod abi;
 pub mod btrfs;
+pub mod ceph;
 mod crash;
 mod error;
 pub mod extents;
@@ -22,6 +26,7 @@ pub mod mounts;
 pub mod ownership;
 pub mod rand;
 mod resolve;
+pub mod storage_daemon;
 #[cfg(test)]
 mod testbed;
 pub mod throttle;

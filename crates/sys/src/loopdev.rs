@@ -3,6 +3,7 @@
 //! A device belongs to whoever's label it carries. Labels and the backing file's inode are kept by
 //! the kernel, so who attached what is known again after a restart.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +16,12 @@ use rustix::io::Errno;
 use crate::abi::{self, LoopInfo64};
 use crate::crash;
 use crate::error::{Context, Error, Result};
-use crate::resolve;
+use crate::{mounts, resolve};
 
+mod backing;
 mod discard;
 
+pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::disable_discard;
 
 const CONTROL: &str = "/dev/loop-control";
@@ -213,25 +216,42 @@ fn warn_without_direct_io(device: &LoopDevice, label: &str) {
 
 /// `None`: not attached, or no such device.
 pub fn status(device: &LoopDevice) -> Result<Option<LoopStatus>> {
+    read_status(device).on("read the status of", &device.path())
+}
+
+fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, Errno> {
     match device.open(OFlags::RDONLY).and_then(abi::loop_get_status) {
         Ok(info) => Ok(Some(LoopStatus::new(device, &info))),
         Err(Errno::NXIO | Errno::NOENT | Errno::NODEV) => Ok(None),
-        Err(errno) => Err(errno).on("read the status of", &device.path()),
+        Err(errno) => Err(errno),
     }
 }
 
-/// All devices that are attached to something, ours or not.
+/// All devices that are attached to something, ours or not; without those on a file that is a
+/// mount of its own, as an exported image is. Its process may not answer, see [`backing`].
 pub fn attached() -> Result<Vec<LoopStatus>> {
+    let mounts: HashSet<_> =
+        mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
+    let mut found = Vec::new();
+    for there in all_backed()? {
+        if mounts.contains(&there.file) {
+            continue;
+        }
+        match status(&there.device) {
+            // Such a file whose mount was taken away under the device.
+            Err(error) if matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE)) => {}
+            status => found.extend(status?),
+        }
+    }
+    Ok(found)
+}
+
+fn all_devices() -> Result<Vec<LoopDevice>> {
     let block = Path::new("/sys/block");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(block).on("list", block)? {
         let name = entry.on("list", block)?.file_name();
-        let Some(device) = name.to_str().and_then(LoopDevice::from_name) else {
-            continue;
-        };
-        if device.has_backing_file() {
-            found.extend(status(&device)?);
-        }
+        found.extend(name.to_str().and_then(LoopDevice::from_name));
     }
     Ok(found)
 }
@@ -254,9 +274,22 @@ pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
 /// waited for briefly, then the answer is an error that [`Error::is_busy`].
 pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
     let path = device.path();
+    detach_while(device, |fd| match abi::loop_get_status(fd) {
+        Err(errno) if is_gone(errno) => Ok(false),
+        Err(errno) => Err(errno).on("read the status of", &path),
+        Ok(info) => Ok(LoopStatus::new(device, &info).label == label),
+    })
+}
+
+fn is_gone(errno: Errno) -> bool {
+    [Errno::NXIO, Errno::NOENT, Errno::NODEV].contains(&errno)
+}
+
+fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>) -> Result<()> {
+    let path = device.path();
     let deadline = Instant::now() + DETACH_PATIENCE;
     for attempt in 0.. {
-        if !request_detach(device, label)? {
+        if !request_detach(device, &is_ours)? {
             discard::remove_if_disabled(device);
             return Ok(());
         }
@@ -271,20 +304,16 @@ pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
     Err(Errno::BUSY).on("detach", &path)
 }
 
-/// True while the device was still there, and ours. The descriptor held between the look at the
-/// label and the call keeps the device from being attached to another file in between.
-fn request_detach(device: &LoopDevice, label: &str) -> Result<bool> {
+/// True while the device was still there, and ours. The descriptor held between the look at whose
+/// it is and the call keeps the device from being attached to another file in between.
+fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>) -> Result<bool> {
     let path = device.path();
-    let gone = |errno| [Errno::NXIO, Errno::NOENT, Errno::NODEV].contains(&errno);
     let fd = match device.open(OFlags::RDONLY) {
-        Err(errno) if gone(errno) => return Ok(false),
+        Err(errno) if is_gone(errno) => return Ok(false),
         fd => fd.on("open", &path)?,
     };
-    match abi::loop_get_status(&fd) {
-        Err(errno) if gone(errno) => return Ok(false),
-        Err(errno) => return Err(errno).on("read the status of", &path),
-        Ok(info) if LoopStatus::new(device, &info).label != label => return Ok(false),
-        Ok(_) => {}
+    if !is_ours(&fd)? {
+        return Ok(false);
     }
     match abi::loop_clear(&fd) {
         Ok(()) => {
@@ -292,7 +321,7 @@ fn request_detach(device: &LoopDevice, label: &str) -> Result<bool> {
             Ok(true)
         }
         Err(Errno::BUSY) => Ok(true),
-        Err(errno) if gone(errno) => Ok(false),
+        Err(errno) if is_gone(errno) => Ok(false),
         Err(errno) => Err(errno).on("detach", &path),
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bounded;
+mod documents;
 mod health;
 mod logs;
 mod misconfigured;

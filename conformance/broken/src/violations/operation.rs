@@ -1,5 +1,15 @@
-//! Operation (OP).
+//! Configuration and operation (OP).
 
-use crate::violation::Violation;
+use csi_conformance::wire::csi::v1::ControllerExpandVolumeRequest;
 
-pub(super) const ALL: &[Violation] = &[];
+use crate::rig::Rig;
+use crate::violation::{Violation, violation};
+
+pub(super) const ALL: &[Violation] =
+    &[violation("logs-hold-secrets", "OP-14", "logs the secrets of an expansion", || {
+        Rig::default().ask::<ControllerExpandVolumeRequest>(|request| {
+            for (key, value) in &request.secrets {
+                tracing::debug!("expanding with {key}={value}");
+            }
+        })
+    })];

@@ -1,5 +1,38 @@
-//! Protocol (PR).
+//! Protocol and security (PR).
 
-use crate::violation::Violation;
+use csi_conformance::wire::csi::v1::{
+    ControllerExpandVolumeRequest, DeleteVolumeRequest, GetMetadataAllocatedRequest,
+    GetPluginCapabilitiesRequest, NodeGetCapabilitiesRequest, ProbeRequest,
+};
+use tonic::codegen::http::HeaderValue;
 
-pub(super) const ALL: &[Violation] = &[];
+use crate::rig::Rig;
+use crate::violation::{Violation, violation};
+
+pub(super) const ALL: &[Violation] = &[
+    violation("answers-in-html", "PR-01", "says that its answers are HTML", || {
+        Rig::default().headers(|_, headers| {
+            headers.insert("content-type", HeaderValue::from_static("text/html"));
+        })
+    }),
+    violation("another-package", "PR-02", "does not serve csi.v1.Identity", || {
+        Rig::default().unimplemented::<ProbeRequest>()
+    }),
+    violation("no-node-plugin", "PR-03", "has no node plugin", || {
+        Rig::default().unimplemented::<NodeGetCapabilitiesRequest>()
+    }),
+    violation("no-required-call", "PR-04", "lacks a call that every plugin has", || {
+        Rig::default().unimplemented::<GetPluginCapabilitiesRequest>()
+    }),
+    violation("expansion-is-not-there", "PR-05", "advertises a call it lacks", || {
+        Rig::default().unimplemented::<ControllerExpandVolumeRequest>()
+    }),
+    violation("a-service-at-another-address", "PR-08", "serves metadata elsewhere", || {
+        Rig::default().unimplemented::<GetMetadataAllocatedRequest>()
+    }),
+    violation("secrets-are-printed", "PR-11", "prints secrets when deleting", || {
+        Rig::default().ask::<DeleteVolumeRequest>(|request| {
+            tracing::debug!("DeleteVolume with {:?}", request.secrets);
+        })
+    }),
+];

@@ -1,5 +1,9 @@
 //! csi.v0 (V0).
 
-use crate::violation::Violation;
+mod behaviour;
+mod errors;
+mod messages;
 
-pub(super) const ALL: &[Violation] = &[];
+pub(super) use behaviour::ALL as BEHAVIOUR;
+pub(super) use errors::ALL as ERRORS;
+pub(super) use messages::ALL as MESSAGES;

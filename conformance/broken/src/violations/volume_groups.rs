@@ -1,5 +1,7 @@
 //! Volume groups (VG).
 
-use crate::violation::Violation;
+mod calls;
+mod errors;
 
-pub(super) const ALL: &[Violation] = &[];
+pub(super) use calls::ALL as CALLS;
+pub(super) use errors::ALL as ERRORS;

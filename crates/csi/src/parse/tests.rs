@@ -19,6 +19,7 @@ fn offers(attach: bool, limits: bool) -> Offers {
         node: NodeInfo { id: "node".parse().unwrap(), place: Topology::default(), max_volumes: 0 },
         attach,
         limits,
+        group_snapshots: true,
         mode: Mode::All,
     }
 }

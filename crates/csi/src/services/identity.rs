@@ -42,22 +42,24 @@ pub(super) fn manifest() -> BTreeMap<String, String> {
 }
 
 /// The plugin as a whole, so the same from every instance, whatever it serves (ID-11).
-fn capabilities() -> Vec<v1::PluginCapability> {
+fn capabilities(offers: &Offers) -> Vec<v1::PluginCapability> {
     let service = |service: service::Type| {
         plugin_capability::Type::Service(Service { r#type: service.into() })
     };
     let expansion = plugin_capability::Type::VolumeExpansion(VolumeExpansion {
         r#type: plugin_capability::volume_expansion::Type::Online.into(),
     });
+    let groups = service(service::Type::GroupControllerService);
     [
         service(service::Type::ControllerService),
         service(service::Type::VolumeAccessibilityConstraints),
-        service(service::Type::GroupControllerService),
         service(service::Type::SnapshotMetadataService),
         expansion,
     ]
+    .into_iter()
+    .chain(offers.group_snapshots.then_some(groups))
     .map(|r#type| v1::PluginCapability { r#type: Some(r#type) })
-    .into()
+    .collect()
 }
 
 #[tonic::async_trait]
@@ -73,7 +75,7 @@ impl v1::identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> std::result::Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities() }))
+        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities(&self.offers) }))
     }
 
     async fn probe(

@@ -55,6 +55,24 @@ async fn modify_code(plugin: &Plugin) -> Code {
 }
 
 #[tokio::test]
+async fn group_snapshots_are_served_exactly_when_they_are_offered() {
+    use v1::group_controller_client::GroupControllerClient;
+    use v1::plugin_capability::{Service, Type, service};
+    let groups = Type::Service(Service { r#type: service::Type::GroupControllerService.into() });
+    for group_snapshots in [true, false] {
+        let plugin = Plugin::with(Setup { group_snapshots, ..Setup::default() }).await;
+        let advertised = plugin_capabilities(&plugin).await;
+        let offered = advertised.iter().any(|each| each.r#type.as_ref() == Some(&groups));
+        assert_eq!(offered, group_snapshots);
+        let request = v1::GroupControllerGetCapabilitiesRequest {};
+        let mut client = GroupControllerClient::new(plugin.channel());
+        let answer = client.group_controller_get_capabilities(request).await;
+        let expected = if group_snapshots { Code::Ok } else { Code::Unimplemented };
+        assert_eq!(code(answer), expected);
+    }
+}
+
+#[tokio::test]
 async fn attaching_is_offered_exactly_when_it_is_on() {
     let with_attach = [
         ControllerRpc::PublishUnpublishVolume,

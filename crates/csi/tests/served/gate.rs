@@ -140,9 +140,9 @@ impl Pool for GatedPool {
         fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>>;
         fn volumes(
             &self, after: Option<&VolumeId>, limit: usize
-        ) -> Vec<(VolumeId, Result<VolumeRecord>)>;
+        ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>>;
         fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
-        fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Vec<SnapshotRecord>;
+        fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>>;
         fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
         fn begin_group_snapshot(
             &self, new: &NewGroupSnapshot
@@ -154,8 +154,12 @@ impl Pool for GatedPool {
         fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
         fn volume_groups(
             &self, after: Option<&VolumeGroupId>, limit: usize
-        ) -> Vec<VolumeGroupRecord>;
-        fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()>;
+        ) -> Result<Vec<VolumeGroupRecord>>;
+        fn save_volume_group(
+            &self,
+            record: &VolumeGroupRecord,
+            was: Option<&VolumeGroupRecord>
+        ) -> Result<()>;
         fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;
         fn changed_ranges(
             &self, base: &SnapshotId, target: &SnapshotId, start: u64
@@ -164,7 +168,7 @@ impl Pool for GatedPool {
         fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
         fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
         fn update_volume(
-            &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)
+            &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>
         ) -> Result<VolumeRecord>;
         fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
         fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;

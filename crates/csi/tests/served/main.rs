@@ -6,6 +6,7 @@ mod addons_socket;
 mod block_metadata;
 mod capabilities;
 mod controller_codes;
+mod documented;
 mod endings;
 mod gate;
 mod group_snapshots;

@@ -33,6 +33,7 @@ pub(crate) const NO_GROUP: &str = "g-ffffffff-00112233445566778899aabbccddeeff";
 pub(crate) struct Setup {
     pub(crate) attach: bool,
     pub(crate) limits: bool,
+    pub(crate) group_snapshots: bool,
     pub(crate) mode: Mode,
     /// Without it, the plugin stays in the state before its pools are read.
     pub(crate) ready: bool,
@@ -40,7 +41,7 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { attach: true, limits: true, mode: Mode::All, ready: true }
+        Self { attach: true, limits: true, group_snapshots: true, mode: Mode::All, ready: true }
     }
 }
 
@@ -163,6 +164,7 @@ pub(crate) fn offers(setup: &Setup) -> Offers {
         node: NodeInfo { id: node_id(), place: place(), max_volumes: 8 },
         attach: setup.attach,
         limits: setup.limits,
+        group_snapshots: setup.group_snapshots,
         mode: setup.mode,
     }
 }

@@ -178,7 +178,10 @@ impl Engine {
     }
 
     fn set_format(&self, pool: &PoolRef, record: &VolumeRecord, format: FormatState) -> Result<()> {
-        pool.update_volume(&record.id, &mut |record| record.format = format)?;
+        pool.update_volume(&record.id, &mut |record| {
+            record.format = format;
+            Ok(())
+        })?;
         Ok(())
     }
 }

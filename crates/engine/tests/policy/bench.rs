@@ -57,6 +57,17 @@ impl Bench {
         Self { engine: engine(&pools, &host, &settings), host, pools, settings }
     }
 
+    /// Two daemons on two machines, `n1` and `n2`, with one pool that both reach.
+    pub(crate) fn sharing() -> (Self, Self) {
+        let first = Self::with_pools(vec![pool("shared", &Topology::default(), 100 * GIB)]);
+        first.pool().share_with(&[&node(HERE), &node("n2")]);
+        let pools = first.pools.clone();
+        let host = Arc::new(MemoryHost::default());
+        let settings = Settings { node_id: node("n2"), ..first.settings.clone() };
+        let second = Self { engine: engine(&pools, &host, &settings), host, pools, settings };
+        (first, second)
+    }
+
     /// Another daemon on the same pools and machine: what was only in the engine is gone.
     pub(crate) fn restart(&mut self) {
         self.engine = engine(&self.pools, &self.host, &self.settings);
@@ -92,7 +103,7 @@ impl Bench {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let records = self.pools.iter().flat_map(|pool| pool.volumes(None, 0));
+        let records = self.pools.iter().flat_map(|pool| pool.volumes(None, 0).unwrap());
         let mut names: Vec<_> =
             records.map(|(_, record)| record.unwrap().name.as_str().to_owned()).collect();
         names.sort();

@@ -182,6 +182,20 @@ fn a_volume_that_is_gone_is_unpublished() {
     bench.engine.controller_unpublish(&elsewhere, None).unwrap();
 }
 
+/// CU-07, CU-08: what cannot be looked up may still be published.
+#[test]
+fn a_volume_that_cannot_be_looked_up_is_not_called_unpublished() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    bench.pool().break_down("the disk is away");
+    for nodes in [None, Some(node(HERE)), Some(node("lost-node"))] {
+        bench.engine.controller_unpublish(&id, nodes.as_ref()).unwrap_err();
+    }
+    bench.pool().mend();
+    assert_eq!(nodes_of(&bench, &id), [HERE]);
+}
+
 #[test]
 fn a_full_node_takes_no_more_and_stays_full_after_a_restart() {
     let settings = Settings { max_volumes: 2, ..settings() };

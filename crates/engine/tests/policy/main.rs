@@ -16,6 +16,7 @@ mod modify;
 mod node_publish;
 mod placement;
 mod recover;
+mod shared;
 mod stage;
 mod stats;
 mod validate;

@@ -49,12 +49,19 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PoolSettings {
+    pub(super) kind: Option<String>,
     pub(super) name: Option<String>,
     pub(super) path: Option<PathBuf>,
     pub(super) floor: Option<String>,
     pub(super) overcommit: Option<f64>,
     pub(super) image_size: Option<String>,
     pub(super) create: Option<bool>,
+    pub(super) monitors: Option<String>,
+    /// Ceph's name of the pool.
+    pub(super) pool: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) keyring: Option<PathBuf>,
 }
 
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {

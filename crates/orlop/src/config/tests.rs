@@ -1,4 +1,6 @@
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use orlop_pools::image::ImagePoolConfig;
 
 use super::*;
 
@@ -10,6 +12,13 @@ fn load_with(toml: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErr
     let variables = variables.iter().map(|(k, v)| (k.to_string(), v.to_string()));
     variables::apply(&mut settings, variables)?;
     settle::settle(settings, ENDPOINT)
+}
+
+fn image(config: &Config) -> &ImagePoolConfig {
+    match config.pools.as_slice() {
+        [PoolConfig::Image(pool)] => pool,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn message(result: Result<Config, ConfigError>) -> String {
@@ -24,7 +33,7 @@ fn a_pool_is_all_that_is_needed() {
     assert!(config.attach);
     let segments: Vec<_> = config.place.segments().collect();
     assert_eq!(segments, [("csi.orlop.io/node", "n1")]);
-    assert_eq!(config.pools[0].overcommit_percent, 100);
+    assert_eq!(image(&config).overcommit_percent, 100);
 }
 
 #[test]
@@ -74,6 +83,8 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_POOL_IMAGE_SIZE", "big"),
         ("ORLOP_POOL_CREATE", "perhaps"),
         ("ORLOP_POOL_NAME", "a/b"),
+        ("ORLOP_POOL_KIND", "zfs"),
+        ("ORLOP_RBD_USER", "admin"),
         ("ORLOP_POOL", "relative"),
     ] {
         let variables = [("ORLOP_POOL", "/data"), (name, value)];
@@ -93,11 +104,11 @@ fn the_default_filesystem_has_to_be_offered() {
 #[test]
 fn making_a_pool_can_be_forbidden() {
     let pool = ("ORLOP_POOL", "/data");
-    assert!(load_with("", &[pool]).unwrap().pools[0].create);
+    assert!(image(&load_with("", &[pool]).unwrap()).create);
     let forbidden = [pool, ("ORLOP_POOL_CREATE", "false")];
-    assert!(!load_with("", &forbidden).unwrap().pools[0].create);
+    assert!(!image(&load_with("", &forbidden).unwrap()).create);
     let toml = "[[pool]]\npath = \"/data\"\ncreate = false\n";
-    assert!(!load_with(toml, &[]).unwrap().pools[0].create);
+    assert!(!image(&load_with(toml, &[]).unwrap()).create);
 }
 
 #[test]
@@ -106,4 +117,54 @@ fn a_pool_has_one_description_and_one_name() {
     assert!(message(load_with(toml, &[("ORLOP_POOL", "/b")])).contains("ORLOP_POOL"));
     let twice = "[[pool]]\npath = \"/a\"\n[[pool]]\npath = \"/b\"\n";
     assert!(message(load_with(twice, &[])).contains("default"));
+}
+
+const RBD: [(&str, &str); 2] =
+    [("ORLOP_POOL_KIND", "rbd"), ("ORLOP_RBD_MONITORS", "[v2:10.0.0.1:3300],10.0.0.2")];
+
+#[test]
+fn an_rbd_pool_needs_to_know_its_monitors_and_guesses_the_rest() {
+    let toml = "[[pool]]\nkind = \"rbd\"\nmonitors = \"[v2:10.0.0.1:3300],10.0.0.2\"\n";
+    for config in [load_with("", &RBD).unwrap(), load_with(toml, &[]).unwrap()] {
+        let [PoolConfig::Rbd(pool)] = config.pools.as_slice() else { panic!("{config:?}") };
+        assert_eq!(pool.monitors, "[v2:10.0.0.1:3300],10.0.0.2");
+        assert_eq!((pool.pool.as_str(), pool.user.as_str()), ("rbd", "orlop"));
+        assert_eq!(pool.namespace, "");
+        assert_eq!(pool.keyring, Path::new("/etc/ceph/ceph.client.orlop.keyring"));
+        assert!(pool.serves_node && pool.housekeeping);
+    }
+    assert!(message(load_with("", &RBD[..1])).contains("ORLOP_RBD_MONITORS"));
+}
+
+#[test]
+fn what_does_not_fit_an_rbd_pool_names_its_setting() {
+    for (name, value) in [
+        ("ORLOP_RBD_MONITORS", "10.0.0.1\nkeyring=/x"),
+        ("ORLOP_RBD_MONITORS", "10.0.0.1#"),
+        ("ORLOP_RBD_POOL", "a/b"),
+        ("ORLOP_RBD_NAMESPACE", "a,b"),
+        ("ORLOP_RBD_USER", "client orlop"),
+        ("ORLOP_RBD_KEYRING", "relative"),
+        ("ORLOP_RBD_KEYRING", "/with space"),
+        ("ORLOP_RBD_KEY", "secret"),
+        ("ORLOP_POOL", "/data"),
+        ("ORLOP_POOL_FLOOR", "5%"),
+        ("ORLOP_ATTACH", "false"),
+    ] {
+        let mut variables: Vec<_> = RBD.into_iter().filter(|(known, _)| *known != name).collect();
+        variables.push((name, value));
+        let text = message(load_with("", &variables));
+        assert!(text.contains(name), "{name}={value}: {text}");
+    }
+}
+
+#[test]
+fn a_controller_attaches_nothing_and_a_node_cleans_up_nothing() {
+    for (mode, serves_node, housekeeping) in [("controller", false, true), ("node", true, false)] {
+        let mut variables = RBD.to_vec();
+        variables.push(("ORLOP_MODE", mode));
+        let config = load_with("", &variables).unwrap();
+        let [PoolConfig::Rbd(pool)] = config.pools.as_slice() else { panic!("{config:?}") };
+        assert_eq!((pool.serves_node, pool.housekeeping), (serves_node, housekeeping));
+    }
 }

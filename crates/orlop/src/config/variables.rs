@@ -6,7 +6,8 @@ use std::str::FromStr;
 use super::ConfigError;
 use super::file::{LogFormat, PoolSettings, Settings};
 
-/// Sets what the variables say. `ORLOP_POOL*` describe one pool, for which the file then has none.
+/// Sets what the variables say. `ORLOP_POOL*` and `ORLOP_RBD_*` describe one pool, for which the
+/// file then has none.
 pub(super) fn apply(
     settings: &mut Settings,
     variables: impl Iterator<Item = (String, String)>,
@@ -19,6 +20,9 @@ pub(super) fn apply(
         };
         if let Some(rest) = key.strip_prefix("POOL") {
             set_pool(&mut pool, &name, rest, value)?;
+            pool_described = true;
+        } else if let Some(rest) = key.strip_prefix("RBD_") {
+            set_rbd(&mut pool, &name, rest, value)?;
             pool_described = true;
         } else {
             set(settings, &name, key, value)?;
@@ -76,11 +80,29 @@ fn set_pool(
 ) -> Result<(), ConfigError> {
     match rest {
         "" => pool.path = Some(PathBuf::from(value)),
+        "_KIND" => pool.kind = Some(value),
         "_NAME" => pool.name = Some(value),
         "_FLOOR" => pool.floor = Some(value),
         "_OVERCOMMIT" => pool.overcommit = Some(parse(name, &value, "a number such as 1.5")?),
         "_IMAGE_SIZE" => pool.image_size = Some(value),
         "_CREATE" => pool.create = Some(parse(name, &value, "true or false")?),
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
+}
+
+fn set_rbd(
+    pool: &mut PoolSettings,
+    name: &str,
+    rest: &str,
+    value: String,
+) -> Result<(), ConfigError> {
+    match rest {
+        "MONITORS" => pool.monitors = Some(value),
+        "POOL" => pool.pool = Some(value),
+        "NAMESPACE" => pool.namespace = Some(value),
+        "USER" => pool.user = Some(value),
+        "KEYRING" => pool.keyring = Some(PathBuf::from(value)),
         _ => return Err(unknown(name)),
     }
     Ok(())

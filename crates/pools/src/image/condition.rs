@@ -7,8 +7,8 @@ use orlop_model::{Condition, Error, Result, VolumeId, VolumeRecord};
 
 use super::failure::Doing;
 use super::original::check_data;
-use super::recorded::Recorded;
 use super::store::Store;
+use crate::recorded::Recorded;
 
 impl Store {
     pub(super) fn check_health(&self) -> Result<()> {

@@ -10,8 +10,8 @@ use orlop_model::{Error, PoolId, Result};
 use orlop_sys::file;
 
 use super::failure::Doing;
-use super::recorded::{Recorded, read_record, to_text};
 use crate::poison::{read, write};
+use crate::recorded::{Recorded, read_record, to_text};
 
 const SUFFIX: &str = ".json";
 

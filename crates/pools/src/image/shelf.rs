@@ -11,8 +11,8 @@ use orlop_sys::file;
 
 use super::failure::Doing;
 use super::layout::Home;
-use super::recorded::{Recorded, read_record};
 use crate::poison::{read, write};
+use crate::recorded::{Recorded, read_record};
 
 /// A record that is kept beside the data it describes.
 pub(super) trait Kept: Recorded {

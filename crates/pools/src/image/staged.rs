@@ -8,8 +8,8 @@ use orlop_sys::file::{self, RenameOutcome};
 
 use super::failure::Doing;
 use super::layout::Home;
-use super::recorded::{Recorded, to_text};
 use super::shelf::SHARED;
+use crate::recorded::{Recorded, to_text};
 
 /// Removed when dropped, unless it was moved into its place by then.
 #[derive(Debug)]

@@ -9,21 +9,21 @@ use orlop_sys::file;
 use super::failure::Doing;
 use super::layout::Home;
 use super::original::check_data;
-use super::recorded::to_text;
 use super::room::Demand;
 use super::shelf::Kept;
 use super::store::Store;
 use crate::poison::lock;
+use crate::recorded::to_text;
 
 impl Store {
     pub(super) fn update_volume(
         &self,
         id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord),
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
     ) -> Result<VolumeRecord> {
         self.check_present()?;
         let mut record = self.volumes.require(id)?;
-        change(&mut record);
+        change(&mut record)?;
         self.save(&record)?;
         self.volumes.put(record.clone(), record.charge(0));
         Ok(record)

@@ -1,9 +1,7 @@
 //! Making a volume.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use orlop_model::record::RECORD_VERSION;
 use orlop_model::{ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{self, CloneOutcome};
 
@@ -14,6 +12,7 @@ use super::original::Original;
 use super::room::Demand;
 use super::staged::Staged;
 use super::store::Store;
+use crate::recorded::new_volume_record;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ impl Store {
             staged,
             original,
             shared: 0,
-            record: record_of(new),
+            record: new_volume_record(new),
             reservation,
         };
         match &draft.original {
@@ -86,23 +85,6 @@ impl Store {
             (Provisioning::Thin, Some(original)) if !self.shares_extents => original.allocated(),
             (Provisioning::Thin, Some(_) | None) => 0,
         }
-    }
-}
-
-fn record_of(new: &NewVolume) -> VolumeRecord {
-    VolumeRecord {
-        version: RECORD_VERSION,
-        id: new.id.clone(),
-        name: new.name.clone(),
-        capacity_bytes: new.capacity_bytes,
-        capabilities: new.capabilities.clone(),
-        parameters: new.parameters.clone(),
-        limits: new.limits,
-        source: new.source.clone(),
-        format: new.format,
-        ephemeral: new.ephemeral,
-        created: SystemTime::now().into(),
-        published: std::collections::BTreeMap::new(),
     }
 }
 

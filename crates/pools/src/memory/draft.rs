@@ -105,6 +105,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
             content: self.content.clone().unwrap_or_default(),
             damage: None,
             condition: None,
+            trouble: None,
             read_write: Port::default(),
             read_only: Port::default(),
         };

@@ -1,6 +1,6 @@
 //! What a test lets happen to a pool that only pretends.
 
-use orlop_model::{ByteRange, Condition, Error, Result, SnapshotId, VolumeId};
+use orlop_model::{ByteRange, Condition, Error, NodeId, Result, SnapshotId, VolumeId};
 
 use super::MemoryPool;
 use super::state::{Fault, Interlude};
@@ -67,6 +67,24 @@ impl MemoryPool {
             volume.condition = Some(condition);
         }
     }
+
+    /// As one that these nodes reach, each with processes of its own.
+    pub fn share_with(&self, nodes: &[&NodeId]) {
+        lock(&self.state).sharers = Some(nodes.iter().copied().cloned().collect());
+    }
+
+    /// Who was kept from writing to what, in that order.
+    pub fn fenced(&self) -> Vec<(VolumeId, NodeId)> {
+        lock(&self.state).fenced.clone()
+    }
+
+    /// The device is there, but leads nowhere.
+    pub fn break_device(&self, id: &VolumeId, reason: &str) {
+        if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
+            volume.trouble = Some(reason.to_owned());
+        }
+    }
+
     /// What a workload would write; whole blocks of 4 KiB change.
     pub fn write_blocks(&self, id: &VolumeId, range: ByteRange) -> Result<()> {
         let mut state = lock(&self.state);

@@ -1,10 +1,10 @@
 //! What the memory pool holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Error, GroupSnapshotId, GroupSnapshotRecord, Result,
+    Condition, Device, DeviceAccess, Error, GroupSnapshotId, GroupSnapshotRecord, NodeId, Result,
     SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
@@ -20,6 +20,9 @@ pub(super) struct State {
     pub(super) volume_groups: BTreeMap<VolumeGroupId, VolumeGroupRecord>,
     pub(super) cuts_piecemeal: bool,
     pub(super) cuts_groups_piecemeal: bool,
+    /// The nodes that share the pool, if any do.
+    pub(super) sharers: Option<BTreeSet<NodeId>>,
+    pub(super) fenced: Vec<(VolumeId, NodeId)>,
     pub(super) faults: Vec<Fault>,
     /// Why nothing works at all.
     pub(super) broken: Option<String>,
@@ -49,6 +52,8 @@ pub(super) struct MemoryVolume {
     pub(super) content: Content,
     pub(super) damage: Option<String>,
     pub(super) condition: Option<Condition>,
+    /// Why its device does not reach it any more.
+    pub(super) trouble: Option<String>,
     pub(super) read_write: Port,
     pub(super) read_only: Port,
 }

@@ -107,7 +107,7 @@ fn damage_is_an_error_and_not_an_absence() {
     assert!(matches!(pool.volume(&record.id), Err(Error::Damaged { .. })));
     assert!(pool.ensure_no_volume(&record.id).is_err());
     assert!(pool.condition(&record.id).unwrap().abnormal);
-    assert_eq!(pool.volumes(None, 0).len(), 1);
+    assert_eq!(pool.volumes(None, 0).unwrap().len(), 1);
 }
 
 #[test]

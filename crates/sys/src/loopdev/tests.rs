@@ -249,3 +249,25 @@ fn writes_are_counted_and_reads_are_not() {
     device.sync_all().unwrap();
     assert!(count() > before);
 }
+
+#[test]
+fn a_device_is_known_and_detached_by_its_file() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let disk = Disk::new(dir.path(), 16 * MIB);
+    let file = disk.image.canonicalize().unwrap();
+    let there = BackedDevice {
+        device: disk.device.clone(),
+        file: file.clone(),
+        read_only: false,
+        detaching: false,
+    };
+    assert_eq!(backing(&disk.device).unwrap(), Some(there.clone()));
+    assert!(all_backed().unwrap().contains(&there));
+    ensure_detached_from(&disk.device, &dir.path().join("another")).unwrap();
+    assert_eq!(backing(&disk.device).unwrap(), Some(there));
+    ensure_detached_from(&disk.device, &file).unwrap();
+    assert!(backing(&disk.device).unwrap().is_none_or(|now| now.file != file));
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orlop_engine::request::VolumeStatus;
-use orlop_model::{Error, NodeId, Result};
+use orlop_model::{NodeId, Result};
 use tonic::Request;
 
 use super::{NO_SECRETS, answer_v0, conversion};
@@ -90,12 +90,11 @@ impl V0Controller {
         let node = parse::optional_node(&request.node_id)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        let own = self.offers.node.id.clone();
         self.core
             .run(move |engine| {
                 let status = engine.volume_status(&id)?;
-                if let Some(node) = &node {
-                    check_node(&status, node, &own)?;
+                if let Some(node) = node.as_ref().filter(|node| !is_published(&status, node)) {
+                    engine.check_node_of(&id, node)?;
                 }
                 engine.controller_unpublish(&id, node.as_ref())
             })
@@ -146,15 +145,10 @@ impl V0Controller {
     }
 }
 
-/// A volume that is bound to a place can be on the node there, and on one that its record names.
-fn check_node(status: &VolumeStatus, node: &NodeId, own: &NodeId) -> Result<()> {
-    let is_known = status.volume.as_ref().is_none_or(|volume| {
-        volume.place.is_empty() || node == own || volume.record.published.contains_key(node)
-    });
-    if is_known {
-        return Ok(());
-    }
-    Err(Error::NoSuchNode(node.to_string()))
+/// A node that the volume's record names was known once, and that will do to leave it. Of a volume
+/// whose record cannot be read nothing is known.
+fn is_published(status: &VolumeStatus, node: &NodeId) -> bool {
+    status.volume.as_ref().is_none_or(|volume| volume.record.published.contains_key(node))
 }
 
 #[tonic::async_trait]

@@ -30,7 +30,11 @@ fn fill(bed: &Bed) -> Vec<PathBuf> {
 
 fn change(pool: &ImagePool, id: &orlop_model::VolumeId, iops: u64) -> Result<()> {
     let limits = IoLimits { read_iops: Some(iops), ..IoLimits::default() };
-    pool.update_volume(id, &mut |record| record.limits = limits).map(|_| ())
+    pool.update_volume(id, &mut |record| {
+        record.limits = limits;
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 #[test]

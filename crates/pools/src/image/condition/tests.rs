@@ -70,7 +70,7 @@ fn a_read_only_filesystem_is_noticed() {
     let unwell = pool.check_health().unwrap_err().to_string();
     assert!(unwell.contains("read-only"), "{unwell}");
     assert!(pool.condition(&record.id).unwrap().abnormal);
-    let refused = pool.update_volume(&record.id, &mut |_| {}).unwrap_err();
+    let refused = pool.update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("read-only"), "{refused}");
     mounts::ensure_unmounted(&path).unwrap();
     pool.check_health().unwrap();

@@ -22,7 +22,7 @@ fn what_is_deleted_is_gone_and_its_space_free() {
         }
         drop(pool);
         let pool = bed.open();
-        assert!(pool.volumes(None, 0).is_empty());
+        assert!(pool.volumes(None, 0).unwrap().is_empty());
         create(&pool, &volume_of(&pool, "a", 64 * MIB));
     }
 }
@@ -51,13 +51,13 @@ fn what_is_damaged_is_neither_deleted_nor_overwritten() {
         damaged(pool.begin_volume(&new).err());
         damaged(pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
         damaged(pool.ensure_capacity(&record.id, 65 * MIB).err());
-        damaged(pool.update_volume(&record.id, &mut |_| {}).err());
+        damaged(pool.update_volume(&record.id, &mut |_| Ok(())).err());
         damaged(pool.ensure_no_snapshot(&taken.id).err());
         damaged(pool.begin_snapshot(&snapshot_of(&pool, "s", &record)).err());
         assert!(pool.condition(&record.id).unwrap().abnormal);
-        assert_eq!(pool.volumes(None, 0).len(), 1);
-        assert!(pool.volumes(None, 0)[0].1.is_err());
-        assert!(pool.snapshots(None, 0).is_empty());
+        assert_eq!(pool.volumes(None, 0).unwrap().len(), 1);
+        assert!(pool.volumes(None, 0).unwrap()[0].1.is_err());
+        assert!(pool.snapshots(None, 0).unwrap().is_empty());
         assert_eq!(fs::read_to_string(volume.record()).unwrap(), "{");
         assert_eq!(fs::metadata(volume.data()).unwrap().len(), 64 * MIB);
     }
@@ -111,7 +111,7 @@ fn what_is_away_with_its_pool_is_not_gone() {
         away(pool.ensure_no_snapshot(&taken.id).err());
         away(pool.begin_volume(&volume_of(&pool, "b", MIB)).err());
         away(pool.begin_snapshot(&snapshot_of(&pool, "t", &record)).err());
-        away(pool.update_volume(&record.id, &mut |_| {}).err());
+        away(pool.update_volume(&record.id, &mut |_| Ok(())).err());
         away(pool.ensure_capacity(&record.id, 65 * MIB).err());
         away(pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
         away(pool.capacity(orlop_model::Provisioning::Thin).err());

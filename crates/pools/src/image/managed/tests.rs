@@ -44,7 +44,7 @@ fn a_managed_pool_lives_in_its_image() {
     drop(pool);
     // The mark says that it is managed.
     let pool = bed.open();
-    assert_eq!(pool.volumes(None, 0).len(), 2);
+    assert_eq!(pool.volumes(None, 0).unwrap().len(), 2);
     assert!(read(&data_of(&pool, &record.id)) == before);
     assert!(listing(&bed, "staging").is_empty());
 }

@@ -43,7 +43,7 @@ fn leftovers_are_swept() {
         let pool = bed.open();
         assert!(listing(&bed, "staging").is_empty());
         assert!(listing(&bed, "trash").is_empty());
-        assert_eq!(pool.volumes(None, 0), [(whole.id.clone(), Ok(whole))]);
+        assert_eq!(pool.volumes(None, 0).unwrap(), [(whole.id.clone(), Ok(whole))]);
     }
 }
 

@@ -12,7 +12,12 @@ fn a_change_is_there_after_reopening() {
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let limits = IoLimits { read_iops: Some(100), ..IoLimits::default() };
-    let changed = pool.update_volume(&record.id, &mut |record| record.limits = limits).unwrap();
+    let changed = pool
+        .update_volume(&record.id, &mut |record| {
+            record.limits = limits;
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(changed.limits, limits);
     drop(pool);
     assert_eq!(bed.open().volume(&record.id).unwrap(), Some(changed));
@@ -25,10 +30,13 @@ fn a_change_that_cannot_be_saved_is_not_made() {
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let home = pool.store.volumes.home(&record.id);
     fs::rename(home.directory(), bed.pool_path().join("elsewhere")).unwrap();
-    let refused = pool.update_volume(&record.id, &mut |record| record.ephemeral = true);
+    let refused = pool.update_volume(&record.id, &mut |record| {
+        record.ephemeral = true;
+        Ok(())
+    });
     assert!(matches!(refused, Err(Error::Failed { .. })));
     assert_eq!(pool.volume(&record.id).unwrap(), Some(record));
-    let missing = pool.update_volume(&volume_id(&pool, "missing"), &mut |_| {});
+    let missing = pool.update_volume(&volume_id(&pool, "missing"), &mut |_| Ok(()));
     assert!(matches!(missing, Err(Error::NoSuchVolume(_))));
 }
 

@@ -20,7 +20,7 @@ fn a_volume_is_there_with_its_record_after_reopening() {
         drop(pool);
         let pool = bed.open();
         assert_eq!(pool.volume(&new.id).unwrap(), Some(record));
-        assert_eq!(pool.volumes(None, 0).len(), 1);
+        assert_eq!(pool.volumes(None, 0).unwrap().len(), 1);
     }
 }
 

@@ -41,10 +41,10 @@ fn a_group_comes_and_goes_as_one() {
     pool.write_tag(&sources[0].id, "before").unwrap();
     draft.cut().unwrap();
     pool.write_tag(&sources[0].id, "after").unwrap();
-    assert!(pool.snapshots(None, 0).is_empty());
+    assert!(pool.snapshots(None, 0).unwrap().is_empty());
     let group = draft.commit().unwrap();
     assert_eq!(pool.group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
-    for member in pool.snapshots(None, 0) {
+    for member in pool.snapshots(None, 0).unwrap() {
         assert_eq!(member.group.as_ref(), Some(&group.id));
         assert_eq!(member.created, group.created);
         assert_eq!(member.consistency, Consistency::Filesystem);
@@ -54,7 +54,7 @@ fn a_group_comes_and_goes_as_one() {
 
     let alone = snapshot(&pool, "alone", &sources[0]);
     pool.ensure_no_group_snapshot(&group.id).unwrap();
-    assert_eq!(pool.snapshots(None, 0), [alone]);
+    assert_eq!(pool.snapshots(None, 0).unwrap(), [alone]);
     assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
 }
 
@@ -70,7 +70,7 @@ fn a_group_that_failed_left_nothing() {
             draft.commit()
         });
         assert!(made.is_err());
-        assert!(pool.snapshots(None, 0).is_empty());
+        assert!(pool.snapshots(None, 0).unwrap().is_empty());
         assert_eq!(pool.group_snapshot(&new.id).unwrap(), None);
     }
 }
@@ -121,8 +121,10 @@ fn volume_groups_are_kept() {
         max_members: 1,
         created: Timestamp { seconds: 1, nanos: 2 },
     };
-    pool.save_volume_group(&record).unwrap();
-    assert_eq!(pool.volume_groups(None, 0), std::slice::from_ref(&record));
+    pool.save_volume_group(&record, None).unwrap();
+    let again = pool.save_volume_group(&record, None);
+    assert!(matches!(again, Err(Error::Busy(_))), "somebody else made it meanwhile");
+    assert_eq!(pool.volume_groups(None, 0).unwrap(), std::slice::from_ref(&record));
     assert_eq!(pool.volume_group(&record.id).unwrap().as_ref(), Some(&record));
     pool.ensure_no_volume_group(&record.id).unwrap();
     assert_eq!(pool.volume_group(&record.id).unwrap(), None);

@@ -1,20 +1,22 @@
-//! Records as files: what all kinds have in common, and how one is read back.
+//! Records as text: what all kinds have in common, and how one is read back.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
-    Error, GroupSnapshotId, GroupSnapshotRecord, PoolId, Result, SnapshotId, SnapshotRecord,
-    VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Error, GroupSnapshotId, GroupSnapshotRecord, NewVolume, PoolId, Result, SnapshotId,
+    SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Something that the pool remembers in a file of its own.
-pub(super) trait Recorded: Clone + Serialize + DeserializeOwned {
+/// Something that a pool remembers.
+pub(crate) trait Recorded: Clone + Serialize + DeserializeOwned {
     type Id: Clone + Ord + Display + FromStr;
 
     const KIND: &'static str;
@@ -60,25 +62,51 @@ struct Version {
 }
 
 /// The record, or why it cannot be read.
-pub(super) fn read_record<R: Recorded>(id: &R::Id, path: &Path) -> std::result::Result<R, String> {
+pub(crate) fn read_record<R: Recorded>(id: &R::Id, path: &Path) -> std::result::Result<R, String> {
     let name = path.file_name().unwrap_or_default().display();
     let text = fs::read(path).map_err(|error| format!("its {name} cannot be read: {error}"))?;
+    parse_record(id, &name, &text)
+}
+
+/// The same, of what was read already from something of that name.
+pub(crate) fn parse_record<R: Recorded>(
+    id: &R::Id,
+    name: &dyn Display,
+    text: &[u8],
+) -> std::result::Result<R, String> {
     let malformed = |error| format!("its {name} is malformed: {error}");
-    let Version { version } = serde_json::from_slice(&text).map_err(malformed)?;
+    let Version { version } = serde_json::from_slice(text).map_err(malformed)?;
     if version != RECORD_VERSION {
         return Err(format!(
             "its record has version {version}, this version of Orlop reads {RECORD_VERSION}"
         ));
     }
-    let record: R = serde_json::from_slice(&text).map_err(malformed)?;
+    let record: R = serde_json::from_slice(text).map_err(malformed)?;
     if record.id() != id {
         return Err(format!("its record is that of {}", record.id()));
     }
     Ok(record)
 }
 
-pub(super) fn to_text<R: Recorded>(record: &R) -> Result<Vec<u8>> {
+pub(crate) fn to_text<R: Recorded>(record: &R) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(record).map_err(|error| {
         Error::failed(format!("write the record of {} {}", R::KIND, record.id()), error)
     })
+}
+
+pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
+    VolumeRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        capacity_bytes: new.capacity_bytes,
+        capabilities: new.capabilities.clone(),
+        parameters: new.parameters.clone(),
+        limits: new.limits,
+        source: new.source.clone(),
+        format: new.format,
+        ephemeral: new.ephemeral,
+        created: SystemTime::now().into(),
+        published: BTreeMap::new(),
+    }
 }

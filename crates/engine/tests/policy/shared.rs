@@ -1,0 +1,223 @@
+//! Pools that several nodes and several controllers use at once.
+
+use orlop_engine::request::{ControllerPublish, CreateVolume, StageVolume, VolumeUsage};
+use orlop_model::AccessMode::*;
+use orlop_model::{
+    AccessMode, Consistency, Device, DeviceAccess, DeviceSignature, Error, FormatState, FsType,
+    FsUuid, Pool, ReaderState, VolumeId,
+};
+
+use crate::bench::*;
+
+const THERE: &str = "n2";
+
+fn block_of(name: &str, mode: AccessMode) -> CreateVolume {
+    CreateVolume { capabilities: only(block(mode)), ..volume(name) }
+}
+
+fn publish_as(id: &VolumeId, to: &str, mode: AccessMode) -> ControllerPublish {
+    ControllerPublish { capability: block(mode), ..controller_publish(id, to) }
+}
+
+fn nodes_of(bench: &Bench, id: &VolumeId) -> Vec<String> {
+    bench.record(id).published.keys().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_node_is_known_once_it_reaches_the_pool() {
+    let (here, _) = Bench::sharing();
+    let id = here.create("v");
+    refused!(here.engine.controller_publish(&controller_publish(&id, "n3")), Error::NoSuchNode(_));
+    here.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
+}
+
+#[test]
+fn of_two_controllers_that_saw_a_free_volume_one_may_publish_it() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    std::thread::scope(|scope| {
+        let racing = [(&here, HERE), (&there, THERE)].map(|(bench, to)| {
+            let request = controller_publish(&id, to);
+            scope.spawn(move || bench.engine.controller_publish(&request).is_ok())
+        });
+        let won = racing.map(|thread| thread.join().unwrap());
+        assert_eq!(won.into_iter().filter(|won| *won).count(), 1);
+    });
+    assert_eq!(nodes_of(&here, &id).len(), 1);
+}
+
+#[test]
+fn the_check_for_other_nodes_is_part_of_the_change() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    // As a controller that has looked and not yet written would find it.
+    there.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
+    let refusal = here.pool().update_volume(&id, &mut |record| {
+        assert_eq!(record.published.len(), 1);
+        Err(Error::precondition("taken"))
+    });
+    refused!(refusal, Error::Precondition(_));
+    assert_eq!(nodes_of(&here, &id), [THERE]);
+}
+
+#[test]
+fn a_node_is_fenced_before_another_may_have_the_volume() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    here.pool().fail_next("ensure_fenced", Error::failed("fence", "the cluster is away"));
+    refused!(there.engine.controller_unpublish(&id, Some(&node(HERE))), Error::Failed { .. });
+    // Until it is certain that the old node cannot write, nobody else gets in, nor does it.
+    refused!(
+        there.engine.controller_publish(&controller_publish(&id, THERE)),
+        Error::Precondition(_)
+    );
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    there.engine.controller_unpublish(&id, Some(&node(HERE))).unwrap();
+    assert_eq!(here.pool().fenced(), [(id.clone(), node(HERE))]);
+    there.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
+    assert_eq!(nodes_of(&here, &id), [THERE]);
+}
+
+#[test]
+fn a_node_that_was_leaving_can_come_back() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    here.pool().fail_next("ensure_fenced", Error::failed("fence", "killed"));
+    refused!(there.engine.controller_unpublish(&id, None), Error::Failed { .. });
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    assert_eq!(here.pool().fenced(), [(id.clone(), node(HERE))]);
+    here.stage(&id);
+}
+
+#[test]
+fn a_volume_is_staged_only_where_it_is_published_and_only_as_that() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    let reading = ControllerPublish { read_only: true, ..controller_publish(&id, HERE) };
+    here.engine.controller_publish(&reading).unwrap();
+    refused!(there.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    here.assert_node_is_clean();
+}
+
+#[test]
+fn several_writers_share_a_raw_device_but_no_filesystem() {
+    let (here, there) = Bench::sharing();
+    for mode in [MultiNodeMultiWriter, MultiNodeSingleWriter] {
+        let mounted = CreateVolume { capabilities: only(mount(None, mode)), ..volume("m") };
+        refused!(here.engine.create_volume(&mounted), Error::Invalid { .. });
+    }
+    let id = here.create_as(block_of("b", MultiNodeMultiWriter));
+    for (bench, to) in [(&here, HERE), (&there, THERE)] {
+        bench.engine.controller_publish(&publish_as(&id, to, MultiNodeMultiWriter)).unwrap();
+    }
+    there.engine.controller_unpublish(&id, Some(&node(THERE))).unwrap();
+    assert_eq!(here.pool().fenced(), [(id.clone(), node(THERE))]);
+    assert_eq!(nodes_of(&here, &id), [HERE]);
+}
+
+fn reader(id: &VolumeId) -> StageVolume {
+    StageVolume { capability: mount(None, MultiNodeReaderOnly), ..stage(id) }
+}
+
+/// The machine of the imagination does not know that two of its devices are one volume.
+fn show_on_read_only_device(bench: &Bench, id: &VolumeId) {
+    let device = bench.pool().ensure_attached(id, DeviceAccess::ReadOnly).unwrap();
+    bench.pool().ensure_detached(id, DeviceAccess::ReadOnly).unwrap();
+    let (fs, uuid) = (FsType::Xfs, FsUuid::from_bytes([1; 16]));
+    let signature = DeviceSignature::Filesystem { fs, uuid, needs_check: false };
+    bench.host.set_signature(&device, signature);
+}
+
+fn state_of(bench: &Bench, id: &VolumeId, on: &str) -> ReaderState {
+    bench.record(id).published[&node(on)].reader
+}
+
+#[test]
+fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_writes() {
+    let (here, _) = Bench::sharing();
+    let capabilities = only(mount(None, MultiNodeReaderOnly));
+    let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
+    for to in [HERE, THERE] {
+        let request = ControllerPublish {
+            capability: mount(None, MultiNodeReaderOnly),
+            ..controller_publish(&id, to)
+        };
+        here.engine.controller_publish(&request).unwrap();
+    }
+    // Another node is at it, or died at it.
+    let claim = |state| {
+        here.pool()
+            .update_volume(&id, &mut |record| {
+                record.published.get_mut(&node(THERE)).unwrap().reader = state;
+                Ok(())
+            })
+            .unwrap();
+    };
+    claim(ReaderState::Preparing);
+    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy(_));
+    here.assert_node_is_clean();
+    claim(ReaderState::Away);
+
+    show_on_read_only_device(&here, &id);
+    here.engine.stage_volume(&reader(&id)).unwrap();
+    assert!(matches!(here.format(&id), FormatState::Formatted { .. }));
+    let attached = |access| -> Option<Device> { here.attached(&id, access) };
+    assert!(attached(DeviceAccess::ReadWrite).is_none());
+    assert!(attached(DeviceAccess::ReadOnly).is_some());
+    assert_eq!(state_of(&here, &id, HERE), ReaderState::Reading);
+    here.engine.stage_volume(&reader(&id)).unwrap();
+    here.unstage(&id).unwrap();
+    here.assert_node_is_clean();
+}
+
+#[test]
+fn a_copy_of_what_another_node_writes_is_as_after_a_power_cut() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    let consistency = |bench: &Bench, name| {
+        bench.engine.create_snapshot(&snapshot(name, &id)).unwrap().consistency
+    };
+    assert_eq!(consistency(&here, "s1"), Consistency::Filesystem);
+    here.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
+    assert_eq!(consistency(&here, "s2"), Consistency::Crash);
+    assert_eq!(consistency(&there, "s3"), Consistency::Filesystem);
+    refused!(here.engine.reclaim_on_pool(&id), Error::Precondition(_));
+}
+
+#[test]
+fn a_device_that_leads_nowhere_is_told_and_not_handed_out() {
+    let (here, _) = Bench::sharing();
+    let id = here.create("v");
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    here.stage(&id);
+    here.pool().break_device(&id, "its export has ended");
+    let stats = here.engine.volume_stats(&issued(&id), &path(STAGING)).unwrap();
+    assert!(stats.condition.abnormal);
+    assert!(matches!(stats.usage, VolumeUsage::Unknown));
+    let error = refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    assert!(error.to_string().contains("its export has ended"));
+    refused!(here.engine.publish_volume(&publish(&id, TARGET)), Error::Precondition(_));
+    here.unstage(&id).unwrap();
+}
+
+#[test]
+fn a_full_node_gets_no_more_and_has_the_last_word() {
+    let (here, _) = Bench::sharing();
+    let full = orlop_engine::Settings { max_volumes: 1, ..settings() };
+    let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
+    let engine = orlop_engine::Engine::new(pools, here.host.clone(), full).unwrap();
+    let [first, second] = ["a", "b"].map(|name| here.create(name));
+    engine.controller_publish(&controller_publish(&first, HERE)).unwrap();
+    refused!(engine.controller_publish(&controller_publish(&second, HERE)), Error::Exhausted(_));
+    // Another controller has not seen the first one yet.
+    here.engine.controller_publish(&controller_publish(&second, HERE)).unwrap();
+    engine.stage_volume(&stage(&first)).unwrap();
+    let other = StageVolume { path: path("/staging/w"), ..stage(&second) };
+    refused!(engine.stage_volume(&other), Error::Exhausted(_));
+    here.unstage(&first).unwrap();
+    engine.stage_volume(&other).unwrap();
+}

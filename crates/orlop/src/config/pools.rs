@@ -1,0 +1,235 @@
+//! The pools: which kind each is, and whether all that is said fits that kind.
+
+use std::path::PathBuf;
+
+use orlop_csi::Mode;
+use orlop_model::{NodeId, Topology};
+use orlop_pools::image::{Floor, ImagePoolConfig};
+use orlop_pools::rbd::RbdPoolConfig;
+
+use super::file::PoolSettings;
+use super::settle::bytes;
+use super::{ConfigError, size};
+
+const DEFAULT_FLOOR: Floor = Floor::Percent(5);
+const DEFAULT_CEPH_POOL: &str = "rbd";
+const DEFAULT_CEPH_USER: &str = "orlop";
+
+#[derive(Debug, Clone)]
+pub(crate) enum PoolConfig {
+    Image(ImagePoolConfig),
+    Rbd(RbdPoolConfig),
+}
+
+impl PoolConfig {
+    fn name(&self) -> &str {
+        match self {
+            Self::Image(config) => &config.name,
+            Self::Rbd(config) => &config.name,
+        }
+    }
+}
+
+/// What else was settled that pools depend on.
+pub(super) struct Surroundings<'a> {
+    pub(super) place: &'a Topology,
+    pub(super) node_id: &'a NodeId,
+    pub(super) mode: Mode,
+    pub(super) attach: bool,
+    pub(super) run_dir: PathBuf,
+}
+
+pub(super) fn settle(
+    given: Vec<PoolSettings>,
+    around: &Surroundings<'_>,
+) -> Result<Vec<PoolConfig>, ConfigError> {
+    if given.is_empty() {
+        return Err(ConfigError::new(
+            "ORLOP_POOL",
+            "is not set; name the directory that is to hold the volumes",
+        ));
+    }
+    let mut pools: Vec<PoolConfig> = Vec::new();
+    for settings in given {
+        let config = pool(settings, around)?;
+        if pools.iter().any(|other| other.name() == config.name()) {
+            return Err(ConfigError::new(
+                "pool.name",
+                format!("two pools are named {:?}; give each a name of its own", config.name()),
+            ));
+        }
+        pools.push(config);
+    }
+    Ok(pools)
+}
+
+fn pool(mut settings: PoolSettings, around: &Surroundings<'_>) -> Result<PoolConfig, ConfigError> {
+    let name = name(settings.name.take())?;
+    match settings.kind.as_deref() {
+        None | Some("image") => image(settings, name, around).map(PoolConfig::Image),
+        Some("rbd") => rbd(settings, name, around).map(PoolConfig::Rbd),
+        Some(other) => {
+            Err(ConfigError::new("ORLOP_POOL_KIND", format!("{other:?} is neither image nor rbd")))
+        }
+    }
+}
+
+fn name(given: Option<String>) -> Result<String, ConfigError> {
+    let name = given.unwrap_or_else(|| "default".to_owned());
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if name.is_empty() || name.len() > 63 || name.starts_with('-') || !name.bytes().all(plain) {
+        return Err(ConfigError::new(
+            "ORLOP_POOL_NAME",
+            format!("{name:?} is not a name of at most 63 letters, digits, '-', '_', '.'"),
+        ));
+    }
+    Ok(name)
+}
+
+fn image(
+    settings: PoolSettings,
+    name: String,
+    around: &Surroundings<'_>,
+) -> Result<ImagePoolConfig, ConfigError> {
+    refuse(
+        "is for pools of kind rbd",
+        &[
+            ("ORLOP_RBD_MONITORS", settings.monitors.is_some()),
+            ("ORLOP_RBD_POOL", settings.pool.is_some()),
+            ("ORLOP_RBD_NAMESPACE", settings.namespace.is_some()),
+            ("ORLOP_RBD_USER", settings.user.is_some()),
+            ("ORLOP_RBD_KEYRING", settings.keyring.is_some()),
+        ],
+    )?;
+    let path = settings.path.filter(|path| path.is_absolute()).ok_or_else(|| {
+        ConfigError::new("ORLOP_POOL", "a pool needs the absolute path of a directory")
+    })?;
+    Ok(ImagePoolConfig {
+        path,
+        name,
+        place: around.place.clone(),
+        floor: floor(settings.floor.as_deref())?,
+        overcommit_percent: overcommit(settings.overcommit)?,
+        managed_size: settings
+            .image_size
+            .map(|text| bytes("ORLOP_POOL_IMAGE_SIZE", &text))
+            .transpose()?,
+        create: settings.create.unwrap_or(true),
+    })
+}
+
+fn rbd(
+    settings: PoolSettings,
+    name: String,
+    around: &Surroundings<'_>,
+) -> Result<RbdPoolConfig, ConfigError> {
+    refuse(
+        "is not for pools of kind rbd: the cluster keeps its own space",
+        &[
+            ("ORLOP_POOL", settings.path.is_some()),
+            ("ORLOP_POOL_FLOOR", settings.floor.is_some()),
+            ("ORLOP_POOL_OVERCOMMIT", settings.overcommit.is_some()),
+            ("ORLOP_POOL_IMAGE_SIZE", settings.image_size.is_some()),
+        ],
+    )?;
+    if !around.attach {
+        return Err(ConfigError::new(
+            "ORLOP_ATTACH",
+            "is false, but a pool of kind rbd needs it: which node has a volume, and which is \
+             fenced from it, is decided by attaching",
+        ));
+    }
+    let user = ceph_name("ORLOP_RBD_USER", settings.user.as_deref().unwrap_or(DEFAULT_CEPH_USER))?;
+    let keyring = settings
+        .keyring
+        .unwrap_or_else(|| PathBuf::from(format!("/etc/ceph/ceph.client.{user}.keyring")));
+    if !keyring.is_absolute() || !keyring.to_str().is_some_and(is_one_value) {
+        return Err(ConfigError::new(
+            "ORLOP_RBD_KEYRING",
+            "is not the absolute path of a keyring, without spaces, ';' or '#'",
+        ));
+    }
+    Ok(RbdPoolConfig {
+        name,
+        monitors: monitors(settings.monitors)?,
+        pool: ceph_name("ORLOP_RBD_POOL", settings.pool.as_deref().unwrap_or(DEFAULT_CEPH_POOL))?,
+        namespace: match settings.namespace.as_deref() {
+            None | Some("") => String::new(),
+            Some(namespace) => ceph_name("ORLOP_RBD_NAMESPACE", namespace)?,
+        },
+        user,
+        keyring,
+        create: settings.create.unwrap_or(true),
+        housekeeping: around.mode.serves_controller(),
+        node_id: around.node_id.clone(),
+        serves_node: around.mode.serves_node(),
+        run_dir: around.run_dir.clone(),
+    })
+}
+
+fn refuse(problem: &str, given: &[(&str, bool)]) -> Result<(), ConfigError> {
+    match given.iter().find(|(_, given)| *given) {
+        Some((setting, _)) => Err(ConfigError::new(*setting, problem)),
+        None => Ok(()),
+    }
+}
+
+/// As `mon_host` in a ceph.conf.
+fn monitors(given: Option<String>) -> Result<String, ConfigError> {
+    let wrong = |problem: &str| Err(ConfigError::new("ORLOP_RBD_MONITORS", problem));
+    match given {
+        None => wrong("is not set; give the monitors as mon_host in ceph.conf has them"),
+        Some(text) if text.is_empty() || !is_one_value(&text) => {
+            wrong("is not a list of addresses, separated by commas and without spaces")
+        }
+        Some(text) => Ok(text),
+    }
+}
+
+/// What Ceph takes for a name and no command line or specification takes for more than one.
+fn ceph_name(setting: &str, text: &str) -> Result<String, ConfigError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if !text.is_empty() && !text.starts_with('-') && text.bytes().all(plain) {
+        return Ok(text.to_owned());
+    }
+    Err(ConfigError::new(
+        setting,
+        format!("{text:?} is not a name of letters, digits, '-', '_', '.'"),
+    ))
+}
+
+/// In a ceph.conf the rest would be a comment or another setting.
+fn is_one_value(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_graphic() && !b"#;".contains(&b))
+}
+
+fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
+    let Some(text) = given else {
+        return Ok(DEFAULT_FLOOR);
+    };
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse().ok().filter(|p| *p < 100).map(Floor::Percent),
+        None => size::parse(text).map(Floor::Bytes),
+    };
+    parsed.ok_or_else(|| {
+        ConfigError::new("ORLOP_POOL_FLOOR", format!("{text:?} is neither a percentage nor a size"))
+    })
+}
+
+/// Kept as whole percent, so that capacity is exact arithmetic.
+fn overcommit(given: Option<f64>) -> Result<u32, ConfigError> {
+    let factor = given.unwrap_or(1.0);
+    if !(1.0..=1000.0).contains(&factor) {
+        return Err(ConfigError::new(
+            "ORLOP_POOL_OVERCOMMIT",
+            format!("{factor} is not a factor between 1 (none) and 1000"),
+        ));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 100 and 100000, checked above"
+    )]
+    let percent = (factor * 100.0).round() as u32;
+    Ok(percent)
+}

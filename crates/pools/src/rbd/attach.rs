@@ -1,0 +1,297 @@
+//! Images as block devices of this machine: an export that shows the image as a file, and a loop
+//! device on top.
+//!
+//! Order: what an earlier client of this node left is fenced, the export is started, its client is
+//! noted in the image, the device is attached. Undone in reverse. So whoever can write is noted,
+//! and a device that is there has an export.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
+use orlop_sys::ceph::Access;
+use orlop_sys::loopdev::{self, AttachOptions};
+use orlop_sys::storage_daemon::{Export, Source};
+
+use super::devices::{BOTH, Devices, described};
+use super::failure::Doing;
+use super::layout::image_of;
+use super::store::{RbdPoolConfig, Store};
+use super::volume_records::Known;
+
+/// For the export's log to tell under which number the cluster knows it: it does at once.
+const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Attachments {
+    pub(super) node: NodeId,
+    reach: RbdPoolConfig,
+    devices: Devices,
+}
+
+impl Attachments {
+    pub(super) fn recover(config: &RbdPoolConfig) -> Result<Self> {
+        Ok(Self {
+            node: config.node_id.clone(),
+            reach: config.clone(),
+            devices: Devices::recover(exports_in(config)?)?,
+        })
+    }
+
+    fn source<'a>(&'a self, image: &'a str, access: DeviceAccess) -> Source<'a> {
+        Source {
+            monitors: &self.reach.monitors,
+            user: &self.reach.user,
+            keyring: &self.reach.keyring,
+            pool: &self.reach.pool,
+            namespace: &self.reach.namespace,
+            image,
+            read_only: access == DeviceAccess::ReadOnly,
+        }
+    }
+
+    /// The export that a device of this kind is on: one that is there for writers serves readers
+    /// of the same node as well.
+    fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
+        let writers = self.devices.export(id, DeviceAccess::ReadWrite);
+        if access == DeviceAccess::ReadWrite || is_running(&writers, id)? {
+            return Ok((writers, DeviceAccess::ReadWrite));
+        }
+        Ok((self.devices.export(id, DeviceAccess::ReadOnly), DeviceAccess::ReadOnly))
+    }
+}
+
+/// Without links, as the kernel tells the files of devices.
+fn exports_in(config: &RbdPoolConfig) -> Result<PathBuf> {
+    let exports = config.run_dir.join("exports");
+    if !config.serves_node {
+        return Ok(exports);
+    }
+    std::fs::create_dir_all(&exports)
+        .and_then(|()| exports.canonicalize())
+        .map_err(|error| Error::failed(format!("make {}", exports.display()), error))
+}
+
+impl Store {
+    pub(super) fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+        let Known { record, .. } = self.require(id)?;
+        let devices = &self.attachments.devices;
+        if let Some(device) = self.usable(id, access)? {
+            return Ok(device);
+        }
+        let export = self.ensure_exported(&record, access)?;
+        let options = AttachOptions {
+            label: &id.to_string(),
+            read_only: access == DeviceAccess::ReadOnly,
+            size: record.capacity_bytes,
+        };
+        let attached = loopdev::attach(&export.file(), &options);
+        let device = attached.doing(|| format!("attach volume {id}"))?;
+        devices.remember(id, access, device.clone());
+        described(&device)
+    }
+
+    /// The device, unless its export is gone; then it goes too, if nobody has it open.
+    fn usable(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        let devices = &self.attachments.devices;
+        let Some((there, on)) = devices.find(id, access)? else {
+            return Ok(None);
+        };
+        if there.detaching {
+            return Err(Error::precondition(format!(
+                "{} of volume {id} is going away as soon as its last user closes it; try again",
+                there.device.path().display()
+            )));
+        }
+        if self.trouble_of(id, on)?.is_none() {
+            return described(&there.device).map(Some);
+        }
+        devices.ensure_detached(id, access)?;
+        Ok(None)
+    }
+
+    fn ensure_exported(&self, record: &VolumeRecord, access: DeviceAccess) -> Result<Export> {
+        let id = &record.id;
+        let (export, access) = self.attachments.export_for(id, access)?;
+        let starting = || format!("export volume {id}");
+        if is_running(&export, id)? && self.is_noted(id, &export, access)? {
+            return Ok(export);
+        }
+        self.ensure_unexported(id, access)?;
+        self.ensure_image_size(record)?;
+        let started = export
+            .start(&self.attachments.source(&image_of(id), access))
+            .doing(starting)
+            .and_then(|()| match access {
+                DeviceAccess::ReadWrite => self.note_writer(id, &export),
+                DeviceAccess::ReadOnly => Ok(()),
+            });
+        match started {
+            Ok(()) => Ok(export),
+            Err(error) => {
+                if let Err(leftover) = self.ensure_unexported(id, access) {
+                    tracing::warn!(%leftover, volume = %id, "a failed export is still there");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Started, noted, and not fenced since. Only writers are noted.
+    fn is_noted(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<bool> {
+        match access {
+            DeviceAccess::ReadOnly => Ok(true),
+            DeviceAccess::ReadWrite => {
+                let own = export
+                    .remembered_address()
+                    .doing(|| format!("look at the export of volume {id}"))?;
+                Ok(own.is_some() && own == self.noted_writer(id, &self.attachments.node)?)
+            }
+        }
+    }
+
+    /// Before the device exists, so that nobody writes who could not be fenced.
+    fn note_writer(&self, id: &VolumeId, export: &Export) -> Result<()> {
+        let deadline = Instant::now() + INTRODUCTION_PATIENCE;
+        let address = loop {
+            if let Some(address) = self.address_of(id, export)? {
+                break address;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::failed(
+                    format!("export volume {id}"),
+                    "the client of the export is not among the image's watchers",
+                ));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        export.remember_address(&address).doing(|| format!("export volume {id}"))?;
+        self.set_writer(id, &self.attachments.node, &address)
+    }
+
+    /// Where the cluster sees the export's client, which watches the image as long as it lives.
+    fn address_of(&self, id: &VolumeId, export: &Export) -> Result<Option<String>> {
+        let asking = || format!("look for the client that exports volume {id}");
+        let clients = export.clients().doing(asking)?;
+        let watchers = self.ask(asking, |io| {
+            let image = io.open_image(&image_of(id), Access::ReadOnly)?;
+            image.watchers()
+        })?;
+        let own = watchers.into_iter().find(|watcher| clients.contains(&watcher.client));
+        Ok(own.map(|watcher| watcher.address))
+    }
+
+    pub(super) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        self.attachments.devices.attached(id, access)
+    }
+
+    /// An export goes with the last device that is on it.
+    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.attachments.devices.ensure_detached(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    fn ensure_unexported_if_unused(&self, id: &VolumeId) -> Result<()> {
+        if self.attachments.devices.is_any_attached(id)? {
+            return Ok(());
+        }
+        BOTH.into_iter().try_for_each(|access| self.ensure_unexported(id, access))
+    }
+
+    /// A client that ended well has let go of the image; one that was killed has not, and others
+    /// would wait for it.
+    fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let export = self.attachments.devices.export(id, access);
+        let ending = || format!("end the export of volume {id}");
+        let running = is_running(&export, id)?;
+        if export.exists() {
+            export.ensure_stopped().doing(ending)?;
+        }
+        match (access, running) {
+            (DeviceAccess::ReadOnly, _) => Ok(()),
+            // A controller may go by the name of the node that it runs on, and is not it.
+            (DeviceAccess::ReadWrite, _) if !self.attachments.reach.serves_node => Ok(()),
+            (DeviceAccess::ReadWrite, true) => self.forget_writer(id, &self.attachments.node),
+            (DeviceAccess::ReadWrite, false) => self.ensure_fenced(id, &self.attachments.node),
+        }
+    }
+
+    /// Data that a crash left longer than the record says was never promised, so the device shows
+    /// what the record says, and the export the image as it is.
+    pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
+        let refreshing = || format!("let the device of volume {id} grow");
+        let Known { image_id, record, .. } = self.require(id)?;
+        let (export, access) = self.attachments.export_for(id, DeviceAccess::ReadOnly)?;
+        if access == DeviceAccess::ReadOnly {
+            return Err(Error::precondition(format!(
+                "volume {id} is attached for reading only; it shows its size when it is staged next"
+            )));
+        }
+        // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
+        let lock = self.lock_size(id, &image_id)?;
+        let whole = self.ensure_image_of(id, &image_id, record.capacity_bytes)?;
+        export.show_size(whole).doing(refreshing)?;
+        drop(lock);
+        let mut size = None;
+        for access in BOTH {
+            if let Some((there, _)) = self.attachments.devices.find(id, access)? {
+                let promised = record.capacity_bytes;
+                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
+                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
+            }
+        }
+        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
+    }
+
+    pub(super) fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
+        let devices = &self.attachments.devices;
+        let mut found = Vec::new();
+        for id in devices.exported()? {
+            if id.pool() == &self.id && devices.is_any_attached(&id)? {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+
+    /// At start: a call that was killed between the export and the device has left one without the
+    /// other. The next call on the volume would clear it away as well, but there may be none.
+    pub(super) fn release_orphaned_exports(&self) -> Result<()> {
+        for id in self.attachments.devices.exported()? {
+            if id.pool() == &self.id
+                && let Err(error) = self.ensure_unexported_if_unused(&id)
+            {
+                tracing::warn!(%error, volume = %id, "an export without a device is still there");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
+        for access in BOTH {
+            if let Some((_, on)) = self.attachments.devices.find(id, access)?
+                && let Some(trouble) = self.trouble_of(id, on)?
+            {
+                return Ok(Some(trouble));
+            }
+        }
+        Ok(None)
+    }
+
+    fn trouble_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
+        let export = self.attachments.devices.export(id, on);
+        export.keep_log_short();
+        if !is_running(&export, id)? {
+            return Ok(Some("the process that exports it has ended".to_owned()));
+        }
+        if !self.is_noted(id, &export, on)? {
+            return Ok(Some("it was taken from this node, which can write no more".to_owned()));
+        }
+        Ok(None)
+    }
+}
+
+fn is_running(export: &Export, id: &VolumeId) -> Result<bool> {
+    export.is_running().doing(|| format!("look for the export of volume {id}"))
+}

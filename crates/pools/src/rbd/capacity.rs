@@ -1,0 +1,134 @@
+//! How much room there is, and is all well?
+//!
+//! Ceph is thin by nature, and several processes give out its room at once, so no sum of promises
+//! is kept: a single volume may not be larger than what is free now, and that is all.
+
+use orlop_model::{
+    ALLOCATION_UNIT, Condition, Error, PoolCapacity, Provisioning, Result, VolumeId,
+};
+use orlop_sys::ceph::Access;
+use serde::Deserialize;
+
+use super::marker;
+use super::store::Store;
+
+const USAGE: &str = r#"{"prefix": "df", "format": "json"}"#;
+
+#[derive(Deserialize)]
+struct Usage {
+    pools: Vec<PoolUsage>,
+}
+
+#[derive(Deserialize)]
+struct PoolUsage {
+    name: String,
+    stats: Stats,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    /// What can still be written by clients: replication, and the stores that fill up first, are
+    /// reckoned in.
+    max_avail: u64,
+    #[serde(default)]
+    stored: u64,
+    /// Only with a quota, and 0 for none.
+    #[serde(default)]
+    quota_bytes: u64,
+}
+
+impl Stats {
+    fn available(&self) -> u64 {
+        match self.quota_bytes {
+            0 => self.max_avail,
+            quota => self.max_avail.min(quota.saturating_sub(self.stored)),
+        }
+    }
+}
+
+impl Store {
+    pub(super) fn check_health(&self) -> Result<()> {
+        let checking = || format!("check pool {}", self.name);
+        match marker::read(&self.connection)? {
+            Some(id) if id == self.id => Ok(()),
+            Some(id) => {
+                Err(Error::failed(checking(), format!("its id was {} and is now {id}", self.id)))
+            }
+            None => Err(Error::failed(checking(), "its mark is gone; was the pool made anew?")),
+        }
+    }
+
+    fn available(&self) -> Result<u64> {
+        let asking = || format!("ask how much room pool {} has", self.name);
+        let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
+        let usage: Usage =
+            serde_json::from_slice(&answer).map_err(|error| Error::failed(asking(), error))?;
+        let pool = self.connection.pool();
+        let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
+        let ours = ours.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
+        Ok(ours.stats.available())
+    }
+
+    pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        let available_bytes = match provisioning {
+            Provisioning::Thin => self.available()?,
+            Provisioning::Thick => 0,
+        };
+        let largest_volume = available_bytes / ALLOCATION_UNIT * ALLOCATION_UNIT;
+        Ok(PoolCapacity { available_bytes, largest_volume })
+    }
+
+    pub(super) fn check_fits(&self, bytes: u64) -> Result<()> {
+        let available = self.available()?;
+        if bytes <= available {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!(
+            "pool {} has {available} bytes free, {bytes} are asked for",
+            self.name
+        )))
+    }
+
+    pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {
+        let abnormal = |error: Error| Ok(Condition::abnormal(error.to_string()));
+        let known = match self.known(id) {
+            Ok(Some(known)) => known,
+            Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
+            Err(unwell) => return abnormal(unwell),
+        };
+        let looking = || format!("look at volume {id}");
+        let size = self.ask(looking, |io| {
+            io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
+        });
+        match size {
+            Ok(size) if size < known.record.capacity_bytes => {
+                return Ok(Condition::abnormal(format!(
+                    "its image has {size} bytes, its record promises {}",
+                    known.record.capacity_bytes
+                )));
+            }
+            Ok(_) => {}
+            Err(unwell) => return abnormal(unwell),
+        }
+        match self.available() {
+            Ok(0) => Ok(Condition::abnormal("the Ceph pool is full")),
+            Ok(_) => Ok(Condition::healthy("the image is there, with room to write")),
+            Err(unwell) => abnormal(unwell),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_counts_where_it_is_the_smaller() {
+        let of = |stats: &str| serde_json::from_str::<Stats>(stats).unwrap().available();
+        assert_eq!(of(r#"{"max_avail": 100, "stored": 7}"#), 100);
+        assert_eq!(of(r#"{"max_avail": 100, "stored": 7, "quota_bytes": 0}"#), 100);
+        assert_eq!(of(r#"{"max_avail": 100, "stored": 7, "quota_bytes": 50}"#), 43);
+        assert_eq!(of(r#"{"max_avail": 10, "stored": 7, "quota_bytes": 50}"#), 10);
+        assert_eq!(of(r#"{"max_avail": 10, "stored": 70, "quota_bytes": 50}"#), 0);
+    }
+}

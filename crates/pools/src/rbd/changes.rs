@@ -1,0 +1,143 @@
+//! Which parts of a snapshot hold data, and which differ from an earlier one; in whole objects, as
+//! the object maps of the image know them. No data is read.
+
+use std::collections::VecDeque;
+
+use orlop_model::{ByteRange, Result, SnapshotId};
+use orlop_model::{Error, Ranges, VolumeId};
+use orlop_sys::ceph::{Access, Image, Written};
+
+use super::failure::Doing;
+use super::snapshots::Entry;
+use super::store::Store;
+
+/// How much of an image is asked for at a time: memory does not grow with the volume.
+const WINDOW: u64 = 64 << 30;
+/// Zeroes in runs of this length are given back.
+const SPARSE_RUN: usize = 4096;
+
+impl Store {
+    pub(super) fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        let entry = self.require_snapshot(id)?;
+        let image = self.open_snapshot(&entry)?;
+        Ok(Box::new(Windows::new(id, image, None, start, entry.record.size_bytes)))
+    }
+
+    pub(super) fn changed_ranges(
+        &self,
+        base: &SnapshotId,
+        target: &SnapshotId,
+        start: u64,
+    ) -> Result<Ranges> {
+        let (base, entry) = (self.require_snapshot(base)?, self.require_snapshot(target)?);
+        let end = entry.record.size_bytes;
+        if base.place.image != entry.place.image {
+            // The volume was deleted and made anew in between: nothing is known to be the same.
+            let all = ByteRange { start, length: end.saturating_sub(start) };
+            return Ok(Box::new((all.length > 0).then_some(Ok(all)).into_iter()));
+        }
+        let image = self.open_snapshot(&entry)?;
+        Ok(Box::new(Windows::new(target, image, Some(base.place.snapshot), start, end)))
+    }
+
+    fn open_snapshot(&self, entry: &Entry) -> Result<Image> {
+        let opening = || format!("open snapshot {}", entry.record.id);
+        let place = &entry.place;
+        self.ask(opening, |io| {
+            io.open_image_by_id(&place.image, Some(&place.snapshot), Access::ReadOnly)
+        })
+    }
+
+    fn open_volume(&self, id: &VolumeId, access: Access) -> Result<Image> {
+        let known = self.require(id)?;
+        let opening = || format!("open volume {id}");
+        self.ask(opening, |io| io.open_image_by_id(&known.image_id, None, access))
+    }
+
+    pub(super) fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        let image = self.open_volume(id, Access::ReadOnly)?;
+        let looking = || format!("look at volume {id}");
+        let mut found = false;
+        let all = (0, image.size().doing(looking)?);
+        let look = |extent: orlop_sys::ceph::Extent| {
+            found |= extent.holds_data;
+            !found
+        };
+        image.visit_written(Written::Ever, all, look).doing(looking)?;
+        Ok(found)
+    }
+
+    /// Without what it shares with its source, and without what only its snapshots hold.
+    pub(super) fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
+        let image = self.open_volume(id, Access::ReadOnly)?;
+        let looking = || format!("look at volume {id}");
+        let all = (0, image.size().doing(looking)?);
+        let mut bytes = 0;
+        let add = |extent: orlop_sys::ceph::Extent| {
+            bytes += if extent.holds_data { extent.length } else { 0 };
+            true
+        };
+        image.visit_written(Written::Here, all, add).doing(looking)?;
+        Ok(bytes)
+    }
+
+    /// The object stores do it, each object in one step: writers need not be held.
+    pub(super) fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        let image = self.open_volume(id, Access::ReadWrite)?;
+        image.sparsify(SPARSE_RUN).doing(|| format!("reclaim space of volume {id}"))
+    }
+}
+
+struct Windows {
+    id: SnapshotId,
+    image: Image,
+    since: Option<String>,
+    position: u64,
+    end: u64,
+    found: VecDeque<ByteRange>,
+}
+
+impl Windows {
+    fn new(id: &SnapshotId, image: Image, since: Option<String>, start: u64, end: u64) -> Self {
+        Self { id: id.clone(), image, since, position: start, end, found: VecDeque::new() }
+    }
+
+    fn read_window(&mut self) -> Result<()> {
+        let length = WINDOW.min(self.end - self.position);
+        let written = match &self.since {
+            None => Written::Ever,
+            Some(snapshot) => Written::Since(snapshot),
+        };
+        let (found, end) = (&mut self.found, self.end);
+        let note = |extent: orlop_sys::ceph::Extent| {
+            let length = extent.length.min(end.saturating_sub(extent.offset));
+            match found.back_mut() {
+                Some(last) if last.end() == extent.offset => last.length += length,
+                Some(_) | None if length > 0 => {
+                    found.push_back(ByteRange { start: extent.offset, length });
+                }
+                Some(_) | None => {}
+            }
+            true
+        };
+        self.image
+            .visit_written(written, (self.position, length), note)
+            .doing(|| format!("read the changes of snapshot {}", self.id))?;
+        self.position += length;
+        Ok(())
+    }
+}
+
+impl Iterator for Windows {
+    type Item = Result<ByteRange>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.found.is_empty() && self.position < self.end {
+            if let Err(error) = self.read_window() {
+                self.position = self.end;
+                return Some(Err(error));
+            }
+        }
+        self.found.pop_front().map(Ok::<_, Error>)
+    }
+}

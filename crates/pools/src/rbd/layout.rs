@@ -1,0 +1,79 @@
+//! Where things are in a pool of the cluster; docs/decisions/0019 has the reasons.
+//!
+//! ```text
+//! orlop.pool               an object: the format, the pool's id
+//! orlop.records            an object; among its keys
+//!     s-POOL-DIGEST        a snapshot: its record, and where its data is
+//!     g-POOL-DIGEST        a volume group
+//!     member.VOLUME        which group a volume is in
+//!     pending.SNAPSHOT     a snapshot of an image that nobody answers for yet, or any more
+//!     flatten.VOLUME       a volume that is to be made independent of what it was copied from
+//! v-POOL-DIGEST            an image; among its metadata
+//!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
+//!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
+//! orlop.nodes              an object; its keys are the nodes that reach the pool
+//! orlop-kept.IMAGE         an image whose volume is deleted, but a snapshot of it is not
+//! ```
+//!
+//! IMAGE is the id of an image. It is in the keys because librbd copies all metadata to a clone:
+//! what a clone has from its parent is then not taken for its own.
+
+use std::fmt::Display;
+
+use orlop_model::{NodeId, PoolId, Result, VolumeId};
+use orlop_sys::rand::random_bytes;
+
+use super::failure::Doing;
+
+pub(super) const MARKER: &str = "orlop.pool";
+pub(super) const RECORDS: &str = "orlop.records";
+pub(super) const NODES: &str = "orlop.nodes";
+/// Among the metadata of an image, all that is Orlop's.
+pub(super) const OURS: &str = "orlop.";
+pub(super) const DELETED: &[u8] = b"-";
+
+pub(super) const MEMBER: &str = "member.";
+pub(super) const PENDING: &str = "pending.";
+pub(super) const FLATTEN: &str = "flatten.";
+const KEPT: &str = "orlop-kept.";
+
+/// All volumes of the pool have names that begin so.
+pub(super) fn volume_prefix(pool: &PoolId) -> String {
+    format!("v-{pool}-")
+}
+
+pub(super) fn image_of(id: &VolumeId) -> String {
+    id.to_string()
+}
+
+pub(super) fn record_key(image_id: &str) -> String {
+    format!("{OURS}record.{image_id}")
+}
+
+pub(super) fn writer_key(image_id: &str, node: &NodeId) -> String {
+    format!("{OURS}writer.{image_id}.{node}")
+}
+
+pub(super) fn kept_name(image_id: &str) -> String {
+    format!("{KEPT}{image_id}")
+}
+
+/// Was it a volume of this pool, or kept for one?
+pub(super) fn is_ours(pool: &PoolId, image: &str) -> bool {
+    is_kept(image) || image.starts_with(&volume_prefix(pool))
+}
+
+pub(super) fn is_kept(image: &str) -> bool {
+    image.starts_with(KEPT)
+}
+
+pub(super) fn kept_prefix() -> &'static str {
+    KEPT
+}
+
+/// A name that no snapshot of any image had before: what an earlier attempt left is never taken
+/// for the cut that is made now.
+pub(super) fn new_snapshot_name(purpose: impl Display) -> Result<String> {
+    let nonce: [u8; 8] = random_bytes().doing(|| "draw a name".to_owned())?;
+    Ok(format!("{purpose}.{:016x}", u64::from_be_bytes(nonce)))
+}

@@ -1,0 +1,89 @@
+//! `orlop.pool`: what makes a pool of the cluster one of Orlop's.
+//!
+//! Unlike the mark of a directory it is nobody's lock: many processes use the pool at once.
+
+use orlop_model::{Error, PoolId, Result};
+use orlop_sys::rand::random_bytes;
+use serde::{Deserialize, Serialize};
+
+use super::connection::Connection;
+use super::failure::Doing;
+use super::layout::{MARKER, RECORDS};
+
+const FORMAT: u32 = 1;
+const KIND: &str = "rbd";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Contents {
+    format: u32,
+    id: PoolId,
+    kind: String,
+}
+
+/// All that is certain about a marker of any version.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// Of several processes that make the pool at once, all get the id of the one that was first.
+pub(super) fn take_or_make(connection: &Connection, create: bool) -> Result<PoolId> {
+    if let Some(id) = read(connection)? {
+        return Ok(id);
+    }
+    let making = || format!("make a pool in the Ceph pool {}", connection.pool());
+    if !create {
+        return Err(Error::failed(making(), "there is none, and none may be made"));
+    }
+    tracing::warn!(pool = connection.pool(), "Orlop never used this Ceph pool; making it ready");
+    let id = PoolId::from_random(random_bytes().doing(making)?);
+    let contents = Contents { format: FORMAT, id, kind: KIND.to_owned() };
+    let text = serde_json::to_vec(&contents).map_err(|error| Error::failed(making(), error))?;
+    // The mark comes last: what is without it is no pool.
+    connection.ask(making, |io| {
+        io.ensure_object(RECORDS)?;
+        match io.create(MARKER, &text) {
+            Err(error) if error.is_taken() => Ok(()),
+            done => done,
+        }
+    })?;
+    read(connection)?.ok_or_else(|| Error::failed(making(), "its mark is gone again"))
+}
+
+pub(super) fn read(connection: &Connection) -> Result<Option<PoolId>> {
+    let reading = || format!("open the Ceph pool {}", connection.pool());
+    let text = connection.ask(reading, |io| match io.read(MARKER) {
+        Err(error) if error.is_not_found() => Ok(None),
+        text => text.map(Some),
+    })?;
+    text.map(|text| parse(connection.pool(), &text)).transpose()
+}
+
+fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
+    let what = || format!("the mark {MARKER} of the Ceph pool {pool}");
+    let damaged = |error| Error::damaged(what(), error);
+    let Version { format } = serde_json::from_slice(text).map_err(damaged)?;
+    if format != FORMAT {
+        return Err(Error::failed(
+            format!("open the Ceph pool {pool}"),
+            format!("it has format {format}, this version of Orlop reads format {FORMAT}"),
+        ));
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(damaged)?;
+    Ok(contents.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_of_another_version_is_refused_and_a_torn_one_is_damage() {
+        let whole = br#"{"format":1,"id":"0123abcd","kind":"rbd"}"#;
+        assert_eq!(parse("p", whole).unwrap().as_str(), "0123abcd");
+        let later = parse("p", br#"{"format":2,"place":"elsewhere"}"#);
+        assert!(matches!(later, Err(Error::Failed { .. })), "{later:?}");
+        let torn = parse("p", &whole[..20]);
+        assert!(matches!(torn, Err(Error::Damaged { .. })), "{torn:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What all parts of the pool share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orlop_model::{NodeId, PoolId, Result, Topology};
+use orlop_sys::ceph::{ClusterConfig, IoCtx};
+
+use super::attach::Attachments;
+use super::background::Background;
+use super::connection::Connection;
+use super::marker;
+
+/// Longer than a store that fails needs to be found out and replaced.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What the operator says about a pool.
+#[derive(Debug, Clone)]
+pub struct RbdPoolConfig {
+    pub name: String,
+    /// As Ceph's `mon_host` has them.
+    pub monitors: String,
+    pub pool: String,
+    /// Empty: none.
+    pub namespace: String,
+    /// Without `client.`
+    pub user: String,
+    /// The file with the user's key.
+    pub keyring: PathBuf,
+    /// Make the Ceph pool one of Orlop's where it is none yet.
+    pub create: bool,
+    /// Free what is deleted and flatten what is too deep. One of all who use the pool is enough,
+    /// and more do no harm.
+    pub housekeeping: bool,
+    /// This process.
+    pub node_id: NodeId,
+    /// Are volumes used on this machine, by this process?
+    pub serves_node: bool,
+    /// Where exports are kept, out of reach of all but root; gone after a reboot.
+    pub run_dir: PathBuf,
+}
+
+impl RbdPoolConfig {
+    fn cluster(&self) -> ClusterConfig {
+        ClusterConfig {
+            monitors: self.monitors.clone(),
+            user: self.user.clone(),
+            keyring: self.keyring.clone(),
+            connect_timeout: CONNECT_TIMEOUT,
+            operation_timeout: OPERATION_TIMEOUT,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) name: String,
+    /// Empty: whoever reaches the cluster reaches the pool.
+    pub(super) topology: Topology,
+    pub(super) id: PoolId,
+    pub(super) connection: Connection,
+    pub(super) background: Background,
+    pub(super) attachments: Attachments,
+}
+
+impl Store {
+    pub(super) fn open(config: &RbdPoolConfig) -> Result<Arc<Self>> {
+        let connection =
+            Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
+        let id = marker::take_or_make(&connection, config.create)?;
+        let attachments = Attachments::recover(config)?;
+        let store = Arc::new(Self {
+            name: config.name.clone(),
+            topology: Topology::default(),
+            id,
+            connection,
+            background: Background::default(),
+            attachments,
+        });
+        if config.serves_node {
+            store.ensure_node_known(&config.node_id)?;
+            store.release_orphaned_exports()?;
+        }
+        if config.housekeeping {
+            store.background.start(&store)?;
+        }
+        Ok(store)
+    }
+
+    pub(super) fn ask<T>(
+        &self,
+        doing: impl Fn() -> String,
+        ask: impl Fn(&Arc<IoCtx>) -> orlop_sys::Result<T>,
+    ) -> Result<T> {
+        self.connection.ask(doing, ask)
+    }
+}

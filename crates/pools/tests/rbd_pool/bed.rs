@@ -1,0 +1,224 @@
+//! A cluster for all tests of this binary, and for each test a namespace of its own in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use orlop_model::{
+    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, FormatState, IoLimits,
+    NameDigest, NewSnapshot, NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord,
+    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+};
+use orlop_pools::{RbdPool, RbdPoolConfig};
+use orlop_sys::ceph::{Access, Cluster, ClusterConfig, Image, IoCtx};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const MIB: u64 = 1 << 20;
+/// As librbd makes them.
+pub(crate) const OBJECT: u64 = 4 * MIB;
+/// The cluster answers in milliseconds; whoever waits longer waits in vain.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `None` where the run opted out of tests that need root.
+fn root_or_opted_out() -> Option<()> {
+    if rustix::process::geteuid().is_root() {
+        return Some(());
+    }
+    let opted_out = std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1");
+    assert!(opted_out, "needs root; ORLOP_TEST_SKIP_ROOT=1 skips it");
+    None
+}
+
+/// Where its ceph.conf is. The script takes it down when this process has ended.
+fn cluster() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let pid = std::process::id();
+        let directory = std::env::temp_dir().join(format!("orlop-ceph-{pid}"));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ceph-cluster");
+        let started = Command::new(script)
+            .args(["start".as_ref(), directory.as_os_str()])
+            .args(["--while", &pid.to_string()])
+            .status()
+            .unwrap();
+        assert!(started.success(), "no cluster");
+        directory
+    })
+}
+
+pub(crate) struct Bed {
+    pub(crate) namespace: String,
+    run_dir: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        root_or_opted_out()?;
+        let namespace = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        run("rbd", &["namespace", "create", &format!("rbd/{namespace}")]);
+        Some(Self { namespace, run_dir: tempfile::tempdir().unwrap() })
+    }
+
+    pub(crate) fn config(&self) -> RbdPoolConfig {
+        RbdPoolConfig {
+            name: "test".to_owned(),
+            monitors: monitors(),
+            pool: "rbd".to_owned(),
+            namespace: self.namespace.clone(),
+            user: "orlop".to_owned(),
+            keyring: cluster().join("client.orlop.keyring"),
+            create: true,
+            housekeeping: false,
+            node_id: "n1".parse().unwrap(),
+            serves_node: false,
+            run_dir: self.run_dir.path().to_owned(),
+        }
+    }
+
+    /// Another process that works on the same pool, as far as the cluster can tell.
+    pub(crate) fn open(&self) -> RbdPool {
+        RbdPool::open(&self.config()).unwrap()
+    }
+
+    pub(crate) fn open_with_housekeeping(&self) -> RbdPool {
+        RbdPool::open(&RbdPoolConfig { housekeeping: true, ..self.config() }).unwrap()
+    }
+
+    /// Past the pool, right into the cluster.
+    pub(crate) fn io(&self) -> Arc<IoCtx> {
+        let config = self.config();
+        let config = ClusterConfig {
+            monitors: config.monitors,
+            user: config.user,
+            keyring: config.keyring,
+            connect_timeout: PATIENCE,
+            operation_timeout: PATIENCE,
+        };
+        Cluster::connect(&config).unwrap().pool("rbd", &self.namespace).unwrap()
+    }
+
+    pub(crate) fn image(&self, id: &VolumeId) -> Image {
+        self.io().open_image(&id.to_string(), Access::ReadWrite).unwrap()
+    }
+
+    /// The command line on this namespace.
+    pub(crate) fn rbd(&self, command: &[&str]) -> String {
+        let namespace = ["--pool", "rbd", "--namespace", &self.namespace];
+        run("rbd", &[command, &namespace].concat())
+    }
+
+    /// What it says.
+    pub(crate) fn told(&self, command: &[&str]) -> Value {
+        let told = self.rbd(&[command, &["--format", "json"]].concat());
+        serde_json::from_str(&told).unwrap()
+    }
+
+    pub(crate) fn image_names(&self) -> Vec<String> {
+        let listed = self.told(&["ls"]);
+        let names = listed.as_array().unwrap().iter();
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) fn trash_is_empty(&self) -> bool {
+        self.told(&["trash", "ls"]).as_array().unwrap().is_empty()
+    }
+
+    /// Nothing is left of any volume or snapshot, neither in sight nor in the trash.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.image_names().is_empty() && self.trash_is_empty()
+    }
+}
+
+fn monitors() -> String {
+    let conf = std::fs::read_to_string(cluster().join("ceph.conf")).unwrap();
+    conf.lines().find_map(|line| line.strip_prefix("mon_host = ")).unwrap().to_owned()
+}
+
+/// As the cluster's administrator.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let conf = cluster().join("ceph.conf");
+    let output = Command::new(program).arg("--conf").arg(conf).args(arguments).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub(crate) fn volume_id(pool: &RbdPool, name: &str) -> VolumeId {
+    VolumeId::new(pool.id().clone(), NameDigest::of_text(name))
+}
+
+pub(crate) fn new_volume(pool: &RbdPool, name: &str, capacity_bytes: u64) -> NewVolume {
+    let block = VolumeCapability { access: AccessType::Block, mode: AccessMode::SingleNodeWriter };
+    NewVolume {
+        id: volume_id(pool, name),
+        name: name.parse().unwrap(),
+        capacity_bytes,
+        capabilities: CapabilitySet::new(vec![block]).unwrap(),
+        parameters: VolumeParameters { provisioning: Provisioning::Thin, ..Default::default() },
+        limits: IoLimits::default(),
+        source: None,
+        format: FormatState::Raw,
+        ephemeral: false,
+    }
+}
+
+pub(crate) fn create(pool: &RbdPool, new: &NewVolume) -> Result<VolumeRecord> {
+    pool.begin_volume(new)?.commit()
+}
+
+pub(crate) fn volume(pool: &RbdPool, name: &str, capacity_bytes: u64) -> VolumeRecord {
+    create(pool, &new_volume(pool, name, capacity_bytes)).unwrap()
+}
+
+pub(crate) fn copy_of(
+    pool: &RbdPool,
+    name: &str,
+    source: ContentSource,
+    capacity_bytes: u64,
+) -> Result<VolumeRecord> {
+    create(pool, &NewVolume { source: Some(source), ..new_volume(pool, name, capacity_bytes) })
+}
+
+pub(crate) fn new_snapshot(pool: &RbdPool, name: &str, source: &VolumeRecord) -> NewSnapshot {
+    NewSnapshot {
+        id: SnapshotId::new(pool.id().clone(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        source: source.clone(),
+        format: FormatState::Raw,
+        consistency: Consistency::Crash,
+    }
+}
+
+pub(crate) fn snapshot(pool: &RbdPool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
+    pool.begin_snapshot(&new_snapshot(pool, name, source)).unwrap().commit().unwrap()
+}
+
+pub(crate) fn write(image: &Image, offset: u64, byte: u8, length: u64) {
+    image.write(offset, &vec![byte; usize::try_from(length).unwrap()]).unwrap();
+    image.flush().unwrap();
+}
+
+/// The byte that fills this part.
+pub(crate) fn byte_at(image: &Image, offset: u64, length: u64) -> u8 {
+    let bytes = read(image, offset, length);
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "mixed bytes at {offset}");
+    bytes[0]
+}
+
+pub(crate) fn read(image: &Image, offset: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap()];
+    assert_eq!(image.read(offset, &mut bytes).unwrap(), bytes.len());
+    bytes
+}

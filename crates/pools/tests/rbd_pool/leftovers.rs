@@ -1,0 +1,123 @@
+//! What a process that was killed leaves behind, laid out as it would lie there.
+
+use orlop_model::{ContentSource, Pool};
+use orlop_sys::ceph::{NewImage, Update};
+
+use crate::bed::{Bed, MIB, byte_at, copy_of, run, snapshot, until, volume, volume_id, write};
+
+#[test]
+fn a_draft_of_a_dead_process_does_not_stand_in_the_way() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let id = volume_id(&pool, "a");
+    let io = bed.io();
+    // Killed after the image was made, with another size.
+    io.create_image(&id.to_string(), NewImage::Zeroes { size: 64 * MIB }).unwrap();
+    let record = volume(&pool, "a", 8 * MIB);
+    assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
+    assert_eq!(pool.volume(&id).unwrap(), Some(record));
+    until("the draft is freed", || bed.trash_is_empty());
+    // One that was given up for good goes when the volume is deleted.
+    let given_up = volume_id(&pool, "b");
+    io.create_image(&given_up.to_string(), NewImage::Zeroes { size: MIB }).unwrap();
+    pool.ensure_no_volume(&given_up).unwrap();
+    pool.ensure_no_volume(&id).unwrap();
+    until("all is free", || bed.is_empty());
+}
+
+#[test]
+fn a_name_without_an_image_does_not_stand_in_the_way() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let id = volume_id(&pool, "a");
+    let name = id.to_string();
+    bed.io().create_image(&name, NewImage::Zeroes { size: MIB }).unwrap();
+    let image_id = bed.io().image_id(&name).unwrap().unwrap();
+    // Killed within rbd_create: the name is taken, the image is not there yet.
+    let place = ["--pool", "rbd", "--namespace", &bed.namespace];
+    run("rados", &[&place[..], &["rm", &format!("rbd_header.{image_id}")]].concat());
+    assert_eq!(pool.volume(&id).unwrap(), None);
+    let record = volume(&pool, "a", 8 * MIB);
+    assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
+    assert_ne!(bed.io().image_id(&name).unwrap(), Some(image_id));
+    assert_eq!(bed.image_names(), [name]);
+}
+
+#[test]
+fn a_deletion_that_was_cut_short_is_carried_on() {
+    let Some(bed) = Bed::new() else { return };
+    let id = {
+        let pool = bed.open();
+        let record = volume(&pool, "a", 8 * MIB);
+        let image = bed.image(&record.id);
+        write(&image, 0, 5, MIB);
+        // Killed after the mark.
+        image.set_metadata(&format!("orlop.record.{}", image.id().unwrap()), "-").unwrap();
+        record.id
+    };
+    let pool = bed.open();
+    assert_eq!(pool.volume(&id).unwrap(), None);
+    assert_eq!(pool.volumes(None, 0).unwrap(), []);
+    let namesake = volume(&pool, "a", 8 * MIB);
+    assert_eq!(byte_at(&bed.image(&namesake.id), 0, 8 * MIB), 0);
+    pool.ensure_no_volume(&namesake.id).unwrap();
+    // Nobody has freed anything yet.
+    assert!(!bed.trash_is_empty());
+    let _keeper = bed.open_with_housekeeping();
+    until("all is free", || bed.is_empty());
+}
+
+#[test]
+fn what_an_operator_has_put_into_the_trash_is_not_freed() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let record = volume(&pool, "a", 8 * MIB);
+    write(&bed.image(&record.id), 0, 5, MIB);
+    let image_id = bed.io().image_id(&record.id.to_string()).unwrap().unwrap();
+    bed.rbd(&["trash", "mv", &record.id.to_string()]);
+    assert_eq!(pool.volume(&record.id).unwrap(), None);
+    // Something that is freed, so that the housekeeping has been there.
+    let other = volume(&pool, "b", MIB);
+    pool.ensure_no_volume(&other.id).unwrap();
+    until("the other is free", || bed.told(&["trash", "ls"]).as_array().unwrap().len() == 1);
+    bed.rbd(&["trash", "restore", &image_id]);
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(byte_at(&bed.image(&record.id), 0, MIB), 5);
+}
+
+#[test]
+fn a_cut_that_nobody_answers_for_is_removed_when_its_time_is_over() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", 8 * MIB);
+    let image = bed.image(&record.id);
+    let image_id = image.id().unwrap();
+    let note = |until: u64| format!(r#"{{"image":"{image_id}","until":{until}}}"#);
+    for (name, until) in [("s-old.1", 0), ("s-young.2", u64::MAX)] {
+        image.create_snapshot(name).unwrap();
+        let update = Update::default().set(&format!("pending.{name}"), note(until).as_bytes());
+        bed.io().update("orlop.records", &update).unwrap();
+    }
+    let _keeper = bed.open_with_housekeeping();
+    until("the old one is gone", || image.snapshots().unwrap().len() == 1);
+    assert_eq!(image.snapshots().unwrap()[0].name, "s-young.2");
+}
+
+#[test]
+fn an_image_that_was_kept_for_a_copy_goes_with_its_last_snapshot() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let source = volume(&pool, "a", 8 * MIB);
+    let kept = snapshot(&pool, "s", &source);
+    pool.ensure_no_volume(&source.id).unwrap();
+    let from = ContentSource::Snapshot(kept.id.clone());
+    let copy = copy_of(&pool, "b", from, 8 * MIB).unwrap();
+    let names = bed.image_names();
+    assert!(names.iter().any(|name| name.starts_with("orlop-kept.")), "{names:?}");
+    pool.ensure_no_volume(&copy.id).unwrap();
+    let keeper = bed.open_with_housekeeping();
+    until("the copy is free", || bed.image_names().len() == 1 && bed.trash_is_empty());
+    assert_eq!(keeper.snapshots(None, 0).unwrap(), std::slice::from_ref(&kept));
+    keeper.ensure_no_snapshot(&kept.id).unwrap();
+    until("all is free", || bed.is_empty());
+}

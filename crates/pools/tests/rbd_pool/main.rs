@@ -1,0 +1,19 @@
+//! The rbd pool on a real Ceph, which is started for this binary and gone with it. What the pool
+//! says is compared with what the `rbd` command says.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+mod bed;
+mod changes;
+mod copies;
+mod leftovers;
+mod opening;
+mod records;
+mod snapshots;
+mod volumes;

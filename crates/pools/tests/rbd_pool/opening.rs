@@ -1,0 +1,93 @@
+use orlop_model::{ContentSource, Error, Pool, Provisioning};
+use orlop_pools::{RbdPool, RbdPoolConfig};
+
+use crate::bed::{Bed, MIB, copy_of, run, snapshot, until, volume};
+
+#[test]
+fn a_pool_is_made_once_and_only_where_it_may_be() {
+    let Some(bed) = Bed::new() else { return };
+    let refused = RbdPool::open(&RbdPoolConfig { create: false, ..bed.config() });
+    assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
+    let ids: Vec<_> = std::thread::scope(|scope| {
+        let openings: Vec<_> = (0..4).map(|_| scope.spawn(|| bed.open().id().clone())).collect();
+        openings.into_iter().map(|opening| opening.join().unwrap()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    let opened = RbdPool::open(&RbdPoolConfig { create: false, ..bed.config() }).unwrap();
+    assert_eq!(*opened.id(), ids[0]);
+}
+
+#[test]
+fn a_pool_that_was_made_anew_below_us_is_not_taken_for_the_old_one() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    pool.check_health().unwrap();
+    let place = ["--pool", "rbd", "--namespace", &bed.namespace];
+    run("rados", &[&place[..], &["rm", "orlop.pool"]].concat());
+    assert!(pool.check_health().is_err());
+    let other = bed.open();
+    assert_ne!(other.id(), pool.id());
+    assert!(pool.check_health().is_err());
+    other.check_health().unwrap();
+}
+
+#[test]
+fn who_may_not_is_told_so_without_the_key() {
+    let Some(bed) = Bed::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let keyring = directory.path().join("keyring");
+    let wrong = "AQDNxyVnAAAAABAAZ0mZGZ3dWkZ0mZGZ3dWkZw==";
+    std::fs::write(&keyring, format!("[client.orlop]\n\tkey = {wrong}\n")).unwrap();
+    let refused = RbdPool::open(&RbdPoolConfig { keyring, ..bed.config() }).unwrap_err();
+    assert!(refused.to_string().contains("may not"), "{refused}");
+    assert!(!refused.to_string().contains(wrong), "{refused}");
+
+    let nowhere = RbdPoolConfig { pool: "no-such-pool".to_owned(), ..bed.config() };
+    let refused = RbdPool::open(&nowhere).unwrap_err();
+    assert!(refused.to_string().contains("no-such-pool"), "{refused}");
+
+    let nowhere = RbdPoolConfig { namespace: "no-such-space".to_owned(), ..bed.config() };
+    let refused = RbdPool::open(&nowhere).unwrap_err();
+    assert!(refused.to_string().contains("no namespace no-such-space"), "{refused}");
+}
+
+#[test]
+fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
+    let Some(bed) = Bed::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let keyring = directory.path().join("keyring");
+    let key = keyring.to_str().unwrap();
+    let scope = format!("profile rbd pool=rbd namespace={}", bed.namespace);
+    let user = ["auth", "get-or-create", "client.narrow", "mon", "profile rbd"];
+    run("ceph", &[&user[..], &["mgr", &scope, "osd", &scope, "-o", key]].concat());
+    let config = RbdPoolConfig {
+        user: "narrow".to_owned(),
+        keyring: keyring.clone(),
+        housekeeping: true,
+        ..bed.config()
+    };
+    let pool = RbdPool::open(&config).unwrap();
+    let source = volume(&pool, "a", 8 * MIB);
+    let cut = snapshot(&pool, "s", &source);
+    let copy = copy_of(&pool, "b", ContentSource::Snapshot(cut.id.clone()), 16 * MIB).unwrap();
+    assert!(pool.capacity(Provisioning::Thin).unwrap().available_bytes > 0);
+    pool.ensure_capacity(&source.id, 16 * MIB).unwrap();
+    for id in [&source.id, &copy.id] {
+        pool.ensure_no_volume(id).unwrap();
+    }
+    pool.ensure_no_snapshot(&cut.id).unwrap();
+    until("all is free", || bed.is_empty());
+
+    let elsewhere = RbdPoolConfig { namespace: String::new(), ..config };
+    let refused = RbdPool::open(&elsewhere).unwrap_err();
+    assert!(refused.to_string().contains("may not"), "{refused}");
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_unreachable() {
+    let Some(bed) = Bed::new() else { return };
+    // The port of discard, where nobody listens.
+    let nobody = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..bed.config() };
+    let away = RbdPool::open(&nobody);
+    assert!(matches!(away, Err(Error::Unreachable { .. })), "{away:?}");
+}

@@ -1,0 +1,141 @@
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{
+    Error, IoLimits, NameDigest, Pool, Result, VolumeGroupId, VolumeGroupRecord, VolumeId,
+    VolumeRecord,
+};
+use orlop_pools::RbdPool;
+
+use crate::bed::{Bed, MIB, volume, volume_id};
+
+fn count(record: &mut VolumeRecord) -> Result<()> {
+    let was = record.limits.read_iops.unwrap_or(0);
+    record.limits = IoLimits { read_iops: Some(was + 1), ..record.limits };
+    Ok(())
+}
+
+#[test]
+fn no_change_of_a_record_is_lost_to_another_process() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open(), bed.open()];
+    let record = volume(&pools[0], "a", MIB);
+    std::thread::scope(|scope| {
+        for pool in &pools {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < 10 {
+                    match pool.update_volume(&record.id, &mut count) {
+                        Ok(_) => done += 1,
+                        Err(Error::Busy(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let counted = pools[1].volume(&record.id).unwrap().unwrap();
+    assert_eq!(counted.limits.read_iops, Some(30));
+}
+
+#[test]
+fn a_change_may_refuse_and_sees_what_others_have_written() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open()];
+    let record = volume(&pools[0], "a", MIB);
+    let mut turns = 0;
+    let refused = pools[0].update_volume(&record.id, &mut |record| {
+        turns += 1;
+        if turns == 1 {
+            pools[1].update_volume(&record.id, &mut count).unwrap();
+            return count(record);
+        }
+        assert_eq!(record.limits.read_iops, Some(1), "read anew");
+        Err(Error::precondition("somebody else was here"))
+    });
+    assert_eq!(refused, Err(Error::precondition("somebody else was here")));
+    assert_eq!(turns, 2);
+    let there = pools[0].volume(&record.id).unwrap().unwrap();
+    assert_eq!(there.limits.read_iops, Some(1));
+}
+
+#[test]
+fn a_client_that_the_cluster_has_thrown_out_comes_back_as_another() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", MIB);
+    let other = bed.io();
+    // The only one that has this image open.
+    let image = bed.image(&record.id);
+    let thrown_out = image.watchers().unwrap().remove(0).address;
+    other.cluster().blocklist(&thrown_out).unwrap();
+    assert!(image.write(0, &[1; 4096]).and_then(|()| image.flush()).is_err());
+    drop(image);
+
+    let own = pool_address(&bed, &pool, &record);
+    other.cluster().blocklist(&own).unwrap();
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.update_volume(&record.id, &mut count).unwrap().limits.read_iops, Some(1));
+    assert_ne!(pool_address(&bed, &pool, &record), own);
+}
+
+/// Seen while the pool has an image open.
+fn pool_address(bed: &Bed, pool: &RbdPool, record: &VolumeRecord) -> String {
+    let io = bed.io();
+    let seen = std::sync::Mutex::new(None);
+    let reader = io.open_image(&record.id.to_string(), orlop_sys::ceph::Access::ReadOnly).unwrap();
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            while seen.lock().unwrap().is_none() {
+                if let Some(watcher) = reader.watchers().unwrap().pop() {
+                    *seen.lock().unwrap() = Some(watcher.address);
+                }
+            }
+        });
+        while !watching.is_finished() {
+            pool.ensure_reclaimed(&record.id).unwrap();
+        }
+    });
+    seen.into_inner().unwrap().unwrap()
+}
+
+fn group(pool: &RbdPool, name: &str, members: &[&VolumeId]) -> VolumeGroupRecord {
+    VolumeGroupRecord {
+        version: RECORD_VERSION,
+        id: VolumeGroupId::new(pool.id().clone(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        members: members.iter().copied().cloned().collect::<BTreeSet<_>>(),
+        max_members: 9,
+        created: SystemTime::now().into(),
+    }
+}
+
+#[test]
+fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open()];
+    let volumes = ["x", "y"].map(|name| volume_id(&pools[0], name));
+    let first = group(&pools[0], "a", &[&volumes[0]]);
+    pools[0].save_volume_group(&first, None).unwrap();
+    assert_eq!(pools[1].volume_groups(None, 0).unwrap(), std::slice::from_ref(&first));
+    assert_eq!(pools[1].volume_group(&first.id).unwrap(), Some(first.clone()));
+
+    let is_busy =
+        |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
+    is_busy(pools[1].save_volume_group(&first, None));
+    let larger = VolumeGroupRecord { members: volumes.iter().cloned().collect(), ..first.clone() };
+    pools[1].save_volume_group(&larger, Some(&first)).unwrap();
+    let emptied = VolumeGroupRecord { members: BTreeSet::new(), ..first.clone() };
+    is_busy(pools[0].save_volume_group(&emptied, Some(&first)));
+
+    let second = group(&pools[0], "b", &[&volumes[1]]);
+    is_busy(pools[0].save_volume_group(&second, None));
+    assert_eq!(pools[0].volume_group(&second.id).unwrap(), None);
+    pools[0].save_volume_group(&emptied, Some(&larger)).unwrap();
+    pools[0].save_volume_group(&second, None).unwrap();
+    for _ in 0..2 {
+        pools[1].ensure_no_volume_group(&second.id).unwrap();
+    }
+    assert_eq!(pools[0].volume_groups(None, 0).unwrap(), [emptied]);
+}

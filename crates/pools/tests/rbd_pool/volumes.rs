@@ -1,0 +1,202 @@
+use std::collections::BTreeSet;
+
+use orlop_model::{Error, NewVolume, Pool, Provisioning, VolumeParameters};
+
+use crate::bed::{Bed, MIB, create, new_volume, run, until, volume, volume_id, write};
+
+#[test]
+fn a_volume_is_an_image_with_all_features_and_a_record() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", 64 * MIB);
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+
+    let info = bed.told(&["info", &record.id.to_string()]);
+    assert_eq!(info["size"], 64 * MIB);
+    let features: BTreeSet<_> =
+        info["features"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let wanted = ["deep-flatten", "exclusive-lock", "fast-diff", "layering", "object-map"];
+    assert_eq!(features, wanted.into());
+
+    let other = bed.open();
+    assert_eq!(other.id(), pool.id(), "the pool is one, whoever opens it");
+    assert_eq!(other.volume(&record.id).unwrap(), Some(record.clone()));
+    let again = create(&other, &new_volume(&other, "a", 64 * MIB));
+    assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
+    assert!(!pool.condition(&record.id).unwrap().abnormal);
+    pool.check_health().unwrap();
+}
+
+#[test]
+fn many_who_make_one_volume_at_once_make_one() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open(), bed.open()];
+    let mut won = 0;
+    for round in 0..5 {
+        let name = format!("contested-{round}");
+        let made = std::thread::scope(|scope| {
+            let attempts: Vec<_> = (0..6)
+                .map(|turn| {
+                    let (pool, name) = (&pools[turn % pools.len()], &name);
+                    let size = (1 + u64::try_from(turn).unwrap()) * MIB;
+                    scope.spawn(move || create(pool, &new_volume(pool, name, size)))
+                })
+                .collect();
+            attempts.into_iter().map(|attempt| attempt.join().unwrap()).collect::<Vec<_>>()
+        });
+        let winners: Vec<_> = made.iter().filter_map(|made| made.as_ref().ok()).collect();
+        for lost in made.iter().filter_map(|made| made.as_ref().err()) {
+            assert!(matches!(lost, Error::Busy(_)), "{lost}");
+        }
+        assert!(winners.len() <= 1, "{winners:?}");
+        won += winners.len();
+        let id = volume_id(&pools[0], &name);
+        let there = pools[1].volume(&id).unwrap();
+        assert_eq!(there.as_ref(), winners.first().copied(), "whoever was told so has made it");
+        if let Some(record) = there {
+            assert_eq!(bed.image(&id).size().unwrap(), record.capacity_bytes);
+        }
+        // Those who lost are called again by their orchestrator.
+        if pools[0].volume(&id).unwrap().is_none() {
+            volume(&pools[0], &name, MIB);
+        }
+    }
+    assert_eq!(bed.image_names().len(), 5);
+    assert!(won > 0, "all of them only stood in each other's way");
+}
+
+#[test]
+fn volumes_are_listed_in_pages_without_what_is_half_made_or_foreign() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let mut records: Vec<_> =
+        (0..5).map(|n| volume(&pool, &format!("v{n}"), u64::from(n + 1_u32) * MIB)).collect();
+    records.sort_by(|a, b| a.id.cmp(&b.id));
+    bed.rbd(&["create", "--size", "1M", "somebody-elses"]);
+    bed.rbd(&["create", "--size", "1M", &volume_id(&pool, "draft").to_string()]);
+
+    let listed = |after, limit| -> Vec<_> {
+        let page = pool.volumes(after, limit).unwrap();
+        page.into_iter().map(|(_, record)| record.unwrap()).collect()
+    };
+    assert_eq!(listed(None, 0), records);
+    assert_eq!(listed(None, 2), records[..2]);
+    assert_eq!(listed(Some(&records[1].id), 2), records[2..4]);
+    assert_eq!(listed(Some(&records[3].id), 9), records[4..]);
+    assert_eq!(pool.volume(&volume_id(&pool, "draft")).unwrap(), None);
+}
+
+#[test]
+fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", MIB);
+    let image = bed.image(&record.id);
+    let key = format!("orlop.record.{}", image.id().unwrap());
+    image.set_metadata(&key, "{").unwrap();
+    drop(image);
+    let is_damaged = |error: Option<Error>| {
+        assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
+    };
+    is_damaged(pool.volume(&record.id).err());
+    is_damaged(create(&pool, &new_volume(&pool, "a", MIB)).err());
+    is_damaged(pool.ensure_no_volume(&record.id).err());
+    is_damaged(pool.volumes(None, 0).unwrap()[0].1.clone().err());
+    assert!(pool.condition(&record.id).unwrap().abnormal);
+    assert_eq!(bed.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    let told: serde_json::Value =
+        serde_json::from_str(&run("ceph", &["df", "--format", "json"])).unwrap();
+    let told = told["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "rbd").unwrap();
+    // Other tests write meanwhile.
+    let told = told["stats"]["max_avail"].as_u64().unwrap();
+    assert!(capacity.available_bytes.abs_diff(told) < 1 << 30, "{capacity:?}, {told}");
+    assert!(capacity.largest_volume <= capacity.available_bytes);
+
+    let too_large = create(&pool, &new_volume(&pool, "a", 1 << 50));
+    assert!(matches!(too_large, Err(Error::Exhausted(_))), "{too_large:?}");
+    let record = volume(&pool, "a", MIB);
+    let too_large = pool.ensure_capacity(&record.id, 1 << 50);
+    assert!(matches!(too_large, Err(Error::Exhausted(_))), "{too_large:?}");
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record));
+
+    let parameters = VolumeParameters { provisioning: Provisioning::Thick, ..Default::default() };
+    let thick = NewVolume { parameters, ..new_volume(&pool, "thick", MIB) };
+    let refused = create(&pool, &thick);
+    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    assert_eq!(pool.capacity(Provisioning::Thick).unwrap().available_bytes, 0);
+}
+
+/// Many times: librbd alone gets it wrong only now and then.
+#[test]
+fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open()];
+    let record = volume(&pools[0], "a", 4 * MIB);
+    // In use all the while, as by a node.
+    let image = bed.image(&record.id);
+    for round in 0..30 {
+        write(&image, 0, 1, MIB);
+        let base = 32 * round;
+        std::thread::scope(|scope| {
+            for (pool, more) in [8, 32, 16, 24].into_iter().enumerate() {
+                let (pool, id) = (&pools[pool % 2], &record.id);
+                scope.spawn(move || {
+                    let bytes = (base + more) * MIB;
+                    let grown = pool.ensure_capacity(id, bytes).unwrap();
+                    assert!(grown.capacity_bytes >= bytes);
+                });
+            }
+        });
+        let grown = pools[1].volume(&record.id).unwrap().unwrap();
+        assert_eq!(grown.capacity_bytes, (base + 32) * MIB);
+        assert_eq!(bed.image(&record.id).size().unwrap(), grown.capacity_bytes);
+        until("the writer sees it", || image.size().unwrap() == grown.capacity_bytes);
+    }
+    let same = pools[0].ensure_capacity(&record.id, MIB).unwrap();
+    assert_eq!(same.capacity_bytes, 30 * 32 * MIB);
+}
+
+#[test]
+fn a_volume_in_use_is_not_deleted_and_a_deleted_one_is_freed() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let record = volume(&pool, "a", 64 * MIB);
+    let image = bed.image(&record.id);
+    write(&image, 0, 1, 8 * MIB);
+    let refused = pool.ensure_no_volume(&record.id);
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    drop(image);
+    for _ in 0..2 {
+        pool.ensure_no_volume(&record.id).unwrap();
+        assert_eq!(pool.volume(&record.id).unwrap(), None);
+    }
+    until("its space is free", || bed.is_empty());
+    let gone = pool.update_volume(&record.id, &mut |_| Ok(()));
+    assert!(matches!(gone, Err(Error::NoSuchVolume(_))), "{gone:?}");
+}
+
+#[test]
+fn what_a_volume_takes_is_known_and_zeroes_are_given_back() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", 64 * MIB);
+    assert!(!pool.holds_data(&record.id).unwrap());
+    assert_eq!(pool.used_bytes(&record.id).unwrap(), 0);
+    let image = bed.image(&record.id);
+    write(&image, 0, 7, 4 * MIB);
+    write(&image, 32 * MIB, 0, 4 * MIB);
+    drop(image);
+    assert!(pool.holds_data(&record.id).unwrap());
+    assert_eq!(pool.used_bytes(&record.id).unwrap(), 8 * MIB);
+    pool.ensure_reclaimed(&record.id).unwrap();
+    assert_eq!(pool.used_bytes(&record.id).unwrap(), 4 * MIB);
+    assert_eq!(crate::bed::byte_at(&bed.image(&record.id), 0, 4 * MIB), 7);
+}

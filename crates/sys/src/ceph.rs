@@ -1,0 +1,31 @@
+//! A Ceph cluster: its objects (librados) and its images (librbd).
+//!
+//! Both libraries are loaded when a cluster is first connected to, so that a machine without Ceph
+//! needs neither. Every symbol that is used is looked up then; without one of them nothing starts.
+//!
+//! All calls block, at most as long as the timeouts of [`ClusterConfig`] let a single operation
+//! with the cluster take. Handles close themselves; a child keeps its parents open.
+
+mod cluster;
+mod diff;
+mod directory;
+mod handle;
+mod image;
+mod images;
+mod library;
+mod objects;
+mod omap;
+mod snapshots;
+mod trash;
+mod watchers;
+
+pub use cluster::{Cluster, ClusterConfig};
+pub use diff::{Extent, Written};
+pub use directory::{header_of, metadata_key};
+pub use image::{Image, Parent};
+pub use images::{Access, NewImage};
+pub use objects::IoCtx;
+pub use omap::{Outcome, Update};
+pub use snapshots::{ImageSnapshot, SnapshotSpace};
+pub use trash::Trashed;
+pub use watchers::Watcher;

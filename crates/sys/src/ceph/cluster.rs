@@ -1,0 +1,144 @@
+//! A connection to a cluster.
+
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::{Call, call, close, copied};
+use super::library::Handle;
+use super::objects::IoCtx;
+use crate::error::Result;
+
+/// Whom to connect to, and as whom. The key is not in it: librados reads the keyring itself.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// As `mon_host` has them: `10.0.0.1,10.0.0.2` or `[v2:10.0.0.1:3300]`.
+    pub monitors: String,
+    /// Without `client.`
+    pub user: String,
+    pub keyring: PathBuf,
+    /// For the first answer of a monitor.
+    pub connect_timeout: Duration,
+    /// For a single operation on an object or of a monitor.
+    pub operation_timeout: Duration,
+}
+
+/// librados finds its way back by itself when monitors or stores were away. After the cluster has
+/// blocklisted this client all calls fail with `ESHUTDOWN`, for good: connect anew.
+#[derive(Debug)]
+pub struct Cluster {
+    handle: Handle,
+    monitors: String,
+}
+
+// SAFETY: librados locks inside; a cluster handle may be used by many threads at once.
+unsafe impl Send for Cluster {}
+// SAFETY: as above.
+unsafe impl Sync for Cluster {}
+
+/// Five years. A client that was cut off must not be able to write when it is back, whenever that
+/// is.
+const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+
+impl Cluster {
+    pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
+        let connecting = Call { operation: "connect to", subject: &config.monitors };
+        let cluster = connecting.text("ceph")?;
+        let user = connecting.text(&format!("client.{}", config.user))?;
+        let mut handle = ptr::null_mut();
+        let code = call!(rados.rados_create2(&raw mut handle, cluster.as_ptr(), user.as_ptr(), 0));
+        connecting.check(code)?;
+        let connected = Self { handle, monitors: config.monitors.clone() };
+        connected.configure(config)?;
+        connecting.check(call!(rados.rados_connect(handle)))?;
+        Ok(Arc::new(connected))
+    }
+
+    fn configure(&self, config: &ClusterConfig) -> Result<()> {
+        let connect = config.connect_timeout.as_secs().to_string();
+        let operation = config.operation_timeout.as_secs().to_string();
+        let keyring = config.keyring.to_string_lossy();
+        let options = [
+            ("mon_host", config.monitors.as_str()),
+            ("keyring", &keyring),
+            ("client_mount_timeout", &connect),
+            ("rados_mon_op_timeout", &operation),
+            ("rados_osd_op_timeout", &operation),
+            // Its own log would go around ours, and a file of its own would need rotating.
+            ("log_to_stderr", "false"),
+            ("err_to_stderr", "false"),
+            ("log_file", ""),
+        ];
+        for (option, value) in options {
+            let setting = Call { operation: "set the option", subject: option };
+            let (option, value) = (setting.text(option)?, setting.text(value)?);
+            let code = call!(rados.rados_conf_set(self.handle, option.as_ptr(), value.as_ptr()));
+            setting.check(code)?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, operation: &'static str) -> Call<'_> {
+        Call { operation, subject: &self.monitors }
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// A pool, or one of its namespaces.
+    pub fn pool(self: &Arc<Self>, pool: &str, namespace: &str) -> Result<Arc<IoCtx>> {
+        IoCtx::open(Arc::clone(self), pool, namespace)
+    }
+
+    /// A command of the monitors, in their JSON; returns what they answer.
+    pub fn monitor_command(&self, command: &str) -> Result<Vec<u8>> {
+        let calling = self.call("give a command to");
+        let command = calling.text(command)?;
+        let commands = [command.as_ptr()];
+        let (mut answer, mut length) = (ptr::null_mut(), 0);
+        let (mut status, mut status_length) = (ptr::null_mut(), 0);
+        let code = call!(rados.rados_mon_command(
+            self.handle,
+            commands.as_ptr(),
+            commands.len(),
+            ptr::null(),
+            0,
+            &raw mut answer,
+            &raw mut length,
+            &raw mut status,
+            &raw mut status_length,
+        ));
+        let text = copied(answer, length);
+        for buffer in [answer, status] {
+            call!(rados.rados_buffer_free(buffer));
+        }
+        calling.check(code)?;
+        Ok(text)
+    }
+
+    /// An object store that is asked anything by us, or by whoever connects later, has learned of it
+    /// first: what the old client wrote until then is there, and nothing comes after it.
+    pub fn blocklist(&self, address: &str) -> Result<()> {
+        let calling = Call { operation: "blocklist the client", subject: address };
+        let seconds = u32::try_from(FENCED_FOR.as_secs()).unwrap_or(u32::MAX);
+        let address = calling.text(address)?;
+        let text = address.as_ptr().cast_mut();
+        calling.check(call!(rados.rados_blocklist_add(self.handle, text, seconds)))?;
+        self.wait_for_latest_map()
+    }
+
+    /// Whatever the monitors have decided until now, this client knows.
+    fn wait_for_latest_map(&self) -> Result<()> {
+        let code = call!(rados.rados_wait_for_latest_osdmap(self.handle));
+        self.call("wait for the latest map of").check(code)?;
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        close!(rados.rados_shutdown(self.handle));
+    }
+}

@@ -1,0 +1,76 @@
+//! Which parts of an image hold data, and which have changed since a snapshot.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use super::handle::call;
+use super::image::Image;
+use crate::error::Result;
+
+/// Ends an iteration early; librbd hands it through as it is.
+const ENOUGH: c_int = -libc::ECANCELED;
+
+/// A part of an image that was written, or was given back since a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub offset: u64,
+    pub length: u64,
+    pub holds_data: bool,
+}
+
+/// Which parts of an image are meant.
+#[derive(Debug, Clone, Copy)]
+pub enum Written<'a> {
+    /// At any time, by whomever: also to what it was cloned from.
+    Ever,
+    /// What takes space of its own.
+    Here,
+    /// After an earlier snapshot of the same image was made, or given back since then.
+    Since(&'a str),
+}
+
+type Visitor<'a> = &'a mut (dyn FnMut(Extent) -> bool + 'a);
+
+impl Image {
+    /// Whole objects, of 4 MiB as a rule, among `length` bytes from `offset` on, in rising order.
+    /// Of the image as it was opened: now, or at a snapshot. The visitor may end it by `false`.
+    pub fn visit_written(
+        &self,
+        written: Written<'_>,
+        (offset, length): (u64, u64),
+        mut visit: impl FnMut(Extent) -> bool,
+    ) -> Result<()> {
+        let comparing = self.call("compare");
+        let (since, include_parent) = match written {
+            Written::Ever => (None, 1),
+            Written::Here => (None, 0),
+            // What a clone did not write itself is what it was.
+            Written::Since(snapshot) => (Some(comparing.text(snapshot)?), 0),
+        };
+        let from = since.as_deref().map_or(ptr::null(), |name| name.as_ptr());
+        let mut visitor: Visitor<'_> = &mut visit;
+        let argument = (&raw mut visitor).cast::<c_void>();
+        let code = call!(rbd.rbd_diff_iterate2(
+            self.handle(),
+            from,
+            offset,
+            length,
+            include_parent,
+            1,
+            on_extent,
+            argument,
+        ));
+        if code != ENOUGH {
+            comparing.check(code)?;
+        }
+        Ok(())
+    }
+}
+
+extern "C" fn on_extent(offset: u64, length: usize, exists: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: it is the visitor of the call that we are in, which nobody else uses until that
+    // returns; librbd calls from one thread at a time.
+    let visitor = unsafe { &mut *argument.cast::<Visitor<'_>>() };
+    let length = u64::try_from(length).unwrap_or(u64::MAX);
+    if visitor(Extent { offset, length, holds_data: exists != 0 }) { 0 } else { ENOUGH }
+}

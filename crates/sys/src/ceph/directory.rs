@@ -1,0 +1,188 @@
+//! What can be told of images without opening them.
+//!
+//! Opening costs several round trips and, for writing, shows up as a watcher. These are the same
+//! methods of the object class `rbd` that librbd and the kernel's client call.
+
+use rustix::io::Errno;
+
+use super::handle::Call;
+use super::objects::IoCtx;
+use crate::error::Result;
+
+const DIRECTORY: &str = "rbd_directory";
+const METADATA_PREFIX: &str = "metadata_";
+const PAGE: u64 = 1000;
+
+impl IoCtx {
+    /// The image's own id, which no other image had or will have; `None`: there is no such name.
+    pub fn image_id(&self, name: &str) -> Result<Option<String>> {
+        let object = format!("rbd_id.{name}");
+        let answer = match self.execute(&object, ("rbd", "get_id"), &[]) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let text = Decoder::new(&answer).text();
+        Ok(Some(self.understood(&object, text)?))
+    }
+
+    /// `None`: no image of that id has a name; it is in the trash, or is none.
+    pub fn image_name(&self, id: &str) -> Result<Option<String>> {
+        let mut input = Vec::new();
+        encode(&mut input, id.as_bytes());
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_get_name"), &input) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let text = Decoder::new(&answer).text();
+        Ok(Some(self.understood(DIRECTORY, text)?))
+    }
+
+    /// Can there be images? A namespace has a directory from when it was made; a pool without one
+    /// gets it with its first image.
+    pub fn has_directory(&self) -> Result<bool> {
+        match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing("", 1)) {
+            Err(error) if error.is_not_found() => Ok(false),
+            listed => listed.map(|_| true),
+        }
+    }
+
+    /// Names that begin with `prefix` and the images' ids, in the order of names, after `after`, at
+    /// most `limit` (0: all).
+    pub fn image_names(
+        &self,
+        after: &str,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        let mut after = after.max(prefix).to_owned();
+        loop {
+            let page = self.directory_page(&after)?;
+            let Some((last, _)) = page.last() else { return Ok(found) };
+            last.clone_into(&mut after);
+            for (name, id) in page {
+                if !name.starts_with(prefix) || (limit > 0 && found.len() == limit) {
+                    return Ok(found);
+                }
+                found.push((name, id));
+            }
+        }
+    }
+
+    fn directory_page(&self, after: &str) -> Result<Vec<(String, String)>> {
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing(after, PAGE)) {
+            // No image was ever made.
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        self.understood(DIRECTORY, Decoder::new(&answer).pairs())
+    }
+
+    /// `None`: it was never set, or the image is gone.
+    pub fn image_metadata(&self, image_id: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        let object = header_of(image_id);
+        let mut input = Vec::new();
+        encode(&mut input, key.as_bytes());
+        let answer = match self.execute(&object, ("rbd", "metadata_get"), &input) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let value = Decoder::new(&answer).bytes().map(<[u8]>::to_vec);
+        Ok(Some(self.understood(&object, value)?))
+    }
+
+    /// Takes a name from an image that was never finished, so that another can have it. Whoever
+    /// is making it just now ends with an image that nobody finds.
+    pub fn ensure_unnamed(&self, name: &str, id: &str) -> Result<()> {
+        let mut input = Vec::new();
+        encode(&mut input, name.as_bytes());
+        encode(&mut input, id.as_bytes());
+        // The entry first: without the other object a new image could not be entered.
+        match self.execute(DIRECTORY, ("rbd", "dir_remove_image"), &input) {
+            Err(error) if error.is_not_found() || error.errno() == Some(Errno::STALE) => {}
+            done => drop(done?),
+        }
+        let mut owner = Vec::new();
+        encode(&mut owner, id.as_bytes());
+        self.try_remove(&format!("rbd_id.{name}"), &owner).map(drop)
+    }
+
+    fn understood<T>(&self, object: &str, decoded: Option<T>) -> Result<T> {
+        let subject = self.subject(object);
+        let asking = Call { operation: "ask", subject: &subject };
+        decoded.ok_or_else(|| asking.refused("the answer is not of the form that it should be"))
+    }
+}
+
+fn listing(after: &str, limit: u64) -> Vec<u8> {
+    let mut input = Vec::new();
+    encode(&mut input, after.as_bytes());
+    input.extend_from_slice(&limit.to_le_bytes());
+    input
+}
+
+/// The object that has an image's metadata among its keys; for [`IoCtx::update`].
+pub fn header_of(image_id: &str) -> String {
+    format!("rbd_header.{image_id}")
+}
+
+/// The key of a value of the metadata in that object.
+pub fn metadata_key(key: &str) -> String {
+    format!("{METADATA_PREFIX}{key}")
+}
+
+pub(super) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    into.extend_from_slice(&length.to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+/// Ceph's encoding: little endian, and lengths before contents. `None`: it ends too early.
+struct Decoder<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    fn new(answer: &'a [u8]) -> Self {
+        Self { rest: answer }
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        let (length, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        usize::try_from(u32::from_le_bytes(*length)).ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.length()?;
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?.to_vec()).ok()
+    }
+
+    fn pairs(&mut self) -> Option<Vec<(String, String)>> {
+        let count = self.length()?;
+        (0..count).map(|_| Some((self.text()?, self.text()?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_too_early_is_not_understood() {
+        let mut whole = 1_u32.to_le_bytes().to_vec();
+        encode(&mut whole, b"name");
+        encode(&mut whole, b"id");
+        let pairs = Decoder::new(&whole).pairs();
+        assert_eq!(pairs, Some(vec![("name".to_owned(), "id".to_owned())]));
+        for length in 0..whole.len() {
+            assert_eq!(Decoder::new(&whole[..length]).pairs(), None, "{length} bytes");
+        }
+    }
+}

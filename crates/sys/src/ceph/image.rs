@@ -1,0 +1,187 @@
+//! An open image.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+
+use super::handle::{Call, call, close, owned, terminated};
+use super::library::{Handle, RawLinkedImage, RawSnapshot};
+use super::objects::IoCtx;
+use crate::error::Result;
+
+const ID_BUFFER: usize = 256;
+const METADATA_BUFFER: usize = 4 << 10;
+
+#[derive(Debug)]
+pub struct Image {
+    handle: Handle,
+    /// Kept open as long as the image is.
+    _io: Arc<IoCtx>,
+    subject: String,
+}
+
+// SAFETY: librbd locks inside; an image may be used by many threads at once.
+unsafe impl Send for Image {}
+// SAFETY: as above.
+unsafe impl Sync for Image {}
+
+/// The image that a clone was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    pub image_id: String,
+    /// Has another name in the trash, where it goes when it is removed while clones need it.
+    pub snapshot: String,
+}
+
+impl Image {
+    pub(super) fn new(handle: Handle, io: Arc<IoCtx>, subject: String) -> Self {
+        Self { handle, _io: io, subject }
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(super) fn call(&self, operation: &'static str) -> Call<'_> {
+        Call { operation, subject: &self.subject }
+    }
+
+    pub fn id(&self) -> Result<String> {
+        let mut buffer = [0_u8; ID_BUFFER];
+        let start = buffer.as_mut_ptr().cast::<c_char>();
+        let code = call!(rbd.rbd_get_id(self.handle, start, buffer.len()));
+        self.call("ask for the id of").check(code)?;
+        Ok(terminated(&buffer))
+    }
+
+    pub fn size(&self) -> Result<u64> {
+        let mut size = 0;
+        let code = call!(rbd.rbd_get_size(self.handle, &raw mut size));
+        self.call("ask for the size of").check(code)?;
+        Ok(size)
+    }
+
+    /// By the clock of the object store.
+    pub fn created(&self) -> Result<SystemTime> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let code = call!(rbd.rbd_get_create_timestamp(self.handle, &raw mut time));
+        self.call("ask for the age of").check(code)?;
+        Ok(UNIX_EPOCH + Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)))
+    }
+
+    /// Does not shrink; but two of these at once may: librbd compares with the size that it knew
+    /// when it was asked, not with the one when it is done. Whoever has the image open is told, and
+    /// does it if it holds the lock.
+    pub fn ensure_size(&self, size: u64) -> Result<()> {
+        let nothing = ptr::null_mut();
+        let code = call!(rbd.rbd_resize2(self.handle, size, false, on_progress, nothing));
+        match self.call("grow").check(code) {
+            Err(error) if error.errno() == Some(Errno::INVAL) && self.size()? >= size => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    pub fn parent(&self) -> Result<Option<Parent>> {
+        let mut image = RawLinkedImage {
+            pool_id: 0,
+            pool_name: ptr::null_mut(),
+            pool_namespace: ptr::null_mut(),
+            image_id: ptr::null_mut(),
+            image_name: ptr::null_mut(),
+            trash: false,
+        };
+        let mut snapshot = RawSnapshot { id: 0, namespace_type: 0, name: ptr::null_mut() };
+        let code = call!(rbd.rbd_get_parent(self.handle, &raw mut image, &raw mut snapshot));
+        match self.call("ask for the parent of").check(code) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let parent = Parent { image_id: owned(image.image_id), snapshot: owned(snapshot.name) };
+        call!(rbd.rbd_linked_image_spec_cleanup(&raw mut image));
+        call!(rbd.rbd_snap_spec_cleanup(&raw mut snapshot));
+        Ok(Some(parent))
+    }
+
+    /// Copies what it still shares with its parent; `Ok` if it has none. In use all the while.
+    pub fn flatten(&self) -> Result<()> {
+        match self.call("flatten").check(call!(rbd.rbd_flatten(self.handle))) {
+            Err(error) if error.errno() == Some(Errno::INVAL) && self.parent()?.is_none() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Gives back runs of zeroes of at least so many bytes, a power of two.
+    pub fn sparsify(&self, run: usize) -> Result<()> {
+        self.call("sparsify").check(call!(rbd.rbd_sparsify(self.handle, run)))?;
+        Ok(())
+    }
+
+    /// Fewer bytes than asked for are the end of the image.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let start = buffer.as_mut_ptr().cast::<c_char>();
+        let code = call!(rbd.rbd_read(self.handle, offset, buffer.len(), start));
+        self.call("read").check_long(code)
+    }
+
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let start = bytes.as_ptr().cast::<c_char>();
+        let code = call!(rbd.rbd_write(self.handle, offset, bytes.len(), start));
+        let written = self.call("write").check_long(code)?;
+        if written < bytes.len() {
+            return Err(self.call("write").errno(Errno::IO));
+        }
+        Ok(())
+    }
+
+    pub fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        let code = call!(rbd.rbd_discard(self.handle, offset, length));
+        self.call("discard").check(code)?;
+        Ok(())
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        self.call("flush").check(call!(rbd.rbd_flush(self.handle)))?;
+        Ok(())
+    }
+
+    pub fn metadata(&self, key: &str) -> Result<Option<String>> {
+        let reading = self.call("read the metadata of");
+        let key = reading.text(key)?;
+        let mut buffer = vec![0_u8; METADATA_BUFFER];
+        loop {
+            let mut length = buffer.len();
+            let start = buffer.as_mut_ptr().cast::<c_char>();
+            let code =
+                call!(rbd.rbd_metadata_get(self.handle, key.as_ptr(), start, &raw mut length));
+            match reading.check(code) {
+                Ok(_) => return Ok(Some(terminated(&buffer))),
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.errno() == Some(Errno::RANGE) && length > buffer.len() => {
+                    buffer.resize(length, 0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub fn set_metadata(&self, key: &str, value: &str) -> Result<()> {
+        let writing = self.call("write the metadata of");
+        let (key, value) = (writing.text(key)?, writing.text(value)?);
+        let code = call!(rbd.rbd_metadata_set(self.handle, key.as_ptr(), value.as_ptr()));
+        writing.check(code)?;
+        Ok(())
+    }
+}
+
+extern "C" fn on_progress(_done: u64, _all: u64, _argument: *mut c_void) -> c_int {
+    0
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        close!(rbd.rbd_close(self.handle));
+    }
+}

@@ -1,0 +1,92 @@
+//! Snapshots of an image.
+
+use rustix::io::Errno;
+
+use super::handle::{call, owned};
+use super::image::Image;
+use super::library::RawSnapshotInfo;
+use crate::error::Result;
+
+const USER_SPACE: i32 = 0;
+const TRASH_SPACE: i32 = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageSnapshot {
+    pub number: u64,
+    pub name: String,
+    /// Of the image, then.
+    pub size: u64,
+    pub space: SnapshotSpace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotSpace {
+    User,
+    /// Removed, but clones still need it.
+    Trash,
+    /// Of a group or of mirroring.
+    Other,
+}
+
+impl Image {
+    /// One instant of the image, whoever writes to it. `EEXIST` if the name is taken.
+    pub fn create_snapshot(&self, name: &str) -> Result<()> {
+        let creating = self.call("snapshot");
+        let name = creating.text(name)?;
+        creating.check(call!(rbd.rbd_snap_create(self.handle(), name.as_ptr())))?;
+        Ok(())
+    }
+
+    pub fn ensure_no_snapshot(&self, name: &str) -> Result<()> {
+        let removing = self.call("remove a snapshot of");
+        let name = removing.text(name)?;
+        let code = call!(rbd.rbd_snap_remove(self.handle(), name.as_ptr()));
+        match removing.check(code) {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    pub fn snapshots(&self) -> Result<Vec<ImageSnapshot>> {
+        let listing = self.call("list the snapshots of");
+        let blank = RawSnapshotInfo { id: 0, size: 0, name: std::ptr::null() };
+        let mut raw = vec![blank; 64];
+        let count = loop {
+            let mut room = i32::try_from(raw.len()).unwrap_or(i32::MAX);
+            let code = call!(rbd.rbd_snap_list(self.handle(), raw.as_mut_ptr(), &raw mut room));
+            match listing.check(code) {
+                Ok(count) => break count,
+                // It says how many there are; one more may come meanwhile.
+                Err(error) if error.errno() == Some(Errno::RANGE) => {
+                    raw.resize(usize::try_from(room).unwrap_or(0).max(2 * raw.len()), blank);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let named: Vec<_> =
+            raw.iter().take(count).map(|one| (one.id, one.size, owned(one.name))).collect();
+        call!(rbd.rbd_snap_list_end(raw.as_mut_ptr()));
+        let mut found = Vec::with_capacity(named.len());
+        for (number, size, name) in named {
+            if let Some(space) = self.space_of(number)? {
+                found.push(ImageSnapshot { number, name, size, space });
+            }
+        }
+        Ok(found)
+    }
+
+    /// `None`: it is gone meanwhile.
+    fn space_of(&self, number: u64) -> Result<Option<SnapshotSpace>> {
+        let mut space = 0;
+        let code = call!(rbd.rbd_snap_get_namespace_type(self.handle(), number, &raw mut space));
+        match self.call("look at a snapshot of").check(code) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        Ok(Some(match space {
+            USER_SPACE => SnapshotSpace::User,
+            TRASH_SPACE => SnapshotSpace::Trash,
+            _ => SnapshotSpace::Other,
+        }))
+    }
+}

@@ -1,0 +1,109 @@
+//! Images without a name: deleted, but not freed yet.
+
+use std::ptr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+
+use super::directory::encode;
+use super::handle::{Call, call, owned};
+use super::library::RawTrashed;
+use super::objects::IoCtx;
+use crate::error::Result;
+
+const TRASH: &str = "rbd_trash";
+/// What Ceph calls an entry that a user has made, in its second version, readable by the first.
+const ENTRY_VERSION: [u8; 2] = [2, 1];
+const BY_USER: u8 = 0;
+const NORMAL: u8 = 0;
+
+/// An entry of the trash in Ceph's encoding. It may be freed at once.
+fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+    let mut contents = vec![BY_USER];
+    encode(&mut contents, name.as_bytes());
+    contents.extend_from_slice(&seconds.to_le_bytes());
+    contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
+    // Protected until the beginning of time: the clock of whoever frees it may be behind.
+    contents.extend_from_slice(&[0; 8]);
+    contents.push(NORMAL);
+    let mut entry = ENTRY_VERSION.to_vec();
+    encode(&mut entry, &contents);
+    entry
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trashed {
+    pub id: String,
+    /// That it had.
+    pub name: String,
+}
+
+impl IoCtx {
+    /// Takes the name from the image of this id, and from no other: `rbd_trash_move` goes by the
+    /// name alone, which may be another image's by then. The steps are the same. Snapshots and
+    /// clones stay as they are, and so do clients that have it open.
+    pub fn ensure_trashed(&self, name: &str, id: &str) -> Result<()> {
+        let mut input = Vec::new();
+        encode(&mut input, id.as_bytes());
+        input.extend_from_slice(&trash_entry(name, SystemTime::now()));
+        match self.execute(TRASH, ("rbd", "trash_add"), &input) {
+            Err(error) if error.is_taken() => {}
+            done => drop(done?),
+        }
+        self.ensure_unnamed(name, id)
+    }
+
+    pub fn restore_from_trash(&self, id: &str, name: &str) -> Result<()> {
+        let subject = self.subject(id);
+        let restoring = Call { operation: "restore from the trash", subject: &subject };
+        let (id, name) = (restoring.text(id)?, restoring.text(name)?);
+        let code = call!(rbd.rbd_trash_restore(self.handle(), id.as_ptr(), name.as_ptr()));
+        restoring.check(code)?;
+        Ok(())
+    }
+
+    /// Frees all its data before it returns. `false`: a snapshot or a clone still needs it, or
+    /// someone has it open.
+    pub fn try_free_trashed(&self, id: &str) -> Result<bool> {
+        let subject = self.subject(id);
+        let freeing = Call { operation: "free", subject: &subject };
+        let id = freeing.text(id)?;
+        let code = call!(rbd.rbd_trash_remove(self.handle(), id.as_ptr(), false));
+        match freeing.check(code) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) if matches!(error.errno(), Some(Errno::NOTEMPTY | Errno::BUSY)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn trash(&self) -> Result<Vec<Trashed>> {
+        let subject = self.subject("");
+        let listing = Call { operation: "list the trash of", subject: &subject };
+        let blank = RawTrashed {
+            id: ptr::null_mut(),
+            name: ptr::null_mut(),
+            source: 0,
+            deletion_time: 0,
+            deferment_end_time: 0,
+        };
+        let mut raw = vec![blank; 256];
+        let count = loop {
+            let mut room = raw.len();
+            let code = call!(rbd.rbd_trash_list(self.handle(), raw.as_mut_ptr(), &raw mut room));
+            match listing.check(code) {
+                Ok(_) => break room.min(raw.len()),
+                Err(error) if error.errno() == Some(Errno::RANGE) => {
+                    raw.resize(room.max(2 * raw.len()), blank);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let found = raw.iter().take(count);
+        let found = found.map(|one| Trashed { id: owned(one.id), name: owned(one.name) }).collect();
+        call!(rbd.rbd_trash_list_cleanup(raw.as_mut_ptr(), count));
+        Ok(found)
+    }
+}

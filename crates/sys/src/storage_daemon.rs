@@ -1,0 +1,259 @@
+//! An RBD image as a file, by a FUSE export of qemu-storage-daemon.
+//!
+//! Everything of one export is in a directory of its own: the file that it shows, its
+//! configuration, its log, the number of its process. The process is its own session and nobody's
+//! child, so it outlives who started it and is found again by what is in the directory.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::error::{Context, Result};
+use crate::{file, mounts, tool};
+
+const PROGRAM: &str = "qemu-storage-daemon";
+/// For the last writes and for the lock to be let go. Never killed: what it holds, others would
+/// have to wait for.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_LOG: u64 = 1 << 20;
+/// How librados tells in its log under which number the cluster knows it.
+const CLIENT_MARK: &str = "authenticate success, global_id ";
+
+/// Which image, and how to reach it. The key stays in its keyring.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    pub monitors: &'a str,
+    /// Without `client.`
+    pub user: &'a str,
+    pub keyring: &'a Path,
+    pub pool: &'a str,
+    /// Empty for the pool's own.
+    pub namespace: &'a str,
+    pub image: &'a str,
+    pub read_only: bool,
+}
+
+/// May be running, or not, or be half-made.
+#[derive(Debug, Clone)]
+pub struct Export {
+    directory: PathBuf,
+}
+
+pub fn is_installed() -> bool {
+    tool::find(PROGRAM).is_some()
+}
+
+impl Export {
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// The image's bytes, while the export runs.
+    pub fn file(&self) -> PathBuf {
+        self.directory.join("image")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.directory.join("ceph.conf")
+    }
+
+    fn address(&self) -> PathBuf {
+        self.directory.join("address")
+    }
+
+    fn process_number(&self) -> PathBuf {
+        self.directory.join("pid")
+    }
+
+    /// Is anything left of it?
+    pub fn exists(&self) -> bool {
+        self.directory.symlink_metadata().is_ok()
+    }
+
+    /// Returns when the image is open and the file shows it. There must be nothing of an earlier one.
+    pub fn start(&self, source: &Source<'_>) -> Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory)
+            .on("make", &self.directory)?;
+        self.write_private(&self.configuration(), &self.configured(source))?;
+        self.write_private(&self.file(), "")?;
+        tool::run(PROGRAM, self.arguments(source)).map(drop)
+    }
+
+    fn write_private(&self, path: &Path, text: &str) -> Result<()> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes())).on("write", path)
+    }
+
+    /// No timeouts for operations: a workload waits until the cluster is back, rather than see
+    /// errors that a filesystem would not survive.
+    fn configured(&self, source: &Source<'_>) -> String {
+        format!(
+            "[global]\nmon_host = {}\nkeyring = {}\nlog_file = {}\nlog_to_stderr = false\n\
+             admin_socket =\nclient_mount_timeout = 30\ndebug_monc = 5/5\n",
+            source.monitors,
+            source.keyring.display(),
+            self.log().display(),
+        )
+    }
+
+    fn arguments(&self, source: &Source<'_>) -> Vec<String> {
+        let (read_only, writable) = if source.read_only { ("on", "off") } else { ("off", "on") };
+        let namespace = match source.namespace {
+            "" => String::new(),
+            name => format!("namespace={},", quoted(name)),
+        };
+        // Without a cache of its own, other nodes see what was written as soon as it is.
+        let blockdev = format!(
+            "driver=rbd,node-name=image,pool={},{namespace}image={},conf={},user={},\
+             read-only={read_only},cache.direct=on,discard=unmap",
+            quoted(source.pool),
+            quoted(source.image),
+            quoted_path(&self.configuration()),
+            quoted(source.user),
+        );
+        let export = format!(
+            "type=fuse,id=export,node-name=image,mountpoint={},writable={writable},\
+             growable=off,allow-other=off",
+            quoted_path(&self.file()),
+        );
+        let pid_file = self.process_number().display().to_string();
+        ["--blockdev", &blockdev, "--export", &export, "--pidfile", &pid_file, "--daemonize"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    pub fn is_running(&self) -> Result<bool> {
+        Ok(self.process()?.is_some())
+    }
+
+    /// The numbers under which the cluster knows this export's connections, as far as its log has
+    /// them yet.
+    pub fn clients(&self) -> Result<Vec<i64>> {
+        let log = self.log();
+        match fs::read(&log) {
+            Ok(text) => Ok(clients_in(&String::from_utf8_lossy(&text))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error).on("read", &log),
+        }
+    }
+
+    /// Keeps in the directory where the cluster sees the client, once that is known.
+    pub fn remember_address(&self, address: &str) -> Result<()> {
+        self.write_private(&self.address(), address)
+    }
+
+    pub fn remembered_address(&self) -> Result<Option<String>> {
+        let path = self.address();
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).on("read", &path),
+        }
+    }
+
+    /// The image has grown; the export has to be told, as it looked only once. Both sizes are then
+    /// this one, so it must not be smaller than the image.
+    pub fn show_size(&self, bytes: u64) -> Result<()> {
+        let path = self.file();
+        let file = OpenOptions::new().write(true).open(&path).on("open", &path)?;
+        if file.metadata().on("look at", &path)?.len() == bytes {
+            return Ok(());
+        }
+        file::set_length(&file, bytes)
+    }
+
+    /// Every failed write of a workload is in the log.
+    pub fn keep_log_short(&self) {
+        let log = self.log();
+        let too_long = fs::metadata(&log).is_ok_and(|log| log.len() > LONGEST_LOG);
+        if too_long
+            && let Err(error) =
+                OpenOptions::new().write(true).open(&log).and_then(|log| log.set_len(0))
+        {
+            tracing::debug!(%error, "the log of an export grows on");
+        }
+    }
+
+    /// Lets go of the image and removes the directory. One that is still writing is an error that
+    /// [`crate::Error::is_busy`]; it ends when it is done.
+    pub fn ensure_stopped(&self) -> Result<()> {
+        if let Some(process) = self.process()? {
+            let asking = || self.file();
+            match pidfd_send_signal(&process, Signal::TERM) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno).on("end the export of", &asking()),
+            }
+            if !ends_soon(&process).on("wait for the export of", &asking())? {
+                return Err(Errno::BUSY).on("end the export of", &asking());
+            }
+        }
+        // A process that was killed has left its mount behind.
+        mounts::ensure_unmounted(&self.file())?;
+        file::remove_tree(&self.directory)
+    }
+
+    /// Numbers are used again, so the process has to be one that shows our file. The descriptor
+    /// stands for the process that was looked at and for no later one.
+    fn process(&self) -> Result<Option<OwnedFd>> {
+        let path = self.process_number();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).on("read", &path),
+        };
+        let Some(number) = text.trim().parse().ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let descriptor = match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(errno).on("look for the process of", &path),
+        };
+        let words = fs::read(format!("/proc/{}/cmdline", number.as_raw_pid())).unwrap_or_default();
+        let mark = format!("mountpoint={},", quoted_path(&self.file()));
+        let ours = words.split(|byte| *byte == 0).any(|word| contains(word, mark.as_bytes()));
+        Ok(ours.then_some(descriptor))
+    }
+}
+
+fn ends_soon(process: &OwnedFd) -> rustix::io::Result<bool> {
+    let patience =
+        Timespec { tv_sec: i64::try_from(STOP_PATIENCE.as_secs()).unwrap_or(1), tv_nsec: 0 };
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience))? > 0)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+fn clients_in(log: &str) -> Vec<i64> {
+    let found = log.lines().filter_map(|line| line.split_once(CLIENT_MARK));
+    found.filter_map(|(_, number)| number.trim().parse().ok()).collect()
+}
+
+/// Within an option a comma ends the value, two are one.
+fn quoted(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests;

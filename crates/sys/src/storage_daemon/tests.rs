@@ -1,0 +1,59 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::*;
+use crate::testbed::scratch;
+
+fn source() -> Source<'static> {
+    Source {
+        monitors: "[v2:127.0.0.1:1]",
+        user: "orlop",
+        keyring: Path::new("/etc/ceph/ceph.client.orlop.keyring"),
+        pool: "rbd",
+        namespace: "",
+        image: "v-1",
+        read_only: false,
+    }
+}
+
+fn joined(source: &Source<'_>) -> String {
+    Export::at(PathBuf::from("/run/a,b")).arguments(source).join(" ")
+}
+
+#[test]
+fn a_comma_does_not_end_a_value() {
+    let arguments = joined(&Source { pool: "a,readonly=on", ..source() });
+    assert!(arguments.contains("pool=a,,readonly=on,"));
+    assert!(arguments.contains("mountpoint=/run/a,,b/image,"));
+}
+
+#[test]
+fn what_is_read_only_is_so_on_both_sides() {
+    let writable = joined(&source());
+    assert!(writable.contains("read-only=off") && writable.contains("writable=on"));
+    let read_only = joined(&Source { read_only: true, namespace: "team", ..source() });
+    assert!(read_only.contains("read-only=on") && read_only.contains("writable=off"));
+    assert!(read_only.contains("namespace=team,"));
+}
+
+#[test]
+fn the_log_tells_the_clients() {
+    let log = "2026-01-01T00:00:00 7f 5 monclient: authenticate success, global_id 4139\n\
+               2026-01-01T00:00:00 7f 4 set_mon_vals no callback set\n\
+               2026-01-01T00:00:00 7f 5 monclient: authenticate success, global_id 4140\n";
+    assert_eq!(clients_in(log), [4139, 4140]);
+    assert_eq!(clients_in("authenticate success, global_id"), [0_i64; 0]);
+}
+
+#[test]
+fn another_process_of_that_number_is_not_the_export() {
+    let scratch = scratch();
+    let export = Export::at(scratch.path().join("export"));
+    assert!(!export.is_running().unwrap());
+    fs::create_dir(scratch.path().join("export")).unwrap();
+    for number in [std::process::id().to_string(), "0".to_owned(), "x".to_owned()] {
+        fs::write(export.process_number(), number).unwrap();
+        assert!(!export.is_running().unwrap());
+    }
+    export.ensure_stopped().unwrap();
+    assert!(!export.exists());
+}

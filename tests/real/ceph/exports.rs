@@ -1,0 +1,70 @@
+//! The process that shows an image to the kernel: it outlives the daemon, and the daemon outlives it.
+
+use orlop_tests::*;
+
+use crate::{VOLUME, delete, down_from, up_on};
+
+const DATA: u64 = 8 * MIB;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workloads_do_not_notice_that_the_daemon_is_killed() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut daemon = ceph.launch("kept", "all").start().await;
+    let client = daemon.client();
+    let mut in_use = Vec::new();
+    for (name, capability) in [("kept mount", mount("ext4")), ("kept block", block())] {
+        let create = client.create(name).size(VOLUME).capability(capability.clone());
+        let used = up_on(&client, &daemon, "kept", &create.done().await, capability).await;
+        let workload = Workload::writing(&used.data_path());
+        in_use.push((used, workload));
+    }
+    for _ in 0..3 {
+        daemon.kill9();
+        for (_, workload) in &in_use {
+            workload.goes_on().await;
+        }
+        daemon.restart().await;
+        for (used, workload) in &in_use {
+            used.stage().await.expect("a repeated stage");
+            used.publish().await.expect("a repeated publish");
+            let stats = used.stats().await.unwrap();
+            assert!(!stats.volume_condition.unwrap().abnormal);
+            workload.goes_on().await;
+        }
+    }
+    for (used, workload) in in_use {
+        workload.finish();
+        down_from(&client, "kept", &used).await;
+        delete(&client, &used.id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_is_killed_is_told_and_replaced() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut daemon = ceph.launch("killed", "all").start().await;
+    let client = daemon.client();
+    for (name, capability) in [("killed mount", mount("xfs")), ("killed block", block())] {
+        let create = client.create(name).size(VOLUME).capability(capability.clone());
+        let volume = create.done().await;
+        let used = up_on(&client, &daemon, "killed", &volume, capability.clone()).await;
+        Pattern::new(1).write(&used.data_path(), DATA);
+        daemon.kill_exporters();
+        // By now nothing that the kernel remembers of the export's file counts any more.
+        daemon.restart().await;
+
+        let condition = used.stats().await.unwrap().volume_condition.unwrap();
+        assert!(condition.abnormal, "{condition:?}");
+        assert!(condition.message.contains("has ended"), "{condition:?}");
+        expect_code(used.stage().await, Code::FailedPrecondition);
+        used.down().await;
+        used.up().await;
+        Pattern::new(1).check(&used.data_path(), DATA);
+        Pattern::new(2).write(&used.data_path(), DATA);
+        assert!(!used.stats().await.unwrap().volume_condition.unwrap().abnormal);
+        down_from(&client, "killed", &used).await;
+        delete(&client, &volume.volume_id).await;
+    }
+}

@@ -1,0 +1,41 @@
+//! Volumes on a Ceph cluster: controllers and nodes are processes of their own, each in a directory
+//! of its own, as if each had a machine to itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod data;
+mod exports;
+mod moving;
+mod outage;
+mod racing;
+mod sharing;
+
+use orlop_tests::*;
+
+pub(crate) const VOLUME: u64 = 320 * MIB;
+
+/// Published to the node by the controller, staged and published there.
+pub(crate) async fn up_on(
+    controller: &Client,
+    node: &Daemon,
+    name: &str,
+    volume: &v1::Volume,
+    capability: v1::VolumeCapability,
+) -> OnNode {
+    let mut used = node.client().on_node(volume, capability.clone());
+    let published = controller.controller_publish(&used.id, name, capability, false).await;
+    used.publish_context = published.unwrap();
+    used.up().await;
+    used
+}
+
+/// Taken from the node in good order.
+pub(crate) async fn down_from(controller: &Client, name: &str, used: &OnNode) {
+    used.down().await;
+    controller.controller_unpublish(&used.id, name).await.unwrap();
+}
+
+/// Deletion waits for clients that are just going away.
+pub(crate) async fn delete(controller: &Client, volume: &str) {
+    controller.delete(volume).await.unwrap();
+}

@@ -1,0 +1,125 @@
+//! A Ceph cluster on loopback, started for tests and gone with them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::daemon::{Daemon, Launch};
+use crate::scratch::Scratch;
+
+/// One monitor, one manager, object stores in memory or in files.
+pub struct TestCeph {
+    directory: PathBuf,
+    /// Of a cluster that one test has to itself.
+    own: Option<Scratch>,
+}
+
+impl TestCeph {
+    /// For all tests of a binary. Nobody tears down what is static, so the cluster watches the
+    /// process itself.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<TestCeph> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let process = std::process::id().to_string();
+            let directory = std::env::temp_dir().join(format!("orlop-ceph.{process}"));
+            script(&["start", text(&directory), "--while", &process]);
+            Self { directory, own: None }
+        })
+    }
+
+    /// Three object stores that keep what they have acknowledged when they are killed.
+    pub fn durable() -> Self {
+        let scratch = Scratch::new();
+        let directory = scratch.join("ceph");
+        script(&["start", text(&directory), "--osds", "3", "--store", "bluestore"]);
+        Self { directory, own: Some(scratch) }
+    }
+
+    pub fn keyring(&self) -> PathBuf {
+        self.directory.join("client.orlop.keyring")
+    }
+
+    pub fn monitors(&self) -> String {
+        let conf = std::fs::read_to_string(self.conf()).expect("read ceph.conf");
+        let line = conf.lines().find_map(|line| line.strip_prefix("mon_host = "));
+        line.expect("the monitors in ceph.conf").to_owned()
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.directory.join("ceph.conf")
+    }
+
+    /// A daemon in a directory of its own, as if it were on a machine of its own.
+    pub fn launch(&self, node: &str, mode: &str) -> Launch {
+        Launch::in_scratch(Scratch::new())
+            .env("ORLOP_POOL_KIND", "rbd")
+            .env("ORLOP_RBD_MONITORS", self.monitors())
+            .env("ORLOP_RBD_KEYRING", self.keyring())
+            .env("ORLOP_NODE_ID", node)
+            .env("ORLOP_MODE", mode)
+    }
+
+    pub async fn controller(&self, name: &str) -> Daemon {
+        self.launch(name, "controller").start().await
+    }
+
+    pub async fn node(&self, name: &str) -> Daemon {
+        self.launch(name, "node").start().await
+    }
+
+    /// What the command line of RBD says, which knows nothing of Orlop.
+    pub fn rbd(&self, arguments: &[&str]) -> String {
+        let conf = self.conf();
+        let words: Vec<_> = ["--conf", text(&conf)].iter().chain(arguments).copied().collect();
+        String::from_utf8(run(Path::new("/usr/bin/rbd"), &words).stdout).expect("text")
+    }
+
+    pub fn images(&self) -> Vec<String> {
+        self.rbd(&["ls"]).lines().map(str::to_owned).collect()
+    }
+
+    /// kill -9 of `mon.a`, `mgr.x`, or `osd.0` and so on.
+    pub fn kill(&self, daemon: &str) {
+        let file = self.directory.join(format!("{daemon}.pid"));
+        let number = std::fs::read_to_string(file).expect("a pid file");
+        let pid = number.trim().parse().ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::KILL).expect("kill a daemon of the cluster");
+    }
+
+    /// Starts again what was killed, and waits until it serves.
+    pub fn revive(&self) {
+        script(&["revive", text(&self.directory)]);
+    }
+}
+
+impl Drop for TestCeph {
+    fn drop(&mut self) {
+        if self.own.is_some() {
+            script(&["stop", text(&self.directory)]);
+        }
+    }
+}
+
+fn script(arguments: &[&str]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/ceph-cluster");
+    run(&script, arguments);
+}
+
+#[expect(clippy::disallowed_methods, reason = "what tests compare with is no host tool")]
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    assert!(
+        output.status.success(),
+        "{} {arguments:?}: {}",
+        program.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are text")
+}
