@@ -5,5 +5,5 @@ mod linux;
 pub mod memory;
 mod same_mount;
 
-pub use linux::{LinuxHost, LinuxHostConfig};
+pub use linux::{LinuxHost, LinuxHostConfig, Survey, VolumeStanding};
 pub use memory::MemoryHost;

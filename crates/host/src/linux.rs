@@ -12,6 +12,7 @@ mod occupancy;
 mod offer;
 mod records;
 mod run_dir;
+mod survey;
 #[cfg(test)]
 mod testbed;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use failure::Doing;
 use freezer::Freezer;
 use limits::Limiter;
 use offer::Offer;
+pub use survey::{Survey, VolumeStanding};
 use records::NodeRecords;
 use run_dir::RunDirectory;
 

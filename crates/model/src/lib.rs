@@ -7,6 +7,7 @@
 pub mod capability;
 pub mod condition;
 pub mod error;
+pub mod finding;
 pub mod host;
 pub mod id;
 pub mod name;
@@ -22,6 +23,7 @@ pub use capability::{
 };
 pub use condition::{Condition, Usage};
 pub use error::{Error, Result};
+pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use host::{DeviceSignature, Host, MountRequest, NodeRecord, Occupant, Publication, Stage};
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;

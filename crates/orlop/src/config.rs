@@ -35,8 +35,6 @@ impl ConfigError {
 /// Settings that fit together.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) socket: PathBuf,
-    pub(crate) addons_socket: Option<PathBuf>,
     pub(crate) mode: Mode,
     pub(crate) driver_name: String,
     pub(crate) node_id: NodeId,
@@ -50,7 +48,17 @@ pub(crate) struct Config {
     pub(crate) workload_cgroup: String,
     pub(crate) freeze_limit: Duration,
     pub(crate) pools: Vec<PoolConfig>,
+    /// Do not give up the rights that this mode does not need.
+    pub(crate) keep_capabilities: bool,
     pub(crate) log: LogConfig,
+}
+
+/// Where to listen.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    pub(crate) csi: PathBuf,
+    /// A second one for CSI-Addons alone.
+    pub(crate) addons: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -59,13 +67,42 @@ pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
 }
 
-pub(crate) fn load(endpoint: Option<&str>, file: Option<&Path>) -> Result<Config, ConfigError> {
+/// For a daemon: all that it needs.
+pub(crate) fn load(
+    endpoint: Option<&str>,
+    file: Option<&Path>,
+) -> Result<(Config, Sockets), ConfigError> {
+    let settings = read(file)?;
+    let sockets = endpoint::settle(&settings, endpoint)?;
+    pools::require_one(&settings.pools)?;
+    Ok((settle::settle(settings)?, sockets))
+}
+
+/// For a look from beside the daemon: no endpoint is needed, nor a pool.
+pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Sockets>), ConfigError> {
+    let settings = read(file)?;
+    let given = std::env::var("CSI_ENDPOINT").ok();
+    let sockets = match given.as_deref().or(settings.endpoint.as_deref()) {
+        None | Some("") => None,
+        Some(_) => Some(endpoint::settle(&settings, given.as_deref())?),
+    };
+    Ok((settle::settle(settings)?, sockets))
+}
+
+pub(crate) fn require_pool(config: &Config) -> Result<(), ConfigError> {
+    match config.pools.is_empty() {
+        true => Err(pools::none_is_given()),
+        false => Ok(()),
+    }
+}
+
+fn read(file: Option<&Path>) -> Result<file::Settings, ConfigError> {
     let mut settings = match file {
         Some(path) => file::read(path)?,
         None => file::Settings::default(),
     };
     variables::apply(&mut settings, std::env::vars())?;
-    settle::settle(settings, endpoint)
+    Ok(settings)
 }
 
 #[cfg(test)]

@@ -6,11 +6,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod config;
+mod doctor;
+mod pool_command;
 mod serve;
 mod telemetry;
 mod thaw_guard;
 
-/// Exit codes: 2 for a configuration that cannot work, 1 for anything that fails later.
+/// Exit codes of `serve`: 2 for a configuration that cannot work, 1 for anything that fails later.
+/// Those of `doctor` and `pool` are in `doctor/report.rs`.
 const MISCONFIGURED: u8 = 2;
 
 #[derive(Parser)]
@@ -25,6 +28,13 @@ struct Arguments {
 enum Command {
     /// Serve CSI on a UNIX socket until SIGTERM
     Serve(ServeArguments),
+
+    /// Look for what no longer belongs together; changes nothing without --repair
+    Doctor(doctor::Arguments),
+
+    /// Look at pools, or take over one that comes from another machine
+    #[command(subcommand)]
+    Pool(pool_command::Command),
 
     /// Thaw what a killed `orlop serve` left frozen; started by it, not by hand
     #[command(hide = true, name = thaw_guard::SUBCOMMAND)]
@@ -53,6 +63,8 @@ struct ServeArguments {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Pool(command) => pool_command::run(command),
         Command::ThawGuard { json } => {
             thaw_guard::run(json);
             ExitCode::SUCCESS
@@ -61,8 +73,9 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
-    let config = match config::load(arguments.endpoint.as_deref(), arguments.config.as_deref()) {
-        Ok(config) => config,
+    let loaded = config::load(arguments.endpoint.as_deref(), arguments.config.as_deref());
+    let (config, sockets) = match loaded {
+        Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
     };
     if arguments.check {
@@ -71,7 +84,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &error);
     }
-    match serve::serve(config) {
+    match serve::serve(config, sockets) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(1, &error),
     }

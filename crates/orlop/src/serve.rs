@@ -12,7 +12,7 @@ use orlop_pools::rbd::RbdPool;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{Config, PoolConfig};
+use crate::config::{Config, PoolConfig, Sockets};
 use crate::thaw_guard;
 
 /// Why the daemon could not start or go on.
@@ -26,7 +26,7 @@ impl Failure {
     }
 }
 
-pub(crate) fn serve(config: Config) -> Result<(), Failure> {
+pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
     // Two are enough to accept and parse; the work is done on blocking threads.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -34,19 +34,19 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(Failure::of)?;
-    runtime.block_on(run(config, Arc::new(host)))
+    runtime.block_on(run(config, sockets, Arc::new(host)))
 }
 
 /// The socket answers before the pools are read, so that Probe can say "not ready yet".
-async fn run(config: Config, host: Arc<LinuxHost>) -> Result<(), Failure> {
+async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let offers = offers(&config, host.as_ref());
-    let socket = orlop_csi::bind(&config.socket).map_err(Failure::of)?;
+    let socket = orlop_csi::bind(&sockets.csi).map_err(Failure::of)?;
     let addons_socket =
-        config.addons_socket.as_deref().map(orlop_csi::bind).transpose().map_err(Failure::of)?;
+        sockets.addons.as_deref().map(orlop_csi::bind).transpose().map_err(Failure::of)?;
     tracing::info!(
         version = %offers.version,
-        socket = %config.socket.display(),
+        socket = %sockets.csi.display(),
         node = %config.node_id,
         "answering; reading the pools"
     );

@@ -13,6 +13,7 @@ mod delete;
 mod failure;
 mod group_delete;
 mod group_snapshot_draft;
+mod inspect;
 mod layout;
 mod ledger;
 mod managed;
@@ -23,6 +24,8 @@ mod original;
 mod reclaim;
 mod register;
 mod room;
+mod served_by;
+mod set_aside;
 mod shelf;
 mod snapshot_draft;
 mod staged;
@@ -41,8 +44,10 @@ use orlop_model::{
     SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
+pub use inspect::Inspection;
 pub use open::ImagePoolConfig;
 pub use room::Floor;
+pub use served_by::ServedBy;
 use store::Store;
 
 /// Open, it holds the pool's lock: nobody else uses the directory.

@@ -17,6 +17,7 @@ mod devices;
 mod failure;
 mod fence;
 mod growth;
+mod inspect;
 mod layout;
 mod marker;
 mod nodes;

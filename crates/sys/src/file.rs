@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 pub use copy::{
-    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, preclone_chunks,
+    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from, preclone_chunks,
     try_clone_file,
 };
 pub use durable::{

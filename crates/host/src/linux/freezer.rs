@@ -35,6 +35,11 @@ impl Freezer {
         Self { limit: limit.min(LONGEST_LIMIT), watchdog: Watchdog::new(Arc::clone(&notes)), notes }
     }
 
+    /// For one who only ends what others began.
+    pub(super) fn without_guard(notes: PathBuf) -> Self {
+        Self::new(notes, LONGEST_LIMIT, None)
+    }
+
     pub(super) fn freeze(&self, mount: &TargetPath) -> Result<()> {
         // FIFREEZE goes by path: where no volume is mounted, it would stop the machine's own
         // filesystem.
@@ -72,6 +77,16 @@ impl Freezer {
             Some(Freeze::InHand | Freeze::Overdue(_) | Freeze::Expired) | None => false,
         };
         Ok(in_time && outcome == ThawOutcome::Thawed)
+    }
+
+    /// Mounts that were noted as frozen and not as thawed since.
+    pub(super) fn noted(&self) -> Result<Vec<TargetPath>> {
+        self.notes.mounts()
+    }
+
+    /// Takes its note away as well; not frozen any more is fine.
+    pub(super) fn end_noted(&self, mount: &TargetPath) -> Result<()> {
+        self.notes.thaw(mount).map(|_| ())
     }
 
     pub(super) fn thaw_leftovers(&self) -> Result<()> {

@@ -39,11 +39,15 @@ impl Notes {
         ensure_file_removed(&self.path(name))
     }
 
-    /// Hidden files are what an interrupted write left behind.
+    /// Hidden files are what an interrupted write left behind. Without the directory there are none.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         let doing = format!("list {}", self.directory.display());
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.directory).doing(&doing)? {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(names),
+            entries => entries.doing(&doing)?,
+        };
+        for entry in entries {
             // A name that is not UTF-8 is none of ours.
             names.extend(entry.doing(&doing)?.file_name().into_string());
         }

@@ -3,6 +3,7 @@
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
 
 use orlop_model::{Device, Occupant, Result, TargetPath};
 use orlop_sys::mounts::{self, MountEntry};
@@ -33,14 +34,20 @@ pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
     }))
 }
 
-/// Any mount of the device's filesystem, and any bind of its node: that is a mount of the
-/// filesystem that holds /dev, with the node as its root.
 pub(super) fn is_mounted(device: &Device) -> Result<bool> {
+    Ok(!mount_points_of(device)?.is_empty())
+}
+
+/// Any mount of the device's filesystem, and any bind of its node: that is a mount of the
+/// filesystem that holds /dev, with the node as its root. The newest first.
+pub(super) fn mount_points_of(device: &Device) -> Result<Vec<PathBuf>> {
+    let number = (device.major, device.minor);
+    let shows = |entry: &MountEntry| {
+        filesystem_device_number(entry) == number || node_bound_by(entry) == Some(number)
+    };
     let mounts = mounts::all_mounts().doing("list the mounts")?;
-    Ok(mounts.iter().any(|entry| {
-        filesystem_device_number(entry) == (device.major, device.minor)
-            || node_bound_by(entry) == Some((device.major, device.minor))
-    }))
+    let points = mounts.into_iter().rev().filter(shows).map(|entry| entry.mount_point);
+    Ok(points.collect())
 }
 
 fn node_bound_by(entry: &MountEntry) -> Option<(u32, u32)> {

@@ -16,18 +16,23 @@ pub(super) struct RunDirectory {
 }
 
 impl RunDirectory {
+    /// Makes what is missing of it.
     pub(super) fn ensure(path: &Path) -> Result<Self> {
+        let run_dir = Self::at(path)?;
+        for part in [run_dir.volumes(), run_dir.frozen(), run_dir.limited(), run_dir.inline()] {
+            ensure_private(&part)?;
+        }
+        Ok(run_dir)
+    }
+
+    pub(super) fn at(path: &Path) -> Result<Self> {
         let unusable = |reason: &dyn Display| {
             let path = path.display();
             Error::precondition(format!("ORLOP_RUN_DIR {path} cannot be used: {reason}"))
         };
         let text = path.to_str().ok_or_else(|| unusable(&"it is not UTF-8"))?;
         let root = TargetPath::parse("run_dir", text).map_err(|error| unusable(&error))?;
-        let run_dir = Self { root };
-        for part in [run_dir.volumes(), run_dir.frozen(), run_dir.limited(), run_dir.inline()] {
-            ensure_private(&part)?;
-        }
-        Ok(run_dir)
+        Ok(Self { root })
     }
 
     pub(super) fn volumes(&self) -> PathBuf {

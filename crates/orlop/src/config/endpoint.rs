@@ -2,12 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ConfigError;
+use super::file::Settings;
+use super::{ConfigError, Sockets};
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
 
-pub(super) fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
+pub(super) fn settle(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
+    let csi = required(flag.or(settings.endpoint.as_deref()))?;
+    let addons = addons(settings.addons_endpoint.as_deref(), &csi)?;
+    Ok(Sockets { csi, addons })
+}
+
+fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
     match endpoint {
         Some(endpoint) if !endpoint.is_empty() => parse("CSI_ENDPOINT", endpoint),
         Some(_) | None => Err(ConfigError::new(
@@ -18,7 +25,7 @@ pub(super) fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
 }
 
 /// A socket of its own for CSI-Addons; without it, the one socket has everything.
-pub(super) fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, ConfigError> {
+fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, ConfigError> {
     const SETTING: &str = "ORLOP_ADDONS_ENDPOINT";
     let Some(endpoint) = endpoint.filter(|endpoint| !endpoint.is_empty()) else {
         return Ok(None);

@@ -24,6 +24,7 @@ pub(super) struct Settings {
     pub(super) filesystems: Option<Vec<String>>,
     pub(super) run_dir: Option<PathBuf>,
     pub(super) workload_cgroup: Option<String>,
+    pub(super) keep_capabilities: Option<bool>,
     pub(super) freeze_limit_seconds: Option<u32>,
     #[serde(default)]
     pub(super) log: LogSettings,

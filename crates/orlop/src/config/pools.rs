@@ -22,7 +22,7 @@ pub(crate) enum PoolConfig {
 }
 
 impl PoolConfig {
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Image(config) => &config.name,
             Self::Rbd(config) => &config.name,
@@ -39,16 +39,19 @@ pub(super) struct Surroundings<'a> {
     pub(super) run_dir: PathBuf,
 }
 
+pub(super) fn require_one(given: &[PoolSettings]) -> Result<(), ConfigError> {
+    if given.is_empty() { Err(none_is_given()) } else { Ok(()) }
+}
+
+pub(super) fn none_is_given() -> ConfigError {
+    let problem = "is not set; name the directory that is to hold the volumes";
+    ConfigError::new("ORLOP_POOL", problem)
+}
+
 pub(super) fn settle(
     given: Vec<PoolSettings>,
     around: &Surroundings<'_>,
 ) -> Result<Vec<PoolConfig>, ConfigError> {
-    if given.is_empty() {
-        return Err(ConfigError::new(
-            "ORLOP_POOL",
-            "is not set; name the directory that is to hold the volumes",
-        ));
-    }
     let mut pools: Vec<PoolConfig> = Vec::new();
     for settings in given {
         let config = pool(settings, around)?;

@@ -8,7 +8,7 @@ use orlop_model::{ALLOCATION_UNIT, FsType};
 
 use super::file::Settings;
 use super::pools::{self, Surroundings};
-use super::{Config, ConfigError, LogConfig, endpoint, names, size};
+use super::{Config, ConfigError, LogConfig, names, size};
 
 const DEFAULT_RUN_DIR: &str = "/run/orlop";
 const DEFAULT_SIZE: u64 = 1 << 30;
@@ -16,9 +16,7 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 const DEFAULT_MAX_VOLUMES: u32 = 1000;
 const DEFAULT_FREEZE_LIMIT_SECONDS: u32 = 60;
 
-pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, ConfigError> {
-    let socket = endpoint::required(flag.or(settings.endpoint.as_deref()))?;
-    let addons_socket = endpoint::addons(settings.addons_endpoint.as_deref(), &socket)?;
+pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
     let driver_name = names::driver_name(settings.driver_name)?;
     let node_id = names::node_id(settings.node_id)?;
     let place = names::place(&driver_name, &node_id, settings.topology)?;
@@ -44,8 +42,6 @@ pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, C
         run_dir: run_dir.join(&driver_name),
     };
     Ok(Config {
-        socket,
-        addons_socket,
         mode,
         pools: pools::settle(settings.pools, &surroundings)?,
         driver_name,
@@ -59,6 +55,7 @@ pub(super) fn settle(settings: Settings, flag: Option<&str>) -> Result<Config, C
         run_dir,
         workload_cgroup: settings.workload_cgroup.unwrap_or_else(|| "/".to_owned()),
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
+        keep_capabilities: settings.keep_capabilities.unwrap_or(false),
         log: LogConfig {
             level: settings.log.level.unwrap_or_else(|| "info".to_owned()),
             format: settings.log.format.unwrap_or_default(),

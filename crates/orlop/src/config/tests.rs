@@ -11,7 +11,9 @@ fn load_with(toml: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErr
         toml::from_str(toml).map_err(|e| ConfigError::new("file", e.to_string()))?;
     let variables = variables.iter().map(|(k, v)| (k.to_string(), v.to_string()));
     variables::apply(&mut settings, variables)?;
-    settle::settle(settings, ENDPOINT)
+    endpoint::settle(&settings, ENDPOINT)?;
+    pools::require_one(&settings.pools)?;
+    settle::settle(settings)
 }
 
 fn image(config: &Config) -> &ImagePoolConfig {

@@ -62,6 +62,9 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "FREEZE_LIMIT_SECONDS" => {
             settings.freeze_limit_seconds = Some(parse(name, &value, "a whole number")?);
         }
+        "KEEP_CAPABILITIES" => {
+            settings.keep_capabilities = Some(parse(name, &value, "true or false")?);
+        }
         "LOG" => settings.log.level = Some(value),
         "LOG_FORMAT" => settings.log.format = Some(log_format(name, &value)?),
         // Read by the command line.

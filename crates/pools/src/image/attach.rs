@@ -52,7 +52,7 @@ fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
     }
 }
 
-fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
+pub(super) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
     let (id, access) = match label.strip_suffix(READ_ONLY_SUFFIX) {
         Some(id) => (id, DeviceAccess::ReadOnly),
         None => (label, DeviceAccess::ReadWrite),
@@ -60,7 +60,7 @@ fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
     Some((id.parse().ok()?, access))
 }
 
-fn backs(data: &Path, status: &LoopStatus) -> bool {
+pub(super) fn backs(data: &Path, status: &LoopStatus) -> bool {
     fs::symlink_metadata(data)
         .is_ok_and(|file| (file.dev(), file.ino()) == (status.backing_device, status.backing_inode))
 }
@@ -114,7 +114,7 @@ impl Attachments {
     }
 }
 
-fn all_attached() -> Result<Vec<LoopStatus>> {
+pub(super) fn all_attached() -> Result<Vec<LoopStatus>> {
     loopdev::attached().doing(|| "list the loop devices".to_owned())
 }
 
@@ -160,7 +160,7 @@ fn verified(
     Ok(status)
 }
 
-fn described(device: &LoopDevice) -> Result<Device> {
+pub(super) fn described(device: &LoopDevice) -> Result<Device> {
     let (major, minor) =
         device.device_number().doing(|| format!("look at {}", device.path().display()))?;
     Ok(Device { path: device.path(), major, minor })

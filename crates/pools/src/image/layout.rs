@@ -5,6 +5,8 @@
 //! groups/ID.json                    group-snapshots/ID.json
 //! staging/ID.N                      half-made things, swept at start
 //! trash/ID.N                        deleted: renamed here first, then freed
+//! set-aside/ID.N                    found where it does not belong; kept, and used by nobody
+//! served-by.json                    who served the pool last, for whoever gets its disk
 //! .ballast                          space held back for a full pool
 //! ```
 
@@ -27,6 +29,8 @@ const GROUPS: &str = "groups";
 const GROUP_SNAPSHOTS: &str = "group-snapshots";
 const STAGING: &str = "staging";
 const TRASH: &str = "trash";
+/// Made when it is needed. Not lost+found, which ext4 has of its own.
+const SET_ASIDE: &str = "set-aside";
 const DIRECTORIES: [&str; 6] = [VOLUMES, SNAPSHOTS, GROUPS, GROUP_SNAPSHOTS, STAGING, TRASH];
 const PRIVATE: u32 = 0o700;
 
@@ -72,6 +76,14 @@ impl Layout {
         self.root.join(STAGING)
     }
 
+    pub(super) fn trash(&self) -> PathBuf {
+        self.root.join(TRASH)
+    }
+
+    pub(super) fn set_aside(&self) -> PathBuf {
+        self.root.join(SET_ASIDE)
+    }
+
     pub(super) fn new_in_staging(&self, name: &impl Display) -> PathBuf {
         self.unique(STAGING, name)
     }
@@ -112,7 +124,7 @@ impl Layout {
     /// way, so it is no reason not to start.
     pub(super) fn sweep(&self) -> Result<()> {
         self.sweep_staging()?;
-        sweep(&self.root.join(TRASH))
+        sweep(&self.trash())
     }
 
     /// The half of it that concerns the directory around a managed pool's image.
@@ -134,7 +146,7 @@ fn sweep(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
+pub(super) fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
     // What is in a read-only snapshot cannot be unlinked, only the whole of it dropped.
     if btrfs::is_subvolume(path)? { btrfs::delete_subvolume(path) } else { file::remove_tree(path) }
 }

@@ -34,6 +34,10 @@ pub(super) fn image_in(root: &Path) -> PathBuf {
     root.join(IMAGE)
 }
 
+pub(super) fn mount_point_in(root: &Path) -> PathBuf {
+    root.join(MOUNT_POINT)
+}
+
 /// Makes the image if there is none.
 pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()> {
     let image = image_in(root);
@@ -82,7 +86,7 @@ impl Managed {
         }
         let opening = || format!("open the pool's image {}", image.display());
         grow_image(&image, bytes)?;
-        let mount_point = root.join(MOUNT_POINT);
+        let mount_point = mount_point_in(root);
         let label = format!("orlop-pool-{pool}");
         let size = image.metadata().doing(opening)?.len();
         let device = match loopdev::find(&image, false).doing(opening)? {

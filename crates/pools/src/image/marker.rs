@@ -60,6 +60,23 @@ impl Marker {
         self.kind
     }
 
+    /// What the directory says of itself, whoever uses it. `None`: it is no pool.
+    pub(super) fn read(root: &Path) -> Result<Option<(PoolId, Kind)>> {
+        let path = root.join(NAME);
+        match fs::read(&path) {
+            Ok(text) => parse(&path, &text).map(|contents| Some((contents.id, contents.kind))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).doing(|| format!("read {}", path.display())),
+        }
+    }
+
+    /// `None`: another process uses the pool.
+    pub(super) fn try_take_unused(root: &Path) -> Result<Option<Self>> {
+        let path = root.join(NAME);
+        let lock = file::try_lock(&path).doing(|| format!("lock {}", path.display()))?;
+        lock.map(|lock| Self::locked(path, lock)).transpose()
+    }
+
     /// `None`: this directory is no pool yet.
     pub(super) fn try_take(root: &Path) -> Result<Option<Self>> {
         let path = root.join(NAME);
@@ -73,6 +90,11 @@ impl Marker {
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
         let lock = file::try_lock(&path).doing(opening)?.ok_or_else(|| in_use(&path))?;
+        Self::locked(path, lock)
+    }
+
+    fn locked(path: PathBuf, lock: file::Lock) -> Result<Self> {
+        let opening = || format!("open the pool at {}", path.display());
         let contents = parse(&path, &fs::read(&path).doing(opening)?)?;
         let inode = inode_of(&fs::symlink_metadata(&path).doing(opening)?);
         Ok(Self { path, id: contents.id, kind: contents.kind, inode, _lock: lock })

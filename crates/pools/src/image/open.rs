@@ -19,6 +19,7 @@ use super::managed::{self, Managed};
 use super::marker::{Kind, Marker};
 use super::register::Register;
 use super::room::Floor;
+use super::served_by::ServedBy;
 use super::shelf::Shelf;
 use super::store::Store;
 
@@ -77,6 +78,7 @@ impl Store {
         sweep_orphans(&layout, &snapshots, &group_snapshots);
         let ballast = Ballast::new(layout.root());
         ballast.ensure();
+        ServedBy { name: config.name.clone(), place: config.place.clone() }.note(&config.path);
         let promised = volumes.charges() + snapshots.charges();
         Ok(Arc::new(Self {
             name: config.name,
@@ -168,11 +170,9 @@ fn make(config: &ImagePoolConfig) -> Result<Marker> {
 /// Volumes without a mark: it was lost. A new one would have a new id, and all volumes would
 /// belong to nobody.
 fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
-    let layout = Layout::new(&config.path);
     let image_without_owner =
         config.managed_size.is_none() && managed::image_in(&config.path).exists();
-    if holds_entries(&layout.volumes()) || holds_entries(&layout.snapshots()) || image_without_owner
-    {
+    if holds_volumes(&config.path) || image_without_owner {
         return Err(Error::damaged(
             format!("pool {}", config.name),
             format!(
@@ -182,6 +182,12 @@ fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether or not it is marked as a pool.
+pub(super) fn holds_volumes(path: &Path) -> bool {
+    let layout = Layout::new(path);
+    holds_entries(&layout.volumes()) || holds_entries(&layout.snapshots())
 }
 
 fn holds_entries(directory: &Path) -> bool {

@@ -13,7 +13,7 @@ use super::failure::Doing;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record, to_text};
 
-const SUFFIX: &str = ".json";
+pub(super) const SUFFIX: &str = ".json";
 
 pub(super) struct Register<R: Recorded> {
     directory: PathBuf,

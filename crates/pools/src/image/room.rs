@@ -144,7 +144,7 @@ fn saturated(bytes: u128) -> u64 {
 }
 
 /// A size as people write it, to one decimal.
-struct Bytes(u64);
+pub(super) struct Bytes(pub(super) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -268,6 +268,18 @@ impl Store {
         Ok(())
     }
 
+    /// Exports of this pool that no device is on.
+    pub(super) fn unattached_exports(&self) -> Result<Vec<VolumeId>> {
+        let devices = &self.attachments.devices;
+        let mut found = Vec::new();
+        for id in devices.exported()? {
+            if id.pool() == &self.id && !devices.is_any_attached(&id)? {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+
     pub(super) fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
         for access in BOTH {
             if let Some((_, on)) = self.attachments.devices.find(id, access)?

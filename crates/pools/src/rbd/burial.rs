@@ -178,7 +178,7 @@ impl Store {
     }
 
     /// Nobody needs an hour to make an image. One that cannot even be opened has no age.
-    fn is_old(&self, image_id: &str) -> Result<bool> {
+    pub(super) fn is_old(&self, image_id: &str) -> Result<bool> {
         let looking = || format!("look at image {image_id}");
         let created =
             self.ask(looking, |io| match io.open_image_by_id(image_id, None, Access::ReadOnly) {

@@ -142,7 +142,12 @@ fn copy_by_hand(source: &File, target: &File, start: u64, end: u64) -> Result<()
 }
 
 pub fn has_data(file: &File) -> Result<bool> {
-    Ok(next_data(file, 0)?.is_some())
+    has_data_from(file, 0)
+}
+
+/// The same, of what comes after `offset`.
+pub fn has_data_from(file: &File, offset: u64) -> Result<bool> {
+    Ok(next_data(file, offset)?.is_some())
 }
 
 /// How many extents map the file: what a later clone costs is in proportion.

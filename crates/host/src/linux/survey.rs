@@ -1,0 +1,232 @@
+//! A look at the machine from outside the daemon: devices, mounts, records, freezes and limits
+//! that no longer belong to anything.
+//!
+//! Nothing is changed before a finding's repair is performed, and nothing beside a daemon, which
+//! may be in the middle of a call.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use orlop_model::{
+    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, Result, TargetPath,
+    VolumeId,
+};
+use orlop_sys::loopdev::{self, LoopDevice};
+use orlop_sys::mounts;
+
+use super::failure::Doing;
+use super::freezer::Freezer;
+use super::limits::Limiter;
+use super::notes::Notes;
+use super::occupancy::mount_points_of;
+use super::records::NodeRecords;
+use super::run_dir::RunDirectory;
+
+/// Of a volume that a node record speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeStanding {
+    There,
+    Gone,
+    /// Its pool is not among those that are looked at.
+    Unknown,
+}
+
+pub struct Survey {
+    run_dir: RunDirectory,
+    records: Rc<NodeRecords>,
+    workload_cgroup: String,
+}
+
+impl Survey {
+    /// Makes nothing: a machine that never served anything has no run directory.
+    pub fn of(run_dir: &Path, workload_cgroup: &str) -> Result<Self> {
+        let run_dir = RunDirectory::at(run_dir)?;
+        let records = Rc::new(NodeRecords::new(run_dir.volumes()));
+        Ok(Self { run_dir, records, workload_cgroup: workload_cgroup.to_owned() })
+    }
+
+    /// Devices with labels of the pools that are looked at.
+    pub fn devices(&self, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for labelled in devices {
+            let record = match self.records.read(&labelled.volume) {
+                Ok(record) => record,
+                // Told by `node_records`.
+                Err(Error::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let mounted = mount_points_of(&labelled.device)?;
+            findings.extend(judge(labelled, &record, mounted));
+        }
+        Ok(findings)
+    }
+
+    pub fn node_records(
+        &self,
+        standing: impl Fn(&VolumeId) -> VolumeStanding,
+    ) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for id in self.records.ids()? {
+            match self.records.read(&id) {
+                Ok(record) if standing(&id) == VolumeStanding::Gone => {
+                    findings.push(self.record_of_nothing(id, &record)?);
+                }
+                Ok(_) => {}
+                Err(error) => findings.push(Finding::by_hand(
+                    "node-record-damaged",
+                    format!("volume {id}"),
+                    error.to_string(),
+                    "unmount what is mounted of the volume, then remove that file",
+                )),
+            }
+        }
+        Ok(findings)
+    }
+
+    fn record_of_nothing(&self, id: VolumeId, record: &NodeRecord) -> Result<Finding> {
+        const CODE: &str = "stale-node-record";
+        let subject = format!("volume {id}");
+        let mut occupied = Vec::new();
+        for path in paths_of(record) {
+            if mounts::mount_at(path.as_path()).is_ok_and(|there| there.is_some()) {
+                occupied.push(path.to_string());
+            }
+        }
+        if !occupied.is_empty() {
+            return Ok(Finding::by_hand(
+                CODE,
+                subject,
+                "a record says that it is in use here, but the pool has no such volume",
+                format!("something is mounted at {}; unmount it first", occupied.join(", ")),
+            ));
+        }
+        let records = Rc::clone(&self.records);
+        Ok(Finding::repairable(
+            CODE,
+            subject,
+            "a record says that it is in use here, but the pool has no such volume",
+            "remove that record",
+            move || records.save(&id, &NodeRecord::default()),
+        ))
+    }
+
+    /// Only for when no daemon runs: for one, these are normal.
+    pub fn frozen(&self) -> Result<Vec<Finding>> {
+        let freezer = Rc::new(Freezer::without_guard(self.run_dir.frozen()));
+        let mut findings = Vec::new();
+        for mount in freezer.noted()? {
+            let freezer = Rc::clone(&freezer);
+            findings.push(Finding::repairable(
+                "frozen",
+                mount.to_string(),
+                "a daemon was killed while it held this filesystem still: all that writes to it \
+                 waits",
+                "thaw it",
+                move || freezer.end_noted(&mount),
+            ));
+        }
+        Ok(findings)
+    }
+
+    /// Limits stay with a device's number when the device is gone, and meet whoever gets it next.
+    pub fn limits(&self) -> Result<Vec<Finding>> {
+        let notes = Notes::new(self.run_dir.limited());
+        let mut findings = Vec::new();
+        for number in notes.names()? {
+            let Some((major, minor)) = parse_number(&number) else { continue };
+            if is_attached(major, minor)? {
+                continue;
+            }
+            let (group, notes) = (self.workload_cgroup.clone(), self.run_dir.limited());
+            let device = Device { path: PathBuf::from(&number), major, minor };
+            findings.push(Finding::repairable(
+                "stray-limit",
+                format!("device {number}"),
+                "I/O limits are set for this number, but no volume has it any more",
+                "lift them",
+                move || Limiter::detect(&group, notes)?.ensure(&device, &IoLimits::default()),
+            ));
+        }
+        Ok(findings)
+    }
+}
+
+fn paths_of(record: &NodeRecord) -> impl Iterator<Item = &TargetPath> {
+    let targets = record.publications.iter().map(|publication| &publication.target);
+    record.stage.iter().map(|stage| &stage.path).chain(targets)
+}
+
+fn parse_number(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn is_attached(major: u32, minor: u32) -> Result<bool> {
+    let devices = loopdev::all_backed().doing("list the loop devices")?;
+    Ok(devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor))))
+}
+
+/// A record names all that the daemon did. With one, further mounts of the filesystem are the
+/// orchestrator's own, such as those of sub-paths.
+fn judge(labelled: &LabelledDevice, record: &NodeRecord, mounted: Vec<PathBuf>) -> Option<Finding> {
+    let device = labelled.device.path.display().to_string();
+    let subject = format!("volume {}", labelled.volume);
+    let places: Vec<String> = mounted.iter().map(|path| path.display().to_string()).collect();
+    let places = places.join(", ");
+    match labelled.behind {
+        BehindDevice::Volume if !record.is_empty() => None,
+        BehindDevice::Volume if mounted.is_empty() => Some(Finding::repairable(
+            "stray-device",
+            subject,
+            format!("{device} shows it, but nothing uses it and no record asks for it"),
+            "detach the device",
+            detaching(labelled),
+        )),
+        BehindDevice::Volume => {
+            let detach = detaching(labelled);
+            let perform = move || {
+                for path in &mounted {
+                    mounts::ensure_unmounted(path).doing("unmount")?;
+                }
+                detach()
+            };
+            Some(Finding::repairable(
+                "forgotten-mount",
+                subject,
+                format!("it is mounted at {places}, but no record asks for it"),
+                format!("unmount it there, unless it is busy, and detach {device}"),
+                perform,
+            ))
+        }
+        BehindDevice::LostData => Some(Finding::by_hand(
+            "stale-device",
+            subject,
+            format!("{device} shows a file that is no longer the volume's data"),
+            "it may be the only copy: copy it from the device, then unmount and detach that",
+        )),
+        BehindDevice::Nothing if mounted.is_empty() => Some(Finding::repairable(
+            "stale-device",
+            subject,
+            format!("{device} shows it, but the pool has no such volume"),
+            "detach the device",
+            detaching(labelled),
+        )),
+        BehindDevice::Nothing => Some(Finding::by_hand(
+            "forgotten-mount",
+            subject,
+            format!("it is mounted at {places}, but the pool has no such volume"),
+            format!("what is there is the only copy: copy it, unmount it, detach {device}"),
+        )),
+    }
+}
+
+fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + 'static {
+    let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
+    move || match LoopDevice::from_path(&path) {
+        Some(device) => loopdev::ensure_detached(&device, &label).doing("detach a device"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

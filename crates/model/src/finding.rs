@@ -1,0 +1,102 @@
+//! What no longer belongs together, and what would put it right.
+
+use crate::error::Result;
+use crate::id::VolumeId;
+use crate::pool::Device;
+
+/// One thing that is wrong, in words for whoever has to decide about it.
+pub struct Finding {
+    /// A fixed word for programs, such as `data-missing`.
+    pub code: &'static str,
+    /// What it is about: a volume, a device, a path.
+    pub subject: String,
+    pub problem: String,
+    pub remedy: Remedy,
+}
+
+pub enum Remedy {
+    /// Can be put right without losing anything that anybody was promised.
+    Repair(Repair),
+    /// What a person has to do or decide.
+    ByHand(String),
+}
+
+/// May be repeated, also after a crash at any instruction in it.
+pub struct Repair {
+    /// Completes "this would".
+    pub act: String,
+    perform: Box<dyn FnOnce() -> Result<()>>,
+}
+
+impl Repair {
+    pub fn perform(self) -> Result<()> {
+        (self.perform)()
+    }
+}
+
+impl Finding {
+    pub fn repairable(
+        code: &'static str,
+        subject: impl Into<String>,
+        problem: impl Into<String>,
+        act: impl Into<String>,
+        perform: impl FnOnce() -> Result<()> + 'static,
+    ) -> Self {
+        let repair = Repair { act: act.into(), perform: Box::new(perform) };
+        Self {
+            code,
+            subject: subject.into(),
+            problem: problem.into(),
+            remedy: Remedy::Repair(repair),
+        }
+    }
+
+    pub fn by_hand(
+        code: &'static str,
+        subject: impl Into<String>,
+        problem: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            subject: subject.into(),
+            problem: problem.into(),
+            remedy: Remedy::ByHand(advice.into()),
+        }
+    }
+
+    /// Beside a daemon, which may be in the middle of a call, nothing is put right.
+    #[must_use]
+    pub fn once_unused(mut self) -> Self {
+        if let Remedy::Repair(repair) = self.remedy {
+            let advice = format!("stop the daemon; then a repair can {}", repair.act);
+            self.remedy = Remedy::ByHand(advice);
+        }
+        self
+    }
+
+    /// Is it about the same thing? Two looks at a pool that is in use are compared so.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.code, &self.subject) == (other.code, &other.subject)
+    }
+}
+
+/// A device on this machine that carries the label of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelledDevice {
+    pub volume: VolumeId,
+    pub label: String,
+    pub device: Device,
+    pub behind: BehindDevice,
+}
+
+/// What the pool has of a volume that a device claims to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BehindDevice {
+    /// The volume's data.
+    Volume,
+    /// A file that has no name any more, or another one; the volume's record is there.
+    LostData,
+    /// The same, and the pool knows no such volume.
+    Nothing,
+}

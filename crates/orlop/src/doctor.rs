@@ -1,0 +1,63 @@
+//! `orlop doctor`: what no longer belongs together, said in words, and put right if asked to.
+//!
+//! The pool's lock decides: where a daemon holds it, only looking is safe. What a look beside a
+//! daemon finds must be there a moment later as well, for a call under way leaves the same traces.
+
+mod examination;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use orlop_model::{Finding, Remedy};
+
+use crate::config;
+pub(crate) use examination::Examination;
+pub(crate) use report::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, say};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The TOML file that the daemon is started with; variables win over it
+    #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Put right what can be without losing anything; each act is printed
+    #[arg(long)]
+    repair: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let loaded = config::load_to_look(arguments.config.as_deref()).and_then(|(config, sockets)| {
+        config::require_pool(&config)?;
+        Ok((config, sockets))
+    });
+    let (config, sockets) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
+    };
+    let mut examination = Examination::of(&config, sockets.as_ref());
+    let findings = std::mem::take(&mut examination.findings);
+    let lines = findings.into_iter().map(|finding| judged(finding, arguments.repair)).collect();
+    report::conclude(&examination, lines, arguments.json)
+}
+
+/// Repaired, if that is wanted and can be done.
+pub(crate) fn judged(finding: Finding, repair: bool) -> Line {
+    let Finding { code, subject, problem, remedy } = finding;
+    let (remedy, outcome) = match remedy {
+        Remedy::ByHand(advice) => (advice, Outcome::ByHand),
+        Remedy::Repair(it) if !repair => (it.act, Outcome::Repairable),
+        Remedy::Repair(it) => {
+            let act = it.act.clone();
+            match it.perform() {
+                Ok(()) => (act, Outcome::Repaired),
+                Err(error) => (format!("{act}: {error}"), Outcome::Failed),
+            }
+        }
+    };
+    Line { code, subject, problem, remedy, outcome }
+}

@@ -1,0 +1,125 @@
+//! What is printed, and the exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::examination::{Examination, PoolSeen};
+
+/// Something is wrong; with `--repair`, still.
+pub(crate) const FINDINGS: u8 = 1;
+/// Something could not be looked at, or the configuration does not hold.
+pub(crate) const COULD_NOT_LOOK: u8 = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    Repairable,
+    Repaired,
+    Failed,
+    ByHand,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Line {
+    pub(crate) code: &'static str,
+    pub(crate) subject: String,
+    pub(crate) problem: String,
+    pub(crate) remedy: String,
+    pub(crate) outcome: Outcome,
+}
+
+impl Line {
+    pub(crate) fn text(&self) -> String {
+        let remedy = match self.outcome {
+            Outcome::Repairable => format!("--repair would {}", self.remedy),
+            Outcome::Repaired => format!("repaired: {}", self.remedy),
+            Outcome::Failed => format!("not repaired: {}", self.remedy),
+            Outcome::ByHand => format!("by hand: {}", self.remedy),
+        };
+        format!("{}: {}: {}; {remedy}", self.code, self.subject, self.problem)
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    pools: Vec<PoolDocument<'a>>,
+    findings: &'a [Line],
+    unseen: &'a [String],
+}
+
+#[derive(Serialize)]
+struct PoolDocument<'a> {
+    name: &'a str,
+    at: &'a str,
+    id: Option<String>,
+    in_use: bool,
+    volumes: usize,
+    snapshots: usize,
+    set_aside: usize,
+}
+
+impl<'a> PoolDocument<'a> {
+    fn of(pool: &'a PoolSeen) -> Self {
+        let inspection = pool.inspection.as_ref();
+        Self {
+            name: &pool.name,
+            at: &pool.at,
+            id: inspection.map(|it| it.id.to_string()),
+            in_use: inspection.is_some_and(|it| it.in_use),
+            volumes: inspection.map_or(0, |it| it.volumes.len()),
+            snapshots: inspection.map_or(0, |it| it.snapshots),
+            set_aside: inspection.map_or(0, |it| it.set_aside),
+        }
+    }
+}
+
+pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) -> ExitCode {
+    if json {
+        let document = Document {
+            pools: examination.pools.iter().map(PoolDocument::of).collect(),
+            findings: &lines,
+            unseen: &examination.unseen,
+        };
+        say(&serde_json::to_string_pretty(&document).unwrap_or_else(|error| error.to_string()));
+    } else {
+        examination.pools.iter().for_each(|pool| say(&summary(pool)));
+        lines.iter().for_each(|line| say(&line.text()));
+        examination.unseen.iter().for_each(|what| say(&format!("could not look at {what}")));
+    }
+    let is_left = |line: &Line| line.outcome != Outcome::Repaired;
+    if !examination.unseen.is_empty() {
+        ExitCode::from(COULD_NOT_LOOK)
+    } else if lines.iter().any(is_left) {
+        ExitCode::from(FINDINGS)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+pub(crate) fn summary(pool: &PoolSeen) -> String {
+    let Some(inspection) = &pool.inspection else {
+        return format!("pool {} in {}", pool.name, pool.at);
+    };
+    let mut text = format!(
+        "pool {} at {}: id {}, {} volumes, {} snapshots",
+        pool.name,
+        pool.at,
+        inspection.id,
+        inspection.volumes.len(),
+        inspection.snapshots
+    );
+    if inspection.in_use {
+        text.push_str(", served by a daemon now");
+    }
+    if inspection.set_aside > 0 {
+        text.push_str(&format!(", {} things set aside in it", inspection.set_aside));
+    }
+    text
+}
+
+/// A closed stdout is no reason to stop: repairs go on.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,221 @@
+//! `orlop pool`: look at pools, and take over one that comes from another machine.
+//!
+//! Where a volume can be used is not in the pool: it follows from who serves it. What a pool
+//! brings along from its old machine are publications to nodes there, and those are cleared.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use orlop_model::{Error, Finding, Topology};
+use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, ServedBy};
+
+use crate::complain;
+use crate::config::{self, Config, PoolConfig};
+use crate::doctor::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, judged, say};
+
+/// What the doctor calls a publication to a node that does not have the pool.
+const FOREIGN_PUBLICATION: &str = "foreign-publication";
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// The pools of the configuration
+    List(Around),
+
+    /// What is in a pool's directory
+    Show {
+        path: PathBuf,
+        #[command(flatten)]
+        around: Around,
+    },
+
+    /// Take over a pool whose disk comes from another machine; only shows what it would do
+    /// without --yes
+    Adopt {
+        path: PathBuf,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        around: Around,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Around {
+    /// The TOML file that the daemon is started with; variables win over it
+    #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) fn run(command: Command) -> ExitCode {
+    let around = match &command {
+        Command::List(around) | Command::Show { around, .. } | Command::Adopt { around, .. } => {
+            around
+        }
+    };
+    let (config, _) = match config::load_to_look(around.config.as_deref()) {
+        Ok(loaded) => loaded,
+        Err(error) => return complain(COULD_NOT_LOOK, &error),
+    };
+    let done = match command {
+        Command::List(_) => list(&config),
+        Command::Show { path, .. } => show(&config, &path),
+        Command::Adopt { path, yes, .. } => adopt(&config, &path, yes),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error @ Error::Precondition(_)) => complain(FINDINGS, &error),
+        Err(error) => complain(COULD_NOT_LOOK, &error),
+    }
+}
+
+fn list(config: &Config) -> orlop_model::Result<ExitCode> {
+    for pool in &config.pools {
+        match pool {
+            PoolConfig::Image(pool) => {
+                let id = ImagePool::id_at(&pool.path)?;
+                let id = id.map_or("no pool yet".to_owned(), |id| format!("id {id}"));
+                say(&format!("{} image {}: {id}", pool.name, pool.path.display()));
+            }
+            PoolConfig::Rbd(pool) => say(&format!("{} rbd {}", pool.name, pool.pool)),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
+    let (_, mut inspection) = inspect(config, path)?;
+    describe(path, &inspection);
+    let findings = std::mem::take(&mut inspection.findings);
+    Ok(tell(findings, |finding| judged(finding, false)))
+}
+
+fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCode> {
+    let (pool, mut inspection) = inspect(config, path)?;
+    describe(path, &inspection);
+    refuse_used(path, &inspection)?;
+    refuse_copy(config, &pool.path, &inspection)?;
+    let findings = std::mem::take(&mut inspection.findings);
+    let code = tell(findings, |finding| {
+        let is_ours = finding.code == FOREIGN_PUBLICATION;
+        let line = judged(finding, yes && is_ours);
+        match line.outcome {
+            Outcome::Repairable if is_ours => Line { remedy: with_yes(&line), ..line },
+            Outcome::Repairable | Outcome::Repaired | Outcome::Failed | Outcome::ByHand => line,
+        }
+    });
+    let served_by = ServedBy { name: pool.name.clone(), place: pool.place.clone() };
+    if !yes {
+        say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.place)));
+        return Ok(code);
+    }
+    // Last: until it is written, an interrupted adoption shows where the pool came from.
+    inspection.note_served_by(&served_by)?;
+    say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.place), pool.name));
+    Ok(code)
+}
+
+fn with_yes(line: &Line) -> String {
+    format!("{} (here: --yes)", line.remedy)
+}
+
+/// With what the configuration says of the pool, if it is one of its own.
+fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig, Inspection)> {
+    let looking = || format!("look at the pool at {}", path.display());
+    let path = path.canonicalize().map_err(|error| Error::failed(looking(), error))?;
+    let configured = image_pools(config).find(|pool| is_at(pool, &path)).cloned();
+    let pool = configured.unwrap_or_else(|| ImagePoolConfig {
+        path: path.clone(),
+        name: "default".to_owned(),
+        place: config.place.clone(),
+        floor: Floor::Percent(0),
+        overcommit_percent: 100,
+        managed_size: None,
+        create: false,
+    });
+    let inspection = ImagePool::inspect(&pool, &config.node_id)?
+        .ok_or_else(|| Error::failed(looking(), "there is none: no orlop.pool is in it"))?;
+    Ok((pool, inspection))
+}
+
+fn image_pools(config: &Config) -> impl Iterator<Item = &ImagePoolConfig> {
+    config.pools.iter().filter_map(|pool| match pool {
+        PoolConfig::Image(pool) => Some(pool),
+        PoolConfig::Rbd(_) => None,
+    })
+}
+
+fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
+    pool.path.canonicalize().is_ok_and(|resolved| resolved == path)
+}
+
+fn describe(path: &Path, inspection: &Inspection) {
+    say(&format!("pool at {}: id {}", path.display(), inspection.id));
+    match &inspection.served_by {
+        Some(before) => {
+            say(&format!("last served as pool {:?} by {}", before.name, shown(&before.place)));
+        }
+        None => say("who served it last is not noted"),
+    }
+    say(&format!("{} volumes, {} snapshots", inspection.volumes.len(), inspection.snapshots));
+    for volume in &inspection.volumes {
+        let nodes: Vec<&str> = volume.published.keys().map(|node| node.as_str()).collect();
+        let published = match nodes.as_slice() {
+            [] => String::new(),
+            nodes => format!(", published to {}", nodes.join(", ")),
+        };
+        let name = volume.name.as_str();
+        say(&format!("  {} {name:?}: {} bytes{published}", volume.id, volume.capacity_bytes));
+    }
+}
+
+fn shown(place: &Topology) -> String {
+    let segments: Vec<String> =
+        place.segments().map(|(key, value)| format!("{key}={value}")).collect();
+    segments.join(",")
+}
+
+fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
+    if inspection.in_use {
+        return Err(Error::precondition(format!(
+            "a daemon on this machine serves the pool at {}; there is nothing to adopt",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Ids of volumes hold the pool's id, so two pools of one id cannot be told apart.
+fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
+    for other in image_pools(config).filter(|other| !is_at(other, path)) {
+        if ImagePool::id_at(&other.path)?.as_ref() == Some(&inspection.id) {
+            return Err(Error::precondition(format!(
+                "pool {} at {} has the id {} as well: one is a copy of the other, and only one \
+                 can be served here",
+                other.name,
+                other.path.display(),
+                inspection.id
+            )));
+        }
+    }
+    let in_use = ImagePool::copies_in_use(&inspection.id, path)?;
+    if let Some(device) = in_use.first() {
+        return Err(Error::precondition(format!(
+            "{} shows a volume of another pool with the id {}: one is a copy of the other, and \
+             only one can be served here",
+            device.display(),
+            inspection.id
+        )));
+    }
+    Ok(())
+}
+
+fn tell(findings: Vec<Finding>, mut judge: impl FnMut(Finding) -> Line) -> ExitCode {
+    let mut left = false;
+    for finding in findings {
+        let line = judge(finding);
+        say(&line.text());
+        left |= line.outcome != Outcome::Repaired;
+    }
+    if left { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
+}

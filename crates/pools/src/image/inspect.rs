@@ -1,0 +1,233 @@
+//! A look at a pool from outside: what in it no longer belongs together?
+//!
+//! It takes the pool's lock if nobody has it, and keeps it as long as the findings live. Beside a
+//! daemon it only looks, and passes over what a call that is under way may just be making.
+//! Nothing is changed before a finding's repair is performed.
+
+mod devices;
+mod groups;
+mod shelves;
+mod space;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use orlop_model::{
+    Error, Finding, LabelledDevice, NodeId, PoolId, Result, SnapshotRecord, VolumeId, VolumeRecord,
+};
+use orlop_sys::mounts;
+
+use super::ImagePool;
+use super::failure::Doing;
+use super::layout::{Layout, remove_leftover};
+use super::managed::{self, Managed};
+use super::marker::{Kind, Marker};
+use super::open::{ImagePoolConfig, holds_volumes};
+use super::served_by::ServedBy;
+use super::set_aside;
+
+/// What was found, and the pool's lock if it was free.
+pub struct Inspection {
+    pub id: PoolId,
+    /// A daemon serves it now.
+    pub in_use: bool,
+    pub served_by: Option<ServedBy>,
+    /// Those whose records can be read.
+    pub volumes: Vec<VolumeRecord>,
+    pub snapshots: usize,
+    /// How much was set aside in it, by earlier repairs.
+    pub set_aside: usize,
+    pub devices: Vec<LabelledDevice>,
+    pub findings: Vec<Finding>,
+    path: PathBuf,
+    root: PathBuf,
+    _lock: Option<Marker>,
+    /// Mounted for this look.
+    opened: Option<Managed>,
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        if let Some(managed) = &self.opened {
+            managed.close();
+        }
+    }
+}
+
+impl Inspection {
+    /// Also if its record cannot be read.
+    pub fn holds_volume(&self, id: &VolumeId) -> bool {
+        Layout::new(&self.root).volumes().join(id.to_string()).exists()
+    }
+
+    /// Says in the pool itself who serves it from now on.
+    pub fn note_served_by(&self, served_by: &ServedBy) -> Result<()> {
+        served_by.write(&self.path)
+    }
+}
+
+impl ImagePool {
+    /// `None`: there is no pool. `node` is the one that publications may name.
+    pub fn inspect(config: &ImagePoolConfig, node: &NodeId) -> Result<Option<Inspection>> {
+        let Some((id, kind)) = Marker::read(&config.path)? else {
+            return Ok(None);
+        };
+        let lock = Marker::try_take_unused(&config.path)?;
+        let (root, opened) = reach(&config.path, &id, kind, lock.is_some())?;
+        let mut ground = Ground::at(&root, &id, lock.is_none())?;
+        let volumes: Vec<VolumeRecord> = ground.survey_shelf(&ground.layout.volumes())?;
+        let snapshots: Vec<SnapshotRecord> = ground.survey_shelf(&ground.layout.snapshots())?;
+        ground.survey_groups(&snapshots)?;
+        ground.survey_publications(&volumes, node);
+        ground.survey_leftovers(&config.path)?;
+        ground.survey_space(config)?;
+        Ok(Some(Inspection {
+            id,
+            in_use: lock.is_none(),
+            served_by: ServedBy::read(&config.path),
+            set_aside: set_aside::count(&ground.layout),
+            devices: ground.devices,
+            findings: ground.findings,
+            snapshots: snapshots.len(),
+            volumes,
+            path: config.path.clone(),
+            root,
+            _lock: lock,
+            opened,
+        }))
+    }
+
+    /// The id of the pool in a directory, whoever uses it. `None`: there is no pool.
+    pub fn id_at(path: &Path) -> Result<Option<PoolId>> {
+        Ok(Marker::read(path)?.map(|(id, _)| id))
+    }
+
+    /// Devices that show volumes of a pool with this id, but not of the one at `path`.
+    pub fn copies_in_use(id: &PoolId, path: &Path) -> Result<Vec<PathBuf>> {
+        devices::of_copies(id, path)
+    }
+
+    /// Does the directory hold volumes, whether or not a mark says whose?
+    pub fn has_volumes_at(path: &Path) -> bool {
+        holds_volumes(path)
+    }
+}
+
+/// The directory with the volumes in it. An image that nobody has mounted is mounted for the look.
+fn reach(
+    path: &Path,
+    id: &PoolId,
+    kind: Kind,
+    is_ours: bool,
+) -> Result<(PathBuf, Option<Managed>)> {
+    match kind {
+        Kind::Plain => return Ok((path.to_owned(), None)),
+        Kind::Managed => {}
+    }
+    let root = managed::mount_point_in(path);
+    let looking = || format!("look for the pool's image at {}", root.display());
+    let mounted = match mounts::mount_at(&root) {
+        Err(error) if error.is_not_found() => false,
+        there => there.doing(looking)?.is_some(),
+    };
+    match (mounted, is_ours) {
+        (true, _) => Ok((root, None)),
+        (false, true) => {
+            let managed = Managed::open(path, id, None)?;
+            Ok((root, Some(managed)))
+        }
+        (false, false) => Err(Error::failed(
+            looking(),
+            "the daemon that uses the pool has it mounted where this process cannot see it",
+        )),
+    }
+}
+
+/// The pool as it is looked at, and what was found so far.
+struct Ground {
+    layout: Rc<Layout>,
+    id: PoolId,
+    in_use: bool,
+    devices: Vec<LabelledDevice>,
+    findings: Vec<Finding>,
+}
+
+impl Ground {
+    fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
+        let layout = Rc::new(Layout::new(root));
+        let filesystem =
+            fs::metadata(root).doing(|| format!("look at {}", root.display()))?.dev();
+        let devices = devices::labelled(&layout, id, filesystem)?;
+        Ok(Self { layout, id: id.clone(), in_use, devices, findings: Vec::new() })
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// Moves `directory` out of the way, on `--repair`.
+    fn found_astray(
+        &mut self,
+        code: &'static str,
+        subject: String,
+        problem: String,
+        directory: PathBuf,
+    ) {
+        let layout = Rc::clone(&self.layout);
+        let act = format!("move it to {}", layout.set_aside().display());
+        let perform = move || set_aside::set_aside(&layout, &directory);
+        self.found(Finding::repairable(code, subject, problem, act, perform));
+    }
+
+    /// A daemon is just working in staging/ and trash/, so what is there proves nothing.
+    fn survey_leftovers(&mut self, around: &Path) -> Result<()> {
+        if self.in_use {
+            return Ok(());
+        }
+        let mut directories = vec![self.layout.staging(), self.layout.trash()];
+        if around != self.layout.root() {
+            directories.push(Layout::new(around).staging());
+        }
+        for directory in directories {
+            for path in entries(&directory)? {
+                let removing = path.clone();
+                self.found(Finding::repairable(
+                    "leftover",
+                    path.display().to_string(),
+                    "an interrupted call left it half-made or half-deleted",
+                    "remove it, as the next start would",
+                    move || {
+                        remove_leftover(&removing)
+                            .doing(|| format!("remove {}", removing.display()))
+                    },
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In the order of names. A directory that is not there holds nothing.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let listing = || format!("list {}", directory.display());
+    let found = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found.doing(listing)?,
+    };
+    let mut paths = Vec::new();
+    for entry in found {
+        paths.push(entry.doing(listing)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests;

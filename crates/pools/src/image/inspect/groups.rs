@@ -1,0 +1,131 @@
+//! Groups: is every member there, and every member's group?
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+
+use orlop_model::{
+    Finding, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotRecord, VolumeGroupRecord,
+    VolumeId,
+};
+use orlop_sys::file;
+
+use super::super::failure::Doing;
+use super::super::register::SUFFIX;
+use super::{Ground, entries, name_of};
+use crate::recorded::{Recorded, read_record, to_text};
+
+impl Ground {
+    pub(super) fn survey_groups(&mut self, snapshots: &[SnapshotRecord]) -> Result<()> {
+        let layout = Rc::clone(&self.layout);
+        let (whole, damaged) =
+            self.survey_register::<GroupSnapshotRecord>(&layout.group_snapshots())?;
+        self.survey_group_snapshots(&whole);
+        let known: BTreeSet<&GroupSnapshotId> =
+            whole.iter().map(|group| &group.id).chain(&damaged).collect();
+        self.survey_members(snapshots, &known);
+        let (groups, _) = self.survey_register::<VolumeGroupRecord>(&layout.volume_groups())?;
+        self.survey_volume_groups(groups, &layout.volume_groups());
+        Ok(())
+    }
+
+    /// The records that can be read, and the ids of the others.
+    fn survey_register<R: Recorded>(&mut self, directory: &Path) -> Result<(Vec<R>, Vec<R::Id>)> {
+        let (mut whole, mut damaged) = (Vec::new(), Vec::new());
+        for path in entries(directory)? {
+            let name = name_of(&path);
+            // What a crash left of a replacement; the next one uses the name again.
+            if name.starts_with('.') {
+                continue;
+            }
+            let id = name.strip_suffix(SUFFIX).and_then(|name| name.parse::<R::Id>().ok());
+            let Some(id) = id.filter(|id| *R::pool_of(id) == self.id) else {
+                let problem = format!("it is not a record of a {} of this pool", R::KIND);
+                self.found_astray("stray", path.display().to_string(), problem, path);
+                continue;
+            };
+            match read_record::<R>(&id, &path) {
+                Ok(record) => whole.push(record),
+                Err(_) if !path.exists() => {}
+                Err(reason) => {
+                    self.found(Finding::by_hand(
+                        "record-damaged",
+                        format!("{} {id}", R::KIND),
+                        format!("{reason}, so it answers DATA_LOSS"),
+                        format!("restore {} from a backup", path.display()),
+                    ));
+                    damaged.push(id);
+                }
+            }
+        }
+        Ok((whole, damaged))
+    }
+
+    fn survey_group_snapshots(&mut self, groups: &[GroupSnapshotRecord]) {
+        for group in groups {
+            let names = group.members.iter().map(ToString::to_string);
+            let missing: Vec<String> =
+                names.filter(|name| !self.layout.snapshots().join(name).exists()).collect();
+            if !missing.is_empty() {
+                self.found(Finding::by_hand(
+                    "member-missing",
+                    format!("group snapshot {}", group.id),
+                    format!("its members {} are gone", missing.join(", ")),
+                    "the others can still be restored; delete the group when you have done so",
+                ));
+            }
+        }
+    }
+
+    /// A start sweeps these away, as leftovers of a group that was not finished. Set aside they
+    /// survive it: perhaps it is the group's record that was lost.
+    fn survey_members(
+        &mut self,
+        snapshots: &[SnapshotRecord],
+        known: &BTreeSet<&GroupSnapshotId>,
+    ) {
+        if self.in_use {
+            return;
+        }
+        for snapshot in snapshots {
+            let Some(group) = snapshot.group.as_ref().filter(|group| !known.contains(group)) else {
+                continue;
+            };
+            let directory = self.layout.snapshots().join(snapshot.id.to_string());
+            self.found_astray(
+                "group-missing",
+                format!("snapshot {}", snapshot.id),
+                format!("it is a member of {group}, which is not there; the next start removes it"),
+                directory,
+            );
+        }
+    }
+
+    fn survey_volume_groups(&mut self, groups: Vec<VolumeGroupRecord>, directory: &Path) {
+        for mut group in groups {
+            let is_there =
+                |id: &VolumeId| self.layout.volumes().join(id.to_string()).exists();
+            let (kept, missing): (BTreeSet<_>, BTreeSet<_>) =
+                group.members.iter().cloned().partition(is_there);
+            if missing.is_empty() {
+                continue;
+            }
+            let gone: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            let subject = format!("volume group {}", group.id);
+            group.members = kept;
+            let directory = directory.to_owned();
+            self.found(Finding::repairable(
+                "member-missing",
+                subject,
+                format!("its volumes {} are gone", gone.join(", ")),
+                "take them out of the group",
+                move || {
+                    let text = to_text(&group)?;
+                    let name = format!("{}{SUFFIX}", group.id);
+                    file::replace_file(&directory, &name, &text)
+                        .doing(|| format!("save volume group {}", group.id))
+                },
+            ));
+        }
+    }
+}

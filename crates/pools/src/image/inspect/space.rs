@@ -1,0 +1,66 @@
+//! Is there room, and can it be written to?
+
+use std::path::Path;
+
+use orlop_model::{Finding, Result};
+use orlop_sys::file::{self, Space};
+
+use super::super::failure::Doing;
+use super::super::open::ImagePoolConfig;
+use super::super::room::Bytes;
+use super::Ground;
+
+/// A volume needs three inodes; below this share of them it is time to act.
+const FEW_INODES_PERCENT: u64 = 1;
+
+impl Ground {
+    pub(super) fn survey_space(&mut self, config: &ImagePoolConfig) -> Result<()> {
+        let root = self.layout.root().to_owned();
+        self.survey_filesystem(&root, config)?;
+        if root != config.path {
+            self.survey_filesystem(&config.path, config)?;
+        }
+        Ok(())
+    }
+
+    fn survey_filesystem(&mut self, path: &Path, config: &ImagePoolConfig) -> Result<()> {
+        let space = file::space(path).doing(|| format!("measure {}", path.display()))?;
+        let subject = || format!("the filesystem of {}", path.display());
+        if space.read_only {
+            self.found(Finding::by_hand(
+                "read-only",
+                subject(),
+                "it is read-only, so nothing can be made or deleted",
+                "look for its errors in the kernel's log, check it, mount it again",
+            ));
+        }
+        let floor = config.floor.of(space.total);
+        if space.free <= floor {
+            self.found(Finding::by_hand(
+                "full",
+                subject(),
+                format!(
+                    "{} of {} are free, the floor is {}: nothing new is made",
+                    Bytes(space.free),
+                    Bytes(space.total),
+                    Bytes(floor)
+                ),
+                "delete volumes or snapshots, or let the filesystem grow",
+            ));
+        }
+        if has_few_inodes(&space) {
+            self.found(Finding::by_hand(
+                "full",
+                subject(),
+                format!("{} of {} inodes are free", space.inodes_free, space.inodes),
+                "remove other files from this filesystem, or move the pool to one with more",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// btrfs counts none.
+fn has_few_inodes(space: &Space) -> bool {
+    space.inodes > 0 && space.inodes_free.saturating_mul(100) < space.inodes * FEW_INODES_PERCENT
+}

@@ -1,0 +1,132 @@
+//! A look at a pool from outside: what in it no longer belongs together?
+//!
+//! It only looks. Others use the pool at the same time, and what is left half-done is finished by
+//! the housekeeping of any controller, which knows how to do that beside them.
+
+use orlop_model::{Error, Finding, NodeId, Result, VolumeId, VolumeRecord};
+use orlop_sys::ceph::{Access, header_of, metadata_key};
+
+use super::RbdPool;
+use super::layout::{OURS, kept_prefix, volume_prefix};
+use super::store::{RbdPoolConfig, Store};
+use super::volume_records::{Found, Standing};
+
+const HOUSEKEEPING: &str = "nothing: a controller that runs puts this right within the hour";
+
+impl RbdPool {
+    /// Neither makes a pool nor announces a node, and starts no housekeeping.
+    pub fn inspect(config: &RbdPoolConfig) -> Result<Vec<Finding>> {
+        let quiet = RbdPoolConfig {
+            create: false,
+            housekeeping: false,
+            serves_node: false,
+            ..config.clone()
+        };
+        let store = Store::open(&quiet)?;
+        let mut findings = Vec::new();
+        store.inspect_volumes(&mut findings)?;
+        store.inspect_kept(&mut findings)?;
+        if config.serves_node {
+            store.inspect_exports(&mut findings)?;
+        }
+        Ok(findings)
+    }
+}
+
+impl Store {
+    fn inspect_volumes(&self, findings: &mut Vec<Finding>) -> Result<()> {
+        let listing = || format!("list the volumes of pool {}", self.name);
+        let prefix = volume_prefix(&self.id);
+        for (name, image_id) in self.ask(listing, |io| io.image_names("", &prefix, 0))? {
+            let Ok(id) = name.parse::<VolumeId>() else { continue };
+            let subject = format!("volume {id}");
+            match self.find(&id)? {
+                Some(Found { standing: Standing::Deleted, .. }) => {
+                    let problem = "it is deleted, but its image is not in the trash yet";
+                    findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+                }
+                Some(Found { standing: Standing::Draft, .. }) if self.is_old(&image_id)? => {
+                    let problem = "an interrupted call left it half-made";
+                    findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+                }
+                Some(Found { standing: Standing::Whole(_), .. }) => match self.known(&id) {
+                    Ok(Some(known)) => self.inspect_nodes(&known.record, &image_id, findings)?,
+                    Ok(None) => {}
+                    Err(error @ Error::Damaged { .. }) => findings.push(Finding::by_hand(
+                        "record-damaged",
+                        subject,
+                        error.to_string(),
+                        "its data is untouched; restore the record among the image's metadata",
+                    )),
+                    Err(error) => return Err(error),
+                },
+                Some(Found { standing: Standing::Draft, .. }) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn inspect_nodes(
+        &self,
+        record: &VolumeRecord,
+        image_id: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        for node in record.published.keys() {
+            if !self.knows_node(node)? {
+                findings.push(Finding::by_hand(
+                    "foreign-publication",
+                    format!("volume {}", record.id),
+                    format!("it is published to {node}, which never reached this pool"),
+                    "unpublish it there (ControllerUnpublishVolume)",
+                ));
+            }
+        }
+        let prefix = metadata_key(&format!("{OURS}writer.{image_id}."));
+        let reading = || format!("read who writes to volume {}", record.id);
+        for (key, _) in self.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))? {
+            let Some(Ok(node)) = key.strip_prefix(&prefix).map(str::parse::<NodeId>) else {
+                continue;
+            };
+            if !record.published.contains_key(&node) && !record.ephemeral {
+                findings.push(Finding::by_hand(
+                    "unknown-writer",
+                    format!("volume {}", record.id),
+                    format!("a client of {node} may write to it, but it is not published there"),
+                    "unpublish it from that node (ControllerUnpublishVolume), which fences it",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn inspect_kept(&self, findings: &mut Vec<Finding>) -> Result<()> {
+        let listing = || format!("list the kept images of pool {}", self.name);
+        for (name, image_id) in self.ask(listing, |io| io.image_names("", kept_prefix(), 0))? {
+            let needed = self.ask(listing, |io| {
+                match io.open_image_by_id(&image_id, None, Access::ReadOnly) {
+                    Err(error) if error.is_not_found() => Ok(false),
+                    image => Ok(!image?.snapshots()?.is_empty()),
+                }
+            })?;
+            if !needed {
+                let problem = "it was kept for a snapshot, and none is left";
+                let subject = format!("image {name}");
+                findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+            }
+        }
+        Ok(())
+    }
+
+    fn inspect_exports(&self, findings: &mut Vec<Finding>) -> Result<()> {
+        for id in self.unattached_exports()? {
+            findings.push(Finding::by_hand(
+                "orphaned-export",
+                format!("volume {id}"),
+                "a process shows its image to this machine, but no device uses it",
+                "start this node's daemon: it fences that client and ends it",
+            ));
+        }
+        Ok(())
+    }
+}
