@@ -92,6 +92,20 @@ impl Launch {
         Ended { status, output: self.log() }
     }
 
+    /// Runs `orlop` with other arguments than `serve`, in the same surroundings.
+    pub fn run(&self, words: &[&str]) -> Ran {
+        #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
+        let output = Command::new(binary())
+            .args(words)
+            .env_clear()
+            .envs(self.variables.iter().cloned())
+            .stdin(Stdio::null())
+            .output()
+            .expect("run orlop");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("orlop prints text");
+        Ran { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
     pub fn scratch(&self) -> &Scratch {
         &self.scratch
     }
@@ -153,6 +167,14 @@ fn binary() -> PathBuf {
 pub struct Ended {
     pub status: ExitStatus,
     pub output: String,
+}
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 pub struct Daemon {

@@ -49,7 +49,7 @@ pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
 pub use create::Create;
-pub use daemon::{Daemon, Ended, Launch};
+pub use daemon::{Daemon, Ended, Launch, Ran};
 pub use dice::Dice;
 pub use group::GroupSnapshotExt;
 pub use on_node::OnNode;

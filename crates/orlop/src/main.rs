@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod config;
 mod doctor;
 mod pool_command;
+mod privileges;
 mod serve;
 mod telemetry;
 mod thaw_guard;

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Config, PoolConfig, Sockets};
-use crate::thaw_guard;
+use crate::{privileges, thaw_guard};
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,7 @@ impl Failure {
 }
 
 pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
+    privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
     // Two are enough to accept and parse; the work is done on blocking threads.
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -24,6 +24,7 @@ pub mod guard;
 pub mod loopdev;
 pub mod mounts;
 pub mod ownership;
+pub mod privilege;
 pub mod rand;
 mod resolve;
 pub mod storage_daemon;

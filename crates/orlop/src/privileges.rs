@@ -1,0 +1,51 @@
+//! Which rights the daemon needs, by what it serves; the README has the same list with reasons.
+
+use orlop_sys::privilege::{self, CapabilitySet, Kept};
+
+use crate::config::{Config, PoolConfig};
+
+/// Mounts, loop devices and freezes; paths of other users; groups of volumes; nodes of devices;
+/// and growing an ext4 that is mounted.
+const NODE: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SYS_RESOURCE);
+
+/// Freezes, loop devices, managed pools and subvolumes.
+const IMAGE_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::MKNOD);
+
+/// A keyring that is another user's.
+const RBD_CONTROLLER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+
+fn needed(config: &Config) -> CapabilitySet {
+    let has_image_pool = config.pools.iter().any(|pool| match pool {
+        PoolConfig::Image(_) => true,
+        PoolConfig::Rbd(_) => false,
+    });
+    match (config.mode.serves_node(), has_image_pool) {
+        (true, _) => NODE,
+        (false, true) => IMAGE_CONTROLLER,
+        (false, false) => RBD_CONTROLLER,
+    }
+}
+
+/// Before there is a second thread.
+pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
+    if config.keep_capabilities {
+        tracing::warn!("all capabilities are kept, as the configuration says");
+        return Ok(());
+    }
+    let needed = needed(config);
+    let Kept { capabilities, for_good } = privilege::keep_only(needed)?;
+    let missing = needed.difference(capabilities);
+    tracing::info!(?capabilities, ?missing, "gave up all other capabilities");
+    if !for_good {
+        tracing::warn!("without CAP_SETPCAP, programs that are started may have more");
+    }
+    Ok(())
+}

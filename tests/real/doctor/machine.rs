@@ -1,0 +1,162 @@
+//! What can be wrong on the machine: devices, mounts, freezes, limits, records.
+
+use std::fs;
+use std::path::PathBuf;
+
+use orlop_model::NameDigest;
+use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
+use orlop_sys::{filesystem, mounts};
+use orlop_tests::*;
+
+use crate::patient::Patient;
+
+fn attached(patient: &Patient, id: &str) -> LoopDevice {
+    let options = AttachOptions { label: id, read_only: false, size: 16 * MIB };
+    loopdev::attach(&patient.pool.volume_data(id), &options).unwrap()
+}
+
+fn is_attached(device: &LoopDevice) -> bool {
+    loopdev::status(device).unwrap().is_some()
+}
+
+fn in_run_dir(patient: &Patient, name: &str) -> PathBuf {
+    patient.pool.scratch().join("run/csi.orlop.io").join(name)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_nobody_asked_for_is_detached() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let device = attached(&patient, &id);
+    patient.cure("stray-device");
+    assert!(!is_attached(&device));
+    Pattern::new(7).check(&patient.pool.volume_data(&id), MIB);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_of_a_volume_that_is_gone_is_detached() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let device = attached(&patient, &id);
+    orlop_sys::file::remove_tree(&patient.home(&id)).unwrap();
+    patient.cure("stale-device");
+    assert!(!is_attached(&device));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_copy_of_lost_data_is_not_let_go() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let device = attached(&patient, &id);
+    let data = patient.pool.volume_data(&id);
+    fs::remove_file(&data).unwrap();
+    let both = [("data-missing", "by-hand"), ("stale-device", "by-hand")];
+    patient.doctor(&["--repair"]).expect(1, &both);
+    assert!(is_attached(&device));
+    Pattern::new(7).check(&device.path(), MIB);
+    loopdev::ensure_detached(&device, &id).unwrap();
+    patient.cure("data-missing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_without_a_record_is_taken_away_unless_it_is_busy() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(3).write(&node.data_path(), MIB);
+    patient.daemon.terminate();
+    patient.doctor(&["--repair"]).expect(0, &[]);
+    fs::remove_file(in_run_dir(&patient, "volumes").join(format!("{}.json", node.id))).unwrap();
+
+    let busy = fs::File::open(node.data_path()).unwrap();
+    patient.doctor(&["--repair"]).expect(1, &[("forgotten-mount", "failed")]);
+    drop(busy);
+    patient.cure("forgotten-mount");
+    assert!(mounts::mount_at(&node.target).unwrap().is_none());
+    assert!(mounts::mount_at(&node.staging).unwrap().is_none());
+    fs::remove_dir(&node.target).unwrap();
+
+    patient.daemon.restart().await;
+    node.up().await;
+    Pattern::new(3).check(&node.data_path(), MIB);
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_mounted_of_a_volume_that_is_gone_stays() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(3).write(&node.data_path(), MIB);
+    patient.daemon.terminate();
+    orlop_sys::file::remove_tree(&patient.home(&node.id)).unwrap();
+    let both = [("forgotten-mount", "by-hand"), ("stale-node-record", "by-hand")];
+    patient.doctor(&["--repair"]).expect(1, &both);
+    Pattern::new(3).check(&node.data_path(), MIB);
+
+    mounts::ensure_unmounted(&node.target).unwrap();
+    mounts::ensure_unmounted(&node.staging).unwrap();
+    let both = [("stale-device", "repaired"), ("stale-node-record", "repaired")];
+    patient.doctor(&["--repair"]).expect(0, &both);
+    patient.doctor(&[]).expect(0, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filesystem_that_was_left_frozen_is_thawed() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    patient.daemon.terminate();
+    // As a daemon leaves it whose guard is killed together with it.
+    let path = node.staging.display().to_string();
+    let note = in_run_dir(&patient, "frozen").join(NameDigest::of_text(&path).as_str());
+    fs::write(&note, &path).unwrap();
+    filesystem::freeze(&node.staging).unwrap();
+
+    patient.doctor(&[]).expect(1, &[("frozen", "repairable")]);
+    let still = filesystem::freeze(&node.staging).expect_err("a look does not thaw");
+    assert!(still.is_busy(), "{still}");
+    patient.doctor(&["--repair"]).expect(0, &[("frozen", "repaired")]);
+    patient.doctor(&[]).expect(0, &[]);
+    assert!(!note.exists());
+    Pattern::new(3).write(&node.data_path(), MIB);
+    patient.daemon.restart().await;
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_a_device_that_is_gone_are_lifted() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let group = Cgroup::new();
+    let launch = Launch::on(&pool).env("ORLOP_WORKLOAD_CGROUP", &group.name);
+    let daemon = launch.start().await;
+    let client = daemon.client();
+    let mut patient = Patient { pool, daemon, client };
+    let create = patient.client.create("v").size(16 * MIB).block();
+    let volume = create.mutable_parameter("writeIops", "300").done().await;
+    let node = patient.client.on_node(&volume, block());
+    node.up().await;
+    let device = device_at(&node);
+    assert_eq!(group.limits_of(device), [("writeIops", 300)]);
+    patient.daemon.terminate();
+    // As after a crash in the middle of unstaging, with the record gone as well.
+    mounts::ensure_unmounted(&node.target).unwrap();
+    fs::remove_file(in_run_dir(&patient, "volumes").join(format!("{}.json", node.id))).unwrap();
+    patient.doctor(&["--repair"]).expect(0, &[("stray-device", "repaired")]);
+    patient.cure("stray-limit");
+    assert_eq!(group.limits_of(device), [("", 0); 0]);
+    fs::remove_file(&node.target).unwrap();
+}

@@ -1,0 +1,54 @@
+//! Beside a daemon that serves the pool.
+
+use std::fs;
+
+use orlop_tests::*;
+
+use crate::patient::{Patient, footprint};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_in_use_are_no_finding() {
+    needs_root!();
+    let patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    patient.doctor(&["--repair"]).expect(0, &[]);
+    Pattern::new(3).write(&node.data_path(), MIB);
+    Pattern::new(3).check(&node.data_path(), MIB);
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_repaired_beside_a_daemon() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    let record = patient.pool.volume_record(&id);
+    let text = fs::read(&record).unwrap();
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(patient.pool.path.join("staging/v-being-made.1")).unwrap();
+    let before = footprint(&patient.pool.path);
+    let report = patient.doctor(&["--repair"]);
+    report.expect(1, &[("data-without-record", "by-hand")]);
+    assert_eq!(footprint(&patient.pool.path), before);
+    fs::write(&record, text).unwrap();
+    patient.doctor(&[]).expect(0, &[]);
+    patient.daemon.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn findings_are_told_one_in_a_line() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    fs::remove_file(patient.pool.volume_record(&id)).unwrap();
+    let ran = patient.daemon.launch().run(&["doctor"]);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let line = ran.stdout.lines().find(|line| line.starts_with("data-without-record: "));
+    let line = line.unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(line.contains(&id) && line.contains("; --repair would move it to "), "{line}");
+    let nothing = patient.daemon.launch().clone().without_env("ORLOP_POOL").run(&["doctor"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+}

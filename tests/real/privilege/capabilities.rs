@@ -1,0 +1,148 @@
+//! The README says which capabilities each mode has; the kernel has to say the same.
+
+use orlop_tests::*;
+
+use crate::lifecycle;
+
+/// With their numbers, from linux/capability.h.
+const NUMBERS: [(&str, u32); 8] = [
+    ("CAP_CHOWN", 0),
+    ("CAP_DAC_OVERRIDE", 1),
+    ("CAP_DAC_READ_SEARCH", 2),
+    ("CAP_FOWNER", 3),
+    ("CAP_FSETID", 4),
+    ("CAP_SYS_ADMIN", 21),
+    ("CAP_SYS_RESOURCE", 24),
+    ("CAP_MKNOD", 27),
+];
+
+#[derive(Clone, Copy)]
+enum Column {
+    Node = 2,
+    ImageController = 3,
+    RbdController = 4,
+}
+
+/// As the README's table has it, less what this machine does not give.
+fn documented(column: Column) -> u64 {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = std::fs::read_to_string(readme).expect("read the README");
+    let mut set = 0;
+    for line in readme.lines().filter(|line| line.starts_with("| `CAP_")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let name = cells[1].trim_matches('`');
+        let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name).expect(name);
+        match cells[column as usize] {
+            "yes" => set |= 1 << number,
+            "" => {}
+            other => panic!("{name}: {other}"),
+        }
+    }
+    assert_ne!(set, 0, "the README has no table");
+    set & status_of(std::process::id(), "CapBnd")
+}
+
+fn status_of(process: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    u64::from_str_radix(line.expect(field).trim(), 16).expect(field)
+}
+
+/// Of the daemon, all its threads, and the guard beside it.
+fn assert_has(daemon: &Daemon, wanted: u64) {
+    let pid = daemon.pid();
+    let list = |path: String| std::fs::read_to_string(path).expect("its children");
+    let children = list(format!("/proc/{pid}/task/{pid}/children"));
+    let mut processes: Vec<u32> =
+        children.split_whitespace().map(|child| child.parse().unwrap()).collect();
+    assert!(!processes.is_empty(), "the guard runs");
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = threads.map(|it| it.unwrap().file_name().into_string().unwrap());
+    processes.extend(threads.map(|thread| thread.parse::<u32>().unwrap()));
+    for process in processes {
+        for field in ["CapEff", "CapPrm", "CapBnd"] {
+            assert_eq!(status_of(process, field), wanted, "{field} of {process}");
+        }
+        for field in ["CapInh", "CapAmb"] {
+            assert_eq!(status_of(process, field), 0, "{field} of {process}");
+        }
+        assert_eq!(status_of(process, "NoNewPrivs"), 1);
+    }
+}
+
+async fn a_day_with_few_rights(fs: PoolFs) {
+    let pool = TestPool::new(fs, 3 * GIB);
+    let group = Cgroup::new();
+    let launch = Launch::on(&pool).env("ORLOP_WORKLOAD_CGROUP", &group.name);
+    let daemon = launch.start().await;
+    assert_has(&daemon, documented(Column::Node));
+    lifecycle::of_all_filesystems(&daemon.client()).await;
+    assert_has(&daemon, documented(Column::Node));
+}
+
+on_every_pool!(a_day_with_few_rights);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_needs_no_more() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", "1GiB").start().await;
+    assert_has(&daemon, documented(Column::Node));
+    lifecycle::of_a_controller(&daemon.client()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_alone_has_less_and_a_node_alone_as_much() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Btrfs, 3 * GIB);
+    let launch = Launch::on(&pool);
+    let mut daemon = launch.clone().env("ORLOP_MODE", "controller").start().await;
+    assert_has(&daemon, documented(Column::ImageController));
+    let client = daemon.client();
+    lifecycle::of_a_controller(&client).await;
+    let volume = client.create("v").size(128 * MIB).fs("btrfs").done().await;
+    daemon.terminate();
+    drop(daemon);
+
+    let daemon = launch.env("ORLOP_MODE", "node").env("ORLOP_ATTACH", "false").start().await;
+    assert_has(&daemon, documented(Column::Node));
+    let node = daemon.client().on_node(&volume, mount("btrfs"));
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), MIB);
+    node.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_to_keep_all_keeps_all() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Launch::on(&pool).env("ORLOP_KEEP_CAPABILITIES", "true").start().await;
+    for field in ["CapEff", "CapBnd"] {
+        let own = status_of(std::process::id(), field);
+        assert_eq!(status_of(daemon.pid(), field), own, "{field}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_ceph_a_controller_may_next_to_nothing() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controller = ceph.launch("c", "controller").start().await;
+    assert_has(&controller, documented(Column::RbdController));
+    let worker = ceph.launch("n", "node").start().await;
+    assert_has(&worker, documented(Column::Node));
+
+    let client = controller.client();
+    lifecycle::of_a_controller(&client).await;
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let id = &volume.volume_id;
+    let context = client.controller_publish(id, "n", mount("ext4"), false).await.unwrap();
+    let mut node = worker.client().on_node(&volume, mount("ext4"));
+    node.publish_context = context;
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), MIB);
+    Pattern::new(1).check(&node.data_path(), MIB);
+    node.down().await;
+    client.controller_unpublish(id, "n").await.unwrap();
+    client.delete(id).await.unwrap();
+}

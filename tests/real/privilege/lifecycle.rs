@@ -1,0 +1,80 @@
+//! All that a daemon does in a day, and that needs rights or tools.
+
+use orlop_tests::*;
+
+const SIZE: u64 = 320 * MIB;
+const LARGER: u64 = 384 * MIB;
+
+pub(crate) async fn of_all_filesystems(client: &Client) {
+    for fs in ["ext4", "xfs", "btrfs"] {
+        of_a_filesystem(client, fs).await;
+    }
+    of_a_device(client).await;
+}
+
+async fn of_a_filesystem(client: &Client, fs: &str) {
+    let volume = client.create(fs).size(SIZE).fs(fs).done().await;
+    let id = &volume.volume_id;
+    client.controller_publish(id, "test-node", mount(fs), false).await.unwrap();
+    let mut capability = mount(fs);
+    let Some(v1::volume_capability::AccessType::Mount(access)) = &mut capability.access_type else {
+        panic!("a mount");
+    };
+    access.volume_mount_group = "4321".to_owned();
+    let node = client.on_node(&volume, capability);
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), 4 * MIB);
+    let snapshot = client.snapshot(&format!("{fs}-s"), id).await.unwrap();
+    let group = client.group_snapshot(&format!("{fs}-g"), std::slice::from_ref(id)).await.unwrap();
+
+    client.expand(id, LARGER).await.unwrap();
+    match node.expand(LARGER).await {
+        Ok(_) => {}
+        // ext4 needs a capability that not every machine gives.
+        Err(status) if fs == "ext4" => assert_eq!(status.code(), Code::FailedPrecondition),
+        Err(status) => panic!("NodeExpandVolume {fs}: {status}"),
+    }
+    client.modify(id, &[("writeIops", "100000")]).await.unwrap();
+    node.stats().await.unwrap();
+    node.down().await;
+    // Checked, and grown if it was not before.
+    node.up().await;
+    Pattern::new(1).check(&node.data_path(), 4 * MIB);
+    node.down().await;
+    client.controller_unpublish(id, "test-node").await.unwrap();
+
+    let copy = client.create(&format!("{fs}-c")).size(SIZE).fs(fs);
+    let copy = copy.from_snapshot(&snapshot.snapshot_id).done().await;
+    let restored = client.on_node(&copy, mount(fs));
+    restored.up().await;
+    Pattern::new(1).check(&restored.data_path(), 4 * MIB);
+    restored.down().await;
+    client.delete(&copy.volume_id).await.unwrap();
+    let members: Vec<String> = group.snapshots.iter().map(|it| it.snapshot_id.clone()).collect();
+    client.delete_group_snapshot(&group.group_snapshot_id, &members).await.unwrap();
+    client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    client.delete(id).await.unwrap();
+}
+
+async fn of_a_device(client: &Client) {
+    let volume = client.create("raw").size(64 * MIB).block().thick().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(2).write(&node.data_path(), 4 * MIB);
+    Pattern::new(2).check(&node.data_path(), 4 * MIB);
+    node.down().await;
+    client.delete(&volume.volume_id).await.unwrap();
+}
+
+/// What a controller does that has no node beside it.
+pub(crate) async fn of_a_controller(client: &Client) {
+    let volume = client.create("v").size(64 * MIB).block().done().await;
+    let id = &volume.volume_id;
+    let snapshot = client.snapshot("s", id).await.unwrap();
+    let copy = client.create("c").size(64 * MIB).block().from_snapshot(&snapshot.snapshot_id);
+    let copy = copy.done().await;
+    client.expand(id, 128 * MIB).await.unwrap();
+    client.delete(&copy.volume_id).await.unwrap();
+    client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    client.delete(id).await.unwrap();
+}
