@@ -238,12 +238,17 @@ pub fn attached() -> Result<Vec<LoopStatus>> {
             continue;
         }
         match status(&there.device) {
-            // Such a file whose mount was taken away under the device.
-            Err(error) if matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE)) => {}
+            Err(error) if is_out_of_reach(&error) => {}
             status => found.extend(status?),
         }
     }
     Ok(found)
+}
+
+/// A file that is shown by a process whose mount was taken away, or that is on a filesystem which
+/// has shut down after errors. It is somebody else's, or its pool says so itself.
+fn is_out_of_reach(error: &Error) -> bool {
+    matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO))
 }
 
 fn all_devices() -> Result<Vec<LoopDevice>> {
