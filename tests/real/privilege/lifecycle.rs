@@ -1,9 +1,15 @@
 //! All that a daemon does in a day, and that needs rights or tools.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
 use orlop_tests::*;
 
 const SIZE: u64 = 320 * MIB;
 const LARGER: u64 = 384 * MIB;
+/// A user whose files are nobody else's business.
+const STRANGER: u32 = 1234;
 
 pub(crate) async fn of_all_filesystems(client: &Client) {
     for fs in ["ext4", "xfs", "btrfs"] {
@@ -16,14 +22,14 @@ async fn of_a_filesystem(client: &Client, fs: &str) {
     let volume = client.create(fs).size(SIZE).fs(fs).done().await;
     let id = &volume.volume_id;
     client.controller_publish(id, "test-node", mount(fs), false).await.unwrap();
-    let mut capability = mount(fs);
-    let Some(v1::volume_capability::AccessType::Mount(access)) = &mut capability.access_type else {
-        panic!("a mount");
-    };
-    access.volume_mount_group = "4321".to_owned();
-    let node = client.on_node(&volume, capability);
+    let mut node = client.on_node(&volume, for_group(fs, 4321));
+    node.target = below_a_strangers_directory(client, fs);
     node.up().await;
     Pattern::new(1).write(&node.data_path(), 4 * MIB);
+    let inside = node.target.join("inside");
+    fs::create_dir(&inside).unwrap();
+    give_to_stranger(&inside, 0o700);
+    give_to_stranger(&node.data_path(), 0o600);
     let snapshot = client.snapshot(&format!("{fs}-s"), id).await.unwrap();
     let group = client.group_snapshot(&format!("{fs}-g"), std::slice::from_ref(id)).await.unwrap();
 
@@ -37,9 +43,12 @@ async fn of_a_filesystem(client: &Client, fs: &str) {
     client.modify(id, &[("writeIops", "100000")]).await.unwrap();
     node.stats().await.unwrap();
     node.down().await;
-    // Checked, and grown if it was not before.
+    // Checked, and grown if it was not before; and given to another group with all that is in it.
+    let node = node.with_capability(for_group(fs, 4322));
     node.up().await;
     Pattern::new(1).check(&node.data_path(), 4 * MIB);
+    assert_eq!(access_of(&node.data_path()), (STRANGER, 4322, 0o660));
+    assert_eq!(access_of(&inside), (STRANGER, 4322, 0o2770));
     node.down().await;
     client.controller_unpublish(id, "test-node").await.unwrap();
 
@@ -54,6 +63,32 @@ async fn of_a_filesystem(client: &Client, fs: &str) {
     client.delete_group_snapshot(&group.group_snapshot_id, &members).await.unwrap();
     client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
     client.delete(id).await.unwrap();
+}
+
+fn for_group(fs: &str, group: u32) -> v1::VolumeCapability {
+    let mut capability = mount(fs);
+    let Some(v1::volume_capability::AccessType::Mount(access)) = &mut capability.access_type else {
+        panic!("a mount");
+    };
+    access.volume_mount_group = group.to_string();
+    capability
+}
+
+fn below_a_strangers_directory(client: &Client, name: &str) -> PathBuf {
+    let directory = client.scratch().ensure_dir(format!("home-{name}"));
+    give_to_stranger(&directory, 0o700);
+    directory.join("target")
+}
+
+fn give_to_stranger(path: &Path, mode: u32) {
+    chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// User, group and mode.
+fn access_of(path: &Path) -> (u32, u32, u32) {
+    let there = fs::metadata(path).unwrap();
+    (there.uid(), there.gid(), there.mode() & 0o7777)
 }
 
 async fn of_a_device(client: &Client) {
