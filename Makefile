@@ -3,6 +3,10 @@
 .PHONY: help run build test unit real sanity conformance conformance-host-path bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
+# One build for everything that tests: another choice of packages would mean other features of
+# their dependencies, and all of it built once more.
+BUILD_ALL := cargo build --workspace --all-targets --locked
+
 help:
 	@sed -n 's/^# make /make /p; s/^#: /make /p' $(MAKEFILE_LIST)
 
@@ -22,19 +26,19 @@ unit:
 
 #: real        all tests of the workspace, as root on real loop devices and mounts
 real:
-	cargo test --workspace --locked --no-run
+	$(BUILD_ALL)
 	scripts/without-leaks scripts/rust-tests
 
 #: sanity      csi-sanity on an XFS pool, a plain directory and Ceph, mount and block
 sanity:
-	cargo build --locked --package orlop
+	$(BUILD_ALL)
 	scripts/prerequisites
 	scripts/without-leaks tests/sanity/run
 
 #: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
 #:             writes docs/conformance.md
 conformance:
-	cargo build --locked --package orlop --package csi-conformance --package broken-plugin
+	$(BUILD_ALL)
 	scripts/without-leaks tests/conformance/all
 
 #: conformance-host-path  the same suite against csi-driver-host-path; writes docs/conformance-host-path.md

@@ -32,9 +32,9 @@ use failure::Doing;
 use freezer::Freezer;
 use limits::Limiter;
 use offer::Offer;
-pub use survey::{Survey, VolumeStanding};
 use records::NodeRecords;
 use run_dir::RunDirectory;
+pub use survey::{Survey, VolumeStanding};
 
 #[derive(Debug, Clone)]
 pub struct LinuxHostConfig {

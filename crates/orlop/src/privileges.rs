@@ -15,9 +15,8 @@ const NODE: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::SYS_RESOURCE);
 
 /// Freezes, loop devices, managed pools and subvolumes.
-const IMAGE_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::MKNOD);
+const IMAGE_CONTROLLER: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::MKNOD);
 
 /// A keyring that is another user's.
 const RBD_CONTROLLER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

@@ -16,12 +16,13 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 pub use copy::{
-    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from, preclone_chunks,
-    try_clone_file,
+    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from,
+    preclone_chunks, try_clone_file,
 };
 pub use durable::{
-    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file, ensure_private_directory, rename_new, replace_file,
-    sync_device, sync_dir, sync_file, sync_filesystem,
+    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file,
+    ensure_private_directory, rename_new, replace_file, sync_device, sync_dir, sync_file,
+    sync_filesystem,
 };
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;

@@ -62,3 +62,6 @@ fn shrink_bounding_set(wanted: CapabilitySet) -> rustix::io::Result<bool> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,8 +82,7 @@ pub(crate) fn doctor(launch: &Launch, words: &[&str]) -> Report {
     let document: Value = serde_json::from_str(&ran.stdout).expect(&text);
     let field = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
     let findings = document["findings"].as_array().unwrap();
-    let findings =
-        findings.iter().map(|it| (field(it, "code"), field(it, "outcome"))).collect();
+    let findings = findings.iter().map(|it| (field(it, "code"), field(it, "outcome"))).collect();
     Report { exit, findings, text }
 }
 

@@ -210,6 +210,26 @@ async fn a_pool_that_is_full_missing_unmarked_or_copied_is_told() {
     patient.doctor(&[]).expect(0, &[]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_is_opened_for_the_look() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", "400MiB").start().await;
+    let client = daemon.client();
+    let mut patient = Patient { pool, daemon, client };
+    let volume = patient.client.create("a").size(16 * MIB).block().done().await;
+    let inside = patient.pool.path.join("mnt/volumes").join(&volume.volume_id);
+    fs::rename(inside.join("data"), patient.pool.path.join("mnt/away")).unwrap();
+    patient.doctor(&[]).expect(1, &[("data-missing", "by-hand")]);
+    patient.daemon.terminate();
+    assert!(!inside.exists(), "the image is not mounted");
+    fs::create_dir(patient.pool.path.join("staging/pool.xfs.half")).unwrap();
+    let found = [("data-missing", "repaired"), ("leftover", "repaired")];
+    patient.doctor(&["--repair"]).expect(0, &found);
+    patient.doctor(&[]).expect(0, &[]);
+    assert_eq!(patient.daemon.leaks(), [""; 0], "it is unmounted again");
+}
+
 /// Killed after any of its effects, the doctor is simply called again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_may_be_interrupted_anywhere() {

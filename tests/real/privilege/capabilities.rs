@@ -112,6 +112,29 @@ async fn a_controller_alone_has_less_and_a_node_alone_as_much() {
     node.down().await;
 }
 
+/// As in a container: a /dev of its own, in which the kernel makes no nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_devices_are_made_where_there_are_none() {
+    needs_root!();
+    const OWN_DEV: &str = "cp -a /dev/null /dev/zero /dev/urandom /dev/loop-control \"$0\" && \
+         mount -t tmpfs none /dev && cp -a \"$0\"/* /dev/ && exec \"$@\"";
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let nodes = pool.scratch().ensure_dir("nodes");
+    let around = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", OWN_DEV, nodes.to_str().unwrap()];
+    let daemon = Launch::on(&pool).run_by(&around).start().await;
+    assert_has(&daemon, documented(Column::Node));
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    // Mounted in the daemon's namespace alone, so it is asked there.
+    let mounts = std::fs::read_to_string(format!("/proc/{}/mountinfo", daemon.pid())).unwrap();
+    assert!(mounts.contains(node.target.to_str().unwrap()), "{mounts}");
+    node.stats().await.unwrap();
+    node.down().await;
+    client.delete(&volume.volume_id).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_wants_to_keep_all_keeps_all() {
     needs_root!();

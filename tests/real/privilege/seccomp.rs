@@ -85,7 +85,9 @@ fn forbidden_calls_are_refused() {
     let run = |words: &[&str]| std::process::Command::new(words[0]).args(&words[1..]).output();
     let outcome = |words: &[&str]| run(words).expect(words[0]).status.code();
     assert_eq!(outcome(&[CONFINED, PROFILE, "--load-module"]), Some(EPERM), "init_module");
-    for forbidden in [["/usr/bin/unshare", "--mount", "/bin/true"], ["/usr/sbin/chroot", "/", "/bin/true"]] {
+    for forbidden in
+        [["/usr/bin/unshare", "--mount", "/bin/true"], ["/usr/sbin/chroot", "/", "/bin/true"]]
+    {
         assert_eq!(outcome(&forbidden), Some(0), "{forbidden:?} works here without the profile");
         let confined = outcome(&[&[CONFINED, PROFILE], &forbidden[..]].concat());
         assert_ne!(confined, Some(0), "{forbidden:?}");

@@ -227,6 +227,3 @@ fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + 'static
         None => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests;

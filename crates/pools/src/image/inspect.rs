@@ -158,8 +158,7 @@ struct Ground {
 impl Ground {
     fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
         let layout = Rc::new(Layout::new(root));
-        let filesystem =
-            fs::metadata(root).doing(|| format!("look at {}", root.display()))?.dev();
+        let filesystem = fs::metadata(root).doing(|| format!("look at {}", root.display()))?.dev();
         let devices = devices::labelled(&layout, id, filesystem)?;
         Ok(Self { layout, id: id.clone(), in_use, devices, findings: Vec::new() })
     }
@@ -228,6 +227,3 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,6 +7,7 @@ use orlop_model::{Error, Finding, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
+use super::background::HOUR;
 use super::layout::{OURS, kept_prefix, volume_prefix};
 use super::store::{RbdPoolConfig, Store};
 use super::volume_records::{Found, Standing};
@@ -45,7 +46,9 @@ impl Store {
                     let problem = "it is deleted, but its image is not in the trash yet";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
-                Some(Found { standing: Standing::Draft, .. }) if self.is_old(&image_id)? => {
+                Some(Found { standing: Standing::Draft, .. })
+                    if self.is_abandoned(&image_id)? =>
+                {
                     let problem = "an interrupted call left it half-made";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
@@ -66,6 +69,12 @@ impl Store {
         Ok(())
     }
 
+    /// Nobody needs an hour to make an image.
+    fn is_abandoned(&self, image_id: &str) -> Result<bool> {
+        let created = self.created(image_id)?;
+        Ok(created.is_some_and(|created| created.elapsed().is_ok_and(|age| age > HOUR)))
+    }
+
     fn inspect_nodes(
         &self,
         record: &VolumeRecord,
@@ -84,7 +93,9 @@ impl Store {
         }
         let prefix = metadata_key(&format!("{OURS}writer.{image_id}."));
         let reading = || format!("read who writes to volume {}", record.id);
-        for (key, _) in self.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))? {
+        for (key, _) in
+            self.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))?
+        {
             let Some(Ok(node)) = key.strip_prefix(&prefix).map(str::parse::<NodeId>) else {
                 continue;
             };

@@ -12,6 +12,8 @@
 mod bed;
 mod changes;
 mod copies;
+mod half_made;
+mod inspecting;
 mod leftovers;
 mod opening;
 mod records;

@@ -79,11 +79,7 @@ impl Ground {
 
     /// A start sweeps these away, as leftovers of a group that was not finished. Set aside they
     /// survive it: perhaps it is the group's record that was lost.
-    fn survey_members(
-        &mut self,
-        snapshots: &[SnapshotRecord],
-        known: &BTreeSet<&GroupSnapshotId>,
-    ) {
+    fn survey_members(&mut self, snapshots: &[SnapshotRecord], known: &BTreeSet<&GroupSnapshotId>) {
         if self.in_use {
             return;
         }
@@ -103,8 +99,7 @@ impl Ground {
 
     fn survey_volume_groups(&mut self, groups: Vec<VolumeGroupRecord>, directory: &Path) {
         for mut group in groups {
-            let is_there =
-                |id: &VolumeId| self.layout.volumes().join(id.to_string()).exists();
+            let is_there = |id: &VolumeId| self.layout.volumes().join(id.to_string()).exists();
             let (kept, missing): (BTreeSet<_>, BTreeSet<_>) =
                 group.members.iter().cloned().partition(is_there);
             if missing.is_empty() {

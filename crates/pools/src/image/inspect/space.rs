@@ -64,3 +64,20 @@ impl Ground {
 fn has_few_inodes(space: &Space) -> bool {
     space.inodes > 0 && space.inodes_free.saturating_mul(100) < space.inodes * FEW_INODES_PERCENT
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(inodes: u64, inodes_free: u64) -> Space {
+        Space { total: 1 << 30, free: 1 << 29, inodes, inodes_free, read_only: false }
+    }
+
+    #[test]
+    fn few_inodes_are_told_only_where_there_is_a_number_of_them() {
+        assert!(!has_few_inodes(&space(0, 0)));
+        assert!(!has_few_inodes(&space(100_000, 1_000)));
+        assert!(has_few_inodes(&space(100_000, 999)));
+        assert!(has_few_inodes(&space(100, 0)));
+    }
+}

@@ -1,0 +1,43 @@
+#![allow(clippy::unwrap_used)]
+
+use std::thread;
+
+use super::*;
+use crate::testbed::root;
+
+/// Of the thread that asks: the bounding set and `NoNewPrivs` are not told by rustix.
+fn told(field: &str) -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap().trim().to_owned()
+}
+
+/// Rights are a thread's, so a thread can give them up for this test alone.
+#[test]
+fn what_is_given_up_is_gone_for_good() {
+    if !root() {
+        return;
+    }
+    let wanted = CapabilitySet::CHOWN | CapabilitySet::SYS_ADMIN;
+    let giving_up = thread::spawn(move || {
+        let kept = keep_only(wanted).unwrap();
+        assert_eq!(kept, Kept { capabilities: wanted, for_good: true });
+        let mask = format!("{:016x}", wanted.bits());
+        for field in ["CapPrm", "CapEff", "CapBnd"] {
+            assert_eq!(told(field), mask, "{field}");
+        }
+        for field in ["CapInh", "CapAmb"] {
+            assert_eq!(told(field), "0".repeat(16), "{field}");
+        }
+        assert_eq!(told("NoNewPrivs"), "1");
+
+        // Asked again for more, it has no more, and says what it could not see to.
+        let again = keep_only(CapabilitySet::all()).unwrap();
+        assert_eq!(again.capabilities, wanted);
+        let less = keep_only(CapabilitySet::CHOWN).unwrap();
+        assert_eq!(less, Kept { capabilities: CapabilitySet::CHOWN, for_good: false });
+        assert_eq!(told("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
+    });
+    giving_up.join().unwrap();
+    assert_eq!(told("NoNewPrivs"), "0", "other threads are as they were");
+}
