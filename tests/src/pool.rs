@@ -8,6 +8,7 @@ use orlop_sys::filesystem::{self, Format, FsKind};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::mounts::{self, FsMount};
 
+use crate::leaks;
 use crate::scratch::Scratch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,22 @@ impl TestPool {
         pool
     }
 
+    /// As [`Self::within`], but only the disk depends on the other pool.
+    pub fn on_a_disk_in(outer: &Self, fs: PoolFs, size: u64) -> Self {
+        let image = outer.path.join("disk.img");
+        let pool = Self { image, ..Self::unmounted(fs, Scratch::new()) };
+        pool.mount(fs.on_a_disk(), size);
+        pool
+    }
+
+    /// Unmounts the disk and lets go of it, whatever state it is in.
+    pub fn unplug(&self) {
+        mounts::ensure_unmounted(&self.path).expect("unmount the pool");
+        for (device, file) in leaks::loop_devices(&self.image) {
+            loopdev::ensure_detached_from(&device, &file).expect("detach the pool's image");
+        }
+    }
+
     /// The same disk as it is at this instant, attached to nothing. For pools [`Self::within`]
     /// one that shares extents.
     pub fn cut(&self) -> Self {
@@ -92,7 +109,8 @@ impl TestPool {
         copy
     }
 
-    /// Mounts the disk that [`Self::cut`] made, as a machine does when its power is back.
+    /// Mounts a disk that was [`Self::cut`] or [`Self::unplug`]ged, as a machine does when its power
+    /// is back.
     pub fn power_on(&self) {
         let kind = self.fs.on_a_disk();
         let options = match kind {
