@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use orlop_tests::*;
+use tokio::sync::Mutex;
 
 use crate::{complaint, is_abnormal, run};
 
@@ -12,9 +13,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// On a device whose file cannot be asked any more, even somebody else's, mkfs.btrfs gives up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 on_every_pool!(a_pool_remounted_read_only, a_disk_that_fails);
 
 async fn a_pool_remounted_read_only(fs: PoolFs) {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -45,6 +50,7 @@ async fn a_pool_remounted_read_only(fs: PoolFs) {
 
 /// Every block of the disk is an error from now on.
 async fn a_disk_that_fails(fs: PoolFs) {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
