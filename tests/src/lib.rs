@@ -41,6 +41,7 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
+mod volume_group;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
@@ -60,6 +61,7 @@ pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
 pub use tonic::Code;
+pub use volume_group::VolumeGroups;
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;

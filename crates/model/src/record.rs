@@ -256,6 +256,21 @@ pub struct Timestamp {
     pub nanos: i32,
 }
 
+impl Timestamp {
+    /// This time, or the one right after `earlier` if a clock that was set back says less.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        const SECOND: i32 = 1_000_000_000;
+        if self > earlier {
+            return self;
+        }
+        if earlier.nanos < SECOND - 1 {
+            return Self { nanos: earlier.nanos + 1, ..earlier };
+        }
+        Self { seconds: earlier.seconds.saturating_add(1), nanos: 0 }
+    }
+}
+
 impl From<SystemTime> for Timestamp {
     /// A clock before 1970 is a broken clock; the epoch is as good an answer as any.
     fn from(time: SystemTime) -> Self {

@@ -222,7 +222,7 @@ impl Pool for ImagePool {
     }
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.store.attachments.ensure_detached(id, access)
+        self.store.ensure_detached(id, access)
     }
 
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {

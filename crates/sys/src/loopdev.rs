@@ -227,8 +227,9 @@ fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, E
     }
 }
 
-/// All devices that are attached to something, ours or not; without those on a file that is a
-/// mount of its own, as an exported image is. Its process may not answer, see [`backing`].
+/// All devices that are attached to something, ours or not; without those on a file that cannot be
+/// asked, or that is a mount of its own, as an exported image is. Its process may not answer, see
+/// [`backing`].
 pub fn attached() -> Result<Vec<LoopStatus>> {
     let mounts: HashSet<_> =
         mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
@@ -284,6 +285,21 @@ pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
         Err(errno) => Err(errno).on("read the status of", &path),
         Ok(info) => Ok(LoopStatus::new(device, &info).label == label),
     })
+}
+
+/// Is the device still the one with this label? A file on a filesystem that gave up cannot be asked
+/// for its inode, and so the device not for its label; then `file` tells.
+pub fn is_labelled(device: &LoopDevice, label: &str, file: &Path) -> Result<bool> {
+    match read_status(device) {
+        Ok(status) => Ok(status.is_some_and(|status| status.label == label)),
+        Err(Errno::IO) if backing(device)?.is_some_and(|there| there.file == file) => Ok(true),
+        Err(errno) => Err(errno).on("read the status of", &device.path()),
+    }
+}
+
+/// As [`ensure_detached`], also of a file that cannot be asked any more.
+pub fn ensure_detached_even_dead(device: &LoopDevice, label: &str, file: &Path) -> Result<()> {
+    detach_while(device, |_| is_labelled(device, label, file))
 }
 
 fn is_gone(errno: Errno) -> bool {

@@ -13,7 +13,7 @@ impl Store {
         self.adopt(&self.volumes, id)?;
         if self.volumes.get(id)?.is_some() {
             // A file that a loop device still holds would keep its space, unseen.
-            self.attachments.ensure_none(id)?;
+            self.ensure_no_device(id)?;
         }
         self.ensure_gone(&self.volumes, id)
     }

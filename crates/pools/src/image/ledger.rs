@@ -183,6 +183,9 @@ impl Store {
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.check_health()?;
+        if self.space()?.is_out_of_inodes() {
+            return Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 });
+        }
         let mut ledger = lock(&self.ledger);
         let room = self.room(&mut ledger, Freshness::Recent)?;
         Ok(room.capacity(provisioning))
@@ -192,6 +195,9 @@ impl Store {
     /// without a measurement.
     pub(super) fn below_floor(&self) -> Result<Option<String>> {
         let space = self.space()?;
+        if space.is_out_of_inodes() {
+            return Ok(Some(format!("pool {} has no inode left for any further file", self.name)));
+        }
         let nothing = Measurement { used: 0, owned: 0, taken: Instant::now() };
         let room = lock(&self.ledger).room(&space, &nothing, 0);
         Ok(room.is_below_floor().then(|| room.below_floor(&self.name)))

@@ -31,8 +31,13 @@ impl<R: Recorded> Register<R> {
                 name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok());
             match id.filter(|id| R::pool_of(id) == pool) {
                 Some(id) => register.load(&id),
-                // What a crash left of a replacement; the next one uses the name again.
-                None if name.as_encoded_bytes().starts_with(b".") => {}
+                // What a crash left of a replacement. Nobody may ever ask for that record again.
+                None if name.as_encoded_bytes().starts_with(b".") => {
+                    let path = register.directory.join(&name);
+                    if let Err(error) = file::ensure_no_file(&path) {
+                        tracing::warn!(%error, "a leftover stays");
+                    }
+                }
                 None => tracing::warn!(
                     directory = %register.directory.display(),
                     name = %name.display(),

@@ -237,6 +237,13 @@ impl<R: Kept> Shelf<R> {
             .collect()
     }
 
+    /// Of those that can be read.
+    pub(super) fn greatest<T: Ord>(&self, of: impl Fn(&R) -> Option<T>) -> Option<T> {
+        let entries = read(&self.entries);
+        let records = entries.values().filter_map(|entry| entry.record.as_ref().ok());
+        records.filter_map(of).max()
+    }
+
     /// Returns what was charged for it.
     pub(super) fn take_out(&self, id: &R::Id) -> u64 {
         write(&self.entries).remove(id).map_or(0, |entry| entry.charge)
