@@ -20,9 +20,11 @@ pub use copy::{
     try_clone_file,
 };
 pub use durable::{
-    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file, ensure_private_directory, rename_new, replace_file,
-    sync_device, sync_dir, sync_file, sync_filesystem,
+    RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
+    ensure_file, ensure_no_file, ensure_private_directory, rename_new, replace_file, sync_device,
+    sync_dir, sync_file, sync_filesystem,
 };
+pub(crate) use durable::ensure_directories;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
 
@@ -89,7 +91,7 @@ pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
         Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
         opened => opened,
     };
-    let file = file.on("open the lock", path)?;
+    let file = file.on("create the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock { file: File::from(file) })),
         Err(Errno::WOULDBLOCK) => Ok(None),

@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::tool;
 use notes::Note;
@@ -122,6 +123,7 @@ impl State {
         if let Some(mut running) = self.running.take() {
             match running.send(&note.encoded()) {
                 Ok(()) => {
+                    crash::after("tell the guard");
                     self.running = Some(running);
                     return Ok(());
                 }
