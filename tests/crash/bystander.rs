@@ -7,9 +7,9 @@ use orlop_tests::{Client, MIB, OnNode, Pattern, block};
 
 /// A volume in use, and a snapshot of another.
 pub(crate) struct Bystander {
-    node: OnNode,
+    pub(crate) node: OnNode,
+    pub(crate) snapshot: String,
     round: u64,
-    snapshot: String,
     source: String,
 }
 

@@ -5,16 +5,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod bystander;
+mod looking;
 mod scenarios;
+mod starting;
 mod tally;
+mod tour;
+mod trace;
 mod walk;
 mod world;
 
+use std::collections::BTreeSet;
+
 use orlop_tests::{PoolFs, needs_root};
 
-use scenarios::{
-    attaching, copying, creating, cutting, grouping, growing, publishing, staging,
-};
+use scenarios::{attaching, copying, creating, cutting, grouping, growing, publishing, staging};
+use tour::Tour;
 use walk::Walk;
 
 /// The long version: everything on every kind of pool, and every start hindered.
@@ -55,4 +60,55 @@ walks! {
     publishing_and_back: publishing::all on Xfs;
     inline_volumes: publishing::inline on Xfs;
     growing_and_reclaiming: growing::all on Xfs;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_start() {
+    needs_root!();
+    for fs in pools(PoolFs::Btrfs) {
+        starting::first_start(fs, false).await;
+    }
+    tally::show();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_start_and_last_stop_of_a_managed_pool() {
+    needs_root!();
+    starting::first_start(PoolFs::Directory, true).await;
+    starting::last_stop().await;
+    tally::show();
+}
+
+/// A step without a crash point, a call without a walk: this is where they show.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_effect_has_a_point_and_every_call_a_walk() {
+    needs_root!();
+    let mut tour = Tour::on(PoolFs::Xfs).await;
+    creating::all(&mut tour).await;
+    copying::all(&mut tour).await;
+    cutting::all(&mut tour).await;
+    grouping::all(&mut tour).await;
+    attaching::all(&mut tour).await;
+    staging::first(&mut tour).await;
+    staging::copies(&mut tour).await;
+    staging::others(&mut tour).await;
+    publishing::all(&mut tour).await;
+    publishing::inline(&mut tour).await;
+    growing::all(&mut tour).await;
+    let looks = tour.look().await;
+    let walked = tour.finish().await;
+    let known: BTreeSet<_> = walked.union(&looks).map(ToString::to_string).collect();
+    assert_eq!(known, tour::all_calls());
+}
+
+/// What only other pools do.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_effect_on_other_pools_has_a_point() {
+    needs_root!();
+    for fs in [PoolFs::Btrfs, PoolFs::Directory] {
+        let mut tour = Tour::on(fs).await;
+        copying::all(&mut tour).await;
+        cutting::all(&mut tour).await;
+        tour.finish().await;
+    }
 }

@@ -64,11 +64,11 @@ impl Walk {
         &mut self,
         scenario: &S,
         state: &S::State,
+        before: &[String],
         effects: usize,
         afterwards: Afterwards,
     ) -> bool {
         let name = scenario.name();
-        let before = self.world.inventory();
         self.world.orders().end_after(effects);
         let answer = scenario.call(&self.world, state).await;
         let ended = self.world.ended_after().await;
@@ -77,7 +77,7 @@ impl Walk {
             Some(place) => {
                 tally::ended_at(place);
                 self.world.bystander_goes_on();
-                self.recover(&before).await;
+                self.recover(before).await;
                 format!("{name}, ended after effect {effects}, {place}")
             }
             None => format!("{name}, not ended"),
@@ -93,7 +93,7 @@ impl Walk {
             (Some(_), Err(_)) => {}
         }
         scenario.take_back(&self.world, state).await;
-        self.world.assert_as_before(&before, &told).await;
+        self.world.assert_as_before(before, &told).await;
         ended.is_some()
     }
 
@@ -118,9 +118,10 @@ impl Stroll for Walk {
         let name = scenario.name();
         let walked = Walked::begin(name);
         let state = scenario.prepare(&self.world, name).await;
+        let before = self.world.inventory();
         for afterwards in [Afterwards::Repeat, Afterwards::TakeBack] {
             let mut effects = 0;
-            while self.step(scenario, &state, effects, afterwards).await {
+            while self.step(scenario, &state, &before, effects, afterwards).await {
                 effects += 1;
             }
             assert!(effects > 0, "{name}: no effect at all");

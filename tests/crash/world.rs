@@ -26,17 +26,20 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(fs: PoolFs) -> Self {
-        Self::with(fs, |launch| launch).await
+        Self::watched_by(fs, &[]).await
     }
 
-    /// Started as the caller wants it.
-    pub(crate) async fn with(fs: PoolFs, how: impl FnOnce(Launch) -> Launch) -> Self {
+    /// The daemon is started by these words, which see each effect noted.
+    pub(crate) async fn watched_by(fs: PoolFs, words: &[&str]) -> Self {
         let pool = TestPool::in_memory(fs, 16 * GIB);
         let orders = Orders::new(pool.memory().join("crash"));
+        if !words.is_empty() {
+            orders.note_effects();
+        }
         let workloads = Cgroup::new();
         let launch = orders.given_to(launch_in_memory(&pool));
         let launch = launch.env("ORLOP_WORKLOAD_CGROUP", &workloads.name);
-        let daemon = how(launch).start().await;
+        let daemon = launch.run_by(words).start().await;
         let client = daemon.client();
         let bystander = Bystander::new(&client).await;
         Self { pool, workloads, daemon, client, orders, bystander }
@@ -44,6 +47,10 @@ impl World {
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.daemon.pid()
     }
 
     pub(crate) fn orders(&self) -> &Orders {
@@ -123,6 +130,10 @@ impl World {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    pub(crate) fn bystander(&self) -> &Bystander {
+        &self.bystander
     }
 
     pub(crate) fn bystander_goes_on(&mut self) {

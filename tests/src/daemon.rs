@@ -82,6 +82,11 @@ impl Launch {
         daemon.until_ready().await
     }
 
+    /// To be started by [`Daemon::restart`] or [`Daemon::try_restart`].
+    pub fn idle(self) -> Daemon {
+        Daemon { child: None, launch: self }
+    }
+
     /// For a start that is to fail: its status and what it printed.
     pub fn run_to_end(&self) -> Ended {
         let mut child = self.spawn();

@@ -19,12 +19,12 @@ pub use copy::{
     CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, preclone_chunks,
     try_clone_file,
 };
+pub(crate) use durable::ensure_directories;
 pub use durable::{
     RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
     ensure_file, ensure_no_file, ensure_private_directory, rename_new, replace_file, sync_device,
     sync_dir, sync_file, sync_filesystem,
 };
-pub(crate) use durable::ensure_directories;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
 

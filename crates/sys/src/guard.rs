@@ -58,7 +58,7 @@ impl GuardCommand {
         let running = Running { child };
         if let Some(pipe) = &running.child.stdin {
             // A guard that is stopped must not stop its owner, once the pipe is full.
-            fcntl_setfl(pipe, OFlags::NONBLOCK).on("set up the pipe of", &self.program)?;
+            fcntl_setfl(pipe, OFlags::NONBLOCK).before("set up the pipe of", &self.program)?;
         }
         Ok(running)
     }

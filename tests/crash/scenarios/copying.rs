@@ -6,7 +6,7 @@ use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 const DATA: Pattern = Pattern::new(5);
-const WRITTEN: u64 = 2 * MIB;
+const WRITTEN: u64 = 256 << 10;
 
 pub(crate) async fn all(stroll: &mut impl Stroll) {
     stroll.walk(&CreateSnapshot { in_use: false }).await;

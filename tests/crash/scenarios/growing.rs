@@ -11,12 +11,14 @@ use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 const DATA: Pattern = Pattern::new(7);
+const WRITTEN: u64 = 128 << 10;
 const SMALL: u64 = 320 * MIB;
 const GROWN: u64 = 640 * MIB;
 
 pub(crate) async fn all(stroll: &mut impl Stroll) {
     stroll.walk(&Grow { fs: "xfs", on_node: false }).await;
-    for fs in ["xfs", "ext4", "btrfs"] {
+    // A mounted ext4 grows only with a capability that not every machine gives to tests.
+    for fs in ["xfs", "btrfs"] {
         stroll.walk(&Grow { fs, on_node: true }).await;
     }
     stroll.walk(&Reclaim { on_node: true }).await;
@@ -35,7 +37,6 @@ impl Scenario for Grow {
     fn name(&self) -> &'static str {
         match (self.fs, self.on_node) {
             (_, false) => "controller-expand",
-            ("ext4", true) => "node-expand-ext4",
             ("btrfs", true) => "node-expand-btrfs",
             (_, true) => "node-expand-xfs",
         }
@@ -53,7 +54,7 @@ impl Scenario for Grow {
         let create = client.create(tag).size(SMALL).fs(self.fs);
         let node = client.on_node(&create.done().await, mount(self.fs));
         node.up().await;
-        DATA.write(&node.data_path(), MIB);
+        DATA.write(&node.data_path(), WRITTEN);
         if self.on_node {
             client.expand(&node.id, GROWN).await.expect("expand");
         }
@@ -72,12 +73,12 @@ impl Scenario for Grow {
         assert_eq!(volume.expect("a volume").capacity_bytes, int(GROWN));
         settled("node expand", || node.expand(GROWN)).await;
         assert_size(node, GROWN);
-        DATA.check(&node.data_path(), MIB);
+        DATA.check(&node.data_path(), WRITTEN);
     }
 
     /// There is no way back to a smaller volume but a new one.
     async fn take_back(&self, world: &World, node: &OnNode) {
-        DATA.check(&node.data_path(), MIB);
+        DATA.check(&node.data_path(), WRITTEN);
         settled("unpublish", || node.unpublish()).await;
         settled("unstage", || node.unstage()).await;
         settled("delete", || world.client().delete(&node.id)).await;
@@ -96,7 +97,7 @@ struct Reclaim {
 }
 
 impl Reclaim {
-    const WASTE: u64 = 8 * MIB;
+    const WASTE: u64 = 2 * MIB;
 
     /// Writes what is to be given back: a file that is removed, or zeroes.
     async fn waste(&self, node: &OnNode) {
@@ -133,7 +134,7 @@ impl Scenario for Reclaim {
         let create = world.client().create(tag).size(64 * MIB).capability(capability.clone());
         let node = world.client().on_node(&create.done().await, capability);
         node.up().await;
-        DATA.write(&node.data_path(), MIB);
+        DATA.write(&node.data_path(), WRITTEN);
         if !self.on_node {
             node.down().await;
         }
@@ -162,13 +163,13 @@ impl Scenario for Reclaim {
 
     async fn holds(&self, world: &World, node: &OnNode) {
         if self.on_node {
-            DATA.check(&node.data_path(), MIB);
+            DATA.check(&node.data_path(), WRITTEN);
             return;
         }
         let taken = allocated_bytes(&world.pool.volume_data(&node.id)).expect("the data");
-        assert!(taken <= MIB, "{taken} bytes are taken");
+        assert!(taken < MIB, "{taken} bytes are taken");
         node.up().await;
-        DATA.check(&node.data_path(), MIB);
+        DATA.check(&node.data_path(), WRITTEN);
         node.down().await;
     }
 

@@ -8,6 +8,7 @@ use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 const DATA: Pattern = Pattern::new(6);
+const WRITTEN: u64 = 128 << 10;
 const GROUP: u32 = 4321;
 
 pub(crate) async fn first(stroll: &mut impl Stroll) {
@@ -70,7 +71,7 @@ impl Stage {
     async fn used(&self, world: &World) -> OnNode {
         let node = self.volume(world, self.name()).await;
         node.up().await;
-        DATA.write(&node.data_path(), MIB);
+        DATA.write(&node.data_path(), WRITTEN);
         std::fs::create_dir(node.target.join("below")).expect("make a directory");
         DATA.write(&node.target.join("below/file"), 4096);
         node.down().await;
@@ -111,7 +112,7 @@ impl Scenario for Stage {
         if self.of == Of::Copy {
             let node = self.volume(world, &format!("{tag}-original")).await;
             node.up().await;
-            DATA.write(&node.data_path(), MIB);
+            DATA.write(&node.data_path(), WRITTEN);
             original = Some(node);
         }
         let node = self.renew(world, original.as_ref()).await;
@@ -126,13 +127,13 @@ impl Scenario for Stage {
         let node = &staged.node;
         node.publish().await.expect("publish");
         if self.of != Of::New {
-            DATA.check(&node.data_path(), MIB);
+            DATA.check(&node.data_path(), WRITTEN);
         }
         if self.of == Of::Used {
             let given = std::fs::metadata(node.target.join("below/file")).expect("a file");
             assert_eq!((given.gid(), given.mode() & 0o060), (GROUP, 0o060));
         }
-        DATA.write(&node.target.join("new"), MIB);
+        DATA.write(&node.target.join("new"), WRITTEN);
         node.unpublish().await.expect("unpublish");
     }
 
@@ -169,7 +170,7 @@ impl Scenario for Unstage {
         let create = world.client().create(tag).size(32 * MIB).fs("ext4");
         let node = world.client().on_node(&create.done().await, mount("ext4"));
         node.up().await;
-        DATA.write(&node.data_path(), MIB);
+        DATA.write(&node.data_path(), WRITTEN);
         node.unpublish().await.expect("unpublish");
         node
     }
@@ -179,13 +180,14 @@ impl Scenario for Unstage {
     }
 
     async fn holds(&self, world: &World, node: &OnNode) {
-        let held: Vec<_> = world.inventory().into_iter().filter(|it| it.contains(&node.id)).collect();
+        let held: Vec<_> =
+            world.inventory().into_iter().filter(|it| it.contains(&node.id)).collect();
         assert_eq!(held, [format!("volumes/{}", node.id)]);
     }
 
     async fn take_back(&self, _: &World, node: &OnNode) {
         settled("stage", || node.stage()).await;
-        DATA.check(&node.staging.join("data"), MIB);
+        DATA.check(&node.staging.join("data"), WRITTEN);
     }
 
     async fn clear(&self, world: &World, node: OnNode) {
