@@ -11,6 +11,8 @@ use orlop_sys::mounts::{self, FsMount};
 use crate::leaks;
 use crate::scratch::Scratch;
 
+const MEMORY: &str = "memory";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolFs {
     Xfs,
@@ -59,6 +61,30 @@ impl TestPool {
             PoolFs::Btrfs => pool.mount(FsKind::Btrfs, size),
             PoolFs::Directory => {}
         }
+        pool
+    }
+
+    /// In memory, for tests that end processes but never the machine: what a filesystem has not
+    /// written yet is not lost with a process, and thousands of syncs cost nothing. A plain
+    /// directory is on an ext4.
+    pub fn in_memory(fs: PoolFs, size: u64) -> Self {
+        let scratch = Scratch::new();
+        let memory = scratch.ensure_dir(MEMORY);
+        let tmpfs = FsMount {
+            device: Path::new("tmpfs"),
+            fs_type: "tmpfs",
+            options: &[],
+            read_only: false,
+        };
+        mounts::mount_filesystem(&tmpfs, &memory).expect("mount a filesystem in memory");
+        let path = scratch.ensure_dir("pool");
+        let pool = Self { fs, path, image: memory.join("pool.img"), scratch };
+        let kind = match fs {
+            PoolFs::Xfs => FsKind::Xfs,
+            PoolFs::Btrfs => FsKind::Btrfs,
+            PoolFs::Directory => FsKind::Ext4,
+        };
+        pool.mount(kind, size);
         pool
     }
 
@@ -129,6 +155,11 @@ impl TestPool {
         &self.scratch
     }
 
+    /// Room beside a pool that is in memory.
+    pub fn memory(&self) -> PathBuf {
+        self.scratch.join(MEMORY)
+    }
+
     /// The image of a volume, by its id.
     pub fn volume_data(&self, id: &str) -> PathBuf {
         self.path.join("volumes").join(id).join("data")
@@ -155,7 +186,7 @@ impl TestPool {
 
     /// What is attached and mounted for the pool's own sake.
     pub(crate) fn fixtures(&self) -> Vec<PathBuf> {
-        vec![self.image.clone(), self.path.clone()]
+        vec![self.image.clone(), self.path.clone(), self.memory()]
     }
 
     fn mount(&self, kind: FsKind, size: u64) {

@@ -19,10 +19,11 @@ pub use copy::{
     CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from,
     preclone_chunks, try_clone_file,
 };
+pub(crate) use durable::ensure_directories;
 pub use durable::{
-    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file,
-    ensure_private_directory, rename_new, replace_file, sync_device, sync_dir, sync_file,
-    sync_filesystem,
+    RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
+    ensure_file, ensure_no_file, ensure_private_directory, rename_new, replace_file, sync_device,
+    sync_dir, sync_file, sync_filesystem,
 };
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
@@ -91,7 +92,7 @@ pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
         Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
         opened => opened,
     };
-    let file = file.on("open the lock", path)?;
+    let file = file.on("create the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock { file: File::from(file) })),
         Err(Errno::WOULDBLOCK) => Ok(None),

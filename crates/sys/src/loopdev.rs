@@ -95,7 +95,11 @@ impl LoopDevice {
             .ok_or_else(|| Error::refused("read", &numbers, "no device number"))?;
         let node = makedev(major, minor);
         match mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, node) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Ok(()) => {
+                crash::after("make the node");
+                Ok(())
+            }
+            Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno).on("make the node", &path),
         }
     }

@@ -105,7 +105,10 @@ fn configure(
         }
     }
     fsconfig_create(context)?;
-    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes)
+    crash::after("bring up a filesystem");
+    let tree = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes)?;
+    crash::after("make a mount");
+    Ok(tree)
 }
 
 /// What the filesystem has to say: one message a read, each marked `e`, `w` or `i` in front.

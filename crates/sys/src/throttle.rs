@@ -6,6 +6,8 @@
 mod files;
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
@@ -188,7 +190,11 @@ fn ensure_io_delegated(mount: &Path, group: &Path) -> Result<()> {
     for ancestor in above {
         let control = ancestor.join("cgroup.subtree_control");
         if !read_words(&control)?.iter().any(|name| name == "io") {
-            std::fs::write(&control, "+io").on("pass the io controller on by", &control)?;
+            OpenOptions::new()
+                .write(true)
+                .open(&control)
+                .and_then(|mut file| file.write_all(b"+io"))
+                .on("pass the io controller on by", &control)?;
         }
     }
     Ok(())

@@ -4,8 +4,7 @@
 //! pool would stay full. A little space and an inode are held back by a file, given up when a
 //! change needs them, and taken again when there is room.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -53,8 +52,8 @@ impl Ballast {
         file::allocated_bytes(&self.path).unwrap_or(0)
     }
 
-    fn open(&self) -> std::io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)
+    fn open(&self) -> orlop_sys::Result<File> {
+        file::ensure_file(&self.path)
     }
 
     /// Cut before it is removed: XFS frees a removed file some time later.

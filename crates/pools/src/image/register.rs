@@ -31,10 +31,9 @@ impl<R: Recorded> Register<R> {
                 name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok());
             match id.filter(|id| R::pool_of(id) == pool) {
                 Some(id) => register.load(&id),
-                // What a crash left of a replacement. Nobody may ever ask for that record again.
+                // What a crash left of a replacement that may never be tried again.
                 None if name.as_encoded_bytes().starts_with(b".") => {
-                    let path = register.directory.join(&name);
-                    if let Err(error) = file::ensure_no_file(&path) {
+                    if let Err(error) = file::ensure_no_file(&register.directory.join(&name)) {
                         tracing::warn!(%error, "a leftover stays");
                     }
                 }
