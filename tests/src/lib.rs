@@ -41,6 +41,8 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
+mod spy;
+mod usage;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
@@ -59,7 +61,9 @@ pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
+pub use spy::{Spy, files_that_hold};
 pub use tonic::Code;
+pub use usage::{allow_descriptors, descriptors, resident_bytes};
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;

@@ -7,6 +7,8 @@
 pub mod capability;
 pub mod condition;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod host;
 pub mod id;
 pub mod name;

@@ -5,7 +5,7 @@
 //! What a change must survive is said where it is made: `staged.rs` for creation,
 //! `group_snapshot_draft.rs` for that of several at once, `update.rs`, `delete.rs`.
 
-mod attach;
+pub(crate) mod attach;
 mod ballast;
 mod changes;
 mod condition;
@@ -16,7 +16,7 @@ mod group_snapshot_draft;
 mod layout;
 mod ledger;
 mod managed;
-mod marker;
+pub(crate) mod marker;
 mod moment;
 mod open;
 mod original;
