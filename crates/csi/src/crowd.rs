@@ -170,3 +170,6 @@ impl AsyncWrite for Connection {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests;

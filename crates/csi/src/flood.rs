@@ -26,3 +26,19 @@ impl Drop for Place {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_too_many_waits_for_another_to_end() {
+        let taken = Taken::default();
+        let mut places: Vec<_> = (0..MOST).map(|_| taken.try_one_more()).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(taken.try_one_more().is_none());
+        assert!(taken.try_one_more().is_none(), "a refusal takes no place");
+        places.pop();
+        assert!(taken.try_one_more().is_some());
+    }
+}
