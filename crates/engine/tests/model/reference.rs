@@ -1,10 +1,11 @@
 //! What the engine has to do, in the simplest terms: maps, and no order of effects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use orlop_model::NameDigest;
 
-use crate::step::{Cut, Name, Origin, Range, Shape, Step};
+use crate::step::{Cut, NAMES, Name, Origin, Range, Shape, Step};
 
 const MIB: u64 = 1 << 20;
 pub(crate) const POOL: u64 = 10 << 30;
@@ -77,9 +78,18 @@ pub(crate) struct Reference {
 }
 
 /// Ids are in the order of the digests of names.
-pub(crate) fn in_order_of_ids(names: impl IntoIterator<Item = Name>) -> Vec<Name> {
+fn rank(name: Name) -> usize {
+    static ORDER: LazyLock<Vec<Name>> = LazyLock::new(|| {
+        let mut names: Vec<Name> = (0..NAMES).collect();
+        names.sort_by_key(|name| NameDigest::of_text(&volume_name(*name)));
+        names
+    });
+    ORDER.iter().position(|other| *other == name).expect("a name of this world")
+}
+
+fn in_order_of_ids(names: impl IntoIterator<Item = Name>) -> Vec<Name> {
     let mut names: Vec<Name> = names.into_iter().collect();
-    names.sort_by_key(|name| NameDigest::of_text(&volume_name(*name)));
+    names.sort_by_key(|name| rank(*name));
     names
 }
 
@@ -218,8 +228,7 @@ impl Reference {
     fn list(&self, after: Option<Name>, max: usize) -> Answer {
         let mut names = in_order_of_ids(self.state.volumes.keys().copied());
         if let Some(after) = after {
-            let digest = |name: Name| NameDigest::of_text(&volume_name(name));
-            names.retain(|name| digest(*name) > digest(after));
+            names.retain(|name| rank(*name) > rank(after));
         }
         let more = max > 0 && names.len() > max;
         if more {

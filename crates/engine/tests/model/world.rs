@@ -1,6 +1,6 @@
 //! The engine, asked the same as the reference and described in the same terms.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_engine::Settings;
 use orlop_engine::request::{
@@ -21,13 +21,27 @@ use crate::step::{Cut, NAMES, NODES, Name, Origin, PATHS, Range, Shape, Step};
 
 pub(crate) struct World {
     bench: Bench,
+    /// By name. Digests take most of the time where they are computed again and again.
+    volumes: Vec<VolumeId>,
+    cuts: BTreeMap<Cut, SnapshotId>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let pools = vec![bench::pool("default", &Topology::default(), POOL)];
         let settings = Settings { max_volumes: MOST_VOLUMES, ..bench::settings() };
-        Self { bench: Bench::assembled(pools, MemoryHost::default(), settings) }
+        let bench = Bench::assembled(pools, MemoryHost::default(), settings);
+        let id = |name| {
+            VolumeId::new(bench.pool().id().clone(), NameDigest::of_text(&volume_name(name)))
+        };
+        let volumes: Vec<VolumeId> = (0..NAMES).map(id).collect();
+        let members = (0..NAMES).flat_map(|group| (0..NAMES).map(move |of| Cut::Member(group, of)));
+        let cuts = (0..NAMES).map(Cut::Alone).chain(members).map(|cut| {
+            let digest = digest_of_cut(cut, &volumes);
+            (cut, SnapshotId::new(bench.pool().id().clone(), digest))
+        });
+        let cuts = cuts.collect();
+        Self { bench, volumes, cuts }
     }
 
     pub(crate) fn follow(&mut self, step: &Step) -> Answer {
@@ -282,7 +296,7 @@ impl World {
     }
 
     fn volume(&self, name: Name) -> VolumeId {
-        VolumeId::new(self.bench.pool().id().clone(), NameDigest::of_text(&volume_name(name)))
+        self.volumes[usize::from(name)].clone()
     }
 
     fn cut_group(&self, name: Name) -> GroupSnapshotId {
@@ -296,24 +310,17 @@ impl World {
     }
 
     fn cut(&self, cut: Cut) -> SnapshotId {
-        let digest = match cut {
-            Cut::Alone(name) => NameDigest::of_text(&format!("s{name}")),
-            Cut::Member(group, volume) => {
-                let group = format!("g{group}").parse().expect("a legal name");
-                NameDigest::of_member(&group, &self.volume(volume))
-            }
-        };
-        SnapshotId::new(self.bench.pool().id().clone(), digest)
+        self.cuts[&cut].clone()
     }
 
     fn name_of(&self, id: &VolumeId) -> Name {
-        (0..NAMES).find(|name| self.volume(*name) == *id).expect("a volume of this world")
+        let known = (0..NAMES).zip(&self.volumes).find(|(_, known)| *known == id);
+        known.expect("a volume of this world").0
     }
 
     fn name_of_cut(&self, id: &SnapshotId) -> Cut {
-        let members = (0..NAMES).flat_map(|group| (0..NAMES).map(move |of| Cut::Member(group, of)));
-        let mut all = (0..NAMES).map(Cut::Alone).chain(members);
-        all.find(|cut| self.cut(*cut) == *id).expect("a snapshot of this world")
+        let known = self.cuts.iter().find(|(_, known)| *known == id);
+        *known.expect("a snapshot of this world").0
     }
 
     fn origin_of(&self, source: &ContentSource) -> Origin {
@@ -325,6 +332,16 @@ impl World {
 
     fn members(&self, ids: &BTreeSet<VolumeId>) -> Answer {
         Answer::Members(ids.iter().map(|id| self.name_of(id)).collect())
+    }
+}
+
+fn digest_of_cut(cut: Cut, volumes: &[VolumeId]) -> NameDigest {
+    match cut {
+        Cut::Alone(name) => NameDigest::of_text(&format!("s{name}")),
+        Cut::Member(group, volume) => {
+            let group = format!("g{group}").parse().expect("a legal name");
+            NameDigest::of_member(&group, &volumes[usize::from(volume)])
+        }
     }
 }
 
