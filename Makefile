@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity conformance conformance-host-path torture bench-delta lint fmt clean-run
+.PHONY: help run build test unit real sanity conformance conformance-host-path torture fuzz bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -54,6 +54,10 @@ torture:
 bench-delta:
 	cargo build --release --locked --package orlop --package orlop-bench
 	target/release/orlop-bench delta
+
+#: fuzz        each target of fuzz/ for FUZZ_SECONDS (60); needs cargo-fuzz and a nightly toolchain
+fuzz:
+	@scripts/fuzz
 
 #: lint        format, clippy, the architecture's rules, licences where cargo-deny is installed
 lint:

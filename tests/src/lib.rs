@@ -42,6 +42,8 @@ mod pool;
 mod scratch;
 mod sizes;
 mod volume_group;
+mod spy;
+mod usage;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
@@ -60,8 +62,10 @@ pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
+pub use spy::{Spy, files_that_hold};
 pub use tonic::Code;
 pub use volume_group::VolumeGroups;
+pub use usage::{allow_descriptors, descriptors, resident_bytes};
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;

@@ -157,6 +157,10 @@ impl Engine {
         };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).cloned();
+        if recorded.is_none() && node.stage.as_ref().is_some_and(|stage| stage.path == *target) {
+            // It is the volume that is there, but not as a publication: other targets live on it.
+            return self.check_vacant(volume, target);
+        }
         let ours = match &recorded {
             Some(publication) => self.is_present(pool, &id, publication)?,
             None => self.occupied_by(pool, &id, target)?,

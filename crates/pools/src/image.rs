@@ -5,7 +5,7 @@
 //! What a change must survive is said where it is made: `staged.rs` for creation,
 //! `group_snapshot_draft.rs` for that of several at once, `update.rs`, `delete.rs`.
 
-mod attach;
+pub(crate) mod attach;
 mod ballast;
 mod changes;
 mod condition;
@@ -17,7 +17,7 @@ mod inspect;
 mod layout;
 mod ledger;
 mod managed;
-mod marker;
+pub(crate) mod marker;
 mod moment;
 mod open;
 mod original;

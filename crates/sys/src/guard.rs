@@ -12,7 +12,7 @@
 //! A note is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
 //! without meaning: the freeze it announces has not begun, or the thaw it reports is done.
 
-mod notes;
+pub(crate) mod notes;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

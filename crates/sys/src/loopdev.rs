@@ -105,7 +105,7 @@ impl LoopDevice {
     }
 }
 
-fn parse_device_number(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_device_number(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -1,8 +1,8 @@
 //! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
 //! all its flags, before it appears anywhere.
 
-mod mountinfo;
-mod options;
+pub(crate) mod mountinfo;
+pub(crate) mod options;
 mod point;
 
 use std::ffi::OsString;

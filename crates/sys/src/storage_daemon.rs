@@ -241,7 +241,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-fn clients_in(log: &str) -> Vec<i64> {
+pub(crate) fn clients_in(log: &str) -> Vec<i64> {
     let found = log.lines().filter_map(|line| line.split_once(CLIENT_MARK));
     found.filter_map(|(_, number)| number.trim().parse().ok()).collect()
 }

@@ -123,7 +123,10 @@ impl Controller {
 
 /// The first word of each line. A group that has no such file, or is gone, names none.
 fn devices_named_in(file: &Path) -> Vec<(u32, u32)> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    devices_named(&std::fs::read_to_string(file).unwrap_or_default())
+}
+
+pub(crate) fn devices_named(text: &str) -> Vec<(u32, u32)> {
     let number = |line: &str| {
         let (major, minor) = line.split_whitespace().next()?.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))

@@ -16,7 +16,7 @@ const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 const NO_CACHE: &str = "/dev/null";
 const REMINDER: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
-const KEPT_BYTES: usize = 1024;
+pub(crate) const KEPT_BYTES: usize = 1024;
 
 /// The absolute path of a program. The caller's `PATH` has no say in it.
 pub fn find(name: &str) -> Option<PathBuf> {
@@ -100,7 +100,7 @@ fn complaint(output: &Output) -> String {
     last_lines(&said.join("\n"))
 }
 
-fn last_lines(text: &str) -> String {
+pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let kept = lines[lines.len().saturating_sub(KEPT_LINES)..].join("; ");
     let mut start = kept.len().saturating_sub(KEPT_BYTES);

@@ -44,7 +44,7 @@ impl RunDirectory {
         self.root.as_path().join("limited")
     }
 
-    fn inline(&self) -> PathBuf {
+    pub(super) fn inline(&self) -> PathBuf {
         self.root.as_path().join("inline")
     }
 

@@ -28,6 +28,14 @@ impl PoolConfig {
             Self::Rbd(config) => &config.name,
         }
     }
+
+    /// Where on this machine it is, if it is.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        match self {
+            Self::Image(config) => Some(config.path.clone()),
+            Self::Rbd(_) => None,
+        }
+    }
 }
 
 /// What else was settled that pools depend on.

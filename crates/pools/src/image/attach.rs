@@ -45,14 +45,14 @@ impl Slots {
     }
 }
 
-fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
+pub(crate) fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
     match access {
         DeviceAccess::ReadWrite => id.to_string(),
         DeviceAccess::ReadOnly => format!("{id}{READ_ONLY_SUFFIX}"),
     }
 }
 
-pub(super) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
+pub(crate) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
     let (id, access) = match label.strip_suffix(READ_ONLY_SUFFIX) {
         Some(id) => (id, DeviceAccess::ReadOnly),
         None => (label, DeviceAccess::ReadWrite),

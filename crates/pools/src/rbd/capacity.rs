@@ -46,6 +46,13 @@ impl Stats {
     }
 }
 
+/// `None`: the answer does not name the pool.
+pub(crate) fn available_to(pool: &str, answer: &[u8]) -> serde_json::Result<Option<u64>> {
+    let usage: Usage = serde_json::from_slice(answer)?;
+    let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
+    Ok(ours.map(|usage| usage.stats.available()))
+}
+
 impl Store {
     pub(super) fn check_health(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.name);
@@ -61,12 +68,9 @@ impl Store {
     fn available(&self) -> Result<u64> {
         let asking = || format!("ask how much room pool {} has", self.name);
         let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
-        let usage: Usage =
-            serde_json::from_slice(&answer).map_err(|error| Error::failed(asking(), error))?;
-        let pool = self.connection.pool();
-        let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
-        let ours = ours.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
-        Ok(ours.stats.available())
+        let available = available_to(self.connection.pool(), &answer);
+        let available = available.map_err(|error| Error::failed(asking(), error))?;
+        available.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))
     }
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {

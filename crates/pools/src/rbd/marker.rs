@@ -59,7 +59,7 @@ pub(super) fn read(connection: &Connection) -> Result<Option<PoolId>> {
     text.map(|text| parse(connection.pool(), &text)).transpose()
 }
 
-fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
+pub(crate) fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
     let what = || format!("the mark {MARKER} of the Ceph pool {pool}");
     let damaged = |error| Error::damaged(what(), error);
     let Version { format } = serde_json::from_slice(text).map_err(damaged)?;

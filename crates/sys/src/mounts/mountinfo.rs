@@ -41,7 +41,7 @@ pub fn parse_mountinfo(text: &str) -> Vec<MountEntry> {
 }
 
 /// Paths are bytes, and the kernel escapes only separators.
-pub(super) fn parse(bytes: &[u8]) -> Vec<MountEntry> {
+pub(crate) fn parse(bytes: &[u8]) -> Vec<MountEntry> {
     bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
