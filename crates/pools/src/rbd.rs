@@ -20,6 +20,7 @@ mod growth;
 mod layout;
 mod marker;
 mod nodes;
+mod pulse;
 mod snapshots;
 mod store;
 mod volume_draft;
@@ -44,6 +45,9 @@ pub struct RbdPool {
 }
 
 impl RbdPool {
+    /// What RBD cuts together cannot be restored before librbd has `rbd_clone4` (decision 0019).
+    pub const CUTS_GROUPS: bool = false;
+
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })

@@ -12,6 +12,7 @@
 mod bed;
 mod changes;
 mod copies;
+mod full;
 mod leftovers;
 mod opening;
 mod records;
