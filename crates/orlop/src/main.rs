@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod config;
+mod opening;
 mod serve;
 mod telemetry;
 mod thaw_guard;
