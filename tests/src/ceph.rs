@@ -37,6 +37,14 @@ impl TestCeph {
         Self { directory, own: Some(scratch) }
     }
 
+    /// One object store in memory, of a cluster that the test has to itself.
+    pub fn own() -> Self {
+        let scratch = Scratch::new();
+        let directory = scratch.join("ceph");
+        script(&["start", text(&directory)]);
+        Self { directory, own: Some(scratch) }
+    }
+
     pub fn keyring(&self) -> PathBuf {
         self.directory.join("client.orlop.keyring")
     }
@@ -49,6 +57,23 @@ impl TestCeph {
 
     fn conf(&self) -> PathBuf {
         self.directory.join("ceph.conf")
+    }
+
+    /// A daemon with two pools: `ceph`, on which operations are given up after so many seconds, and
+    /// `local`, a directory.
+    pub fn launch_beside_a_directory(&self, node: &str, timeout_seconds: u32) -> Launch {
+        let scratch = Scratch::new();
+        let settings = scratch.join("orlop.toml");
+        let (directory, keyring) = (scratch.ensure_dir("pool"), self.keyring());
+        let pools = format!(
+            "[[pool]]\nname = \"local\"\npath = \"{}\"\n[[pool]]\nname = \"ceph\"\nkind = \"rbd\"\n\
+             monitors = \"{}\"\nkeyring = \"{}\"\ntimeout_seconds = {timeout_seconds}\n",
+            text(&directory),
+            self.monitors(),
+            text(&keyring),
+        );
+        std::fs::write(&settings, pools).expect("write the settings");
+        Launch::in_scratch(scratch).env("ORLOP_NODE_ID", node).arg("--config").arg(settings)
     }
 
     /// A daemon in a directory of its own, as if it were on a machine of its own.
@@ -82,15 +107,39 @@ impl TestCeph {
 
     /// kill -9 of `mon.a`, `mgr.x`, or `osd.0` and so on.
     pub fn kill(&self, daemon: &str) {
+        self.signal(daemon, Signal::KILL);
+    }
+
+    fn signal(&self, daemon: &str, signal: Signal) {
         let file = self.directory.join(format!("{daemon}.pid"));
         let number = std::fs::read_to_string(file).expect("a pid file");
         let pid = number.trim().parse().ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, Signal::KILL).expect("kill a daemon of the cluster");
+        kill_process(pid, signal).expect("send a signal to a daemon of the cluster");
+    }
+
+    /// All of it stands still and answers nobody, as long as the guard lives.
+    pub fn pause(&self) -> Paused<'_> {
+        PARTS.iter().for_each(|part| self.signal(part, Signal::STOP));
+        Paused { ceph: self }
     }
 
     /// Starts again what was killed, and waits until it serves.
     pub fn revive(&self) {
         script(&["revive", text(&self.directory)]);
+    }
+}
+
+/// Of a cluster with one object store.
+const PARTS: [&str; 3] = ["mon.a", "mgr.x", "osd.0"];
+
+/// Dropped, it lets the cluster go on.
+pub struct Paused<'a> {
+    ceph: &'a TestCeph,
+}
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        PARTS.iter().for_each(|part| self.ceph.signal(part, Signal::CONT));
     }
 }
 

@@ -234,8 +234,13 @@ impl Daemon {
         if self.child.is_some() {
             self.terminate();
         }
-        self.child = Some(self.launch.spawn());
+        self.start_again();
         self.wait_until_ready().await;
+    }
+
+    /// A successor that nobody waits for, as it may not get ready.
+    pub fn start_again(&mut self) {
+        self.child = Some(self.launch.spawn());
     }
 
     /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.

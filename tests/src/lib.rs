@@ -44,7 +44,7 @@ mod sizes;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
-pub use ceph::TestCeph;
+pub use ceph::{Paused, TestCeph};
 pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
@@ -59,7 +59,7 @@ pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
 pub use sizes::assert_size;
-pub use tonic::Code;
+pub use tonic::{Code, Status};
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;
