@@ -37,11 +37,11 @@ impl TestCeph {
         Self { directory, own: Some(scratch) }
     }
 
-    /// One object store in memory, of a cluster that the test has to itself.
-    pub fn own() -> Self {
+    /// One object store that keeps what it has acknowledged.
+    pub fn small() -> Self {
         let scratch = Scratch::new();
         let directory = scratch.join("ceph");
-        script(&["start", text(&directory)]);
+        script(&["start", text(&directory), "--store", "bluestore"]);
         Self { directory, own: Some(scratch) }
     }
 
@@ -107,20 +107,16 @@ impl TestCeph {
 
     /// kill -9 of `mon.a`, `mgr.x`, or `osd.0` and so on.
     pub fn kill(&self, daemon: &str) {
-        self.signal(daemon, Signal::KILL);
-    }
-
-    fn signal(&self, daemon: &str, signal: Signal) {
         let file = self.directory.join(format!("{daemon}.pid"));
         let number = std::fs::read_to_string(file).expect("a pid file");
         let pid = number.trim().parse().ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, signal).expect("send a signal to a daemon of the cluster");
+        kill_process(pid, Signal::KILL).expect("kill a daemon of the cluster");
     }
 
-    /// All of it stands still and answers nobody, as long as the guard lives.
-    pub fn pause(&self) -> Paused<'_> {
-        PARTS.iter().for_each(|part| self.signal(part, Signal::STOP));
-        Paused { ceph: self }
+    /// kill -9 of all of a [`Self::small`] cluster, which is back when the guard is dropped.
+    pub fn take_away(&self) -> Away<'_> {
+        ["mon.a", "mgr.x", "osd.0"].into_iter().for_each(|part| self.kill(part));
+        Away { ceph: self }
     }
 
     /// Starts again what was killed, and waits until it serves.
@@ -129,17 +125,17 @@ impl TestCeph {
     }
 }
 
-/// Of a cluster with one object store.
-const PARTS: [&str; 3] = ["mon.a", "mgr.x", "osd.0"];
-
-/// Dropped, it lets the cluster go on.
-pub struct Paused<'a> {
+/// A cluster that is away. Standing still (SIGSTOP) is not the same: a store that slept for longer than
+/// its leases may never serve all of its data again.
+pub struct Away<'a> {
     ceph: &'a TestCeph,
 }
 
-impl Drop for Paused<'_> {
+impl Drop for Away<'_> {
     fn drop(&mut self) {
-        PARTS.iter().for_each(|part| self.ceph.signal(part, Signal::CONT));
+        // Also for a test that has failed: what it used cannot be taken down while it waits.
+        let revived = try_script(&["revive", text(&self.ceph.directory)]);
+        assert!(revived.status.success() || std::thread::panicking(), "{revived:?}");
     }
 }
 
@@ -152,14 +148,17 @@ impl Drop for TestCeph {
 }
 
 fn script(arguments: &[&str]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/ceph-cluster");
-    run(&script, arguments);
+    let output = try_script(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[expect(clippy::disallowed_methods, reason = "what tests compare with is no host tool")]
+fn try_script(arguments: &[&str]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/ceph-cluster");
+    try_run(&script, arguments)
+}
+
 fn run(program: &Path, arguments: &[&str]) -> Output {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let output = try_run(program, arguments);
     assert!(
         output.status.success(),
         "{} {arguments:?}: {}",
@@ -167,6 +166,12 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
+}
+
+#[expect(clippy::disallowed_methods, reason = "what tests compare with is no host tool")]
+fn try_run(program: &Path, arguments: &[&str]) -> Output {
+    let output = Command::new(program).args(arguments).output();
+    output.unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
 fn text(path: &Path) -> &str {

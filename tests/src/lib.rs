@@ -44,7 +44,7 @@ mod sizes;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
-pub use ceph::{Paused, TestCeph};
+pub use ceph::{Away, TestCeph};
 pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
@@ -58,7 +58,7 @@ pub use orlop_csi::proto::{identity, reclaimspace, volumegroup};
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
-pub use sizes::assert_size;
+pub use sizes::{assert_size, may_grow_ext4_mounted};
 pub use tonic::{Code, Status};
 pub use workload::Workload;
 

@@ -15,7 +15,7 @@ use orlop_pools::rbd::RbdPool;
 use crate::config::{Config, PoolConfig};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),

@@ -64,7 +64,7 @@ async fn snapshot_of(client: &Client, volume: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_say_so_and_other_pools_do_not_suffer() {
     needs_root!();
-    let ceph = TestCeph::own();
+    let ceph = TestCeph::small();
     let mut daemon = ceph.launch_beside_a_directory(NODE, TIMEOUT_SECONDS).start().await;
     let client = daemon.client();
     let volume = on_pool(&client, "in use", "ceph").fs("xfs").done().await;
@@ -74,7 +74,7 @@ async fn calls_say_so_and_other_pools_do_not_suffer() {
     let volume = on_pool(&client, "idle", "ceph").block().done().await;
     let idle = up_on(&client, &daemon, NODE, &volume, block()).await;
 
-    let paused = ceph.pause();
+    let away = ceph.take_away();
     assert!(!client.probe().await.unwrap());
     assert_served(&client, "before it is known").await;
     expect_code(on_pool(&client, "more", "ceph").block().send().await, Code::Unavailable);
@@ -93,7 +93,7 @@ async fn calls_say_so_and_other_pools_do_not_suffer() {
     let absent = client.delete(&idle.id).await.unwrap_err();
     assert!(absent.message().contains("not in service yet"), "{absent}");
 
-    drop(paused);
+    drop(away);
     persist(|| async {
         let ready = client.probe().await?;
         ready.then_some(()).ok_or_else(|| Status::unavailable("not ready yet"))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, Result};
 
 /// How often is asked while all is well and nobody wants to know.
-const RESTING: Duration = Duration::from_secs(10);
+const RESTING: Duration = Duration::from_secs(30);
 /// Between two questions that fail at once; mostly they take as long as an operation may.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a Probe waits: its callers give up soon.
