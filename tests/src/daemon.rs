@@ -262,7 +262,7 @@ impl Daemon {
         if self.child.is_some() {
             self.terminate();
         }
-        self.child = Some(self.launch.spawn());
+        self.start_again();
         self.wait_until_ready().await;
     }
 
@@ -271,6 +271,11 @@ impl Daemon {
         assert!(self.child.is_none(), "the predecessor still runs");
         self.child = Some(self.launch.spawn());
         self.ready_or_ended().await
+    }
+
+    /// A successor that nobody waits for, as it may not get ready.
+    pub fn start_again(&mut self) {
+        self.child = Some(self.launch.spawn());
     }
 
     /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.

@@ -7,12 +7,14 @@ use crate::request::{Page, SnapshotFilter, VolumeStatus};
 
 impl Engine {
     /// An id is its own page token: a page starts after it, whether or not it still exists, so
-    /// volumes that come and go between pages disturb nothing (LV-16, LV-17).
+    /// volumes that come and go between pages disturb nothing (LV-16, LV-17). All or an error
+    /// (LV-02): what is missing from a list is taken for gone.
     pub fn list_volumes(
         &self,
         after: Option<&VolumeId>,
         max: usize,
     ) -> Result<Page<VolumeStatus, VolumeId>> {
+        self.check_none_absent(|_| true)?;
         let mut entries = Vec::new();
         for pool in self.pools.values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
@@ -31,10 +33,11 @@ impl Engine {
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
         let missing = || Error::NoSuchVolume(id.to_string());
-        let pool = self.pool_of(id).ok_or_else(missing)?;
+        let pool = self.pool_of(id)?.ok_or_else(missing)?;
         let record = match pool.volume(id) {
             Ok(None) => return Err(missing()),
             Ok(Some(record)) => Ok(record),
+            Err(away @ Error::Unreachable { .. }) => return Err(away),
             Err(error) => Err(error),
         };
         Ok(self.status_of(pool, id.clone(), record))
@@ -70,12 +73,18 @@ impl Engine {
         };
         if let Some(id) = &filter.snapshot {
             let after_it = after.is_some_and(|after| after >= id);
-            let found = self.pools.get(id.pool()).map(|pool| pool.snapshot(id)).transpose()?;
+            let found = self.pool(id.pool())?.map(|pool| pool.snapshot(id)).transpose()?;
             let entries = found.flatten().into_iter().filter(|r| !after_it && fits(r)).collect();
             return Ok(Page { entries, next: None });
         }
+        let of_one = filter.source.as_ref().map(VolumeId::pool);
+        match of_one {
+            Some(id) => self.pool(id).map(drop)?,
+            None => self.check_none_absent(|_| true)?,
+        }
         let mut entries = Vec::new();
-        for pool in self.pools.values() {
+        // A snapshot is on the pool of its source.
+        for pool in self.pools.values().filter(|pool| of_one.is_none_or(|id| id == pool.id())) {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }

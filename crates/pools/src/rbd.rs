@@ -21,6 +21,7 @@ mod inspect;
 mod layout;
 pub(crate) mod marker;
 mod nodes;
+mod pulse;
 pub(crate) mod snapshots;
 mod store;
 mod volume_draft;
@@ -45,6 +46,9 @@ pub struct RbdPool {
 }
 
 impl RbdPool {
+    /// What RBD cuts together cannot be restored before librbd has `rbd_clone4` (decision 0019).
+    pub const CUTS_GROUPS: bool = false;
+
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })

@@ -6,6 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::crash;
 use crate::error::{Context, Error, Result};
 
@@ -55,6 +59,40 @@ where
         return Ok(output);
     }
     Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+/// Like [`run`], for programs that say little and can be stopped at any time: one that takes longer
+/// is killed, with `ETIMEDOUT`. Not so what it has started itself.
+pub fn run_within<I, S>(limit: Duration, name: &str, arguments: I) -> Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
+    let mut child = start(&program, arguments).on("start", &program)?;
+    if !ends_within(limit, &child).on("wait for", &program)? {
+        child.kill().and_then(|()| child.wait()).on("stop", &program)?;
+        return Err(Errno::TIMEDOUT).on("wait for", &program);
+    }
+    let output = child.wait_with_output().on("wait for", &program)?;
+    crash::after(name);
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+fn ends_within(limit: Duration, child: &Child) -> rustix::io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
 }
 
 fn start<I, S>(program: &Path, arguments: I) -> std::io::Result<Child>

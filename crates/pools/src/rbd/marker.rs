@@ -52,7 +52,7 @@ pub(super) fn take_or_make(connection: &Connection, create: bool) -> Result<Pool
 
 pub(super) fn read(connection: &Connection) -> Result<Option<PoolId>> {
     let reading = || format!("open the Ceph pool {}", connection.pool());
-    let text = connection.ask(reading, |io| match io.read(MARKER) {
+    let text = connection.ask_anyway(reading, |io| match io.read(MARKER) {
         Err(error) if error.is_not_found() => Ok(None),
         text => text.map(Some),
     })?;

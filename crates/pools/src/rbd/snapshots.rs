@@ -94,6 +94,7 @@ impl Store {
             return Err(Error::Busy(format!("snapshot {}", new.id)));
         }
         let source = self.require(&new.source.id)?;
+        self.check_any_room()?;
         let record = SnapshotRecord {
             version: RECORD_VERSION,
             id: new.id.clone(),
