@@ -18,7 +18,7 @@ use crate::resolve;
 
 mod discard;
 
-pub use discard::disable_discard;
+pub use discard::{disable_discard, forget};
 
 const CONTROL: &str = "/dev/loop-control";
 
