@@ -13,7 +13,7 @@ use crate::many::{self, Crowd};
 use crate::process::Process;
 use crate::results::{Circumstance, Results, Row, Unit, grouped};
 use crate::series::Series;
-use crate::stopwatch::Times;
+use crate::stopwatch::{Stopwatch, Times};
 
 const CALLERS: u64 = 16;
 const SIZE: u64 = 16 * MIB;
@@ -157,20 +157,24 @@ async fn measure(
 
 async fn snapshots(ground: &Ground, effort: Effort) -> Times {
     let mut times = Times::default();
-    let pairs = [(&ground.ours, &mut times.ours), (&ground.peer, &mut times.peer)];
-    for (contender, watch) in pairs {
-        let client = &contender.client;
-        let source = contender.create("source", Kind::Block, SIZE).done().await.volume_id;
-        for round in 0..effort.of(40, 3) {
-            ground.settle();
-            let name = format!("snapshot-{round}");
-            let snapshot = client.snapshot(&name, &source);
-            let snapshot = watch.call("snapshot", snapshot).await.snapshot_id;
-            client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
-        }
-        client.delete(&source).await.expect("delete the source");
+    let ours = ground.ours.create("source", Kind::Block, SIZE).done().await.volume_id;
+    let peer = ground.peer.create("source", Kind::Block, SIZE).done().await.volume_id;
+    for round in 0..effort.of(40, 3) {
+        ground.settle();
+        snapshot(&ground.ours, &ours, round, &mut times.ours).await;
+        ground.settle();
+        snapshot(&ground.peer, &peer, round, &mut times.peer).await;
     }
+    ground.ours.client.delete(&ours).await.expect("delete the source");
+    ground.peer.client.delete(&peer).await.expect("delete the source");
     times
+}
+
+async fn snapshot(contender: &Contender, source: &str, round: usize, watch: &mut Stopwatch) {
+    let client = &contender.client;
+    let name = format!("snapshot-{round}");
+    let snapshot = watch.call("snapshot", client.snapshot(&name, source)).await.snapshot_id;
+    client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
 }
 
 async fn lists(ground: &Ground, effort: Effort) -> Times {
