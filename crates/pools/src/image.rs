@@ -27,6 +27,7 @@ mod shelf;
 mod snapshot_draft;
 mod staged;
 mod store;
+mod survey;
 #[cfg(test)]
 mod testbed;
 mod update;
@@ -60,9 +61,17 @@ impl ImagePool {
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
     pub fn close(&self) {
+        self.store.surveyor.wait();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }
+    }
+}
+
+impl Drop for ImagePool {
+    /// The pool's lock ends with the last who holds the store.
+    fn drop(&mut self) {
+        self.store.surveyor.wait();
     }
 }
 

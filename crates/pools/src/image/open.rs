@@ -21,6 +21,7 @@ use super::register::Register;
 use super::room::Floor;
 use super::shelf::Shelf;
 use super::store::Store;
+use super::survey::Surveyor;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -78,10 +79,13 @@ impl Store {
         let ballast = Ballast::new(layout.root());
         ballast.ensure();
         let promised = volumes.charges() + snapshots.charges();
-        Ok(Arc::new(Self {
+        let used = volumes.own_bytes() + snapshots.own_bytes();
+        let ledger = Ledger::new(config.floor, config.overcommit_percent, promised, used);
+        let store = Arc::new(Self {
             name: config.name,
             topology: config.place,
-            ledger: Mutex::new(Ledger::new(config.floor, config.overcommit_percent, promised)),
+            ledger: Mutex::new(ledger),
+            surveyor: Surveyor::default(),
             layout,
             marker,
             managed,
@@ -95,7 +99,9 @@ impl Store {
             volume_groups,
             attachments,
             ballast,
-        }))
+        });
+        store.begin_survey()?;
+        Ok(store)
     }
 }
 
