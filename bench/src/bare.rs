@@ -231,6 +231,23 @@ pub(crate) fn creations(directory: &Path, count: u64, threads: u64, bytes: u64) 
     took
 }
 
+/// What a list cannot do without, if it is to tell that the data is there.
+pub(crate) fn look_at_all(volumes: &Path) {
+    for volume in std::fs::read_dir(volumes).expect("list the volumes") {
+        let data = volume.expect("list the volumes").path().join("data");
+        std::fs::symlink_metadata(data).expect("look at a volume's data");
+    }
+}
+
+/// What a start cannot do without.
+pub(crate) fn read_all(volumes: &Path) {
+    for volume in std::fs::read_dir(volumes).expect("list the volumes") {
+        let volume = volume.expect("list the volumes").path();
+        std::fs::read(volume.join("record.json")).expect("read a record");
+        std::fs::symlink_metadata(volume.join("data")).expect("look at a volume's data");
+    }
+}
+
 /// Writes data of which no two blocks are the same. It compresses well, which suits a driver that
 /// packs its snapshots.
 pub(crate) fn fill(path: &Path, bytes: u64) {

@@ -45,6 +45,11 @@ impl Ground {
         directory
     }
 
+    /// Where Orlop keeps its volumes.
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.pool.path.join("orlop/volumes")
+    }
+
     /// A path outside of the filesystem, whose parent is there.
     pub(crate) fn mount_point(&self, name: &str) -> PathBuf {
         self.pool.scratch().ensure_dir("bare").join(name)

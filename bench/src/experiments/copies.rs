@@ -11,7 +11,7 @@ use crate::ground::{Drivers, Ground};
 use crate::results::{Circumstance, Results, binary_size};
 use crate::stopwatch::{Stopwatch, Times};
 
-const OPERATIONS: [&str; 3] = ["snapshot", "restore", "clone"];
+pub(crate) const OPERATIONS: [&str; 3] = ["snapshot", "restore", "clone"];
 
 /// Seconds that a driver which copies byte by byte gets for one size; the round under way is
 /// finished.
@@ -81,10 +81,10 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
             times = Times::default();
         }
         ground.settle();
-        copies(&ground.ours, case, &ours, round, &mut times.ours).await;
+        copies(&ground.ours, case.kind, case.size(), &ours.id, round, &mut times.ours).await;
         if !is_slow(&times.peer) {
             ground.settle();
-            copies(&ground.peer, case, &peer, round, &mut times.peer).await;
+            copies(&ground.peer, case.kind, case.size(), &peer.id, round, &mut times.peer).await;
             ground.settle();
             ground.trim();
         }
@@ -117,26 +117,27 @@ async fn release(contender: &Contender, node: &OnNode) {
 }
 
 /// One of each, gone again afterwards: host-path keeps one snapshot of a volume.
-async fn copies(
+pub(crate) async fn copies(
     contender: &Contender,
-    case: &Case,
-    source: &OnNode,
+    kind: Kind,
+    size: u64,
+    source: &str,
     round: usize,
     watch: &mut Stopwatch,
 ) {
     let client = &contender.client;
     let name = format!("copy-{round}");
-    let snapshot = watch.call("snapshot", client.snapshot(&name, &source.id)).await.snapshot_id;
-    let restore = contender.create(&name, case.kind, case.size()).from_snapshot(&snapshot);
+    let snapshot = watch.call("snapshot", client.snapshot(&name, source)).await.snapshot_id;
+    let restore = contender.create(&name, kind, size).from_snapshot(&snapshot);
     let restored = watch.call("restore", restore.send()).await.volume_id;
     client.delete(&restored).await.expect("delete a restored volume");
     client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
-    let clone = contender.create(&name, case.kind, case.size()).from_volume(&source.id);
+    let clone = contender.create(&name, kind, size).from_volume(source);
     let cloned = watch.call("clone", clone.send()).await.volume_id;
     client.delete(&cloned).await.expect("delete a clone");
 }
 
-fn bare_copies(bare: &Bare, source: &File, watch: &mut Stopwatch) {
+pub(crate) fn bare_copies(bare: &Bare, source: &File, watch: &mut Stopwatch) {
     for operation in OPERATIONS {
         bare.copy(source, operation, watch);
     }

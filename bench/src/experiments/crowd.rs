@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::MIB;
 
-use super::life;
+use super::{copies, life};
 use crate::Effort;
-use crate::bare::Bare;
+use crate::bare::{self, Bare};
 use crate::contender::{Contender, Kind};
 use crate::ground::{Drivers, Ground};
 use crate::many::{self, Crowd};
 use crate::process::Process;
 use crate::results::{Circumstance, Results, Row, Unit, grouped};
 use crate::series::Series;
-use crate::stopwatch::{Stopwatch, Times};
+use crate::stopwatch::Times;
 
 const CALLERS: u64 = 16;
 const SIZE: u64 = 16 * MIB;
@@ -32,7 +32,10 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         "Many volumes",
         "With this many volumes present, created through the socket by 16 callers: sparse block \
          volumes of Orlop, and directories of host-path, because each of its block volumes holds \
-         a loop device from its creation on, and thousands of those would slow everyone down.",
+         a loop device from its creation on, and thousands of those would slow everyone down. The \
+         floor of a list is a stat of each volume's data; that of a cold start, from the first \
+         instruction to the answer that it is ready, is to read each record and stat its data. What \
+         the kernel has read before is in its caches.",
     );
     results.add(binary_size(&ground));
     idle_memory(&mut ground, results).await;
@@ -143,45 +146,44 @@ async fn measure(
             results.add(present.noted(times.row(operation, parts, with)));
         }
     }
-    let times = snapshots(ground, effort).await;
-    results.add(present.noted(times.row(
-        "snapshot of an empty volume".into(),
-        &["snapshot"],
-        with,
-    )));
+    let times = copies(ground, bare, effort).await;
+    for operation in copies::OPERATIONS {
+        let title = format!("{operation} of an empty volume");
+        results.add(present.noted(times.row(title, &[operation], with)));
+    }
     let times = lists(ground, effort).await;
     results.add(present.noted(times.row("list".into(), &["list"], with)));
     let times = life::probes(ground, effort).await;
     results.add(present.noted(times.row("Probe".into(), &["Probe"], with)));
 }
 
-async fn snapshots(ground: &Ground, effort: Effort) -> Times {
+async fn copies(ground: &Ground, bare: &Bare, effort: Effort) -> Times {
     let mut times = Times::default();
     let ours = ground.ours.create("source", Kind::Block, SIZE).done().await.volume_id;
     let peer = ground.peer.create("source", Kind::Block, SIZE).done().await.volume_id;
-    for round in 0..effort.of(40, 3) {
+    let source = bare.scratch_file();
+    let empty = bare::create_sized(&source, SIZE);
+    for round in 0..effort.of(30, 3) {
         ground.settle();
-        snapshot(&ground.ours, &ours, round, &mut times.ours).await;
+        copies::copies(&ground.ours, Kind::Block, SIZE, &ours, round, &mut times.ours).await;
         ground.settle();
-        snapshot(&ground.peer, &peer, round, &mut times.peer).await;
+        copies::copies(&ground.peer, Kind::Block, SIZE, &peer, round, &mut times.peer).await;
+        ground.settle();
+        copies::bare_copies(bare, &empty, &mut times.floor);
     }
+    std::fs::remove_file(&source).expect("unlink the source");
     ground.ours.client.delete(&ours).await.expect("delete the source");
     ground.peer.client.delete(&peer).await.expect("delete the source");
     times
 }
 
-async fn snapshot(contender: &Contender, source: &str, round: usize, watch: &mut Stopwatch) {
-    let client = &contender.client;
-    let name = format!("snapshot-{round}");
-    let snapshot = watch.call("snapshot", client.snapshot(&name, source)).await.snapshot_id;
-    client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
-}
-
 async fn lists(ground: &Ground, effort: Effort) -> Times {
     let mut times = Times::default();
+    let volumes = ground.volumes();
     for _ in 0..effort.of(15, 3) {
         assert!(times.ours.call("list", ground.ours.list()).await > 0, "an empty list");
         assert!(times.peer.call("list", ground.peer.list()).await > 0, "an empty list");
+        times.floor.run("list", || bare::look_at_all(&volumes));
     }
     times
 }
@@ -201,6 +203,7 @@ async fn cold_starts(
         if let Some(took) = ground.peer.restart().await {
             times.peer.add("cold start", took.as_secs_f64());
         }
+        times.floor.run("cold start", || bare::read_all(&ground.volumes()));
     }
     results.add(present.noted(times.row("cold start".into(), &["cold start"], with)));
 }

@@ -51,12 +51,19 @@ pub(crate) fn all(results: &Results) -> Vec<Panels> {
         name: "volumes",
         title: "Cost against the number of volumes",
         x_title: "volumes present",
-        columns: 2,
+        columns: 3,
         peer: results.peer_short.clone(),
         x_marks: marks(results, volumes_of, grouped),
         panels: panels(
             results,
-            &["create, block", "stage + publish, block", "stage + publish, mount", "list"],
+            &[
+                "create, block",
+                "delete, block",
+                "snapshot of an empty volume",
+                "stage + publish, block",
+                "stage + publish, mount",
+                "list",
+            ],
             volumes_of,
         ),
     };

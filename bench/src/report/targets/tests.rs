@@ -20,6 +20,7 @@ fn a_copy_is_held_against_the_peer_and_the_floor() {
     assert_eq!(judge([1.0, 50.0, 0.5]), [Kept::Met, Kept::Met]);
     assert_eq!(judge([1.0, 49.0, 0.5]), [Kept::Missed, Kept::Met]);
     assert_eq!(judge([1.0, 50.0, 0.4]), [Kept::Met, Kept::Missed]);
+    assert_eq!(judge([1.0, 20.0, 0.5]), [Kept::OutOfReach, Kept::Met]);
 }
 
 #[test]
