@@ -21,8 +21,10 @@ impl Engine {
                 continue;
             }
             let wanted = one_more_than(max, entries.len());
-            for (id, record) in pool.volumes(after, wanted)? {
-                entries.push(self.status_of(pool, id, record));
+            let (ids, records): (Vec<_>, Vec<_>) = pool.volumes(after, wanted)?.into_iter().unzip();
+            let conditions = pool.conditions(&ids);
+            for ((id, record), condition) in ids.into_iter().zip(records).zip(conditions) {
+                entries.push(self.status_of(pool, id, record, condition));
             }
             if is_more_than(max, entries.len()) {
                 break;
@@ -40,7 +42,9 @@ impl Engine {
             Err(away @ Error::Unreachable { .. }) => return Err(away),
             Err(error) => Err(error),
         };
-        Ok(self.status_of(pool, id.clone(), record))
+        let condition = pool.condition(id);
+        let condition = condition.unwrap_or_else(|error| Condition::abnormal(error.to_string()));
+        Ok(self.status_of(pool, id.clone(), record, condition))
     }
 
     fn status_of(
@@ -48,14 +52,10 @@ impl Engine {
         pool: &PoolRef,
         id: VolumeId,
         record: Result<VolumeRecord>,
+        condition: Condition,
     ) -> VolumeStatus {
         match record {
-            Ok(record) => {
-                let condition = pool
-                    .condition(&id)
-                    .unwrap_or_else(|error| Condition::abnormal(error.to_string()));
-                VolumeStatus { id, volume: Some(self.describe(pool, record)), condition }
-            }
+            Ok(record) => VolumeStatus { id, volume: Some(self.describe(pool, record)), condition },
             Err(error) => {
                 VolumeStatus { id, volume: None, condition: Condition::abnormal(error.to_string()) }
             }

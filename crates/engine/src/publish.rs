@@ -10,22 +10,33 @@ use orlop_model::{
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
+/// How many records are read at a time.
+const PAGE: usize = 256;
+
 /// Which volumes each node has, so that a full node is noticed without reading all records.
 /// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
+    /// Page by page: all records at once would be in memory twice.
     pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
         if pool.is_shared() {
             return Ok(());
         }
-        for (id, record) in pool.volumes(None, 0)? {
-            for node in record.iter().flat_map(|record| record.published.keys()) {
-                self.add(node, &id);
+        let mut last = None;
+        loop {
+            let page = pool.volumes(last.as_ref(), PAGE)?;
+            for (id, record) in &page {
+                for node in record.iter().flat_map(|record| record.published.keys()) {
+                    self.add(node, id);
+                }
+            }
+            match page.into_iter().next_back() {
+                Some((id, _)) => last = Some(id),
+                None => return Ok(()),
             }
         }
-        Ok(())
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {

@@ -30,6 +30,7 @@ mod shelf;
 mod snapshot_draft;
 mod staged;
 mod store;
+mod survey;
 #[cfg(test)]
 mod testbed;
 mod update;
@@ -65,9 +66,17 @@ impl ImagePool {
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
     pub fn close(&self) {
+        self.store.surveyor.wait();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }
+    }
+}
+
+impl Drop for ImagePool {
+    /// The pool's lock ends with the last who holds the store.
+    fn drop(&mut self) {
+        self.store.surveyor.wait();
     }
 }
 
@@ -211,6 +220,10 @@ impl Pool for ImagePool {
 
     fn condition(&self, id: &VolumeId) -> Result<Condition> {
         self.store.condition(id)
+    }
+
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        self.store.conditions(ids)
     }
 
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {

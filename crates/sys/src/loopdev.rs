@@ -22,7 +22,7 @@ mod backing;
 mod discard;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
-pub use discard::disable_discard;
+pub use discard::{disable_discard, forget};
 
 const CONTROL: &str = "/dev/loop-control";
 

@@ -1,6 +1,6 @@
 //! Settings from arbitrary text.
 
-use super::{Config, ConfigError, PoolConfig, file, settle, variables};
+use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, settle, variables};
 
 /// A TOML file, a line of dashes, and `NAME=value` lines of variables. What is accepted fits
 /// together; what is not says which setting is wrong.
@@ -10,7 +10,10 @@ pub(crate) fn configuration(input: &[u8]) {
     let pairs = rest.lines().filter_map(|line| line.split_once('='));
     let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
     match settled(toml, pairs) {
-        Ok(config) => check(&config),
+        Ok((config, sockets)) => {
+            check_sockets(&sockets);
+            check(&config);
+        }
         Err(error) => assert!(error.to_string().contains(": "), "{error}"),
     }
 }
@@ -18,16 +21,20 @@ pub(crate) fn configuration(input: &[u8]) {
 fn settled(
     toml: &str,
     variables: impl Iterator<Item = (String, String)>,
-) -> Result<Config, ConfigError> {
+) -> Result<(Config, Sockets), ConfigError> {
     let mut settings: file::Settings =
         toml::from_str(toml).map_err(|error| ConfigError::new("file", error.to_string()))?;
     variables::apply(&mut settings, variables)?;
-    settle::settle(settings, Some("unix:///run/x/csi.sock"))
+    let sockets = endpoint::settle(&settings, Some("unix:///run/x/csi.sock"))?;
+    Ok((settle::settle(settings)?, sockets))
+}
+
+fn check_sockets(sockets: &Sockets) {
+    assert!(sockets.csi.is_absolute());
+    assert!(sockets.addons.as_ref().is_none_or(|socket| socket.is_absolute()));
 }
 
 fn check(config: &Config) {
-    assert!(config.socket.is_absolute());
-    assert!(config.addons_socket.as_ref().is_none_or(|socket| socket.is_absolute()));
     // It becomes a directory and a key of topology.
     let name = &config.driver_name;
     assert!(!name.contains('/') && !name.starts_with(['.', '-']) && name.len() <= 63, "{name:?}");
