@@ -38,9 +38,9 @@ impl Wire {
 
     pub(super) fn call(&self, method: &'static str, message: &[u8]) -> Answer {
         let mut answer = Answer { code: Code::Ok, message: String::new(), replies: Vec::new() };
-        let asking = ask(self.services.clone(), method, message.to_vec(), &mut answer.replies);
+        let (services, message) = (self.services.clone(), message.to_vec());
         let outcome = match RUNTIME.as_ref() {
-            Ok(runtime) => runtime.block_on(asking),
+            Ok(runtime) => runtime.block_on(ask(services, method, message, &mut answer.replies)),
             Err(error) => Err(Status::unknown(error.to_string())),
         };
         if let Err(status) = outcome {
