@@ -104,18 +104,15 @@ fn mount_flags(text: &str) {
 fn parameters(map: &BTreeMap<String, String>) {
     let Ok((parameters, limits)) = VolumeParameters::parse(map) else { return };
     // Pairs of an option and a word that is none: nothing becomes an option by itself.
-    for pair in parameters.mkfs_options.chunks(2) {
-        let [option, value] = pair else { panic_about(pair) };
+    let words = &parameters.mkfs_options;
+    assert!(words.len().is_multiple_of(2), "{words:?}");
+    for (option, value) in words.iter().step_by(2).zip(words.iter().skip(1).step_by(2)) {
         assert!(option.len() == 2 && option.starts_with('-'), "{option:?}");
         assert!(!value.starts_with('-') && !value.contains(['/', ' ']), "{value:?}");
     }
     assert!(parameters.pool.is_none_or(|pool| !pool.starts_with('-') && !pool.contains('/')));
     let once = limits.applied_to(IoLimits::default());
     assert_eq!(limits.applied_to(once), once);
-}
-
-fn panic_about(pair: &[String]) -> ! {
-    std::panic::panic_any(format!("{pair:?} is no pair"))
 }
 
 /// Values are digits or `max`, and 0 is no limit.

@@ -46,7 +46,7 @@ fn record<R: Recorded>(text: &[u8]) {
     match parse_record::<R>(&id, &"record", text) {
         Err(reason) => assert!(!reason.is_empty()),
         Ok(record) => {
-            assert!(record.id().to_string() == id.to_string());
+            assert_eq!(record.id().to_string(), id.to_string());
             let written = to_text(&record).unwrap_or_default();
             let again = parse_record::<R>(&id, &"record", &written);
             let rewritten = again.map(|record| to_text(&record).unwrap_or_default());

@@ -16,7 +16,7 @@ mod world;
 use proptest::prelude::*;
 
 use reference::Reference;
-use step::{Step, step};
+use step::{Step, steps};
 use world::World;
 
 /// Some seconds; a failing sequence is shortened before it is shown.
@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_engine_does_what_the_reference_says(steps in prop::collection::vec(step(), 1..60)) {
+    fn the_engine_does_what_the_reference_says(steps in steps()) {
         follow(&steps);
     }
 }

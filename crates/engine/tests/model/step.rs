@@ -133,7 +133,17 @@ fn origin() -> impl Strategy<Value = Origin> + Clone {
     prop_oneof![cut().prop_map(Origin::Snapshot), name().prop_map(Origin::Volume)]
 }
 
-pub(crate) fn step() -> impl Strategy<Value = Step> {
+/// Most begin with some volumes, or little would happen.
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let first = prop::collection::btree_map(name(), shape(), 0..=usize::from(NAMES));
+    (first, prop::collection::vec(step(), 1..60)).prop_map(|(first, rest)| {
+        let create =
+            |(volume, shape)| Step::Create { volume, shape, range: None, origin: None };
+        first.into_iter().map(create).chain(rest).collect()
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => on_volumes(),
         2 => on_copies(),
@@ -185,10 +195,10 @@ fn on_groups() -> impl Strategy<Value = Step> {
 fn on_nodes() -> impl Strategy<Value = Step> {
     let published = (name(), shape(), path(), path(), any::<bool>());
     prop_oneof![
-        2 => (name(), 0..NODES, shape(), any::<bool>()).prop_map(
+        4 => (name(), 0..NODES, shape(), any::<bool>()).prop_map(
             |(volume, node, shape, read_only)| Step::Attach { volume, node, shape, read_only }
         ),
-        1 => (name(), prop::option::of(0..NODES))
+        2 => (name(), prop::option::of(0..NODES))
             .prop_map(|(volume, node)| Step::Detach { volume, node }),
         5 => (name(), shape(), path())
             .prop_map(|(volume, shape, path)| Step::Stage { volume, shape, path }),

@@ -103,7 +103,9 @@ impl Ext4Superblock {
         let bitmaps = 2;
         let mut overhead = bitmaps + self.inode_table_blocks;
         if !self.sparse || holds_sparse_superblock(group) {
-            let descriptors = ((group + 1) * self.descriptor_size).div_ceil(self.block_size);
+            // A superblock that lies may have very many groups, with very large descriptors.
+            let descriptors =
+                (group + 1).saturating_mul(self.descriptor_size).div_ceil(self.block_size);
             overhead += 1 + descriptors + self.reserved_descriptor_blocks;
         }
         overhead
