@@ -242,8 +242,10 @@ pub fn attached() -> Result<Vec<LoopStatus>> {
             continue;
         }
         match status(&there.device) {
-            // Such a file whose mount was taken away under the device.
-            Err(error) if matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE)) => {}
+            // Such a file whose mount was taken away under the device, or a file on a filesystem
+            // that has shut down after an error.
+            Err(error)
+                if matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO)) => {}
             status => found.extend(status?),
         }
     }
