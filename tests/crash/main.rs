@@ -51,7 +51,7 @@ walks! {
     snapshots_and_copies: copying::all on Xfs;
     copies_that_share_nothing: copying::copies on Directory;
     group_snapshots: cutting::all on Xfs;
-    group_snapshots_of_one_moment: cutting::all on Btrfs;
+    group_snapshots_of_one_moment: cutting::one_moment on Btrfs;
     volume_groups: grouping::all on Xfs;
     attaching_and_limits: attaching::all on Xfs;
     first_stages: staging::first on Xfs;

@@ -38,11 +38,14 @@ impl Tour {
         world.finish().await;
         trace.wait_for_end_of(last);
         let Findings { effects, without_point } = trace.findings(&daemons);
+        let missing: Vec<_> = without_point
+            .into_iter()
+            .map(|((_, point), call)| format!("{call}\n    after the point: {point}"))
+            .collect();
         assert!(
-            without_point.is_empty(),
-            "{} effects without a crash point (crates/sys/src/crash.rs):\n{}",
-            without_point.len(),
-            without_point.join("\n")
+            missing.is_empty(),
+            "effects without a crash point (crates/sys/src/crash.rs):\n{}",
+            missing.join("\n")
         );
         let all: usize = effects.values().sum();
         report(&format!(

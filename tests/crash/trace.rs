@@ -201,9 +201,12 @@ fn unpadded(line: &str) -> String {
 pub(crate) struct Findings {
     /// How many effects each kind of call had.
     pub(crate) effects: BTreeMap<String, usize>,
-    /// Calls that had an effect without a crash point after it, and where they were.
-    pub(crate) without_point: Vec<String>,
+    /// Calls that had an effect without a crash point after it, one of each kind and place.
+    pub(crate) without_point: BTreeMap<Place, String>,
 }
+
+/// The name of a call, and the crash point before it.
+pub(crate) type Place = (String, String);
 
 /// One thread of the daemon.
 #[derive(Default)]
@@ -211,7 +214,7 @@ struct Thread {
     /// A call whose return is in another line.
     unfinished: String,
     /// An effect that no point has followed yet.
-    pending: Option<String>,
+    pending: Option<(Place, String)>,
     last_point: String,
 }
 
@@ -244,8 +247,8 @@ impl Findings {
         }
         let Some(name) = effect_of(call) else { return };
         *self.effects.entry(name.to_owned()).or_default() += 1;
-        let place = format!("{call}\n    after the point: {}", thread.last_point);
-        self.without_point.extend(thread.pending.replace(place));
+        let place = (name.to_owned(), thread.last_point.clone());
+        self.without_point.extend(thread.pending.replace((place, call.to_owned())));
     }
 }
 

@@ -59,7 +59,7 @@ impl Walk {
         tally::show();
     }
 
-    /// False once the operation is over before so many effects.
+    /// Where it ended; `None` once the operation is over before so many effects.
     async fn step<S: Scenario>(
         &mut self,
         scenario: &S,
@@ -67,7 +67,7 @@ impl Walk {
         before: &[String],
         effects: usize,
         afterwards: Afterwards,
-    ) -> bool {
+    ) -> Option<String> {
         let name = scenario.name();
         self.world.orders().end_after(effects);
         let answer = scenario.call(&self.world, state).await;
@@ -94,7 +94,7 @@ impl Walk {
         }
         scenario.take_back(&self.world, state).await;
         self.world.assert_as_before(before, &told).await;
-        ended.is_some()
+        ended
     }
 
     /// Starts again. Where an end has left what none left before, or in the long version, that
@@ -119,12 +119,18 @@ impl Stroll for Walk {
         let walked = Walked::begin(name);
         let state = scenario.prepare(&self.world, name).await;
         let before = self.world.inventory();
-        for afterwards in [Afterwards::Repeat, Afterwards::TakeBack] {
-            let mut effects = 0;
-            while self.step(scenario, &state, &before, effects, afterwards).await {
-                effects += 1;
+        let mut places = Vec::new();
+        while let Some(place) =
+            self.step(scenario, &state, &before, places.len(), Afterwards::Repeat).await
+        {
+            places.push(place);
+        }
+        assert!(!places.is_empty(), "{name}: no effect at all");
+        for (effects, place) in places.iter().enumerate() {
+            // To a process that ends, a sync is as good as none: once is enough.
+            if !place.starts_with("sync") || crate::torture() {
+                self.step(scenario, &state, &before, effects, Afterwards::TakeBack).await;
             }
-            assert!(effects > 0, "{name}: no effect at all");
         }
         scenario.clear(&self.world, state).await;
         drop(walked);

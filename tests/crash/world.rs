@@ -95,7 +95,7 @@ impl World {
             found.extend(self.run_entries(directory));
         }
         // Which of the loop devices it is does not matter, but for what.
-        let kernel = self.daemon.leaks().into_iter();
+        let kernel = self.daemon.devices_and_mounts().into_iter();
         found.extend(kernel.map(|held| match held.split_once(" on ") {
             Some((_, file)) => format!("a device on {file}"),
             None => held,

@@ -298,6 +298,11 @@ impl Daemon {
         leaks::describe(self.launch.scratch.path(), &self.launch.fixtures)
     }
 
+    /// As [`Self::leaks`], without a look at every process of the machine.
+    pub fn devices_and_mounts(&self) -> Vec<String> {
+        leaks::devices_and_mounts(self.launch.scratch.path(), &self.launch.fixtures)
+    }
+
     async fn until_ready(mut self) -> Self {
         self.wait_until_ready().await;
         self

@@ -60,6 +60,11 @@ pub(crate) fn exporters(ground: &Path) -> Vec<Pid> {
 
 /// Loop devices, mounts and exporters that are there now and were not before, one in each line.
 pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
+    let exporters = exporters(ground).into_iter().map(|pid| format!("exporter {pid:?}"));
+    devices_and_mounts(ground, expected).into_iter().chain(exporters).collect()
+}
+
+pub(crate) fn devices_and_mounts(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
     let devices = loop_devices(ground)
         .into_iter()
         .filter(|(_, file)| !expected.contains(file))
@@ -68,8 +73,7 @@ pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
         .into_iter()
         .filter(|point| !expected.contains(point))
         .map(|point| format!("mount at {}", point.display()));
-    let exporters = exporters(ground).into_iter().map(|pid| format!("exporter {pid:?}"));
-    devices.chain(mounts).chain(exporters).collect()
+    devices.chain(mounts).collect()
 }
 
 /// Thaws, unmounts and detaches all that is in the directory, but what is expected there.

@@ -12,6 +12,11 @@ pub(crate) async fn all(stroll: &mut impl Stroll) {
     stroll.walk(&DeleteGroupSnapshot).await;
 }
 
+/// Where all files of a pool are cut at one moment, whatever they are used for.
+pub(crate) async fn one_moment(stroll: &mut impl Stroll) {
+    stroll.walk(&CreateGroupSnapshot { in_use: true }).await;
+}
+
 pub(crate) struct Members {
     sources: [Source; 2],
     group: v1::VolumeGroupSnapshot,

@@ -7,7 +7,8 @@ use std::sync::Barrier;
 
 use super::*;
 use crate::file::allocated_bytes;
-use crate::testbed::{Disk, MIB, root, scratch};
+use crate::filesystem::FsKind;
+use crate::testbed::{Disk, MIB, Volume, root, scratch};
 use crate::tool;
 
 fn queue_limit(device: &LoopDevice, name: &str) -> u64 {
@@ -270,4 +271,23 @@ fn a_device_is_known_and_detached_by_its_file() {
     assert_eq!(backing(&disk.device).unwrap(), Some(there));
     ensure_detached_from(&disk.device, &file).unwrap();
     assert!(backing(&disk.device).unwrap().is_none_or(|now| now.file != file));
+}
+
+/// Whoever it belongs to: nobody else may be kept from theirs.
+#[test]
+fn a_device_on_a_filesystem_that_has_shut_down_is_left_out() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Xfs);
+    let disk = Disk::new(volume.root(), MIB);
+    tool::run("xfs_io", ["-x", "-c", "shutdown", volume.root().to_str().unwrap()]).unwrap();
+    assert_eq!(status(&disk.device).unwrap_err().errno(), Some(Errno::IO));
+    let found = attached();
+    let file = disk.image.canonicalize().unwrap_or_else(|_| disk.image.clone());
+    ensure_detached_from(&disk.device, &file).unwrap();
+    let device = disk.device.clone();
+    // It would ask for its status.
+    std::mem::forget(disk);
+    assert!(found.unwrap().iter().all(|entry| entry.device != device));
 }
