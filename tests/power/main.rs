@@ -51,17 +51,12 @@ async fn survive(ground: Ground) {
     while figures.cuts() < wanted {
         let cuts = CUTS_OF_A_ROUND.min(wanted - figures.cuts());
         round::round(ground, cuts, seed.wrapping_add(figures.cuts()), &mut figures).await;
+        report(&format!("power cuts on {ground:?}: {figures}"));
     }
-    let steps: u64 = figures.steps.values().sum();
     let missed: Vec<_> =
         Step::ALL.iter().filter(|step| !figures.steps.contains_key(step)).collect();
     // A few cuts by hand need not have everything.
     assert!(missed.is_empty() || wanted < CUTS / GROUNDS, "never tried: {missed:?}");
-    report(&format!(
-        "power cuts on {ground:?}: {} at random moments and {} right after an answer, in {steps} \
-         steps; {} volumes and snapshots compared, {} of them used, {} pools emptied; 0 lost",
-        figures.at_random, figures.after_an_answer, figures.compared, figures.used, figures.emptied,
-    ));
 }
 
 /// Side by side.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use orlop_sys::file;
-use orlop_tests::{Client, Code, Daemon, MIB, Pattern, VolumeCapabilityExt, VolumeGroups, v1};
+use orlop_sys::{file, tool};
+use orlop_tests::{
+    Client, Code, Daemon, MIB, OnNode, Pattern, VolumeCapabilityExt, VolumeGroups, v1,
+};
 
 use crate::known::{Known, SLOT, Snapshot, Volume, holds};
 use crate::life::{GroupState, Life, Moment, SnapshotState, VolumeState};
@@ -18,6 +20,7 @@ const FRESHEST: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Metadata of the pool's filesystem that stays when files are gone.
 const SLACK: u64 = 16 * MIB;
+const KERNEL_LINES: usize = 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -230,7 +233,7 @@ impl<'a> Verdict<'a> {
             self.volume_states(volume).into_iter().map(|state| &state.contents).collect();
         let told = self.told("used volume", &volume.life.id);
         let node = self.client.on_node(entry, volume.node.capability.clone());
-        node.up().await;
+        bring_up(&node, &told).await;
         let path = node.data_path();
         assert!(contents.iter().any(|each| holds(&path, each)), "{told}: none of {contents:?}");
         // It can also be written.
@@ -250,9 +253,9 @@ impl<'a> Verdict<'a> {
         let capability = snapshot.capability.clone();
         let restored = create.capability(capability.clone()).done().await;
         let node = self.client.on_node(&restored, capability);
-        node.up().await;
-        let path = node.data_path();
         let told = self.told("restored snapshot", id);
+        bring_up(&node, &told).await;
+        let path = node.data_path();
         assert!(contents.iter().any(|each| holds(&path, each)), "{told}: none of {contents:?}");
         node.down().await;
         self.client.delete(&node.id).await.expect("delete the restored volume");
@@ -306,4 +309,15 @@ impl<'a> Verdict<'a> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+/// What the kernel found wrong with a filesystem, only its log tells.
+async fn bring_up(node: &OnNode, told: &str) {
+    if let Err(status) = node.stage().await {
+        let log = tool::run("dmesg", [""; 0]).map(|output| output.stdout).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().rev().take(KERNEL_LINES).collect();
+        panic!("{told}: {status}\n--- the kernel's log, the latest first\n{}", lines.join("\n"));
+    }
+    node.publish().await.unwrap_or_else(|status| panic!("{told}: {status}"));
 }
