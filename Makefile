@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity conformance conformance-host-path bench-delta lint fmt clean-run
+.PHONY: help run build test unit real sanity conformance conformance-host-path torture fuzz bench bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -46,10 +46,24 @@ conformance-host-path:
 	cargo build --locked --package csi-conformance
 	scripts/without-leaks tests/conformance/host-path
 
+#: torture     the long versions of the tests that end the daemon; hours, as root
+torture:
+	@scripts/torture
+
+#: bench       Orlop, csi-driver-host-path and bare system calls side by side; writes docs/performance.md;
+#:             as root, on an idle machine, in under 15 minutes
+bench:
+	cargo build --release --locked --package orlop --package orlop-bench
+	scripts/bench
+
 #: bench-delta what changed blocks of a 100 GiB volume cost; as root, on an idle machine
 bench-delta:
 	cargo build --release --locked --package orlop --package orlop-bench
 	target/release/orlop-bench delta
+
+#: fuzz        each target of fuzz/ for FUZZ_SECONDS (60); needs cargo-fuzz and a nightly toolchain
+fuzz:
+	@scripts/fuzz
 
 #: lint        format, clippy, the architecture's rules, licences where cargo-deny is installed
 lint:

@@ -64,7 +64,7 @@ fn scatter(device: &Path, blocks: u64, dice: &mut Dice) {
     file.sync_all().expect("sync the device");
 }
 
-async fn delta(client: &Client, base: &str, target: &str) -> usize {
+pub(crate) async fn delta(client: &Client, base: &str, target: &str) -> usize {
     let request = v1::GetMetadataDeltaRequest {
         base_snapshot_id: base.to_owned(),
         target_snapshot_id: target.to_owned(),
@@ -74,7 +74,7 @@ async fn delta(client: &Client, base: &str, target: &str) -> usize {
     count(answer.expect("a stream").into_inner(), |message| message.block_metadata.len()).await
 }
 
-async fn allocated(client: &Client, snapshot: &str) -> usize {
+pub(crate) async fn allocated(client: &Client, snapshot: &str) -> usize {
     let request = v1::GetMetadataAllocatedRequest {
         snapshot_id: snapshot.to_owned(),
         ..v1::GetMetadataAllocatedRequest::default()

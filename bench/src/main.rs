@@ -1,5 +1,7 @@
-//! `orlop-bench delta [RUNS]`: what calls cost, measured at the socket of the daemon that lies
-//! beside this binary. Needs root, and a machine that does nothing else.
+//! What calls cost, measured at the socket: Orlop, another driver on the same disk, and the bare
+//! system calls that neither can do without, one after the other in one run.
+//!
+//! Needs root, and a machine that does nothing else. `orlop` is taken from beside this binary.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,26 +12,116 @@
     reason = "a measurement that cannot be made is over, and the others are printed"
 )]
 
+mod bare;
+mod contender;
 mod delta;
+mod experiments;
+mod fio;
+mod ground;
+mod many;
+mod process;
+mod report;
+mod results;
+mod series;
+mod stopwatch;
 mod table;
 
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::time::Instant;
 
-const USUAL_RUNS: usize = 25;
+use clap::{Parser, Subcommand};
+
+use experiments::Experiment;
+use ground::Drivers;
+use results::Results;
+
+#[derive(Parser)]
+#[command(about = "Measures CSI drivers side by side, with the bare system calls beside them")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Few samples and small sizes, to see that everything works; docs/ is left alone
+    #[arg(long)]
+    quick: bool,
+    /// Only this experiment; may be repeated; docs/ is left alone
+    #[arg(long, value_enum, value_name = "NAME")]
+    only: Vec<Experiment>,
+    /// Where the report goes; plots go beside it
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The program of csi-driver-host-path
+    #[arg(long, value_name = "FILE", env = "HOST_PATH")]
+    host_path: Option<PathBuf>,
+    /// Another driver that already runs, in place of csi-driver-host-path
+    #[arg(long, value_name = "SOCKET", conflicts_with = "host_path")]
+    peer: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Changed blocks of a 100 GiB volume
+    Delta {
+        #[arg(default_value_t = 25)]
+        runs: usize,
+    },
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    Full,
+    Quick,
+}
+
+impl Effort {
+    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Quick => quick,
+        }
+    }
+}
+
+impl Cli {
+    /// Figures of a part, or of few samples, are not what docs/ promises.
+    fn report(&self) -> PathBuf {
+        let usual = match self.quick || !self.only.is_empty() {
+            true => "target/bench/performance.md",
+            false => "docs/performance.md",
+        };
+        self.report.clone().unwrap_or_else(|| PathBuf::from(usual))
+    }
+
+    fn drivers(&self) -> Drivers {
+        match (&self.host_path, &self.peer) {
+            (_, Some(socket)) => Drivers::Running(socket.clone()),
+            (Some(program), None) => Drivers::HostPath(program.clone()),
+            (None, None) => panic!("--host-path or --peer is missing; scripts/bench knows it"),
+        }
+    }
+
+    async fn compare(&self) {
+        let effort = if self.quick { Effort::Quick } else { Effort::Full };
+        let drivers = self.drivers();
+        let began = Instant::now();
+        let mut results = Results::new(&drivers).await;
+        for experiment in Experiment::ALL {
+            if self.only.is_empty() || self.only.contains(&experiment) {
+                println!("{experiment:?}, after {} s", began.elapsed().as_secs());
+                experiment.run(&drivers, effort, &mut results).await;
+            }
+        }
+        results.took = began.elapsed();
+        report::write(&results, &self.report());
+    }
+}
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let runs = match words[..] {
-        ["delta"] => Some(USUAL_RUNS),
-        ["delta", runs] => runs.parse().ok().filter(|runs| *runs > 0),
-        _ => None,
-    };
-    let Some(runs) = runs else {
-        eprintln!("usage: orlop-bench delta [RUNS]");
-        return ExitCode::FAILURE;
-    };
-    delta::run(runs).await;
-    ExitCode::SUCCESS
+async fn main() {
+    let cli = Cli::parse();
+    assert!(orlop_tests::root(), "the benchmark needs root");
+    match cli.command {
+        Some(Command::Delta { runs }) => delta::run(runs.max(1)).await,
+        None => cli.compare().await,
+    }
 }

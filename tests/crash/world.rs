@@ -4,53 +4,57 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use orlop_tests::{
-    Answer, Client, Code, Daemon, GIB, Launch, MIB, OnNode, Pattern, PoolFs, TestPool, Workload,
-    block,
-};
+use orlop_tests::{Answer, Cgroup, Client, Code, Daemon, GIB, Launch, PoolFs, TestPool};
+
+use crate::bystander::Bystander;
+use crate::tally;
 
 pub(crate) const NODE: &str = "test-node";
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const DRIVER: &str = "csi.orlop.io";
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
 pub(crate) struct World {
     pub(crate) pool: TestPool,
+    /// Of all workloads, so that nobody else on the machine is limited.
+    pub(crate) workloads: Cgroup,
     daemon: Daemon,
     client: Client,
-    orders: PathBuf,
+    orders: Orders,
     bystander: Bystander,
 }
 
-/// A volume in use and a snapshot of another, which no crash may touch.
-struct Bystander {
-    node: OnNode,
-    workload: Workload,
-    snapshot: String,
-    source: String,
-}
-
-const KEPT: Pattern = Pattern::new(77);
-
 impl World {
     pub(crate) async fn new(fs: PoolFs) -> Self {
-        let pool = TestPool::new(fs, 16 * GIB);
-        let orders = pool.scratch().ensure_dir("crash");
-        let launch = Launch::on(&pool).env("ORLOP_TEST_CRASH", &orders).env("ORLOP_LOG", "info");
-        let daemon = launch.start().await;
+        Self::watched_by(fs, &[]).await
+    }
+
+    /// The daemon is started by these words, which see each effect noted.
+    pub(crate) async fn watched_by(fs: PoolFs, words: &[&str]) -> Self {
+        let pool = TestPool::in_memory(fs, 16 * GIB);
+        let orders = Orders::new(pool.memory().join("crash"));
+        if !words.is_empty() {
+            orders.note_effects();
+        }
+        let workloads = Cgroup::new();
+        let launch = orders.given_to(launch_in_memory(&pool));
+        let launch = launch.env("ORLOP_WORKLOAD_CGROUP", &workloads.name);
+        let daemon = launch.run_by(words).start().await;
         let client = daemon.client();
         let bystander = Bystander::new(&client).await;
-        Self { pool, daemon, client, orders, bystander }
+        Self { pool, workloads, daemon, client, orders, bystander }
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// So many effects still happen; after the next one the daemon ends.
-    pub(crate) fn end_after(&self, effects: usize) {
-        let order = self.orders.join("at");
-        // In one step, so that it is never read half.
-        fs::write(order.with_extension("new"), effects.to_string()).expect("write the order");
-        fs::rename(order.with_extension("new"), order).expect("give the order");
+    pub(crate) fn process(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// After which effect the daemon ended; `None` if it lives.
@@ -59,107 +63,146 @@ impl World {
             return None;
         }
         self.daemon.wait_for_end();
-        let place = fs::read_to_string(self.orders.join("crashed"));
-        let place = place.unwrap_or_else(|_| panic!("it ended by itself:\n{}", self.daemon.log()));
-        fs::remove_file(self.orders.join("crashed")).expect("take the note");
-        Some(place.trim().to_owned())
+        Some(self.orders.carried_out().unwrap_or_else(|| panic!("it ended by itself")))
     }
 
     pub(crate) async fn start_again(&mut self) {
         self.daemon.restart().await;
     }
 
-    /// Forgets an order that was not carried out.
-    pub(crate) async fn disarm(&mut self) {
-        self.daemon.kill9();
-        let _ = fs::remove_file(self.orders.join("at"));
-        let _ = fs::remove_file(self.orders.join("crashed"));
-        self.daemon.restart().await;
-    }
-
-    /// Only the bystander is there: in the pool, among devices and mounts, in the run directory.
-    pub(crate) async fn assert_nothing_left(&self, told: &str) {
-        let deadline = Instant::now() + PATIENCE;
+    /// The successor ends after its first effect, the next one after its second and so on, until
+    /// one comes through its start. Returns where they ended.
+    pub(crate) async fn start_again_and_again(&mut self) -> Vec<String> {
+        let mut places = Vec::new();
         loop {
-            let left = self.left();
-            if left.is_empty() {
-                return;
+            self.orders.end_after(places.len());
+            if self.daemon.try_restart().await.is_none() {
+                self.orders.forget();
+                return places;
             }
-            // Space of what was deleted is freed in the background.
-            assert!(
-                Instant::now() < deadline,
-                "{told}: left behind: {left:#?}\n{}",
-                self.daemon.log()
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            places.push(self.orders.carried_out().expect("a start that was to end"));
         }
     }
 
-    fn left(&self) -> Vec<String> {
-        let mut left = Vec::new();
+    /// What is there: in the pool, among devices and mounts, in the run directory.
+    pub(crate) fn inventory(&self) -> Vec<String> {
+        let mut found = Vec::new();
         for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
-            let known = [&self.bystander.node.id, &self.bystander.source, &self.bystander.snapshot];
             let entries = self.pool.entries(directory).into_iter();
-            let strange = entries.filter(|name| !known.contains(&name));
-            left.extend(strange.map(|name| format!("{directory}/{name}")));
+            found.extend(entries.map(|name| format!("{directory}/{name}")));
         }
-        let of_bystander = format!("{}", self.bystander.node.id);
-        let kernel = self.daemon.leaks().into_iter();
-        left.extend(kernel.filter(|leak| !leak.contains(&of_bystander)));
         for directory in ["volumes", "frozen", "limited", "inline"] {
-            left.extend(self.run_entries(directory).filter(|name| !name.contains(&of_bystander)));
+            found.extend(self.run_entries(directory));
         }
-        left
+        // Which of the loop devices it is does not matter, but for what.
+        let kernel = self.daemon.leaks().into_iter();
+        found.extend(kernel.map(|held| match held.split_once(" on ") {
+            Some((_, file)) => format!("a device on {file}"),
+            None => held,
+        }));
+        found.sort();
+        found
     }
 
-    fn run_entries(&self, directory: &str) -> impl Iterator<Item = String> {
-        let path = self.pool.scratch().join("run/csi.orlop.io").join(directory);
+    fn run_entries(&self, directory: &str) -> Vec<String> {
+        let path = self.pool.memory().join("run").join(DRIVER).join(directory);
         let entries = fs::read_dir(&path).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         // Half-written notes are used again.
         let names = names.filter(|name| !name.starts_with('.'));
-        names.map(move |name| format!("{}/{name}", path.display())).collect::<Vec<_>>().into_iter()
+        names.map(|name| format!("run/{directory}/{name}")).collect()
     }
 
-    pub(crate) async fn bystander_goes_on(&self) {
-        self.bystander.workload.goes_on().await;
+    /// All is as it was, neither more nor less.
+    pub(crate) async fn assert_as_before(&self, before: &[String], told: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let now = self.inventory();
+            if now == before {
+                return;
+            }
+            // The kernel lets go of devices a little later.
+            if Instant::now() >= deadline {
+                let more: Vec<_> = now.iter().filter(|name| !before.contains(name)).collect();
+                let less: Vec<_> = before.iter().filter(|name| !now.contains(name)).collect();
+                tally::leaked();
+                panic!("{told}: left behind: {more:#?}, missing: {less:#?}");
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    pub(crate) fn bystander(&self) -> &Bystander {
+        &self.bystander
+    }
+
+    pub(crate) fn bystander_goes_on(&mut self) {
+        self.bystander.goes_on();
     }
 
     /// What was answered before all the crashes is still there, byte for byte.
-    pub(crate) async fn finish(mut self) {
-        let Bystander { node, workload, snapshot, source } = self.bystander;
-        workload.finish();
-        node.down().await;
-        let copy = self.client.create("bystander-copy").size(64 * MIB).block();
-        let copy = copy.from_snapshot(&snapshot).done().await;
-        let on_node = self.client.on_node(&copy, block());
-        on_node.up().await;
-        KEPT.check(&on_node.target, 8 * MIB);
-        on_node.down().await;
-        for volume in [&copy.volume_id, &node.id, &source] {
-            self.client.delete(volume).await.expect("delete a bystander");
-        }
-        self.client.delete_snapshot(&snapshot).await.expect("delete a bystander");
-        self.daemon.terminate();
-        assert_eq!(self.daemon.leaks(), Vec::<String>::new());
+    pub(crate) async fn finish(self) {
+        let Self { pool, workloads, mut daemon, client, bystander, .. } = self;
+        bystander.finish(&client).await;
+        daemon.terminate();
+        assert_eq!(daemon.leaks(), Vec::<String>::new());
+        drop((daemon, workloads, pool));
     }
 }
 
-impl Bystander {
-    async fn new(client: &Client) -> Self {
-        let source = client.create("bystander-source").size(64 * MIB).block().done().await;
-        let on_node = client.on_node(&source, block());
-        on_node.up().await;
-        KEPT.write(&on_node.target, 8 * MIB);
-        on_node.down().await;
-        let snapshot = client.snapshot("bystander-snapshot", &source.volume_id).await;
-        let volume = client.create("bystander").size(64 * MIB).block().done().await;
-        let node = client.on_node(&volume, block());
-        node.up().await;
-        Workload::prepare(&node.target);
-        let workload = Workload::writing(&node.target);
-        let snapshot = snapshot.expect("a snapshot").snapshot_id;
-        Self { node, workload, snapshot, source: source.volume_id }
+/// With all that it writes in memory, as the pool is.
+pub(crate) fn launch_in_memory(pool: &TestPool) -> Launch {
+    Launch::on(pool).env("ORLOP_RUN_DIR", pool.memory().join("run")).env("ORLOP_LOG", "info")
+}
+
+/// What the daemon reads of when to end, and tells of its effects.
+pub(crate) struct Orders {
+    directory: PathBuf,
+}
+
+impl Orders {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        fs::create_dir_all(&directory).expect("make the directory of orders");
+        Self { directory }
+    }
+
+    pub(crate) fn given_to(&self, launch: Launch) -> Launch {
+        launch.env("ORLOP_TEST_CRASH", &self.directory)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// So many effects still happen; after the next one the daemon ends.
+    pub(crate) fn end_after(&self, effects: usize) {
+        let new = self.file("new");
+        // In one step, so that it is never read half.
+        fs::write(&new, effects.to_string()).expect("write the order");
+        fs::rename(&new, self.file("at")).expect("give the order");
+    }
+
+    /// Where it was carried out.
+    pub(crate) fn carried_out(&self) -> Option<String> {
+        let place = fs::read_to_string(self.file("crashed")).ok()?;
+        fs::remove_file(self.file("crashed")).expect("take the note");
+        Some(place.trim().to_owned())
+    }
+
+    /// Takes back an order that was not carried out.
+    pub(crate) fn forget(&self) {
+        for name in ["at", "armed"] {
+            let _ = fs::remove_file(self.file(name));
+        }
+    }
+
+    /// From now on each effect is noted.
+    pub(crate) fn note_effects(&self) {
+        fs::write(self.file("effects"), "").expect("make the file for effects");
+    }
+
+    pub(crate) fn noted_effects(&self) -> usize {
+        fs::read_to_string(self.file("effects")).map_or(0, |text| text.lines().count())
     }
 }
 
@@ -173,7 +216,7 @@ where
         match call().await {
             Ok(value) => return value,
             Err(status) if status.code() == Code::Aborted && Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
             Err(status) => panic!("{what}: {status}"),
         }

@@ -10,18 +10,6 @@ const DATA: u64 = 3 * MIB;
 
 on_every_pool!(a_volume_in_use_grows, a_volume_not_in_use_grows_when_it_is_staged,);
 
-/// Growing a mounted ext4 is a privilege that containers usually do not have.
-fn may_grow_ext4_mounted() -> bool {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .expect("the kernel tells a process its capabilities");
-    let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
-    effective & (1 << CAP_SYS_RESOURCE) != 0
-}
-
 async fn a_volume_in_use_grows(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
     let daemon = Daemon::start(&pool).await;

@@ -37,6 +37,14 @@ impl TestCeph {
         Self { directory, own: Some(scratch) }
     }
 
+    /// One object store that keeps what it has acknowledged.
+    pub fn small() -> Self {
+        let scratch = Scratch::new();
+        let directory = scratch.join("ceph");
+        script(&["start", text(&directory), "--store", "bluestore"]);
+        Self { directory, own: Some(scratch) }
+    }
+
     pub fn keyring(&self) -> PathBuf {
         self.directory.join("client.orlop.keyring")
     }
@@ -49,6 +57,23 @@ impl TestCeph {
 
     fn conf(&self) -> PathBuf {
         self.directory.join("ceph.conf")
+    }
+
+    /// A daemon with two pools: `ceph`, on which operations are given up after so many seconds, and
+    /// `local`, a directory.
+    pub fn launch_beside_a_directory(&self, node: &str, timeout_seconds: u32) -> Launch {
+        let scratch = Scratch::new();
+        let settings = scratch.join("orlop.toml");
+        let (directory, keyring) = (scratch.ensure_dir("pool"), self.keyring());
+        let pools = format!(
+            "[[pool]]\nname = \"local\"\npath = \"{}\"\n[[pool]]\nname = \"ceph\"\nkind = \"rbd\"\n\
+             monitors = \"{}\"\nkeyring = \"{}\"\ntimeout_seconds = {timeout_seconds}\n",
+            text(&directory),
+            self.monitors(),
+            text(&keyring),
+        );
+        std::fs::write(&settings, pools).expect("write the settings");
+        Launch::in_scratch(scratch).env("ORLOP_NODE_ID", node).arg("--config").arg(settings)
     }
 
     /// A daemon in a directory of its own, as if it were on a machine of its own.
@@ -88,9 +113,29 @@ impl TestCeph {
         kill_process(pid, Signal::KILL).expect("kill a daemon of the cluster");
     }
 
+    /// kill -9 of all of a [`Self::small`] cluster, which is back when the guard is dropped.
+    pub fn take_away(&self) -> Away<'_> {
+        ["mon.a", "mgr.x", "osd.0"].into_iter().for_each(|part| self.kill(part));
+        Away { ceph: self }
+    }
+
     /// Starts again what was killed, and waits until it serves.
     pub fn revive(&self) {
         script(&["revive", text(&self.directory)]);
+    }
+}
+
+/// A cluster that is away. Standing still (SIGSTOP) is not the same: a store that slept for longer than
+/// its leases may never serve all of its data again.
+pub struct Away<'a> {
+    ceph: &'a TestCeph,
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        // Also for a test that has failed: what it used cannot be taken down while it waits.
+        let revived = try_script(&["revive", text(&self.ceph.directory)]);
+        assert!(revived.status.success() || std::thread::panicking(), "{revived:?}");
     }
 }
 
@@ -103,14 +148,17 @@ impl Drop for TestCeph {
 }
 
 fn script(arguments: &[&str]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/ceph-cluster");
-    run(&script, arguments);
+    let output = try_script(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[expect(clippy::disallowed_methods, reason = "what tests compare with is no host tool")]
+fn try_script(arguments: &[&str]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/ceph-cluster");
+    try_run(&script, arguments)
+}
+
 fn run(program: &Path, arguments: &[&str]) -> Output {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let output = try_run(program, arguments);
     assert!(
         output.status.success(),
         "{} {arguments:?}: {}",
@@ -118,6 +166,12 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
+}
+
+#[expect(clippy::disallowed_methods, reason = "what tests compare with is no host tool")]
+fn try_run(program: &Path, arguments: &[&str]) -> Output {
+    let output = Command::new(program).args(arguments).output();
+    output.unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
 fn text(path: &Path) -> &str {

@@ -44,7 +44,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(socket: &Path, scratch: Scratch) -> Self {
+    /// Of any plugin; `scratch` is where its volumes are staged and published.
+    pub fn new(socket: &Path, scratch: Scratch) -> Self {
         let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))
             .expect("an endpoint")
             .connect_lazy();

@@ -15,6 +15,7 @@ use crate::scratch::Scratch;
 
 /// Far more than anything here takes; reached only by a daemon that hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(3);
 const LONGEST_LOG: usize = 200;
 
 /// How a daemon is to be started.
@@ -79,6 +80,11 @@ impl Launch {
         let child = self.spawn();
         let daemon = Daemon { child: Some(child), launch: self };
         daemon.until_ready().await
+    }
+
+    /// To be started by [`Daemon::restart`] or [`Daemon::try_restart`].
+    pub fn idle(self) -> Daemon {
+        Daemon { child: None, launch: self }
     }
 
     /// For a start that is to fail: its status and what it printed.
@@ -256,8 +262,20 @@ impl Daemon {
         if self.child.is_some() {
             self.terminate();
         }
-        self.child = Some(self.launch.spawn());
+        self.start_again();
         self.wait_until_ready().await;
+    }
+
+    /// A successor that may end before it is ready, for the predecessor's end was asked for.
+    pub async fn try_restart(&mut self) -> Option<ExitStatus> {
+        assert!(self.child.is_none(), "the predecessor still runs");
+        self.child = Some(self.launch.spawn());
+        self.ready_or_ended().await
+    }
+
+    /// A successor that nobody waits for, as it may not get ready.
+    pub fn start_again(&mut self) {
+        self.child = Some(self.launch.spawn());
     }
 
     /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.
@@ -286,18 +304,25 @@ impl Daemon {
     }
 
     async fn wait_until_ready(&mut self) {
+        if let Some(status) = self.ready_or_ended().await {
+            panic!("the daemon ended at its start: {status}");
+        }
+    }
+
+    /// `None` once it is ready.
+    async fn ready_or_ended(&mut self) -> Option<ExitStatus> {
         let client = self.client();
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let child = self.child.as_mut().expect("a running daemon");
             if let Some(status) = child.try_wait().expect("look at the daemon") {
                 self.child = None;
-                panic!("the daemon ended at its start: {status}");
+                return Some(status);
             }
             if client.probe().await.is_ok_and(|ready| ready) {
-                return;
+                return None;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
         panic!("the daemon is not ready after {PATIENCE:?}");
     }
@@ -347,7 +372,7 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
         if let Some(status) = child.try_wait().expect("wait for the daemon") {
             return Some(status);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(LOOK_AGAIN);
     }
     None
 }

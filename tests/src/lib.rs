@@ -41,10 +41,13 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
+mod volume_group;
+mod spy;
+mod usage;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
-pub use ceph::TestCeph;
+pub use ceph::{Away, TestCeph};
 pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
@@ -58,8 +61,11 @@ pub use orlop_csi::proto::{identity, reclaimspace, volumegroup};
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
 pub use scratch::Scratch;
-pub use sizes::assert_size;
-pub use tonic::Code;
+pub use sizes::{assert_size, may_grow_ext4_mounted};
+pub use spy::{Spy, files_that_hold};
+pub use tonic::{Code, Status};
+pub use usage::{allow_descriptors, descriptors, resident_bytes};
+pub use volume_group::VolumeGroups;
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;

@@ -3,11 +3,15 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use orlop_sys::file::{self, CloneOutcome};
 use orlop_sys::filesystem::{self, Format, FsKind};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::mounts::{self, FsMount};
 
+use crate::leaks;
 use crate::scratch::Scratch;
+
+const MEMORY: &str = "memory";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolFs {
@@ -19,6 +23,15 @@ pub enum PoolFs {
 
 impl PoolFs {
     pub const ALL: [Self; 3] = [Self::Xfs, Self::Btrfs, Self::Directory];
+
+    /// What its disk is formatted with, if it has one.
+    fn on_a_disk(self) -> FsKind {
+        match self {
+            Self::Xfs => FsKind::Xfs,
+            Self::Btrfs => FsKind::Btrfs,
+            Self::Directory => FsKind::Ext4,
+        }
+    }
 
     /// Do copies share their data with the original, rather than take space of their own?
     pub fn shares_extents(self) -> bool {
@@ -51,6 +64,30 @@ impl TestPool {
         pool
     }
 
+    /// In memory, for tests that end processes but never the machine: what a filesystem has not
+    /// written yet is not lost with a process, and thousands of syncs cost nothing. A plain
+    /// directory is on an ext4.
+    pub fn in_memory(fs: PoolFs, size: u64) -> Self {
+        let scratch = Scratch::new();
+        let memory = scratch.ensure_dir(MEMORY);
+        let tmpfs = FsMount {
+            device: Path::new("tmpfs"),
+            fs_type: "tmpfs",
+            options: &[],
+            read_only: false,
+        };
+        mounts::mount_filesystem(&tmpfs, &memory).expect("mount a filesystem in memory");
+        let path = scratch.ensure_dir("pool");
+        let pool = Self { fs, path, image: memory.join("pool.img"), scratch };
+        let kind = match fs {
+            PoolFs::Xfs => FsKind::Xfs,
+            PoolFs::Btrfs => FsKind::Btrfs,
+            PoolFs::Directory => FsKind::Ext4,
+        };
+        pool.mount(kind, size);
+        pool
+    }
+
     /// A plain directory, on an ext4 of this size that it has to itself.
     pub fn directory_of(size: u64) -> Self {
         let pool = Self::new(PoolFs::Directory, 0);
@@ -58,8 +95,69 @@ impl TestPool {
         pool
     }
 
+    /// With a disk of its own, whose image lies in the other pool: what that can do with files,
+    /// it can do with this disk. A plain directory is on an ext4.
+    pub fn within(outer: &Self, fs: PoolFs, size: u64) -> Self {
+        let pool = Self::unmounted(fs, Scratch::within(&outer.path));
+        pool.mount(fs.on_a_disk(), size);
+        // Else the image would also hold what its reader finds in the page cache.
+        let device = loopdev::find(&pool.image, false).expect("look for the disk");
+        let status = device.and_then(|device| loopdev::status(&device).expect("look at the disk"));
+        assert!(status.is_some_and(|status| status.direct_io), "the disk has a cache");
+        pool
+    }
+
+    /// As [`Self::within`], but only the disk depends on the other pool.
+    pub fn on_a_disk_in(outer: &Self, fs: PoolFs, size: u64) -> Self {
+        let image = outer.path.join("disk.img");
+        let pool = Self { image, ..Self::unmounted(fs, Scratch::new()) };
+        pool.mount(fs.on_a_disk(), size);
+        pool
+    }
+
+    /// Unmounts the disk and lets go of it, whatever state it is in.
+    pub fn unplug(&self) {
+        mounts::ensure_unmounted(&self.path).expect("unmount the pool");
+        for (device, file) in leaks::loop_devices(&self.image) {
+            loopdev::ensure_detached_from(&device, &file).expect("detach the pool's image");
+        }
+    }
+
+    /// The same disk as it is at this instant, attached to nothing. For pools [`Self::within`]
+    /// one that shares extents.
+    pub fn cut(&self) -> Self {
+        let directory = self.scratch.path().parent().expect("a directory around the scratch");
+        let copy = Self::unmounted(self.fs, Scratch::within(directory));
+        let source = File::open(&self.image).expect("open the disk's image");
+        let target = File::create_new(&copy.image).expect("make the copy of the disk");
+        let outcome = file::try_clone_file(&source, &target).expect("copy the disk");
+        assert_eq!(outcome, CloneOutcome::Shared, "only a shared copy is of one instant");
+        copy
+    }
+
+    /// Mounts a disk that was [`Self::cut`] or [`Self::unplug`]ged, as a machine does when its power
+    /// is back.
+    pub fn power_on(&self) {
+        let kind = self.fs.on_a_disk();
+        let options = match kind {
+            // The disk that this is a copy of may still be mounted.
+            FsKind::Xfs => &["nouuid".to_owned()][..],
+            FsKind::Ext4 | FsKind::Btrfs => &[],
+        };
+        mount_at(&self.attach(), kind, options, &self.path);
+    }
+
+    fn unmounted(fs: PoolFs, scratch: Scratch) -> Self {
+        Self { fs, path: scratch.ensure_dir("pool"), image: scratch.join("pool.img"), scratch }
+    }
+
     pub fn scratch(&self) -> &Scratch {
         &self.scratch
+    }
+
+    /// Room beside a pool that is in memory.
+    pub fn memory(&self) -> PathBuf {
+        self.scratch.join(MEMORY)
     }
 
     /// The image of a volume, by its id.
@@ -88,24 +186,28 @@ impl TestPool {
 
     /// What is attached and mounted for the pool's own sake.
     pub(crate) fn fixtures(&self) -> Vec<PathBuf> {
-        vec![self.image.clone(), self.path.clone()]
+        vec![self.image.clone(), self.path.clone(), self.memory()]
     }
 
     fn mount(&self, kind: FsKind, size: u64) {
         File::create_new(&self.image)
             .and_then(|image| image.set_len(size))
             .expect("make the pool's image");
-        let options = AttachOptions { label: "orlop-test pool", read_only: false, size };
-        let device =
-            loopdev::attach(&self.image, &options).expect("attach the pool's image").path();
+        let device = self.attach();
         let uuid = orlop_sys::rand::random_bytes().expect("random bytes");
         let format = Format { kind, uuid, extra_options: &[] };
         filesystem::format(&device, &format).expect("make the pool's filesystem");
-        mount_at(&device, kind, &self.path);
+        mount_at(&device, kind, &[], &self.path);
+    }
+
+    fn attach(&self) -> PathBuf {
+        let size = std::fs::metadata(&self.image).expect("look at the pool's image").len();
+        let options = AttachOptions { label: "orlop-test pool", read_only: false, size };
+        loopdev::attach(&self.image, &options).expect("attach the pool's image").path()
     }
 }
 
-fn mount_at(device: &Path, kind: FsKind, target: &Path) {
-    let mount = FsMount { device, fs_type: kind.as_str(), options: &[], read_only: false };
+fn mount_at(device: &Path, kind: FsKind, options: &[String], target: &Path) {
+    let mount = FsMount { device, fs_type: kind.as_str(), options, read_only: false };
     mounts::mount_filesystem(&mount, target).expect("mount the pool's filesystem");
 }

@@ -20,9 +20,13 @@ struct Ground {
 
 impl Scratch {
     pub fn new() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    pub fn within(parent: &Path) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("orlop-test.")
-            .tempdir()
+            .tempdir_in(parent)
             .expect("make a scratch directory");
         let path = directory.path().canonicalize().expect("resolve it");
         Self(Arc::new(Ground { directory: Some(directory), path }))

@@ -19,3 +19,15 @@ pub fn assert_size(node: &OnNode, bytes: u64) {
         target.display()
     );
 }
+
+/// Growing a mounted ext4 is a privilege that containers usually do not have.
+pub fn may_grow_ext4_mounted() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = std::fs::read_to_string("/proc/self/status").expect("read what this process is");
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .expect("the kernel tells a process its capabilities");
+    let effective = u64::from_str_radix(effective.trim(), 16).expect("a set of bits");
+    effective & (1 << CAP_SYS_RESOURCE) != 0
+}

@@ -1,6 +1,6 @@
 //! Carries calls from the asynchronous edge to the synchronous engine.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use orlop_engine::Engine;
 use orlop_model::{Error, Result};
@@ -26,7 +26,7 @@ const OPEN_STREAMS: u32 = 64;
 
 /// The engine, once it is there, and the way to it.
 pub struct Core {
-    engine: OnceLock<Arc<Engine>>,
+    engine: RwLock<Option<Arc<Engine>>>,
     operations: Lane,
     health_checks: Lane,
     reading_streams: Lane,
@@ -37,7 +37,7 @@ impl Core {
     /// Without an engine yet: all work is refused with [`Error::Starting`].
     pub fn starting() -> Self {
         Self {
-            engine: OnceLock::new(),
+            engine: RwLock::default(),
             operations: Lane::new(OPERATIONS),
             health_checks: Lane::new(HEALTH_CHECKS),
             reading_streams: Lane::new(READING_STREAMS),
@@ -45,9 +45,14 @@ impl Core {
         }
     }
 
-    /// The pools are read: from now on, calls reach this engine. The first one stays.
+    /// The pools are read: from now on, calls reach this engine. Those that run stay with theirs.
     pub fn ready(&self, engine: Arc<Engine>) {
-        self.engine.get_or_init(|| engine);
+        *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+    }
+
+    fn engine(&self) -> Result<Arc<Engine>> {
+        let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
+        engine.clone().ok_or(Error::Starting)
     }
 
     /// Waits until nothing runs any more, also what runs for callers that hung up, and lets
@@ -74,7 +79,7 @@ impl Core {
         &self,
         work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let engine = Arc::clone(self.engine.get().ok_or(Error::Starting)?);
+        let engine = self.engine()?;
         self.operations.run(move || work(&engine)).await
     }
 
@@ -95,7 +100,7 @@ impl Core {
         &self,
         work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let engine = Arc::clone(self.engine.get().ok_or(Error::Starting)?);
+        let engine = self.engine()?;
         if self.open_streams.is_closed() {
             return Err(Error::Stopping);
         }
@@ -103,7 +108,7 @@ impl Core {
     }
 
     pub(crate) async fn check_health(&self) -> Result<()> {
-        let engine = Arc::clone(self.engine.get().ok_or(Error::Starting)?);
+        let engine = self.engine()?;
         self.health_checks.run(move || engine.check_health()).await
     }
 }

@@ -1,8 +1,8 @@
 //! What every call gets, whatever it asks for: a span, a line about its outcome, and an answer
-//! even if its handler panics. Nothing here looks into a request (GEN-37, GEN-38).
+//! even if its handler panics or there are too many. Nothing here looks into a request (GEN-37, GEN-38).
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,23 +16,28 @@ use tower::{Layer, Service};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use crate::crowd::Busy;
+use crate::flood::Taken;
 use crate::routes::Answering;
 use crate::status::code_name;
 
-#[derive(Clone)]
-pub(crate) struct ObserveCalls;
+#[derive(Clone, Default)]
+pub(crate) struct ObserveCalls {
+    taken: Taken,
+}
 
 impl<S> Layer<S> for ObserveCalls {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner }
+        Observed { inner, taken: self.taken.clone() }
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct Observed<S> {
     inner: S,
+    taken: Taken,
 }
 
 impl<S> Service<Request<Body>> for Observed<S>
@@ -51,6 +56,14 @@ where
     fn call(&mut self, request: Request<Body>) -> Answering {
         let call = Call::begin(request.uri().path());
         let span = call.span.clone();
+        // Neither kept waiting nor counted: probes come through when all else is too much.
+        let place = if call.is_routine { None } else { Some(self.taken.try_one_more()) };
+        if matches!(place, Some(None)) {
+            let response = Status::unavailable("too many calls at once; try again").into_http();
+            call.end(&response);
+            return Box::pin(ready(Ok(response)));
+        }
+        let busy = request.extensions().get().map(Busy::with);
         let answering = Box::pin(self.inner.call(request));
         let observed = async move {
             let response = match caught(answering).await {
@@ -61,6 +74,7 @@ where
                 }
             };
             call.end(&response);
+            drop((place, busy));
             Ok(response)
         };
         Box::pin(observed.instrument(span))

@@ -14,7 +14,7 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
 {
-    let observed = ObserveCalls.layer(service);
+    let observed = ObserveCalls::default().layer(service);
     let response = observed.oneshot(request("/csi.v1.Node/NodeGetInfo")).await.unwrap();
     Status::from_header_map(response.headers())
 }

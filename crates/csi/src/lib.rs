@@ -4,7 +4,11 @@
 //! one of the services, is parsed once into types that cannot be wrong, runs on the engine on a
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
+mod crowd;
 mod dispatch;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod flood;
 mod layers;
 mod offers;
 mod parse;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tonic::transport::Server;
 
+use crate::crowd::{Connection, Crowd};
 use crate::dispatch::Core;
 use crate::layers::ObserveCalls;
 use crate::offers::Offers;
@@ -64,7 +65,8 @@ async fn answer(
 ) -> Result<(), ServeError> {
     let listener = socket.take_listener();
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
-    let connections = Connections { listener: UnixListener::from_std(listener)?, pause: None };
+    let listener = UnixListener::from_std(listener)?;
+    let connections = Connections { listener, crowd: Crowd::default(), pause: None };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
@@ -74,7 +76,7 @@ async fn answer(
     };
     let serving = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)
-        .layer(ObserveCalls)
+        .layer(ObserveCalls::default())
         .serve_with_incoming_shutdown(routes, connections, shutdown);
     tokio::select! {
         served = serving => served?,
@@ -101,11 +103,12 @@ async fn left_unread(core: &Core, stopping: oneshot::Receiver<()>) {
 /// again after a while instead of at once and for ever.
 struct Connections {
     listener: UnixListener,
+    crowd: Crowd,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream for Connections {
-    type Item = io::Result<UnixStream>;
+    type Item = io::Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         const PAUSE: Duration = Duration::from_millis(100);
@@ -115,7 +118,10 @@ impl Stream for Connections {
                 self.pause = None;
             }
             match ready!(self.listener.poll_accept(context)) {
-                Ok((stream, _)) => return Poll::Ready(Some(Ok(stream))),
+                Ok((stream, _)) => match self.crowd.admit(stream) {
+                    Some(connection) => return Poll::Ready(Some(Ok(connection))),
+                    None => tracing::warn!("too many connections, all of them busy; hung up"),
+                },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));

@@ -37,11 +37,16 @@ fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
 }
 
 /// What every kind of Probe tells: ready, still starting, or why it is not well (ID-24, ID-25,
-/// CA-17, CA-18, V0-43). Whatever is wrong with a pool or a tool, to a prober it is one thing.
+/// CA-17, CA-18, V0-43). Whatever is wrong with a pool or a tool, to a prober it is one thing. A
+/// pool that is away is not: it comes back by itself, and a plugin that is restarted for it would
+/// only have to wait anew, as when it starts (ID-26).
 async fn readiness(core: &Core) -> Result<bool> {
     match core.check_health().await {
         Ok(()) => Ok(true),
-        Err(Error::Starting) => Ok(false),
+        Err(error @ (Error::Starting | Error::Unreachable { .. })) => {
+            tracing::debug!(%error, "not ready");
+            Ok(false)
+        }
         Err(error) => Err(Error::precondition(error.to_string())),
     }
 }

@@ -24,13 +24,15 @@ impl Engine {
     pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume> {
         let digest = NameDigest::of(&request.name);
         let _lock = self.lock_volume(&digest)?;
-        if let Some((pool, existing)) = self.find_volume(&digest)? {
+        if let Some((pool, existing)) =
+            self.find_volume(&digest, request.parameters.pool.as_deref())?
+        {
             check_same_request(pool, &existing, request)?;
             return Ok(self.describe(pool, existing));
         }
         let volume = self.create_new(&digest, request, false)?;
         // On a shared pool another controller may have been faster, with other arguments.
-        if let Some(pool) = self.pool_of(&volume.record.id).filter(|pool| pool.is_shared()) {
+        if let Some(pool) = self.pool_of(&volume.record.id)?.filter(|pool| pool.is_shared()) {
             check_same_request(pool, &volume.record, request)?;
         }
         Ok(volume)
@@ -99,7 +101,7 @@ impl Engine {
             ContentSource::Snapshot(id) => {
                 let lock = self.locks.try_shared(Key::Snapshot(id.digest().clone()))?;
                 let missing = || Error::NoSuchSnapshot(id.to_string());
-                let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+                let pool = self.pool(id.pool())?.ok_or_else(missing)?;
                 let snapshot = pool.snapshot(id)?.ok_or_else(missing)?;
                 let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
                 Ok(Source { pool, size_bytes, format, volume: None, _lock: lock })

@@ -8,7 +8,7 @@ impl Engine {
     /// Snapshots of the volume stay (DV-05, DV-06).
     pub fn delete_volume(&self, id: &VolumeId) -> Result<()> {
         let _lock = self.lock_volume(id.digest())?;
-        let pool = self.pool_of(id).ok_or_else(|| Self::not_served(id))?;
+        let pool = self.pool_of(id)?.ok_or_else(|| Self::not_served(id))?;
         let Some(record) = pool.volume(id)? else {
             return pool.ensure_no_volume(id);
         };

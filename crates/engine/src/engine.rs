@@ -28,24 +28,70 @@ pub struct Settings {
     pub default_capacity: u64,
 }
 
+/// A pool that is configured and not in service, as what it is on cannot be reached.
+#[derive(Debug, Clone)]
+pub struct AbsentPool {
+    pub name: String,
+    pub why: Error,
+}
+
+/// Which pools there are does not change during a call: a pool that comes later makes another
+/// engine, with the same locks and the same memory ([`Engine::with_pool`]).
+#[derive(Clone)]
 pub struct Engine {
     pub(crate) pools: BTreeMap<PoolId, PoolRef>,
+    pub(crate) absent: Vec<AbsentPool>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) settings: Settings,
     pub(crate) locks: Locks,
-    pub(crate) load: NodeLoad,
-    pub(crate) membership: Membership,
+    pub(crate) load: Arc<NodeLoad>,
+    pub(crate) membership: Arc<Membership>,
 }
 
 impl Engine {
     /// Takes the pools over and puts right what an interrupted predecessor left.
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
-        let pools = by_id(pools)?;
-        let load = NodeLoad::of(pools.values())?;
-        let membership = Membership::of(pools.values())?;
-        let engine = Self { pools, host, settings, locks: Locks::default(), load, membership };
-        engine.recover()?;
-        Ok(engine)
+        let none = Self {
+            pools: BTreeMap::new(),
+            absent: Vec::new(),
+            host,
+            settings,
+            locks: Locks::default(),
+            load: Arc::default(),
+            membership: Arc::default(),
+        };
+        pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
+    }
+
+    /// With one more pool, which is absent no longer.
+    pub fn with_pool(&self, pool: PoolRef) -> Result<Self> {
+        if let Some(other) = self.pools.get(pool.id()) {
+            // A pool directory that was copied has its original's id, and so have all volumes in it.
+            return Err(Error::failed(
+                format!("serving pool {}", pool.name()),
+                format!("it has the same id as pool {}: one is a copy of the other", other.name()),
+            ));
+        }
+        self.load.add_all_of(&pool)?;
+        self.membership.add_all_of(&pool)?;
+        self.recover(&pool)?;
+        let mut with = self.clone();
+        with.absent.retain(|absent| absent.name != pool.name());
+        with.pools.insert(pool.id().clone(), pool);
+        Ok(with)
+    }
+
+    /// With a pool that is configured and cannot be used yet: for that reason, until it comes.
+    #[must_use]
+    pub fn with_absent(&self, absent: AbsentPool) -> Self {
+        let mut with = self.clone();
+        with.absent.retain(|other| other.name != absent.name);
+        with.absent.push(absent);
+        with
+    }
+
+    pub fn absence_of(&self, pool: &str) -> Option<&Error> {
+        self.absent.iter().find(|absent| absent.name == pool).map(|absent| &absent.why)
     }
 
     pub fn node_info(&self) -> NodeInfo {
@@ -58,7 +104,8 @@ impl Engine {
 
     pub fn check_health(&self) -> Result<()> {
         self.host.check_health()?;
-        self.pools.values().try_for_each(|pool| pool.check_health())
+        self.pools.values().try_for_each(|pool| pool.check_health())?;
+        self.absent.first().map_or(Ok(()), |absent| Err(absent.why.clone()))
     }
 
     pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
@@ -69,30 +116,58 @@ impl Engine {
         self.locks.try_exclusive(Key::Snapshot(digest.clone()))
     }
 
-    pub(crate) fn pool_of(&self, id: &VolumeId) -> Option<&PoolRef> {
-        self.pools.get(id.pool())
+    /// `None`: the pool is not served here. While a pool is absent nobody knows its id, so an id
+    /// that no other pool has may be of that one.
+    pub(crate) fn pool(&self, id: &PoolId) -> Result<Option<&PoolRef>> {
+        match self.pools.get(id) {
+            Some(pool) => Ok(Some(pool)),
+            None => self.check_none_absent(|_| true).map(|()| None),
+        }
+    }
+
+    pub(crate) fn pool_of(&self, id: &VolumeId) -> Result<Option<&PoolRef>> {
+        self.pool(id.pool())
+    }
+
+    pub(crate) fn check_none_absent(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
+        match self.absent.iter().find(|absent| counts(&absent.name)) {
+            None => Ok(()),
+            Some(AbsentPool { name, why }) => Err(Error::Unreachable {
+                doing: format!("pool {name} is not in service yet"),
+                reason: why.to_string(),
+            }),
+        }
+    }
+
+    /// Where something of a certain name may be. If it is known to belong to one pool, others that
+    /// nodes share are not asked: they may be away, and who else names things there is beyond this
+    /// daemon anyway.
+    pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
+        self.pools.values().filter(|pool| !pool.is_shared() || belongs(pool)).collect()
     }
 
     pub(crate) fn require_volume(&self, id: &VolumeId) -> Result<(&PoolRef, VolumeRecord)> {
         let missing = || Error::NoSuchVolume(id.to_string());
-        let pool = self.pool_of(id).ok_or_else(missing)?;
+        let pool = self.pool_of(id)?.ok_or_else(missing)?;
         let record = pool.volume(id)?.ok_or_else(missing)?;
         Ok((pool, record))
     }
 
     /// Names decide ids, so a name is looked for by asking each pool for the one id it could
-    /// have there.
+    /// have there. `pool` is the one it is to be on, if that is known.
     pub(crate) fn find_volume(
         &self,
         digest: &NameDigest,
+        pool: Option<&str>,
     ) -> Result<Option<(&PoolRef, VolumeRecord)>> {
-        for pool in self.pools.values() {
+        let belongs = |name: &str| pool.is_none_or(|wanted| wanted == name);
+        for pool in self.homes(|pool| belongs(pool.name())) {
             let id = VolumeId::new(pool.id().clone(), digest.clone());
             if let Some(record) = pool.volume(&id)? {
                 return Ok(Some((pool, record)));
             }
         }
-        Ok(None)
+        self.check_none_absent(belongs).map(|()| None)
     }
 
     /// An id of a pool that is not served here. Saying "deleted" would leave its data behind
@@ -128,20 +203,6 @@ impl Engine {
             Some(_) | None => Ok(()),
         }
     }
-}
-
-/// A pool directory that was copied has its original's id, and so have all volumes in it.
-fn by_id(pools: Vec<PoolRef>) -> Result<BTreeMap<PoolId, PoolRef>> {
-    let mut by_id: BTreeMap<PoolId, PoolRef> = BTreeMap::new();
-    for pool in pools {
-        if let Some(other) = by_id.insert(pool.id().clone(), PoolRef::clone(&pool)) {
-            return Err(Error::failed(
-                format!("serving pool {}", pool.name()),
-                format!("it has the same id as pool {}: one is a copy of the other", other.name()),
-            ));
-        }
-    }
-    Ok(by_id)
 }
 
 /// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.

@@ -16,7 +16,7 @@ impl Engine {
     pub fn create_group_snapshot(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
         let digest = NameDigest::of(&request.name);
         let _lock = self.locks.try_exclusive(Key::GroupSnapshot(digest.clone()))?;
-        if let Some(existing) = self.find_group_snapshot(&digest)? {
+        if let Some(existing) = self.find_group_snapshot(&digest, &request.sources)? {
             return same_sources(existing, request);
         }
         let _source_locks = self.lock_all(&request.sources)?;
@@ -46,7 +46,7 @@ impl Engine {
         members: &BTreeSet<String>,
     ) -> Result<()> {
         let _lock = self.locks.try_exclusive(Key::GroupSnapshot(id.digest().clone()))?;
-        let pool = self.pools.get(id.pool()).ok_or_else(|| {
+        let pool = self.pool(id.pool())?.ok_or_else(|| {
             Error::precondition(format!(
                 "group snapshot {id} is on pool {}, which this daemon does not serve",
                 id.pool()
@@ -70,14 +70,19 @@ impl Engine {
         // A group that is being deleted has lost some of its members already.
         let _lock = self.locks.try_shared(Key::GroupSnapshot(id.digest().clone()))?;
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
-        let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+        let pool = self.pool(id.pool())?.ok_or_else(missing)?;
         let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
         check_members(&record, members)?;
         with_members(pool, record)
     }
 
-    fn find_group_snapshot(&self, digest: &NameDigest) -> Result<Option<GroupSnapshot>> {
-        for pool in self.pools.values() {
+    fn find_group_snapshot(
+        &self,
+        digest: &NameDigest,
+        sources: &BTreeSet<VolumeId>,
+    ) -> Result<Option<GroupSnapshot>> {
+        let belongs = |pool: &PoolRef| sources.iter().any(|source| source.pool() == pool.id());
+        for pool in self.homes(belongs) {
             let id = GroupSnapshotId::new(pool.id().clone(), digest.clone());
             if let Some(record) = pool.group_snapshot(&id)? {
                 return with_members(pool, record).map(Some);

@@ -23,7 +23,7 @@ impl Engine {
             text.parse().map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
         let _lock = self.lock_volume(&NameDigest::of(&name))?;
         let record = self.ensure_inline_volume(name, request, inline)?;
-        let pool = self.pool_of(&record.id).ok_or_else(|| Self::not_served(&record.id))?;
+        let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
             capability: request.capability.clone(),
@@ -46,7 +46,7 @@ impl Engine {
         inline: &InlineVolume,
     ) -> Result<VolumeRecord> {
         let digest = NameDigest::of(&name);
-        if let Some((_, record)) = self.find_volume(&digest)? {
+        if let Some((_, record)) = self.find_volume(&digest, inline.parameters.pool.as_deref())? {
             if record.ephemeral {
                 return Ok(record);
             }
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     pub(crate) fn find_inline(&self, text: &str) -> Result<Option<VolumeId>> {
-        let found = self.find_volume(&NameDigest::of_text(text))?;
+        let found = self.find_volume(&NameDigest::of_text(text), None)?;
         Ok(found.filter(|(_, record)| record.ephemeral).map(|(_, record)| record.id))
     }
 
@@ -76,6 +76,11 @@ impl Engine {
         id: &VolumeId,
         node: &NodeRecord,
     ) -> Result<()> {
+        let path = self.host.private_stage(id)?;
+        // Staged by a call of its own, hence not inline; the pool, which may be away, is not asked.
+        if node.stage.as_ref().is_some_and(|stage| stage.path != path) {
+            return Ok(());
+        }
         let ephemeral = match pool.volume(id) {
             Ok(record) => record.is_some_and(|record| record.ephemeral),
             // Nobody knows what it is, so it is kept; the workload's path is clear all the same.
@@ -85,7 +90,6 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
-        let path = self.host.private_stage(id)?;
         self.ensure_unstaged(pool, id, &path)?;
         self.host.ensure_target_removed(&path)?;
         self.remove_volume(pool, id)

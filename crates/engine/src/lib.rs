@@ -28,4 +28,4 @@ mod snapshot;
 mod validate;
 mod volume_group;
 
-pub use engine::{Engine, Settings};
+pub use engine::{AbsentPool, Engine, Settings};

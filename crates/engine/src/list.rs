@@ -7,20 +7,24 @@ use crate::request::{Page, SnapshotFilter, VolumeStatus};
 
 impl Engine {
     /// An id is its own page token: a page starts after it, whether or not it still exists, so
-    /// volumes that come and go between pages disturb nothing (LV-16, LV-17).
+    /// volumes that come and go between pages disturb nothing (LV-16, LV-17). All or an error
+    /// (LV-02): what is missing from a list is taken for gone.
     pub fn list_volumes(
         &self,
         after: Option<&VolumeId>,
         max: usize,
     ) -> Result<Page<VolumeStatus, VolumeId>> {
+        self.check_none_absent(|_| true)?;
         let mut entries = Vec::new();
         for pool in self.pools.values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
             let wanted = one_more_than(max, entries.len());
-            for (id, record) in pool.volumes(after, wanted)? {
-                entries.push(self.status_of(pool, id, record));
+            let (ids, records): (Vec<_>, Vec<_>) = pool.volumes(after, wanted)?.into_iter().unzip();
+            let conditions = pool.conditions(&ids);
+            for ((id, record), condition) in ids.into_iter().zip(records).zip(conditions) {
+                entries.push(self.status_of(pool, id, record, condition));
             }
             if is_more_than(max, entries.len()) {
                 break;
@@ -31,13 +35,16 @@ impl Engine {
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
         let missing = || Error::NoSuchVolume(id.to_string());
-        let pool = self.pool_of(id).ok_or_else(missing)?;
+        let pool = self.pool_of(id)?.ok_or_else(missing)?;
         let record = match pool.volume(id) {
             Ok(None) => return Err(missing()),
             Ok(Some(record)) => Ok(record),
+            Err(away @ Error::Unreachable { .. }) => return Err(away),
             Err(error) => Err(error),
         };
-        Ok(self.status_of(pool, id.clone(), record))
+        let condition = pool.condition(id);
+        let condition = condition.unwrap_or_else(|error| Condition::abnormal(error.to_string()));
+        Ok(self.status_of(pool, id.clone(), record, condition))
     }
 
     fn status_of(
@@ -45,14 +52,10 @@ impl Engine {
         pool: &PoolRef,
         id: VolumeId,
         record: Result<VolumeRecord>,
+        condition: Condition,
     ) -> VolumeStatus {
         match record {
-            Ok(record) => {
-                let condition = pool
-                    .condition(&id)
-                    .unwrap_or_else(|error| Condition::abnormal(error.to_string()));
-                VolumeStatus { id, volume: Some(self.describe(pool, record)), condition }
-            }
+            Ok(record) => VolumeStatus { id, volume: Some(self.describe(pool, record)), condition },
             Err(error) => {
                 VolumeStatus { id, volume: None, condition: Condition::abnormal(error.to_string()) }
             }
@@ -70,12 +73,18 @@ impl Engine {
         };
         if let Some(id) = &filter.snapshot {
             let after_it = after.is_some_and(|after| after >= id);
-            let found = self.pools.get(id.pool()).map(|pool| pool.snapshot(id)).transpose()?;
+            let found = self.pool(id.pool())?.map(|pool| pool.snapshot(id)).transpose()?;
             let entries = found.flatten().into_iter().filter(|r| !after_it && fits(r)).collect();
             return Ok(Page { entries, next: None });
         }
+        let of_one = filter.source.as_ref().map(VolumeId::pool);
+        match of_one {
+            Some(id) => self.pool(id).map(drop)?,
+            None => self.check_none_absent(|_| true)?,
+        }
         let mut entries = Vec::new();
-        for pool in self.pools.values() {
+        // A snapshot is on the pool of its source.
+        for pool in self.pools.values().filter(|pool| of_one.is_none_or(|id| id == pool.id())) {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }

@@ -35,7 +35,7 @@ enum Holders {
 
 type Table = Mutex<HashMap<Key, Holders>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Locks(Arc<Table>);
 
 /// Released when dropped.

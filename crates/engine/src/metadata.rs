@@ -11,7 +11,7 @@ impl Engine {
     pub fn allocated_blocks(&self, id: &SnapshotId, start: u64) -> Result<BlockRanges> {
         let snapshot = self.snapshot(id)?;
         check_start(&snapshot, start)?;
-        let pool = self.pools.get(id.pool()).ok_or_else(|| Self::not_served_snapshot(id))?;
+        let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
         let ranges = pool.allocated_ranges(id, start)?;
         Ok(BlockRanges { capacity_bytes: snapshot.size_bytes, ranges })
     }
@@ -25,8 +25,7 @@ impl Engine {
         let (earlier, later) = (self.snapshot(base)?, self.snapshot(target)?);
         check_order(&earlier, &later)?;
         check_start(&later, start)?;
-        let pool =
-            self.pools.get(target.pool()).ok_or_else(|| Self::not_served_snapshot(target))?;
+        let pool = self.pool(target.pool())?.ok_or_else(|| Self::not_served_snapshot(target))?;
         let ranges = pool.changed_ranges(base, target, start)?;
         Ok(BlockRanges { capacity_bytes: later.size_bytes, ranges })
     }

@@ -151,12 +151,14 @@ impl Engine {
             VolumeRef::Issued(id) => Some(id.clone()),
             VolumeRef::Foreign(text) => self.find_inline(text)?,
         };
-        let served = id.and_then(|id| self.pool_of(&id).map(|pool| (pool, id)));
-        let Some((pool, id)) = served else {
-            return self.check_vacant(volume, target);
-        };
+        let Some(id) = id else { return self.check_vacant(volume, target) };
+        let Some(pool) = self.pool_of(&id)? else { return self.check_vacant(volume, target) };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).cloned();
+        if recorded.is_none() && node.stage.as_ref().is_some_and(|stage| stage.path == *target) {
+            // It is the volume that is there, but not as a publication: other targets live on it.
+            return self.check_vacant(volume, target);
+        }
         let ours = match &recorded {
             Some(publication) => self.is_present(pool, &id, publication)?,
             None => self.occupied_by(pool, &id, target)?,

@@ -39,18 +39,22 @@ impl Engine {
             return self.check_vacant(volume, path);
         };
         let _lock = self.lock_volume(id.digest())?;
-        let Some(pool) = self.pool_of(id) else {
+        let Some(pool) = self.pool_of(id)? else {
             return self.check_vacant(volume, path);
         };
         let node = self.host.node_record(id)?;
         match node.stage {
             Some(stage) if stage.path == *path => {
                 self.check_unpublished(pool, id)?;
+                check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
             }
             Some(_) => Ok(()),
             // The record is lost, but the kernel knows whose this is.
-            None if self.occupied_by(pool, id, path)? => self.ensure_unstaged(pool, id, path),
+            None if self.occupied_by(pool, id, path)? => {
+                check_answers(pool, id)?;
+                self.ensure_unstaged(pool, id, path)
+            }
             None => self.check_vacant(volume, path),
         }
     }
@@ -270,7 +274,10 @@ impl Engine {
             return Ok(());
         }
         let exists = match volume {
-            VolumeRef::Issued(id) => self.require_volume(id).is_ok(),
+            VolumeRef::Issued(id) => match self.require_volume(id) {
+                Err(away @ Error::Unreachable { .. }) => return Err(away),
+                found => found.is_ok(),
+            },
             VolumeRef::Foreign(_) => false,
         };
         if !exists {
@@ -315,6 +322,18 @@ pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
         return DeviceAccess::ReadOnly;
     }
     DeviceAccess::ReadWrite
+}
+
+/// To unmount, or to let go of a device, is to write. What waits in the kernel for a pool that is
+/// away cannot be called off, so it is better not begun.
+fn check_answers(pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    if !pool.is_shared() {
+        return Ok(());
+    }
+    match pool.volume(id) {
+        Err(away @ Error::Unreachable { .. }) => Err(away),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {

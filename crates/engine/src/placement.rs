@@ -1,5 +1,7 @@
 //! Which pool takes a new volume.
 
+use std::cmp::Reverse;
+
 use orlop_model::{
     CapabilitySet, Error, Provisioning, Result, TopologyRequirement, VolumeParameters,
 };
@@ -19,16 +21,13 @@ impl Engine {
     /// Pools that may take the volume, the best first: by the caller's order of preference,
     /// then by free space.
     pub(crate) fn candidates(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {
-        let mut ranked: Vec<(usize, u64, PoolRef)> = Vec::new();
+        let mut ranked: Vec<(usize, PoolRef)> = Vec::new();
         for pool in able_pools(self.named_pools(wanted)?, wanted.capabilities)? {
             let rank = match wanted.topology {
                 Some(topology) if !pool.place().is_empty() => topology.rank(pool.place()),
                 Some(_) | None => Some(0),
             };
-            if let Some(rank) = rank {
-                let free = free_space(&pool, wanted.parameters.provisioning);
-                ranked.push((rank, free, pool));
-            }
+            ranked.extend(rank.map(|rank| (rank, pool)));
         }
         if ranked.is_empty() {
             // TP-17
@@ -37,8 +36,14 @@ impl Engine {
                     .to_owned(),
             ));
         }
-        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        Ok(ranked.into_iter().map(|(_, _, pool)| pool).collect())
+        // Where there is no choice, nobody has to be asked.
+        if ranked.len() > 1 {
+            let provisioning = wanted.parameters.provisioning;
+            ranked.sort_by_cached_key(|(rank, pool)| {
+                (*rank, Reverse(free_space(pool, provisioning)))
+            });
+        }
+        Ok(ranked.into_iter().map(|(_, pool)| pool).collect())
     }
 
     fn named_pools(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {

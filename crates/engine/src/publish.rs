@@ -10,22 +10,33 @@ use orlop_model::{
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
+/// How many records are read at a time.
+const PAGE: usize = 256;
+
 /// Which volumes each node has, so that a full node is noticed without reading all records.
 /// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
-    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Result<Self> {
-        let load = Self::default();
-        for pool in pools.filter(|pool| !pool.is_shared()) {
-            for (id, record) in pool.volumes(None, 0)? {
+    /// Page by page: all records at once would be in memory twice.
+    pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
+        if pool.is_shared() {
+            return Ok(());
+        }
+        let mut last = None;
+        loop {
+            let page = pool.volumes(last.as_ref(), PAGE)?;
+            for (id, record) in &page {
                 for node in record.iter().flat_map(|record| record.published.keys()) {
-                    load.add(node, &id);
+                    self.add(node, id);
                 }
             }
+            match page.into_iter().next_back() {
+                Some((id, _)) => last = Some(id),
+                None => return Ok(()),
+            }
         }
-        Ok(load)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
@@ -93,7 +104,11 @@ impl Engine {
         }
         let mut count = 0;
         for pool in self.pools.values() {
-            let volumes = pool.volumes(None, 0)?;
+            let volumes = match pool.volumes(None, 0) {
+                // Of another pool, which must not keep this one from being used.
+                Err(Error::Unreachable { .. }) => continue,
+                volumes => volumes?,
+            };
             let there = |record: &VolumeRecord| record.published.contains_key(&request.node);
             count += volumes.iter().flat_map(|(_, record)| record).filter(|it| there(it)).count();
         }
@@ -106,7 +121,7 @@ impl Engine {
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
     pub fn controller_unpublish(&self, volume: &VolumeId, node: Option<&NodeId>) -> Result<()> {
         let _lock = self.lock_volume(volume.digest())?;
-        let Some(pool) = self.pool_of(volume) else {
+        let Some(pool) = self.pool_of(volume)? else {
             return Ok(());
         };
         let Some(record) = pool.volume(volume)? else {
@@ -150,7 +165,7 @@ impl Engine {
 
     /// Could this node have the volume? A volume that is gone is not asked about.
     pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
-        self.pool_of(volume).map_or(Ok(()), |pool| self.check_node(pool, node))
+        self.pool_of(volume)?.map_or(Ok(()), |pool| self.check_node(pool, node))
     }
 
     /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they

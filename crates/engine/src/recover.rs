@@ -8,11 +8,9 @@ use orlop_model::{DeviceAccess, Result, VolumeId};
 use crate::engine::{Engine, PoolRef};
 
 impl Engine {
-    pub(crate) fn recover(&self) -> Result<()> {
-        for pool in self.pools.values() {
-            for id in pool.attached_volumes()? {
-                self.release_unless_wanted(pool, &id)?;
-            }
+    pub(crate) fn recover(&self, pool: &PoolRef) -> Result<()> {
+        for id in pool.attached_volumes()? {
+            self.release_unless_wanted(pool, &id)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ impl Engine {
     pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
         let digest = NameDigest::of(&request.name);
         let _lock = self.lock_snapshot(&digest)?;
-        if let Some(existing) = self.find_snapshot(&digest)? {
+        if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);
         }
         let _source_lock = self.lock_volume(request.source.digest())?;
@@ -33,7 +33,7 @@ impl Engine {
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock_snapshot(id.digest())?;
-        let pool = self.pools.get(id.pool()).ok_or_else(|| Self::not_served_snapshot(id))?;
+        let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
         if let Some(group) = pool.snapshot(id)?.and_then(|record| record.group) {
             // DS-04 to DS-06
             return Err(Error::invalid(
@@ -45,12 +45,16 @@ impl Engine {
     }
 
     pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
-        let found = self.pools.get(id.pool()).map(|pool| pool.snapshot(id)).transpose()?;
+        let found = self.pool(id.pool())?.map(|pool| pool.snapshot(id)).transpose()?;
         found.flatten().ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
-    fn find_snapshot(&self, digest: &NameDigest) -> Result<Option<SnapshotRecord>> {
-        for pool in self.pools.values() {
+    fn find_snapshot(
+        &self,
+        digest: &NameDigest,
+        source: &VolumeId,
+    ) -> Result<Option<SnapshotRecord>> {
+        for pool in self.homes(|pool| pool.id() == source.pool()) {
             let id = SnapshotId::new(pool.id().clone(), digest.clone());
             if let Some(record) = pool.snapshot(&id)? {
                 return Ok(Some(record));

@@ -20,14 +20,14 @@ use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
 pub(crate) struct Membership(Mutex<HashMap<VolumeId, VolumeGroupId>>);
 
 impl Membership {
-    pub(crate) fn of<'a>(pools: impl Iterator<Item = &'a PoolRef>) -> Result<Self> {
-        let membership = Self::default();
-        for pool in pools.filter(|pool| !pool.is_shared()) {
-            for group in pool.volume_groups(None, 0)? {
-                membership.set(&group.id, &BTreeSet::new(), &group.members);
-            }
+    pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
+        if pool.is_shared() {
+            return Ok(());
         }
-        Ok(membership)
+        for group in pool.volume_groups(None, 0)? {
+            self.set(&group.id, &BTreeSet::new(), &group.members);
+        }
+        Ok(())
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<VolumeId, VolumeGroupId>> {
@@ -53,7 +53,7 @@ impl Engine {
     pub fn create_volume_group(&self, request: &CreateVolumeGroup) -> Result<VolumeGroup> {
         let digest = NameDigest::of(&request.name);
         let _lock = self.locks.try_exclusive(Key::VolumeGroup(digest.clone()))?;
-        if let Some(existing) = self.find_volume_group(&digest)? {
+        if let Some(existing) = self.find_volume_group(&digest, request.members.first())? {
             check_same_group(&existing, request)?;
             return self.with_volumes(existing);
         }
@@ -99,7 +99,7 @@ impl Engine {
     /// A group that still has volumes is refused, so deleting a group never deletes data.
     pub fn delete_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
         let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
-        let Some(pool) = self.pools.get(id.pool()) else {
+        let Some(pool) = self.pool(id.pool())? else {
             return Err(Error::precondition(format!(
                 "volume group {id} is on pool {}, which this daemon does not serve",
                 id.pool()
@@ -124,6 +124,7 @@ impl Engine {
         after: Option<&VolumeGroupId>,
         max: usize,
     ) -> Result<Page<VolumeGroup, VolumeGroupId>> {
+        self.check_none_absent(|_| true)?;
         let mut entries = Vec::new();
         for pool in self.pools.values() {
             if after.is_some_and(|after| after.pool() > pool.id()) {
@@ -139,19 +140,25 @@ impl Engine {
         Ok(page(entries, max, |group| group.record.id.clone()))
     }
 
-    fn find_volume_group(&self, digest: &NameDigest) -> Result<Option<VolumeGroupRecord>> {
-        for pool in self.pools.values() {
+    fn find_volume_group(
+        &self,
+        digest: &NameDigest,
+        member: Option<&VolumeId>,
+    ) -> Result<Option<VolumeGroupRecord>> {
+        let belongs = |pool: &PoolRef| member.is_none_or(|member| member.pool() == pool.id());
+        for pool in self.homes(belongs) {
             let id = VolumeGroupId::new(pool.id().clone(), digest.clone());
             if let Some(record) = pool.volume_group(&id)? {
                 return Ok(Some(record));
             }
         }
-        Ok(None)
+        // A member that is given tells its pool, which is looked for next.
+        self.check_none_absent(|_| member.is_none()).map(|()| None)
     }
 
     fn require_volume_group(&self, id: &VolumeGroupId) -> Result<(&PoolRef, VolumeGroupRecord)> {
         let missing = || Error::NoSuchVolumeGroup(id.to_string());
-        let pool = self.pools.get(id.pool()).ok_or_else(missing)?;
+        let pool = self.pool(id.pool())?.ok_or_else(missing)?;
         let record = pool.volume_group(id)?.ok_or_else(missing)?;
         Ok((pool, record))
     }
@@ -172,7 +179,7 @@ impl Engine {
     }
 
     pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
-        match self.pool_of(volume).filter(|pool| pool.is_shared()) {
+        match self.pool_of(volume)?.filter(|pool| pool.is_shared()) {
             Some(pool) => {
                 let mut groups = pool.volume_groups(None, 0)?.into_iter();
                 Ok(groups.find(|group| group.members.contains(volume)).map(|group| group.id))
@@ -204,7 +211,7 @@ impl Engine {
     /// The record of a group is kept with its first volume; an empty one anywhere.
     fn home_of(&self, members: &BTreeSet<VolumeId>) -> Result<&PoolRef> {
         let home = match members.first() {
-            Some(volume) => self.pool_of(volume),
+            Some(volume) => self.pool_of(volume)?,
             None => self.pools.values().next(),
         };
         home.ok_or_else(|| Error::precondition("this daemon serves no pool"))

@@ -1,6 +1,8 @@
 //! The machine on which volumes are used: [`LinuxHost`] for real, [`MemoryHost`] for tests of the
 //! engine and the edge that need neither root nor a kernel.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod linux;
 pub mod memory;
 mod same_mount;

@@ -5,12 +5,13 @@ mod failure;
 mod filesystem;
 mod freezer;
 mod limits;
-mod mount_options;
+pub(crate) mod mount_options;
 mod mounting;
 mod notes;
 mod occupancy;
+mod off_limits;
 mod offer;
-mod records;
+pub(crate) mod records;
 mod run_dir;
 mod survey;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use orlop_sys::{file, loopdev, ownership, rand};
 use failure::Doing;
 use freezer::Freezer;
 use limits::Limiter;
+use off_limits::OffLimits;
 use offer::Offer;
 use records::NodeRecords;
 use run_dir::RunDirectory;
@@ -40,6 +42,8 @@ pub use survey::{Survey, VolumeStanding};
 pub struct LinuxHostConfig {
     /// Must be cleared by a reboot, as mounts are: a directory under /run.
     pub run_dir: PathBuf,
+    /// Nothing is mounted on, above or in these; the run directory need not be among them.
+    pub off_limits: Vec<PathBuf>,
     /// `None`: all whose tools are installed.
     pub filesystems: Option<Vec<FsType>>,
     pub default_fs: Option<FsType>,
@@ -57,13 +61,17 @@ pub struct LinuxHost {
     records: NodeRecords,
     freezer: Freezer,
     limiter: Limiter,
+    off_limits: OffLimits,
 }
 
 impl LinuxHost {
     /// Also thaws what an earlier process left frozen.
     pub fn new(config: LinuxHostConfig) -> Result<Self> {
         let run_dir = RunDirectory::ensure(&config.run_dir)?;
+        let mut off_limits = config.off_limits;
+        off_limits.push(config.run_dir);
         Ok(Self {
+            off_limits: OffLimits::new(off_limits, run_dir.inline()),
             offer: Offer::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
@@ -130,6 +138,7 @@ impl Host for LinuxHost {
     }
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+        self.off_limits.check(target)?;
         mounting::ensure_mounted(request, target)
     }
 
@@ -139,10 +148,12 @@ impl Host for LinuxHost {
         target: &TargetPath,
         read_only: bool,
     ) -> Result<()> {
+        self.off_limits.check(target)?;
         mounting::ensure_bound_directory(source, target, read_only)
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
+        self.off_limits.check(target)?;
         mounting::ensure_bound_device(device, target)
     }
 

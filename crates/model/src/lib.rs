@@ -8,6 +8,8 @@ pub mod capability;
 pub mod condition;
 pub mod error;
 pub mod finding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod host;
 pub mod id;
 pub mod name;

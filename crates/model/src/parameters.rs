@@ -221,7 +221,7 @@ fn parse_limit(key: &str, value: &str) -> Result<Option<u64>> {
     }
     let highest = if key.ends_with("Iops") { u64::from(u32::MAX) } else { HIGHEST_RATE };
     match value.parse::<u64>() {
-        Ok(0) => Ok(None),
+        Ok(0) if is_number(value) => Ok(None),
         Ok(rate) if is_number(value) && rate <= highest => Ok(Some(rate)),
         Ok(_) | Err(_) => Err(Error::invalid(
             "parameters",

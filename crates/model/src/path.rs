@@ -44,6 +44,11 @@ impl TargetPath {
         Ok(Self(clean.to_string_lossy().into_owned()))
     }
 
+    /// Is one of them the other, or in it?
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.as_path().starts_with(other.as_path()) || other.as_path().starts_with(self.as_path())
+    }
+
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
@@ -81,6 +86,16 @@ mod tests {
             assert!(TargetPath::parse("target_path", text).is_err(), "{text:?}");
         }
         assert!(TargetPath::parse("target_path", &format!("/{}", "x/".repeat(2100))).is_err());
+    }
+
+    #[test]
+    fn paths_overlap_by_whole_names() {
+        let overlap = |a: &str, b: &str| {
+            let parsed = |text| TargetPath::parse("p", text).unwrap();
+            parsed(a).overlaps(&parsed(b))
+        };
+        assert!(overlap("/a/b", "/a/b/") && overlap("/a", "/a/b") && overlap("/a/b/c", "/a"));
+        assert!(!overlap("/a/b", "/a/bc") && !overlap("/a/b", "/a/c"));
     }
 
     #[test]

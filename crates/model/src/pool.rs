@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::capability::CapabilitySet;
 use crate::condition::Condition;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
@@ -218,6 +218,13 @@ pub trait Pool: Send + Sync {
 
     /// From the pool's point of view: is the data there, whole, with room to write?
     fn condition(&self, id: &VolumeId) -> Result<Condition>;
+
+    /// The conditions of many volumes, in the order of their ids here. For a pool that need not
+    /// be looked at again for each of them.
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let abnormal = |error: Error| Condition::abnormal(error.to_string());
+        ids.iter().map(|id| self.condition(id).unwrap_or_else(abnormal)).collect()
+    }
 
     /// Makes the volume a block device of this machine; the same one if it is already.
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device>;

@@ -239,7 +239,12 @@ impl TryFrom<String> for FsUuid {
             return Err(malformed());
         }
         let number = u128::from_str_radix(digits, 16).map_err(|_| malformed())?;
-        Ok(Self(number.to_be_bytes()))
+        let uuid = Self(number.to_be_bytes());
+        // A number may have a sign, and dashes were not looked at.
+        if uuid.to_string() != text.to_ascii_lowercase() {
+            return Err(malformed());
+        }
+        Ok(uuid)
     }
 }
 
@@ -254,6 +259,21 @@ impl From<FsUuid> for String {
 pub struct Timestamp {
     pub seconds: i64,
     pub nanos: i32,
+}
+
+impl Timestamp {
+    /// This time, or the one right after `earlier` if a clock that was set back says less.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        const SECOND: i32 = 1_000_000_000;
+        if self > earlier {
+            return self;
+        }
+        if earlier.nanos < SECOND - 1 {
+            return Self { nanos: earlier.nanos + 1, ..earlier };
+        }
+        Self { seconds: earlier.seconds.saturating_add(1), nanos: 0 }
+    }
 }
 
 impl From<SystemTime> for Timestamp {
@@ -278,7 +298,13 @@ mod tests {
         let uuid = FsUuid::from_random([0xab; 16]);
         assert_eq!(uuid.to_string(), "abababab-abab-4bab-abab-abababababab");
         assert_eq!(FsUuid::try_from(uuid.to_string()).unwrap(), uuid);
-        assert!(FsUuid::try_from("not-a-uuid".to_owned()).is_err());
+        for text in [
+            "not-a-uuid",
+            "+bababab-abab-4bab-abab-abababababab",
+            "abababababab-4bab-abab-abab-abababab",
+        ] {
+            assert!(FsUuid::try_from(text.to_owned()).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ use orlop_model::{FsType, NodeId, Topology};
 
 mod endpoint;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod names;
 mod pools;
 mod settle;

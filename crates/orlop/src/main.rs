@@ -9,6 +9,7 @@ mod config;
 mod doctor;
 mod pool_command;
 mod privileges;
+mod opening;
 mod serve;
 mod telemetry;
 mod thaw_guard;

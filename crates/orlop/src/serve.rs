@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use orlop_csi::{Core, Offers};
 use orlop_engine::request::NodeInfo;
-use orlop_engine::{Engine, Settings};
 use orlop_host::{LinuxHost, LinuxHostConfig};
-use orlop_model::{Host, Pool};
-use orlop_pools::image::ImagePool;
+use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Config, PoolConfig, Sockets};
+use crate::opening::{self, OpenPool};
 use crate::{privileges, thaw_guard};
 
 /// Why the daemon could not start or go on.
@@ -77,66 +76,21 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
 async fn open_and_wait(
     config: Config,
     host: Arc<LinuxHost>,
-    core: &Core,
+    core: &Arc<Core>,
     signals: &mut Signals,
 ) -> Result<Vec<OpenPool>, Failure> {
-    let opening = tokio::task::spawn_blocking(move || open(&config, host));
-    let (engine, pools) = tokio::select! {
-        opened = opening => opened.map_err(Failure::of)??,
+    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host));
+    let mut opened = tokio::select! {
+        opened = opening => opened.map_err(Failure::of)?.map_err(Failure::of)?,
         () = signals.received() => return Ok(Vec::new()),
     };
-    core.ready(Arc::new(engine));
-    tracing::info!("ready");
+    core.ready(Arc::new(opened.engine.clone()));
+    tracing::info!(absent = opened.absent.len(), "ready");
+    let pools = std::mem::take(&mut opened.pools);
+    opening::await_absent(core, opened).map_err(Failure::of)?;
     signals.received().await;
     tracing::info!("stopping: finishing what is running");
     Ok(pools)
-}
-
-fn open(config: &Config, host: Arc<LinuxHost>) -> Result<(Engine, Vec<OpenPool>), Failure> {
-    let mut pools = Vec::new();
-    for pool in &config.pools {
-        pools.push(OpenPool::open(pool.clone()).map_err(Failure::of)?);
-    }
-    host.thaw_leftovers().map_err(Failure::of)?;
-    let served = pools.iter().map(OpenPool::served).collect();
-    let settings = Settings {
-        node_id: config.node_id.clone(),
-        place: config.place.clone(),
-        attach: config.attach,
-        max_volumes: config.max_volumes,
-        default_capacity: config.default_capacity,
-    };
-    let engine = Engine::new(served, host, settings).map_err(Failure::of)?;
-    Ok((engine, pools))
-}
-
-enum OpenPool {
-    Image(Arc<ImagePool>),
-    Rbd(Arc<RbdPool>),
-}
-
-impl OpenPool {
-    fn open(config: PoolConfig) -> orlop_model::Result<Self> {
-        match config {
-            PoolConfig::Image(config) => Ok(Self::Image(Arc::new(ImagePool::open(config)?))),
-            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open(&config)?))),
-        }
-    }
-
-    fn served(&self) -> Arc<dyn Pool> {
-        match self {
-            Self::Image(pool) => Arc::<ImagePool>::clone(pool),
-            Self::Rbd(pool) => Arc::<RbdPool>::clone(pool),
-        }
-    }
-
-    fn close(&self) {
-        match self {
-            Self::Image(pool) => pool.close(),
-            // The cluster keeps no account of who has a pool open.
-            Self::Rbd(_) => {}
-        }
-    }
 }
 
 async fn stopping(mut stopped: watch::Receiver<bool>) {
@@ -147,6 +101,7 @@ async fn stopping(mut stopped: watch::Receiver<bool>) {
 fn host_config(config: &Config) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: config.run_dir.join(&config.driver_name),
+        off_limits: config.pools.iter().filter_map(PoolConfig::directory).collect(),
         filesystems: config.filesystems.clone(),
         default_fs: config.default_fs,
         workload_cgroup: config.workload_cgroup.clone(),
@@ -172,8 +127,7 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
         limits: limits.is_ok(),
         group_snapshots: config.pools.iter().any(|pool| match pool {
             PoolConfig::Image(_) => true,
-            // What RBD cuts together cannot be restored before librbd has rbd_clone4.
-            PoolConfig::Rbd(_) => false,
+            PoolConfig::Rbd(_) => RbdPool::CUTS_GROUPS,
         }),
         mode: config.mode,
     }

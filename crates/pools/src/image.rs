@@ -5,7 +5,7 @@
 //! What a change must survive is said where it is made: `staged.rs` for creation,
 //! `group_snapshot_draft.rs` for that of several at once, `update.rs`, `delete.rs`.
 
-mod attach;
+pub(crate) mod attach;
 mod ballast;
 mod changes;
 mod condition;
@@ -17,7 +17,7 @@ mod inspect;
 mod layout;
 mod ledger;
 mod managed;
-mod marker;
+pub(crate) mod marker;
 mod moment;
 mod open;
 mod original;
@@ -30,6 +30,7 @@ mod shelf;
 mod snapshot_draft;
 mod staged;
 mod store;
+mod survey;
 #[cfg(test)]
 mod testbed;
 mod update;
@@ -65,9 +66,17 @@ impl ImagePool {
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
     pub fn close(&self) {
+        self.store.surveyor.wait();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }
+    }
+}
+
+impl Drop for ImagePool {
+    /// The pool's lock ends with the last who holds the store.
+    fn drop(&mut self) {
+        self.store.surveyor.wait();
     }
 }
 
@@ -213,6 +222,10 @@ impl Pool for ImagePool {
         self.store.condition(id)
     }
 
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        self.store.conditions(ids)
+    }
+
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         self.store.ensure_attached(id, access)
     }
@@ -222,7 +235,7 @@ impl Pool for ImagePool {
     }
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.store.attachments.ensure_detached(id, access)
+        self.store.ensure_detached(id, access)
     }
 
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {

@@ -4,6 +4,8 @@
 //! Ceph cluster, which many machines reach; [`memory`] only pretends, for tests of the layers above
 //! without root.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod image;
 pub mod memory;
 mod poison;

@@ -57,9 +57,14 @@ pub struct MemoryPool {
 impl MemoryPool {
     pub fn new(config: MemoryPoolConfig) -> Self {
         let number = POOLS.fetch_add(1, Ordering::Relaxed);
+        Self::with_id(PoolId::from_random(number.to_be_bytes()), config)
+    }
+
+    /// For tests that name volumes by ids which they know beforehand.
+    pub fn with_id(id: PoolId, config: MemoryPoolConfig) -> Self {
         let state = State { capacity: config.capacity_bytes, ..State::default() };
         Self {
-            id: PoolId::from_random(number.to_be_bytes()),
+            id,
             name: config.name,
             place: config.place,
             state: Arc::new(Mutex::new(state)),

@@ -8,10 +8,10 @@
 mod attach;
 mod background;
 mod burial;
-mod capacity;
+pub(crate) mod capacity;
 mod changes;
 mod connection;
-mod cut;
+pub(crate) mod cut;
 mod depth;
 mod devices;
 mod failure;
@@ -19,9 +19,10 @@ mod fence;
 mod growth;
 mod inspect;
 mod layout;
-mod marker;
+pub(crate) mod marker;
 mod nodes;
-mod snapshots;
+mod pulse;
+pub(crate) mod snapshots;
 mod store;
 mod volume_draft;
 mod volume_groups;
@@ -45,6 +46,9 @@ pub struct RbdPool {
 }
 
 impl RbdPool {
+    /// What RBD cuts together cannot be restored before librbd has `rbd_clone4` (decision 0019).
+    pub const CUTS_GROUPS: bool = false;
+
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Something that a pool remembers.
-pub(crate) trait Recorded: Clone + Serialize + DeserializeOwned {
-    type Id: Clone + Ord + Display + FromStr;
+pub(crate) trait Recorded: Clone + Send + Sync + Serialize + DeserializeOwned {
+    type Id: Clone + Ord + Send + Sync + Display + FromStr;
 
     const KIND: &'static str;
 

@@ -69,7 +69,7 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
 fn open_parent(operation: &'static str, path: &Path) -> Result<(OwnedFd, OsString)> {
     let place = Place::of(operation, path)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat(&place.parent, ".", flags, Mode::empty()).on(operation, path)?;
+    let parent = openat(&place.parent, ".", flags, Mode::empty()).before(operation, path)?;
     Ok((parent, place.name))
 }
 

@@ -8,7 +8,7 @@
 
 mod cluster;
 mod diff;
-mod directory;
+pub(crate) mod directory;
 mod handle;
 mod image;
 mod images;

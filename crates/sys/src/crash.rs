@@ -5,9 +5,10 @@
 //! `ORLOP_TEST_CRASH` may name a directory:
 //!
 //! - a file `at` in it holds a number: so many effects still happen, and after the next one the
-//!   process ends. The file is taken away when it is read, so that a successor lives.
-//! - where it ended is written to `crashed`; without `at`, each effect is written to `effects` if
-//!   that file exists.
+//!   process ends. The file becomes `armed` when it is read, so that a successor lives; once that
+//!   is taken away, the process lives too.
+//! - where it ended is written to `crashed`; each effect is written to `effects` if that file
+//!   exists.
 
 #[cfg(debug_assertions)]
 pub(crate) use armed::after;
@@ -29,8 +30,9 @@ mod armed {
 
     const VARIABLE: &str = "ORLOP_TEST_CRASH";
 
-    /// What begins so only looks.
-    const LOOKS: [&str; 8] = ["look", "open", "read", "list", "find", "count", "ask", "wait for"];
+    /// What begins so only looks, or ends with the process.
+    const LOOKS: [&str; 10] =
+        ["look", "open", "read", "list", "find", "count", "ask", "wait for", "lock", "claim"];
 
     static DIRECTORY: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));
@@ -47,22 +49,23 @@ mod armed {
         }
         let place = Location::caller();
         let told = format!("{effect} ({}:{})\n", place.file(), place.line());
+        tell(&directory.join("effects"), &told, false);
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.is_none() {
-            *left = arm(directory);
-        }
+        *left = match *left {
+            Some(more) if directory.join("armed").exists() => Some(more),
+            Some(_) | None => arm(directory),
+        };
         match *left {
             Some(0) => end(directory, &told),
             Some(more) => *left = Some(more - 1),
-            None => tell(&directory.join("effects"), &told, false),
+            None => {}
         }
     }
 
     fn arm(directory: &Path) -> Option<u64> {
-        let path = directory.join("at");
-        let number = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
-        fs::remove_file(&path).ok()?;
-        Some(number)
+        let (order, taken) = (directory.join("at"), directory.join("armed"));
+        fs::rename(&order, &taken).ok()?;
+        fs::read_to_string(&taken).ok()?.trim().parse().ok()
     }
 
     /// A test that cannot write its notes notices that they are missing.

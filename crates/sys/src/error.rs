@@ -70,6 +70,8 @@ pub(crate) trait Context<T> {
     fn on(self, operation: &'static str, path: &Path) -> Result<T>;
     #[track_caller]
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T>;
+    /// Of a call that only prepared the operation: nothing has happened yet.
+    fn before(self, operation: &'static str, path: &Path) -> Result<T>;
 }
 
 impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
@@ -77,11 +79,7 @@ impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
         if self.is_ok() {
             crash::after(operation);
         }
-        self.map_err(|error| Error::Call {
-            operation,
-            path: path.to_owned(),
-            errno: errno_of(&error.into()),
-        })
+        self.before(operation, path)
     }
 
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T> {
@@ -91,6 +89,14 @@ impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
         self.map_err(|error| Error::Call {
             operation,
             path: path_of(fd),
+            errno: errno_of(&error.into()),
+        })
+    }
+
+    fn before(self, operation: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|error| Error::Call {
+            operation,
+            path: path.to_owned(),
             errno: errno_of(&error.into()),
         })
     }

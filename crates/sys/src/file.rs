@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{
     FallocateFlags, FlockOperation, Mode, OFlags, StatFs, StatVfsMountFlags, XattrFlags, fallocate,
-    flock, fsetxattr, ftruncate, lgetxattr, open, statfs, statvfs,
+    flock, fsetxattr, ftruncate, lgetxattr, major, minor, open, statfs, statvfs,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -19,10 +19,11 @@ pub use copy::{
     CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from,
     preclone_chunks, try_clone_file,
 };
+pub(crate) use durable::ensure_directories;
 pub use durable::{
-    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file,
-    ensure_private_directory, rename_new, replace_file, sync_device, sync_dir, sync_file,
-    sync_filesystem,
+    RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
+    ensure_file, ensure_no_file, ensure_private_directory, rename_new, replace_file, sync_device,
+    sync_dir, sync_file, sync_filesystem,
 };
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
@@ -85,12 +86,13 @@ impl Drop for Lock {
 
 /// `None`: someone else holds it.
 pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Not to write: that would keep the filesystem from being remounted read-only.
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::RUSR | Mode::WUSR) {
         Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
         opened => opened,
     };
-    let file = file.on("open the lock", path)?;
+    let file = file.on("create the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock { file: File::from(file) })),
         Err(Errno::WOULDBLOCK) => Ok(None),
@@ -108,6 +110,25 @@ pub struct Space {
     pub read_only: bool,
 }
 
+impl Space {
+    /// No further file can be made. Some filesystems do not count inodes, and say 0 of 0.
+    pub fn is_out_of_inodes(&self) -> bool {
+        self.inodes > 0 && self.inodes_free == 0
+    }
+}
+
+/// Has an ext4 stopped writing after an error? Linux 6.15 and later do not call it read-only then.
+fn has_given_up(path: &Path) -> Result<bool> {
+    let device = std::fs::metadata(path).on("look at", path)?.dev();
+    let numbers = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    // No such link, or no such file: it is another filesystem.
+    let Ok(name) = std::fs::read_link(numbers) else { return Ok(false) };
+    let name = name.file_name().unwrap_or_default();
+    let options = Path::new("/proc/fs/ext4").join(name).join("options");
+    let options = std::fs::read_to_string(options).unwrap_or_default();
+    Ok(options.lines().any(|option| matches!(option, "emergency_ro" | "shutdown")))
+}
+
 pub fn space(path: &Path) -> Result<Space> {
     let state = statvfs(path).on("read the space of", path)?;
     Ok(Space {
@@ -115,7 +136,7 @@ pub fn space(path: &Path) -> Result<Space> {
         free: state.f_bavail.saturating_mul(state.f_frsize),
         inodes: state.f_files,
         inodes_free: state.f_ffree,
-        read_only: state.f_flag.contains(StatVfsMountFlags::RDONLY),
+        read_only: state.f_flag.contains(StatVfsMountFlags::RDONLY) || has_given_up(path)?,
     })
 }
 

@@ -1,11 +1,11 @@
 //! What is on a block device, making it, and growing it.
 
-mod btrfs;
+pub(crate) mod btrfs;
 mod claim;
-mod ext4;
+pub(crate) mod ext4;
 mod format;
 mod grow;
-mod signature;
+pub(crate) mod signature;
 mod trim;
 
 use std::fmt;

@@ -12,7 +12,7 @@
 //! A note is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
 //! without meaning: the freeze it announces has not begun, or the thaw it reports is done.
 
-mod notes;
+pub(crate) mod notes;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::abi;
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::tool;
 use notes::Note;
@@ -57,7 +58,7 @@ impl GuardCommand {
         let running = Running { child };
         if let Some(pipe) = &running.child.stdin {
             // A guard that is stopped must not stop its owner, once the pipe is full.
-            fcntl_setfl(pipe, OFlags::NONBLOCK).on("set up the pipe of", &self.program)?;
+            fcntl_setfl(pipe, OFlags::NONBLOCK).before("set up the pipe of", &self.program)?;
         }
         Ok(running)
     }
@@ -122,6 +123,7 @@ impl State {
         if let Some(mut running) = self.running.take() {
             match running.send(&note.encoded()) {
                 Ok(()) => {
+                    crash::after("tell the guard");
                     self.running = Some(running);
                     return Ok(());
                 }

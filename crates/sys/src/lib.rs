@@ -20,6 +20,8 @@ mod error;
 pub mod extents;
 pub mod file;
 pub mod filesystem;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guard;
 pub mod loopdev;
 pub mod mounts;

@@ -22,7 +22,7 @@ mod backing;
 mod discard;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
-pub use discard::disable_discard;
+pub use discard::{disable_discard, forget};
 
 const CONTROL: &str = "/dev/loop-control";
 
@@ -95,13 +95,17 @@ impl LoopDevice {
             .ok_or_else(|| Error::refused("read", &numbers, "no device number"))?;
         let node = makedev(major, minor);
         match mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, node) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Ok(()) => {
+                crash::after("make the node");
+                Ok(())
+            }
+            Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno).on("make the node", &path),
         }
     }
 }
 
-fn parse_device_number(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_device_number(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
@@ -227,8 +231,9 @@ fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, E
     }
 }
 
-/// All devices that are attached to something, ours or not; without those on a file that is a
-/// mount of its own, as an exported image is. Its process may not answer, see [`backing`].
+/// All devices that are attached to something, ours or not; without those on a file that cannot be
+/// asked, or that is a mount of its own, as an exported image is. Its process may not answer, see
+/// [`backing`].
 pub fn attached() -> Result<Vec<LoopStatus>> {
     let mounts: HashSet<_> =
         mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
@@ -284,6 +289,21 @@ pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
         Err(errno) => Err(errno).on("read the status of", &path),
         Ok(info) => Ok(LoopStatus::new(device, &info).label == label),
     })
+}
+
+/// Is the device still the one with this label? A file on a filesystem that gave up cannot be asked
+/// for its inode, and so the device not for its label; then `file` tells.
+pub fn is_labelled(device: &LoopDevice, label: &str, file: &Path) -> Result<bool> {
+    match read_status(device) {
+        Ok(status) => Ok(status.is_some_and(|status| status.label == label)),
+        Err(Errno::IO) if backing(device)?.is_some_and(|there| there.file == file) => Ok(true),
+        Err(errno) => Err(errno).on("read the status of", &device.path()),
+    }
+}
+
+/// As [`ensure_detached`], also of a file that cannot be asked any more.
+pub fn ensure_detached_even_dead(device: &LoopDevice, label: &str, file: &Path) -> Result<()> {
+    detach_while(device, |_| is_labelled(device, label, file))
 }
 
 fn is_gone(errno: Errno) -> bool {

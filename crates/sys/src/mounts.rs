@@ -1,8 +1,8 @@
 //! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
 //! all its flags, before it appears anywhere.
 
-mod mountinfo;
-mod options;
+pub(crate) mod mountinfo;
+pub(crate) mod options;
 mod point;
 
 use std::ffi::OsString;
@@ -105,7 +105,10 @@ fn configure(
         }
     }
     fsconfig_create(context)?;
-    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes)
+    crash::after("bring up a filesystem");
+    let tree = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes)?;
+    crash::after("make a mount");
+    Ok(tree)
 }
 
 /// What the filesystem has to say: one message a read, each marked `e`, `w` or `i` in front.

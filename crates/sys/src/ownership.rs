@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result as CallResult};
 
+use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::{descriptor_path, open_existing};
 
@@ -26,17 +27,17 @@ pub fn apply_group(root: &Path, gid: u32) -> Result<()> {
     const OPERATION: &str = "give to a group";
     let group = Gid::from_raw(gid);
     let root_fd = open_existing(OPERATION, root, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    if directory_is_done(&root_fd, group).on(OPERATION, root)? {
+    if directory_is_done(&root_fd, group).before(OPERATION, root)? {
         return Ok(());
     }
     // Names instead of descriptors: a tree may be deeper than a process may open files.
     let mut pending = vec![PathBuf::from(".")];
     while let Some(directory) = pending.pop() {
         let found = give_directory_contents(&root_fd, &directory, group)
-            .on(OPERATION, &root.join(&directory))?;
+            .before(OPERATION, &root.join(&directory))?;
         pending.extend(found.into_iter().map(|name| directory.join(name)));
     }
-    give_directory(&root_fd, group).on(OPERATION, root)
+    give_directory(&root_fd, group).before(OPERATION, root)
 }
 
 /// Gives a directory's entries, and itself unless it is the root. Returns its subdirectories.
@@ -92,6 +93,7 @@ fn give_entry(parent: &OwnedFd, name: &CStr, group: Gid) -> CallResult<FileType>
     }
     if before.st_gid != group.as_raw() {
         chownat(&fd, c"", None, Some(group), AtFlags::EMPTY_PATH)?;
+        crash::after("give a file to a group");
     }
     let has_useful_mode = [FileType::RegularFile, FileType::Fifo, FileType::Socket].contains(&kind);
     let wanted = file_mode(&before, group);
@@ -99,6 +101,7 @@ fn give_entry(parent: &OwnedFd, name: &CStr, group: Gid) -> CallResult<FileType>
     if has_useful_mode && (wanted != permissions(&before) || before.st_gid != group.as_raw()) {
         // The one way to change the mode of exactly what was looked at, before Linux 6.6.
         chmod(descriptor_path(fd.as_fd()), Mode::from_raw_mode(wanted))?;
+        crash::after("let a group use a file");
     }
     Ok(kind)
 }
@@ -127,11 +130,14 @@ fn give_directory(directory: &OwnedFd, group: Gid) -> CallResult<()> {
     let stat = fstat(directory)?;
     if stat.st_gid != group.as_raw() {
         fchown(directory, None, Some(group))?;
+        crash::after("give a directory to a group");
     }
     fchmod(directory, Mode::from_raw_mode(permissions(&stat) | DIRECTORY_BITS))?;
+    crash::after("let a group use a directory");
     if !default_acl(directory)?.lets_group_write() {
         let acl = acl_for_group(stat.st_mode);
         fsetxattr(directory, DEFAULT_ACL, &acl, XattrFlags::empty())?;
+        crash::after("let a group use what is made later");
     }
     Ok(())
 }

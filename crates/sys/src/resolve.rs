@@ -28,7 +28,7 @@ impl Place {
             Mode::empty(),
             ResolveFlags::NO_MAGICLINKS,
         )
-        .on(operation, path)?;
+        .before(operation, path)?;
         Ok(Self { parent, name: name.to_owned() })
     }
 
@@ -61,7 +61,7 @@ pub(crate) fn open_existing(
     path: &Path,
     flags: OFlags,
 ) -> Result<OwnedFd> {
-    Place::of(operation, path)?.open(flags).on(operation, path)
+    Place::of(operation, path)?.open(flags).before(operation, path)
 }
 
 /// The parent directory as `open` understands it: `.` for a bare name.

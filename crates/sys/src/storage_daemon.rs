@@ -82,7 +82,11 @@ impl Export {
     }
 
     /// Returns when the image is open and the file shows it. There must be nothing of an earlier one.
-    pub fn start(&self, source: &Source<'_>) -> Result<()> {
+    /// While the cluster is away an image cannot be opened: that ends with `ETIMEDOUT` and leaves no
+    /// process, which has no file to show yet, so that nobody misses it.
+    pub fn start(&self, source: &Source<'_>, limit: Duration) -> Result<()> {
+        // Of a start that was interrupted, by whatever has killed us then.
+        self.kill_unfinished()?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -90,7 +94,32 @@ impl Export {
             .on("make", &self.directory)?;
         self.write_private(&self.configuration(), &self.configured(source))?;
         self.write_private(&self.file(), "")?;
-        tool::run(PROGRAM, self.arguments(source)).map(drop)
+        match tool::run_within(limit, PROGRAM, self.arguments(source)) {
+            Err(error) => {
+                self.kill_unfinished()?;
+                Err(error)
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// One that is about to show our file and has not said yet that it does.
+    fn kill_unfinished(&self) -> Result<()> {
+        let (own, processes) = (self.directory.as_path(), Path::new("/proc"));
+        for entry in fs::read_dir(processes).on("list", processes)? {
+            let name = entry.on("list", processes)?.file_name();
+            let number = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            let Some(process) = number.map(|number| self.showing(number)).transpose()?.flatten()
+            else {
+                continue;
+            };
+            match pidfd_send_signal(&process, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno).on("stop what is about to show", own),
+            }
+            ends_soon(&process).on("wait for what was about to show", own)?;
+        }
+        Ok(())
     }
 
     fn write_private(&self, path: &Path, text: &str) -> Result<()> {
@@ -219,10 +248,14 @@ impl Export {
         let Some(number) = text.trim().parse().ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
+        self.showing(number)
+    }
+
+    fn showing(&self, number: Pid) -> Result<Option<OwnedFd>> {
         let descriptor = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
-            Err(errno) => return Err(errno).on("look for the process of", &path),
+            Err(errno) => return Err(errno).on("look for the process of", &self.directory),
         };
         let words = fs::read(format!("/proc/{}/cmdline", number.as_raw_pid())).unwrap_or_default();
         let mark = format!("mountpoint={},", quoted_path(&self.file()));
@@ -241,7 +274,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-fn clients_in(log: &str) -> Vec<i64> {
+pub(crate) fn clients_in(log: &str) -> Vec<i64> {
     let found = log.lines().filter_map(|line| line.split_once(CLIENT_MARK));
     found.filter_map(|(_, number)| number.trim().parse().ok()).collect()
 }

@@ -6,6 +6,8 @@
 mod files;
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
@@ -121,7 +123,10 @@ impl Controller {
 
 /// The first word of each line. A group that has no such file, or is gone, names none.
 fn devices_named_in(file: &Path) -> Vec<(u32, u32)> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    devices_named(&std::fs::read_to_string(file).unwrap_or_default())
+}
+
+pub(crate) fn devices_named(text: &str) -> Vec<(u32, u32)> {
     let number = |line: &str| {
         let (major, minor) = line.split_whitespace().next()?.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
@@ -188,7 +193,11 @@ fn ensure_io_delegated(mount: &Path, group: &Path) -> Result<()> {
     for ancestor in above {
         let control = ancestor.join("cgroup.subtree_control");
         if !read_words(&control)?.iter().any(|name| name == "io") {
-            std::fs::write(&control, "+io").on("pass the io controller on by", &control)?;
+            OpenOptions::new()
+                .write(true)
+                .open(&control)
+                .and_then(|mut file| file.write_all(b"+io"))
+                .on("pass the io controller on by", &control)?;
         }
     }
     Ok(())

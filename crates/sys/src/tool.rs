@@ -6,6 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::crash;
 use crate::error::{Context, Error, Result};
 
@@ -16,7 +20,7 @@ const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 const NO_CACHE: &str = "/dev/null";
 const REMINDER: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
-const KEPT_BYTES: usize = 1024;
+pub(crate) const KEPT_BYTES: usize = 1024;
 
 /// The absolute path of a program. The caller's `PATH` has no say in it.
 pub fn find(name: &str) -> Option<PathBuf> {
@@ -55,6 +59,40 @@ where
         return Ok(output);
     }
     Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+/// Like [`run`], for programs that say little and can be stopped at any time: one that takes longer
+/// is killed, with `ETIMEDOUT`. Not so what it has started itself.
+pub fn run_within<I, S>(limit: Duration, name: &str, arguments: I) -> Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
+    let mut child = start(&program, arguments).on("start", &program)?;
+    if !ends_within(limit, &child).on("wait for", &program)? {
+        child.kill().and_then(|()| child.wait()).on("stop", &program)?;
+        return Err(Errno::TIMEDOUT).on("wait for", &program);
+    }
+    let output = child.wait_with_output().on("wait for", &program)?;
+    crash::after(name);
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(Error::Tool { tool: name.to_owned(), status: output.status, stderr: complaint(&output) })
+}
+
+fn ends_within(limit: Duration, child: &Child) -> rustix::io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
 }
 
 fn start<I, S>(program: &Path, arguments: I) -> std::io::Result<Child>
@@ -100,7 +138,7 @@ fn complaint(output: &Output) -> String {
     last_lines(&said.join("\n"))
 }
 
-fn last_lines(text: &str) -> String {
+pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let kept = lines[lines.len().saturating_sub(KEPT_LINES)..].join("; ");
     let mut start = kept.len().saturating_sub(KEPT_BYTES);

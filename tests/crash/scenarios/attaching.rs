@@ -1,14 +1,14 @@
 //! What the controller says about nodes, and limits.
 
-use orlop_tests::{Answer, MIB, block, v1};
+use orlop_tests::{Answer, MIB, OnNode, block, device_at, v1};
 
-use crate::walk::{Scenario, Walk};
+use crate::walk::{Scenario, Stroll};
 use crate::world::{NODE, World, settled};
 
-pub(crate) async fn all(walk: &mut Walk) {
-    walk.walk(&Attach { back: false }).await;
-    walk.walk(&Attach { back: true }).await;
-    walk.walk(&Modify).await;
+pub(crate) async fn all(stroll: &mut impl Stroll) {
+    stroll.walk(&Attach { back: false }).await;
+    stroll.walk(&Attach { back: true }).await;
+    stroll.walk(&Modify).await;
 }
 
 struct Attach {
@@ -19,11 +19,13 @@ async fn volume(world: &World, tag: &str) -> v1::Volume {
     world.client().create(tag).size(32 * MIB).block().done().await
 }
 
-impl Attach {
-    async fn attach(&self, world: &World, volume: &v1::Volume) -> Answer<()> {
-        let client = world.client();
-        client.controller_publish(&volume.volume_id, NODE, block(), false).await.map(drop)
-    }
+async fn attach(world: &World, volume: &v1::Volume) -> Answer<()> {
+    let client = world.client();
+    client.controller_publish(&volume.volume_id, NODE, block(), false).await.map(drop)
+}
+
+async fn detach(world: &World, volume: &v1::Volume) -> Answer<()> {
+    world.client().controller_unpublish(&volume.volume_id, NODE).await
 }
 
 impl Scenario for Attach {
@@ -33,19 +35,21 @@ impl Scenario for Attach {
         if self.back { "controller-unpublish" } else { "controller-publish" }
     }
 
+    fn rpc(&self) -> &'static str {
+        match self.back {
+            false => "csi.v1.Controller/ControllerPublishVolume",
+            true => "csi.v1.Controller/ControllerUnpublishVolume",
+        }
+    }
+
     async fn prepare(&self, world: &World, tag: &str) -> v1::Volume {
         let volume = volume(world, tag).await;
-        if self.back {
-            self.attach(world, &volume).await.expect("publish");
-        }
+        self.take_back(world, &volume).await;
         volume
     }
 
     async fn call(&self, world: &World, volume: &v1::Volume) -> Answer<()> {
-        if self.back {
-            return world.client().controller_unpublish(&volume.volume_id, NODE).await;
-        }
-        self.attach(world, volume).await
+        if self.back { detach(world, volume).await } else { attach(world, volume).await }
     }
 
     async fn holds(&self, world: &World, volume: &v1::Volume) {
@@ -54,42 +58,61 @@ impl Scenario for Attach {
         assert_eq!(nodes.is_empty(), self.back, "{nodes:?}");
     }
 
-    async fn undo(&self, world: &World, volume: &v1::Volume) {
-        let (client, id) = (world.client(), &volume.volume_id);
-        settled("unpublish", || client.controller_unpublish(id, NODE)).await;
-        settled("delete", || client.delete(id)).await;
+    async fn take_back(&self, world: &World, volume: &v1::Volume) {
+        match self.back {
+            false => settled("unpublish", || detach(world, volume)).await,
+            true => settled("publish", || attach(world, volume)).await,
+        }
+    }
+
+    async fn clear(&self, world: &World, volume: v1::Volume) {
+        detach(world, &volume).await.expect("unpublish");
+        world.client().delete(&volume.volume_id).await.expect("delete");
     }
 }
 
 /// Of a volume in use, so that the limits go to the kernel too.
 struct Modify;
 
+impl Modify {
+    const LIMITS: [(&str, &str); 2] = [("readIops", "1000"), ("writeIops", "900")];
+    const LIFTED: [(&str, &str); 2] = [("readIops", "0"), ("writeIops", "0")];
+}
+
 impl Scenario for Modify {
-    type State = orlop_tests::OnNode;
+    type State = OnNode;
 
     fn name(&self) -> &'static str {
         "modify"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Self::State {
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/ControllerModifyVolume"
+    }
+
+    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
         let volume = volume(world, tag).await;
         let node = world.client().on_node(&volume, block());
         node.up().await;
         node
     }
 
-    async fn call(&self, world: &World, node: &Self::State) -> Answer<()> {
-        world.client().modify(&node.id, &[("readIops", "1000"), ("writeIops", "900")]).await
+    async fn call(&self, world: &World, node: &OnNode) -> Answer<()> {
+        world.client().modify(&node.id, &Self::LIMITS).await
     }
 
-    async fn holds(&self, _: &World, node: &Self::State) {
-        let record = node.stats().await;
-        assert!(record.is_ok(), "{record:?}");
+    async fn holds(&self, world: &World, node: &OnNode) {
+        let limits = world.workloads.limits_of(device_at(node));
+        assert_eq!(limits, [("readIops", 1000), ("writeIops", 900)]);
     }
 
-    async fn undo(&self, world: &World, node: &Self::State) {
-        settled("unpublish", || node.unpublish()).await;
-        settled("unstage", || node.unstage()).await;
-        settled("delete", || world.client().delete(&node.id)).await;
+    async fn take_back(&self, world: &World, node: &OnNode) {
+        settled("lift", || world.client().modify(&node.id, &Self::LIFTED)).await;
+        assert_eq!(world.workloads.limits_of(device_at(node)), []);
+    }
+
+    async fn clear(&self, world: &World, node: OnNode) {
+        node.down().await;
+        world.client().delete(&node.id).await.expect("delete");
     }
 }

@@ -2,25 +2,29 @@
 
 use orlop_tests::{Answer, Client, Code, MIB, OnNode, Pattern, block, expect_code, mount, v1};
 
-use crate::walk::{Scenario, Walk};
+use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 const DATA: Pattern = Pattern::new(5);
-const WRITTEN: u64 = 2 * MIB;
+const WRITTEN: u64 = 256 << 10;
 
-pub(crate) async fn all(walk: &mut Walk) {
-    walk.walk(&CreateSnapshot { in_use: false }).await;
-    walk.walk(&CreateSnapshot { in_use: true }).await;
-    walk.walk(&DeleteSnapshot).await;
-    walk.walk(&Copy { from_snapshot: true }).await;
-    walk.walk(&Copy { from_snapshot: false }).await;
+pub(crate) async fn all(stroll: &mut impl Stroll) {
+    stroll.walk(&CreateSnapshot { in_use: false }).await;
+    stroll.walk(&CreateSnapshot { in_use: true }).await;
+    stroll.walk(&DeleteSnapshot).await;
+    copies(stroll).await;
+}
+
+pub(crate) async fn copies(stroll: &mut impl Stroll) {
+    stroll.walk(&Copy { from_snapshot: true }).await;
+    stroll.walk(&Copy { from_snapshot: false }).await;
 }
 
 /// A volume with known data, on the node or not.
 pub(crate) struct Source {
-    pub(crate) volume: v1::Volume,
     pub(crate) node: OnNode,
     pub(crate) tag: String,
+    in_use: bool,
 }
 
 impl Source {
@@ -36,17 +40,37 @@ impl Source {
         if !in_use {
             node.down().await;
         }
-        Self { volume, node, tag: tag.to_owned() }
+        Self { node, tag: tag.to_owned(), in_use }
     }
 
     pub(crate) fn id(&self) -> &str {
-        &self.volume.volume_id
+        &self.node.id
     }
 
-    pub(crate) async fn undo(&self, client: &Client) {
-        settled("unpublish", || self.node.unpublish()).await;
-        settled("unstage", || self.node.unstage()).await;
-        settled("delete", || client.delete(self.id())).await;
+    pub(crate) async fn clear(self, client: &Client) {
+        if self.in_use {
+            self.node.down().await;
+        }
+        client.delete(self.id()).await.expect("delete a source");
+    }
+
+    /// It takes writes; would hang if its filesystem were still frozen.
+    pub(crate) fn assert_writable(&self) {
+        if self.in_use {
+            DATA.write(&self.node.target.join("after"), 4096);
+        }
+    }
+
+    /// What comes out of the snapshot is what went in.
+    pub(crate) async fn check_copy(&self, client: &Client, snapshot: &v1::Snapshot) {
+        let copy = client.create(&format!("{}-copy", self.tag)).size(320 * MIB);
+        let copy = copy.capability(self.node.capability.clone());
+        let copy = copy.from_snapshot(&snapshot.snapshot_id).done().await;
+        let on_node = client.on_node(&copy, self.node.capability.clone());
+        on_node.up().await;
+        DATA.check(&on_node.data_path(), WRITTEN);
+        on_node.down().await;
+        client.delete(&copy.volume_id).await.expect("delete the copy");
     }
 }
 
@@ -55,48 +79,44 @@ struct CreateSnapshot {
 }
 
 impl Scenario for CreateSnapshot {
-    type State = Source;
+    /// The id that the snapshot is going to have.
+    type State = (Source, String);
 
     fn name(&self) -> &'static str {
         if self.in_use { "snapshot-in-use" } else { "snapshot" }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Source {
-        Source::new(world.client(), tag, self.in_use).await
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/CreateSnapshot"
     }
 
-    async fn call(&self, world: &World, source: &Source) -> Answer<()> {
+    async fn prepare(&self, world: &World, tag: &str) -> Self::State {
+        let client = world.client();
+        let source = Source::new(client, tag, self.in_use).await;
+        let snapshot = client.snapshot(tag, source.id()).await.expect("a snapshot");
+        client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete it");
+        (source, snapshot.snapshot_id)
+    }
+
+    async fn call(&self, world: &World, (source, _): &Self::State) -> Answer<()> {
         world.client().snapshot(&source.tag, source.id()).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, source: &Source) {
-        if self.in_use {
-            // Would hang if the filesystem were still frozen.
-            DATA.write(&source.node.target.join("after"), 4096);
-        }
+    async fn holds(&self, world: &World, (source, _): &Self::State) {
+        source.assert_writable();
         let client = world.client();
         let snapshot = client.snapshot(&source.tag, source.id()).await.expect("the snapshot");
-        check_copy(client, &snapshot, source).await;
+        source.check_copy(client, &snapshot).await;
     }
 
-    async fn undo(&self, world: &World, source: &Source) {
-        let client = world.client();
-        let snapshot = settled("snapshot", || client.snapshot(&source.tag, source.id())).await;
-        settled("delete", || client.delete_snapshot(&snapshot.snapshot_id)).await;
-        source.undo(client).await;
+    async fn take_back(&self, world: &World, (source, snapshot): &Self::State) {
+        settled("delete", || world.client().delete_snapshot(snapshot)).await;
+        source.assert_writable();
     }
-}
 
-/// What comes out of the snapshot is what went in.
-pub(crate) async fn check_copy(client: &Client, snapshot: &v1::Snapshot, source: &Source) {
-    let copy = client.create(&format!("{}-copy", source.tag)).size(320 * MIB);
-    let copy = copy.capability(source.node.capability.clone());
-    let copy = copy.from_snapshot(&snapshot.snapshot_id).done().await;
-    let on_node = client.on_node(&copy, source.node.capability.clone());
-    on_node.up().await;
-    DATA.check(&on_node.data_path(), WRITTEN);
-    on_node.down().await;
-    client.delete(&copy.volume_id).await.expect("delete the copy");
+    async fn clear(&self, world: &World, (source, _): Self::State) {
+        source.clear(world.client()).await;
+    }
 }
 
 struct DeleteSnapshot;
@@ -106,6 +126,10 @@ impl Scenario for DeleteSnapshot {
 
     fn name(&self) -> &'static str {
         "delete-snapshot"
+    }
+
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/DeleteSnapshot"
     }
 
     async fn prepare(&self, world: &World, tag: &str) -> Self::State {
@@ -123,24 +147,36 @@ impl Scenario for DeleteSnapshot {
         expect_code(copy.from_snapshot(&snapshot.snapshot_id).send().await, Code::NotFound);
     }
 
-    async fn undo(&self, world: &World, (source, snapshot): &Self::State) {
-        settled("delete", || world.client().delete_snapshot(&snapshot.snapshot_id)).await;
-        source.undo(world.client()).await;
+    async fn take_back(&self, world: &World, (source, snapshot): &Self::State) {
+        let again = settled("cut", || world.client().snapshot(&source.tag, source.id())).await;
+        assert_eq!(again.snapshot_id, snapshot.snapshot_id);
+    }
+
+    async fn clear(&self, world: &World, (source, snapshot): Self::State) {
+        let client = world.client();
+        client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete");
+        source.clear(client).await;
     }
 }
 
+/// Larger than its source, so that it grows as well.
 struct Copy {
     from_snapshot: bool,
 }
 
+pub(crate) struct Copied {
+    source: Source,
+    snapshot: Option<v1::Snapshot>,
+    /// The id that the copy is going to have.
+    id: String,
+}
+
 impl Copy {
     async fn request(
-        &self,
         world: &World,
-        state: &(Source, Option<v1::Snapshot>),
+        source: &Source,
+        snapshot: Option<&v1::Snapshot>,
     ) -> Answer<v1::Volume> {
-        let (source, snapshot) = state;
-        // Larger than its source, so that it grows as well.
         let create = world.client().create(&source.tag).size(48 * MIB).block();
         let create = match snapshot {
             Some(snapshot) => create.from_snapshot(&snapshot.snapshot_id),
@@ -151,41 +187,50 @@ impl Copy {
 }
 
 impl Scenario for Copy {
-    type State = (Source, Option<v1::Snapshot>);
+    type State = Copied;
 
     fn name(&self) -> &'static str {
         if self.from_snapshot { "restore" } else { "clone" }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Self::State {
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/CreateVolume"
+    }
+
+    async fn prepare(&self, world: &World, tag: &str) -> Copied {
         let client = world.client();
         let source = Source::new(client, tag, false).await;
-        if !self.from_snapshot {
-            return (source, None);
+        let mut snapshot = None;
+        if self.from_snapshot {
+            let cut = client.snapshot(&format!("{tag}-cut"), source.id()).await;
+            snapshot = Some(cut.expect("a snapshot"));
         }
-        let snapshot = client.snapshot(&format!("{tag}-cut"), source.id()).await;
-        (source, Some(snapshot.expect("a snapshot")))
+        let copy = Self::request(world, &source, snapshot.as_ref()).await.expect("a copy");
+        client.delete(&copy.volume_id).await.expect("delete it");
+        Copied { source, snapshot, id: copy.volume_id }
     }
 
-    async fn call(&self, world: &World, state: &Self::State) -> Answer<()> {
-        self.request(world, state).await.map(drop)
+    async fn call(&self, world: &World, state: &Copied) -> Answer<()> {
+        Self::request(world, &state.source, state.snapshot.as_ref()).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, state: &Self::State) {
-        let volume = self.request(world, state).await.expect("the copy");
-        let node = world.client().on_node(&volume, block());
+    async fn holds(&self, world: &World, state: &Copied) {
+        let volume = Self::request(world, &state.source, state.snapshot.as_ref()).await;
+        let node = world.client().on_node(&volume.expect("the copy"), block());
         node.up().await;
         DATA.check(&node.target, WRITTEN);
         node.down().await;
     }
 
-    async fn undo(&self, world: &World, state: &Self::State) {
+    async fn take_back(&self, world: &World, state: &Copied) {
+        settled("delete", || world.client().delete(&state.id)).await;
+    }
+
+    async fn clear(&self, world: &World, state: Copied) {
         let client = world.client();
-        let volume = settled("create", || self.request(world, state)).await;
-        settled("delete", || client.delete(&volume.volume_id)).await;
-        if let Some(snapshot) = &state.1 {
-            settled("delete", || client.delete_snapshot(&snapshot.snapshot_id)).await;
+        if let Some(snapshot) = &state.snapshot {
+            client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete");
         }
-        state.0.undo(client).await;
+        state.source.clear(client).await;
     }
 }

@@ -2,13 +2,13 @@
 
 use orlop_tests::{Answer, Code, Create, MIB, expect_code, v1};
 
-use crate::walk::{Scenario, Walk};
+use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
-pub(crate) async fn all(walk: &mut Walk) {
-    walk.walk(&CreateVolume { thick: false }).await;
-    walk.walk(&CreateVolume { thick: true }).await;
-    walk.walk(&DeleteVolume).await;
+pub(crate) async fn all(stroll: &mut impl Stroll) {
+    stroll.walk(&CreateVolume { thick: false }).await;
+    stroll.walk(&CreateVolume { thick: true }).await;
+    stroll.walk(&DeleteVolume).await;
 }
 
 struct CreateVolume {
@@ -16,39 +16,45 @@ struct CreateVolume {
 }
 
 impl CreateVolume {
-    fn request(&self, world: &World, name: &str) -> Create {
-        let create = world.client().create(name).size(32 * MIB).block();
+    fn request(&self, world: &World) -> Create {
+        let create = world.client().create(self.name()).size(32 * MIB).block();
         if self.thick { create.thick() } else { create }
     }
 }
 
 impl Scenario for CreateVolume {
+    /// The id that the volume is going to have, for ids come from names.
     type State = String;
 
     fn name(&self) -> &'static str {
         if self.thick { "create-thick" } else { "create-thin" }
     }
 
-    async fn prepare(&self, _: &World, tag: &str) -> String {
-        tag.to_owned()
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/CreateVolume"
     }
 
-    async fn call(&self, world: &World, name: &String) -> Answer<()> {
-        self.request(world, name).send().await.map(drop)
+    async fn prepare(&self, world: &World, _: &str) -> String {
+        let id = self.request(world).done().await.volume_id;
+        world.client().delete(&id).await.expect("delete");
+        id
     }
 
-    async fn holds(&self, world: &World, name: &String) {
-        let volume = self.request(world, name).done().await;
-        let data = world.pool.volume_data(&volume.volume_id);
-        let found = std::fs::metadata(data).expect("the volume's data");
+    async fn call(&self, world: &World, _: &String) -> Answer<()> {
+        self.request(world).send().await.map(drop)
+    }
+
+    async fn holds(&self, world: &World, id: &String) {
+        assert_eq!(self.request(world).done().await.volume_id, *id);
+        let found = std::fs::metadata(world.pool.volume_data(id)).expect("the volume's data");
         assert_eq!(found.len(), 32 * MIB);
     }
 
-    /// An orchestrator that never heard the id creates again before it deletes.
-    async fn undo(&self, world: &World, name: &String) {
-        let volume = settled("create", || self.request(world, name).send()).await;
-        settled("delete", || world.client().delete(&volume.volume_id)).await;
+    async fn take_back(&self, world: &World, id: &String) {
+        settled("delete", || world.client().delete(id)).await;
     }
+
+    async fn clear(&self, _: &World, _: String) {}
 }
 
 struct DeleteVolume;
@@ -60,8 +66,12 @@ impl Scenario for DeleteVolume {
         "delete"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> v1::Volume {
-        world.client().create(tag).size(32 * MIB).block().done().await
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Controller/DeleteVolume"
+    }
+
+    async fn prepare(&self, world: &World, _: &str) -> v1::Volume {
+        world.client().create(self.name()).size(32 * MIB).block().done().await
     }
 
     async fn call(&self, world: &World, volume: &v1::Volume) -> Answer<()> {
@@ -72,7 +82,12 @@ impl Scenario for DeleteVolume {
         expect_code(world.client().get_volume(&volume.volume_id).await, Code::NotFound);
     }
 
-    async fn undo(&self, world: &World, volume: &v1::Volume) {
-        settled("delete", || world.client().delete(&volume.volume_id)).await;
+    async fn take_back(&self, world: &World, volume: &v1::Volume) {
+        let create = || world.client().create(self.name()).size(32 * MIB).block().send();
+        assert_eq!(settled("create", create).await.volume_id, volume.volume_id);
+    }
+
+    async fn clear(&self, world: &World, volume: v1::Volume) {
+        world.client().delete(&volume.volume_id).await.expect("delete");
     }
 }

@@ -4,16 +4,20 @@ use std::os::unix::fs::FileExt;
 
 use orlop_tests::{Answer, MIB, OnNode, block, mount, v1};
 
-use crate::walk::{Scenario, Walk};
+use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
-pub(crate) async fn all(walk: &mut Walk) {
+pub(crate) async fn all(stroll: &mut impl Stroll) {
     for back in [false, true] {
-        walk.walk(&Publish { device: false, readonly: true, back }).await;
-        walk.walk(&Publish { device: true, readonly: false, back }).await;
-        walk.walk(&Publish { device: true, readonly: true, back }).await;
-        walk.walk(&Inline { back }).await;
+        stroll.walk(&Publish { device: false, readonly: true, back }).await;
+        stroll.walk(&Publish { device: true, readonly: false, back }).await;
+        stroll.walk(&Publish { device: true, readonly: true, back }).await;
     }
+}
+
+pub(crate) async fn inline(stroll: &mut impl Stroll) {
+    stroll.walk(&Inline { back: false }).await;
+    stroll.walk(&Inline { back: true }).await;
 }
 
 struct Publish {
@@ -36,15 +40,20 @@ impl Scenario for Publish {
         }
     }
 
+    fn rpc(&self) -> &'static str {
+        match self.back {
+            false => "csi.v1.Node/NodePublishVolume",
+            true => "csi.v1.Node/NodeUnpublishVolume",
+        }
+    }
+
     async fn prepare(&self, world: &World, tag: &str) -> OnNode {
         let client = world.client();
-        let capability = if self.device { block() } else { mount("xfs") };
-        let create = client.create(tag).size(320 * MIB).capability(capability.clone());
+        let capability = if self.device { block() } else { mount("ext4") };
+        let create = client.create(tag).size(32 * MIB).capability(capability.clone());
         let node = client.on_node(&create.done().await, capability);
         node.stage().await.expect("stage");
-        if self.back {
-            node.publish_at(&node.target, self.readonly).await.expect("publish");
-        }
+        self.take_back(world, &node).await;
         node
     }
 
@@ -67,10 +76,16 @@ impl Scenario for Publish {
         assert_eq!(written.is_err(), self.readonly, "{written:?}");
     }
 
-    async fn undo(&self, world: &World, node: &OnNode) {
-        settled("unpublish", || node.unpublish()).await;
-        settled("unstage", || node.unstage()).await;
-        settled("delete", || world.client().delete(&node.id)).await;
+    async fn take_back(&self, _: &World, node: &OnNode) {
+        match self.back {
+            false => settled("unpublish", || node.unpublish()).await,
+            true => settled("publish", || node.publish_at(&node.target, self.readonly)).await,
+        }
+    }
+
+    async fn clear(&self, world: &World, node: OnNode) {
+        node.down().await;
+        world.client().delete(&node.id).await.expect("delete");
     }
 }
 
@@ -103,11 +118,16 @@ impl Scenario for Inline {
         if self.back { "unpublish-inline" } else { "publish-inline" }
     }
 
+    fn rpc(&self) -> &'static str {
+        match self.back {
+            false => "csi.v1.Node/NodePublishVolume",
+            true => "csi.v1.Node/NodeUnpublishVolume",
+        }
+    }
+
     async fn prepare(&self, world: &World, tag: &str) -> String {
         let id = format!("csi-{tag}");
-        if self.back {
-            world.client().node_publish(Self::request(world, &id)).await.expect("publish");
-        }
+        self.take_back(world, &id).await;
         id
     }
 
@@ -127,8 +147,17 @@ impl Scenario for Inline {
         std::fs::write(target.join("file"), "of a workload").expect("write");
     }
 
-    async fn undo(&self, world: &World, id: &String) {
-        let target = world.client().new_target(id);
-        settled("unpublish", || world.client().node_unpublish(id, &target)).await;
+    async fn take_back(&self, world: &World, id: &String) {
+        let client = world.client();
+        let target = client.new_target(id);
+        match self.back {
+            false => settled("unpublish", || client.node_unpublish(id, &target)).await,
+            true => settled("publish", || client.node_publish(Self::request(world, id))).await,
+        }
+    }
+
+    async fn clear(&self, world: &World, id: String) {
+        let target = world.client().new_target(&id);
+        world.client().node_unpublish(&id, &target).await.expect("unpublish");
     }
 }

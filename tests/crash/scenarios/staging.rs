@@ -1,87 +1,197 @@
 //! NodeStageVolume and NodeUnstageVolume: devices, filesystems, mounts.
 
-use orlop_tests::{Answer, MIB, OnNode, Pattern, mount};
+use std::os::unix::fs::MetadataExt;
 
-use crate::walk::{Scenario, Walk};
+use orlop_tests::{Answer, MIB, OnNode, Pattern, VolumeCapabilityExt, mount, v1};
+
+use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 const DATA: Pattern = Pattern::new(6);
+const WRITTEN: u64 = 128 << 10;
+const GROUP: u32 = 4321;
 
-pub(crate) async fn all(walk: &mut Walk) {
+pub(crate) async fn first(stroll: &mut impl Stroll) {
     for fs in ["xfs", "ext4", "btrfs"] {
-        walk.walk(&Stage { fs, copy: false, back: false }).await;
+        stroll.walk(&Stage { fs, of: Of::New }).await;
     }
-    walk.walk(&Stage { fs: "ext4", copy: true, back: false }).await;
-    walk.walk(&Stage { fs: "btrfs", copy: true, back: false }).await;
-    walk.walk(&Stage { fs: "xfs", copy: false, back: true }).await;
 }
 
-/// The first time (mkfs), of a copy (a new UUID, and growth), or back.
+pub(crate) async fn copies(stroll: &mut impl Stroll) {
+    stroll.walk(&Stage { fs: "ext4", of: Of::Copy }).await;
+    stroll.walk(&Stage { fs: "btrfs", of: Of::Copy }).await;
+}
+
+pub(crate) async fn others(stroll: &mut impl Stroll) {
+    stroll.walk(&Stage { fs: "xfs", of: Of::Copy }).await;
+    stroll.walk(&Stage { fs: "ext4", of: Of::Used }).await;
+    stroll.walk(&Unstage).await;
+}
+
+/// Whose first stage it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// Nobody's yet: mkfs.
+    New,
+    /// A larger copy: a new UUID, and growth.
+    Copy,
+    /// Files that are given to a group.
+    Used,
+}
+
 struct Stage {
     fs: &'static str,
-    copy: bool,
-    back: bool,
+    of: Of,
 }
 
 pub(crate) struct Staged {
     node: OnNode,
-    /// What the copy is one of.
+    /// What the copy is one of, in use.
     original: Option<OnNode>,
+}
+
+impl Stage {
+    fn capability(&self) -> v1::VolumeCapability {
+        mount(self.fs)
+    }
+
+    async fn volume(&self, world: &World, tag: &str) -> OnNode {
+        let create = world.client().create(tag).size(320 * MIB).capability(self.capability());
+        world.client().on_node(&create.done().await, self.capability())
+    }
+
+    async fn copy(&self, world: &World, original: &OnNode) -> OnNode {
+        let client = world.client();
+        let copy = client.create(&format!("{}-copy", self.name())).size(384 * MIB);
+        let copy = copy.capability(self.capability()).from_volume(&original.id);
+        client.on_node(&copy.done().await, self.capability())
+    }
+
+    /// Of the group that its files are to be given to.
+    async fn used(&self, world: &World) -> OnNode {
+        let node = self.volume(world, self.name()).await;
+        node.up().await;
+        DATA.write(&node.data_path(), WRITTEN);
+        std::fs::create_dir(node.target.join("below")).expect("make a directory");
+        DATA.write(&node.target.join("below/file"), 4096);
+        node.down().await;
+        node.with_capability(self.capability().group(&GROUP.to_string()))
+    }
+
+    /// As it was before it was ever staged.
+    async fn renew(&self, world: &World, original: Option<&OnNode>) -> OnNode {
+        match (self.of, original) {
+            (Of::Copy, Some(original)) => self.copy(world, original).await,
+            (Of::Used, _) => self.used(world).await,
+            (Of::New | Of::Copy, _) => self.volume(world, self.name()).await,
+        }
+    }
 }
 
 impl Scenario for Stage {
     type State = Staged;
 
     fn name(&self) -> &'static str {
-        match (self.fs, self.copy, self.back) {
-            ("ext4", false, _) => "stage-ext4",
-            ("btrfs", false, _) => "stage-btrfs",
-            ("ext4", true, _) => "stage-copy-ext4",
-            (_, true, _) => "stage-copy-btrfs",
-            (_, _, true) => "unstage",
-            (_, _, false) => "stage-xfs",
+        match (self.fs, self.of) {
+            ("xfs", Of::New) => "stage-xfs",
+            ("ext4", Of::New) => "stage-ext4",
+            (_, Of::New) => "stage-btrfs",
+            ("xfs", Of::Copy) => "stage-copy-xfs",
+            ("ext4", Of::Copy) => "stage-copy-ext4",
+            (_, Of::Copy) => "stage-copy-btrfs",
+            (_, Of::Used) => "stage-with-group",
         }
+    }
+
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Node/NodeStageVolume"
     }
 
     async fn prepare(&self, world: &World, tag: &str) -> Staged {
-        let client = world.client();
-        let capability = mount(self.fs);
-        let create = client.create(tag).size(320 * MIB).capability(capability.clone());
-        let volume = create.done().await;
-        let node = client.on_node(&volume, capability.clone());
-        if self.back {
-            node.stage().await.expect("stage");
+        let mut original = None;
+        if self.of == Of::Copy {
+            let node = self.volume(world, &format!("{tag}-original")).await;
+            node.up().await;
+            DATA.write(&node.data_path(), WRITTEN);
+            original = Some(node);
         }
-        if !self.copy {
-            return Staged { node, original: None };
-        }
-        node.up().await;
-        DATA.write(&node.data_path(), MIB);
-        let copy = client.create(&format!("{tag}-copy")).size(384 * MIB);
-        let copy = copy.capability(capability.clone()).from_volume(&node.id).done().await;
-        Staged { node: client.on_node(&copy, capability), original: Some(node) }
+        let node = self.renew(world, original.as_ref()).await;
+        Staged { node, original }
     }
 
     async fn call(&self, _: &World, staged: &Staged) -> Answer<()> {
-        if self.back { staged.node.unstage().await } else { staged.node.stage().await }
+        staged.node.stage().await
     }
 
     async fn holds(&self, _: &World, staged: &Staged) {
-        if self.back {
-            staged.node.stage().await.expect("stage again");
+        let node = &staged.node;
+        node.publish().await.expect("publish");
+        if self.of != Of::New {
+            DATA.check(&node.data_path(), WRITTEN);
         }
-        staged.node.publish().await.expect("publish");
-        if staged.original.is_some() {
-            DATA.check(&staged.node.data_path(), MIB);
+        if self.of == Of::Used {
+            let given = std::fs::metadata(node.target.join("below/file")).expect("a file");
+            assert_eq!((given.gid(), given.mode() & 0o060), (GROUP, 0o060));
         }
-        DATA.write(&staged.node.target.join("new"), MIB);
+        DATA.write(&node.target.join("new"), WRITTEN);
+        node.unpublish().await.expect("unpublish");
     }
 
-    async fn undo(&self, world: &World, staged: &Staged) {
-        for node in std::iter::once(&staged.node).chain(&staged.original) {
-            settled("unpublish", || node.unpublish()).await;
-            settled("unstage", || node.unstage()).await;
-            settled("delete", || world.client().delete(&node.id)).await;
+    async fn take_back(&self, world: &World, staged: &Staged) {
+        settled("unstage", || staged.node.unstage()).await;
+        settled("delete", || world.client().delete(&staged.node.id)).await;
+        let renewed = self.renew(world, staged.original.as_ref()).await;
+        assert_eq!(renewed.id, staged.node.id);
+    }
+
+    async fn clear(&self, world: &World, staged: Staged) {
+        world.client().delete(&staged.node.id).await.expect("delete");
+        if let Some(original) = staged.original {
+            original.down().await;
+            world.client().delete(&original.id).await.expect("delete");
         }
+    }
+}
+
+struct Unstage;
+
+impl Scenario for Unstage {
+    type State = OnNode;
+
+    fn name(&self) -> &'static str {
+        "unstage"
+    }
+
+    fn rpc(&self) -> &'static str {
+        "csi.v1.Node/NodeUnstageVolume"
+    }
+
+    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
+        let create = world.client().create(tag).size(32 * MIB).fs("ext4");
+        let node = world.client().on_node(&create.done().await, mount("ext4"));
+        node.up().await;
+        DATA.write(&node.data_path(), WRITTEN);
+        node.unpublish().await.expect("unpublish");
+        node
+    }
+
+    async fn call(&self, _: &World, node: &OnNode) -> Answer<()> {
+        node.unstage().await
+    }
+
+    async fn holds(&self, world: &World, node: &OnNode) {
+        let held: Vec<_> =
+            world.inventory().into_iter().filter(|it| it.contains(&node.id)).collect();
+        assert_eq!(held, [format!("volumes/{}", node.id)]);
+    }
+
+    async fn take_back(&self, _: &World, node: &OnNode) {
+        settled("stage", || node.stage()).await;
+        DATA.check(&node.staging.join("data"), WRITTEN);
+    }
+
+    async fn clear(&self, world: &World, node: OnNode) {
+        node.unstage().await.expect("unstage");
+        world.client().delete(&node.id).await.expect("delete");
     }
 }

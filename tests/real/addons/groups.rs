@@ -1,77 +1,10 @@
 //! Volume groups, from their beginning to their end.
 
 use orlop_tests::*;
-use tonic::transport::Channel;
-use volumegroup::controller_client::ControllerClient;
 
 const VOLUME: u64 = 16 * MIB;
 
 on_every_pool!(a_group_is_made_changed_and_deleted);
-
-struct Groups(ControllerClient<Channel>);
-
-impl Groups {
-    fn of(client: &Client) -> Self {
-        Self(ControllerClient::new(client.channel()))
-    }
-
-    async fn create(&mut self, name: &str, members: &[&str]) -> Answer<volumegroup::VolumeGroup> {
-        let request = volumegroup::CreateVolumeGroupRequest {
-            name: name.to_owned(),
-            volume_ids: owned(members),
-            ..volumegroup::CreateVolumeGroupRequest::default()
-        };
-        let answer = self.0.create_volume_group(request).await?;
-        Ok(answer.into_inner().volume_group.expect("a group in the answer"))
-    }
-
-    async fn modify(&mut self, group: &str, members: &[&str]) -> Answer<volumegroup::VolumeGroup> {
-        let request = volumegroup::ModifyVolumeGroupMembershipRequest {
-            volume_group_id: group.to_owned(),
-            volume_ids: owned(members),
-            ..volumegroup::ModifyVolumeGroupMembershipRequest::default()
-        };
-        let answer = self.0.modify_volume_group_membership(request).await?;
-        Ok(answer.into_inner().volume_group.expect("a group in the answer"))
-    }
-
-    async fn get(&mut self, group: &str) -> Answer<volumegroup::VolumeGroup> {
-        let request = volumegroup::ControllerGetVolumeGroupRequest {
-            volume_group_id: group.to_owned(),
-            ..volumegroup::ControllerGetVolumeGroupRequest::default()
-        };
-        let answer = self.0.controller_get_volume_group(request).await?;
-        Ok(answer.into_inner().volume_group.expect("a group in the answer"))
-    }
-
-    async fn delete(&mut self, group: &str) -> Answer<()> {
-        let request = volumegroup::DeleteVolumeGroupRequest {
-            volume_group_id: group.to_owned(),
-            ..volumegroup::DeleteVolumeGroupRequest::default()
-        };
-        self.0.delete_volume_group(request).await.map(drop)
-    }
-
-    /// All of them, one at a time.
-    async fn list(&mut self) -> Vec<volumegroup::VolumeGroup> {
-        let mut groups = Vec::new();
-        let mut starting_token = String::new();
-        loop {
-            let request = volumegroup::ListVolumeGroupsRequest {
-                max_entries: 1,
-                starting_token,
-                ..volumegroup::ListVolumeGroupsRequest::default()
-            };
-            let page = self.0.list_volume_groups(request).await.expect("a page").into_inner();
-            assert!(page.entries.len() <= 1);
-            groups.extend(page.entries.into_iter().map(|entry| entry.volume_group.unwrap()));
-            if page.next_token.is_empty() {
-                return groups;
-            }
-            starting_token = page.next_token;
-        }
-    }
-}
 
 fn owned(members: &[&str]) -> Vec<String> {
     members.iter().map(ToString::to_string).collect()
@@ -100,7 +33,7 @@ async fn a_group_is_made_changed_and_deleted(fs: PoolFs) {
     let [a, b, c] = volumes.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
         panic!("three volumes");
     };
-    let mut groups = Groups::of(&client);
+    let mut groups = VolumeGroups::of(&client);
     let group = groups.create("group", &[a, b]).await.unwrap();
     assert_members(&group, &[a, b]);
     assert_eq!(groups.create("group", &[a, b]).await.unwrap(), group);

@@ -4,7 +4,7 @@ use orlop_tests::*;
 
 use crate::{VOLUME, delete, down_from, up_on};
 
-const GROWN: u64 = 384 * MIB;
+const GROWN: u64 = 512 * MIB;
 const DATA: u64 = 24 * MIB;
 
 async fn volumes_hold_data(capability: v1::VolumeCapability, name: &str) {
@@ -51,6 +51,33 @@ async fn a_mounted_volume_holds_data() {
 async fn a_raw_volume_holds_data() {
     needs_root!();
     volumes_hold_data(block(), "raw").await;
+}
+
+/// ext4 grows while it is mounted, where that is allowed, or else when it is staged next.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ext4_grows_at_the_next_stage_at_the_latest() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let daemon = ceph.launch("grows", "all").start().await;
+    let client = daemon.client();
+    let volume = client.create("grows").size(VOLUME).fs("ext4").done().await;
+    let used = up_on(&client, &daemon, "grows", &volume, mount("ext4")).await;
+    Pattern::new(1).write(&used.data_path(), DATA);
+    client.expand(&used.id, GROWN).await.unwrap();
+    let grown = used.expand(GROWN).await;
+    if may_grow_ext4_mounted() {
+        assert_eq!(grown.unwrap(), int(GROWN));
+    } else {
+        let status = expect_code(grown, Code::FailedPrecondition);
+        assert!(status.message().to_ascii_lowercase().contains("ext4"), "{status}");
+        assert_size(&used, VOLUME);
+        used.down().await;
+        used.up().await;
+    }
+    assert_size(&used, GROWN);
+    Pattern::new(1).check(&used.data_path(), DATA);
+    down_from(&client, "grows", &used).await;
+    delete(&client, &used.id).await;
 }
 
 /// In arguments, logs, records or files that others may read. In a namespace, as many clusters are

@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod away;
 mod data;
 mod exports;
 mod moving;
 mod outage;
 mod racing;
 mod sharing;
+
+use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
@@ -33,6 +36,25 @@ pub(crate) async fn up_on(
 pub(crate) async fn down_from(controller: &Client, name: &str, used: &OnNode) {
     used.down().await;
     controller.controller_unpublish(&used.id, name).await.unwrap();
+}
+
+/// Far more than a cluster needs to agree again; reached only by one that does not.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Until it succeeds; what may pass by itself is asked again, as orchestrators do.
+pub(crate) async fn persist<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) => {
+                let passing = [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded];
+                assert!(passing.contains(&status.code()), "{status}");
+                assert!(Instant::now() < deadline, "{status}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Deletion waits for clients that are just going away.

@@ -1,30 +1,11 @@
 //! Parts of the cluster are killed while it is used: what was answered is not lost, and calls
 //! succeed again once Ceph does.
 
-use std::time::{Duration, Instant};
-
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::{VOLUME, delete, down_from, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
-/// Far more than a cluster needs to agree again; reached only by one that does not.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Until it succeeds; what may pass by itself is asked again, as orchestrators do.
-async fn persist<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match call().await {
-            Ok(answer) => return answer,
-            Err(status) => {
-                let passing = [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded];
-                assert!(passing.contains(&status.code()), "{status}");
-                assert!(Instant::now() < deadline, "{status}");
-            }
-        }
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_was_answered_is_lost() {

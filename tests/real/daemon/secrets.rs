@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
 
 use orlop_tests::*;
 
@@ -18,79 +16,6 @@ fn secrets() -> BTreeMap<String, String> {
     [("token", SECRET), ("user.key-2_b", SECRET)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()
-}
-
-/// Looks at the command lines of the daemon's children for as long as it lives.
-struct Spy {
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<Vec<String>>>,
-}
-
-impl Spy {
-    fn on(daemon: u32) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let mut seen = Vec::new();
-            while !end.load(Ordering::Acquire) {
-                for line in command_lines_of_children(daemon) {
-                    if !seen.contains(&line) {
-                        seen.push(line);
-                    }
-                }
-            }
-            seen
-        });
-        Self { stop, thread: Some(thread) }
-    }
-
-    fn seen(mut self) -> Vec<String> {
-        self.stop.store(true, Ordering::Release);
-        self.thread.take().unwrap().join().unwrap()
-    }
-}
-
-impl Drop for Spy {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-    }
-}
-
-fn command_lines_of_children(daemon: u32) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{daemon}/task")).into_iter().flatten();
-    let children = tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok())
-        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    children
-        .filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok())
-        .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
-        .collect()
-}
-
-fn files_below(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let kind = path.symlink_metadata().unwrap().file_type();
-        if kind.is_dir() {
-            found.extend(files_below(&path));
-        } else if kind.is_file() {
-            found.push(path);
-        }
-    }
-    found
-}
-
-/// The volumes' own data is the workload's, and large.
-fn files_that_hold(directories: &[&Path], text: &str) -> Vec<PathBuf> {
-    let files = directories.iter().flat_map(|directory| files_below(directory));
-    files
-        .filter(|path| path.file_name().is_some_and(|name| name != "data"))
-        .filter(|path| {
-            let bytes = std::fs::read(path).unwrap();
-            bytes.windows(text.len()).any(|window| window == text.as_bytes())
-        })
-        .collect()
 }
 
 /// Every call that carries secrets, with the canary in them.

@@ -192,3 +192,13 @@ async fn a_sick_pool_fails_the_probe_with_its_reason() {
     assert!(status.message().contains("the disk is gone"), "{}", status.message());
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
 }
+
+/// It may need no restart, but patience: the same as while it starts.
+#[tokio::test]
+async fn a_pool_that_is_away_is_waited_for() {
+    let plugin = Plugin::start().await;
+    let away = Error::Unreachable { doing: "read pool".to_owned(), reason: "no answer".to_owned() };
+    plugin.pool.fail_next("check_health", away);
+    assert_eq!(probe(&plugin).await.unwrap(), Some(false));
+    assert_eq!(probe(&plugin).await.unwrap(), Some(true));
+}

@@ -121,7 +121,7 @@ async fn of_node_calls() {
     let publish = || v1::NodePublishVolumeRequest {
         volume_id: volume_id(),
         staging_target_path: path(),
-        target_path: path(),
+        target_path: "/run/y".to_owned(),
         volume_capability: Some(mount()),
         ..Default::default()
     };

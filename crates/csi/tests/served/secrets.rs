@@ -84,7 +84,7 @@ async fn send_everywhere(plugin: &Plugin, volume_id: &str) {
             node.node_publish_volume(v1::NodePublishVolumeRequest {
                 volume_id: volume_id(),
                 staging_target_path: path(),
-                target_path: path(),
+                target_path: "/run/orlop-test/y".to_owned(),
                 volume_capability: volume_capability(),
                 secrets: secrets(),
                 ..Default::default()

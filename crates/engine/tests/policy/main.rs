@@ -1,6 +1,7 @@
 //! What the engine decides, on pools and a machine that exist in memory only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod absent;
 mod bench;
 mod capacity;
 mod controller_publish;

@@ -10,7 +10,7 @@ pub(super) fn explained(doing: &str, failure: &orlop_sys::Error) -> Error {
 /// The one place where a failure of the machine gets its name. `text` stands for what the failure
 /// says of itself, where that must not be shown as it is.
 pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Error {
-    if failure.is_no_space() {
+    if failure.is_no_space() || is_out_of_descriptors(failure.errno()) {
         return Error::Exhausted(format!("{doing}: {text}"));
     }
     if failure.is_busy() {
@@ -20,6 +20,10 @@ pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Er
         return Error::precondition(format!("{doing}: {text}"));
     }
     Error::failed(doing, text)
+}
+
+fn is_out_of_descriptors(errno: Option<Errno>) -> bool {
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A path that cannot be used as it is: a link, the wrong kind of thing, a directory that cannot
@@ -59,7 +63,9 @@ impl<T> Doing<T> for orlop_sys::Result<T> {
 impl<T> Doing<T> for std::io::Result<T> {
     fn doing(self, what: &str) -> Result<T> {
         self.map_err(|failure| {
-            if failure.kind() == std::io::ErrorKind::StorageFull {
+            if failure.kind() == std::io::ErrorKind::StorageFull
+                || is_out_of_descriptors(Errno::from_io_error(&failure))
+            {
                 return Error::Exhausted(format!("{what}: {failure}"));
             }
             Error::failed(what, failure)

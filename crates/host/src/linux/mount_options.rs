@@ -3,7 +3,7 @@
 const HIDDEN: &str = "[mount option]";
 
 /// The kernel's words without the names and values of a caller's options.
-pub(super) fn without_options(text: &str, options: &[String]) -> String {
+pub(crate) fn without_options(text: &str, options: &[String]) -> String {
     let mut hidden: Vec<&str> = options
         .iter()
         .flat_map(|option| option.split('=').chain([option.as_str()]))

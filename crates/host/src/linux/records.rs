@@ -22,7 +22,7 @@ impl NodeRecords {
         let Some(contents) = self.notes.read(&name)? else {
             return Ok(NodeRecord::default());
         };
-        serde_json::from_slice(&contents).map_err(|error| {
+        parse(&contents).map_err(|error| {
             let path = self.notes.path(&name);
             Error::damaged(format!("the node record {}", path.display()), error)
         })
@@ -33,7 +33,7 @@ impl NodeRecords {
         if record.is_empty() {
             return self.notes.ensure_removed(&name);
         }
-        let contents = serde_json::to_vec_pretty(record)
+        let contents = to_text(record)
             .map_err(|error| Error::failed(format!("write the node record of {id}"), error))?;
         self.notes.write(&name, &contents)
     }
@@ -46,6 +46,14 @@ impl NodeRecords {
         ids.sort_unstable();
         Ok(ids)
     }
+}
+
+pub(crate) fn parse(contents: &[u8]) -> serde_json::Result<NodeRecord> {
+    serde_json::from_slice(contents)
+}
+
+pub(crate) fn to_text(record: &NodeRecord) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec_pretty(record)
 }
 
 fn file_name(id: &VolumeId) -> String {

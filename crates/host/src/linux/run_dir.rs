@@ -1,15 +1,12 @@
 //! The directory under /run with all that Orlop knows of this boot.
 
 use std::fmt::Display;
-use std::fs::{DirBuilder, Permissions, set_permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Result, TargetPath, VolumeId};
+use orlop_sys::file;
 
 use super::failure::Doing;
-
-const OURS_ALONE: u32 = 0o700;
 
 pub(super) struct RunDirectory {
     root: TargetPath,
@@ -47,7 +44,7 @@ impl RunDirectory {
         self.root.as_path().join("limited")
     }
 
-    fn inline(&self) -> PathBuf {
+    pub(super) fn inline(&self) -> PathBuf {
         self.root.as_path().join("inline")
     }
 
@@ -59,10 +56,7 @@ impl RunDirectory {
 /// The root may be the operator's, with a mode of their choice; what is below is closed.
 fn ensure_private(directory: &Path) -> Result<()> {
     let doing = format!("prepare {} in the run directory", directory.display());
-    DirBuilder::new()
-        .recursive(true)
-        .mode(OURS_ALONE)
-        .create(directory)
-        .and_then(|()| set_permissions(directory, Permissions::from_mode(OURS_ALONE)))
+    file::ensure_private_directory(directory)
+        .and_then(|()| file::close_to_others(directory))
         .doing(&doing)
 }

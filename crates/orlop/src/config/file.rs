@@ -63,6 +63,7 @@ pub(super) struct PoolSettings {
     pub(super) namespace: Option<String>,
     pub(super) user: Option<String>,
     pub(super) keyring: Option<PathBuf>,
+    pub(super) timeout_seconds: Option<u32>,
 }
 
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {

@@ -1,6 +1,7 @@
 //! The pools: which kind each is, and whether all that is said fits that kind.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use orlop_csi::Mode;
 use orlop_model::{NodeId, Topology};
@@ -14,6 +15,7 @@ use super::{ConfigError, size};
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
 const DEFAULT_CEPH_POOL: &str = "rbd";
 const DEFAULT_CEPH_USER: &str = "orlop";
+const LONGEST_TIMEOUT_SECONDS: u32 = 60;
 
 #[derive(Debug, Clone)]
 pub(crate) enum PoolConfig {
@@ -26,6 +28,14 @@ impl PoolConfig {
         match self {
             Self::Image(config) => &config.name,
             Self::Rbd(config) => &config.name,
+        }
+    }
+
+    /// Where on this machine it is, if it is.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        match self {
+            Self::Image(config) => Some(config.path.clone()),
+            Self::Rbd(_) => None,
         }
     }
 }
@@ -102,6 +112,7 @@ fn image(
             ("ORLOP_RBD_NAMESPACE", settings.namespace.is_some()),
             ("ORLOP_RBD_USER", settings.user.is_some()),
             ("ORLOP_RBD_KEYRING", settings.keyring.is_some()),
+            ("ORLOP_RBD_TIMEOUT_SECONDS", settings.timeout_seconds.is_some()),
         ],
     )?;
     let path = settings.path.filter(|path| path.is_absolute()).ok_or_else(|| {
@@ -162,6 +173,7 @@ fn rbd(
         },
         user,
         keyring,
+        timeout: timeout(settings.timeout_seconds)?,
         create: settings.create.unwrap_or(true),
         housekeeping: around.mode.serves_controller(),
         node_id: around.node_id.clone(),
@@ -174,6 +186,17 @@ fn refuse(problem: &str, given: &[(&str, bool)]) -> Result<(), ConfigError> {
     match given.iter().find(|(_, given)| *given) {
         Some((setting, _)) => Err(ConfigError::new(*setting, problem)),
         None => Ok(()),
+    }
+}
+
+/// The longest is a minute: whoever asks gives up before that, and asks again.
+fn timeout(given: Option<u32>) -> Result<Duration, ConfigError> {
+    match given.unwrap_or(LONGEST_TIMEOUT_SECONDS) {
+        seconds @ 1..=LONGEST_TIMEOUT_SECONDS => Ok(Duration::from_secs(u64::from(seconds))),
+        other => Err(ConfigError::new(
+            "ORLOP_RBD_TIMEOUT_SECONDS",
+            format!("{other} is not between 1 and {LONGEST_TIMEOUT_SECONDS}"),
+        )),
     }
 }
 

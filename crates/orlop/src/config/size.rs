@@ -19,6 +19,10 @@ const UNITS: [(&str, u64); 13] = [
 pub(super) fn parse(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text.get(digits.len()..)?.trim();
+    // A number may have a sign; a size has none.
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
     digits.parse::<u64>().ok()?.checked_mul(*factor)
 }
@@ -33,7 +37,7 @@ mod tests {
         assert_eq!(parse("10 Gi"), Some(10 << 30));
         assert_eq!(parse("500M"), Some(500_000_000));
         assert_eq!(parse("4096"), Some(4096));
-        for bad in ["", "GiB", "1.5GiB", "-1", "1Q", "99999999999TiB"] {
+        for bad in ["", "GiB", "1.5GiB", "-1", "+1GiB", "1Q", "99999999999TiB"] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

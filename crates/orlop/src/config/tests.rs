@@ -133,6 +133,7 @@ fn an_rbd_pool_needs_to_know_its_monitors_and_guesses_the_rest() {
         assert_eq!((pool.pool.as_str(), pool.user.as_str()), ("rbd", "orlop"));
         assert_eq!(pool.namespace, "");
         assert_eq!(pool.keyring, Path::new("/etc/ceph/ceph.client.orlop.keyring"));
+        assert_eq!(pool.timeout, Duration::from_secs(60));
         assert!(pool.serves_node && pool.housekeeping);
     }
     assert!(message(load_with("", &RBD[..1])).contains("ORLOP_RBD_MONITORS"));
@@ -149,6 +150,8 @@ fn what_does_not_fit_an_rbd_pool_names_its_setting() {
         ("ORLOP_RBD_KEYRING", "relative"),
         ("ORLOP_RBD_KEYRING", "/with space"),
         ("ORLOP_RBD_KEY", "secret"),
+        ("ORLOP_RBD_TIMEOUT_SECONDS", "0"),
+        ("ORLOP_RBD_TIMEOUT_SECONDS", "61"),
         ("ORLOP_POOL", "/data"),
         ("ORLOP_POOL_FLOOR", "5%"),
         ("ORLOP_ATTACH", "false"),

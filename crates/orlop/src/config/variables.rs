@@ -106,6 +106,7 @@ fn set_rbd(
         "NAMESPACE" => pool.namespace = Some(value),
         "USER" => pool.user = Some(value),
         "KEYRING" => pool.keyring = Some(PathBuf::from(value)),
+        "TIMEOUT_SECONDS" => pool.timeout_seconds = Some(parse(name, &value, "a whole number")?),
         _ => return Err(unknown(name)),
     }
     Ok(())

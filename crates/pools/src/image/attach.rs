@@ -45,14 +45,14 @@ impl Slots {
     }
 }
 
-fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
+pub(crate) fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
     match access {
         DeviceAccess::ReadWrite => id.to_string(),
         DeviceAccess::ReadOnly => format!("{id}{READ_ONLY_SUFFIX}"),
     }
 }
 
-pub(super) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
+pub(crate) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
     let (id, access) = match label.strip_suffix(READ_ONLY_SUFFIX) {
         Some(id) => (id, DeviceAccess::ReadOnly),
         None => (label, DeviceAccess::ReadWrite),
@@ -98,19 +98,8 @@ impl Attachments {
         lock(&self.volumes).get(id).map(Arc::clone)
     }
 
-    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        let Some(slots) = self.known(id) else {
-            return Ok(());
-        };
-        detach(id, access, lock(&slots).of(access))
-    }
-
-    pub(super) fn ensure_none(&self, id: &VolumeId) -> Result<()> {
-        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            self.ensure_detached(id, access)?;
-        }
+    fn forget(&self, id: &VolumeId) {
         lock(&self.volumes).remove(id);
-        Ok(())
     }
 }
 
@@ -126,11 +115,16 @@ fn take_down(status: &LoopStatus) {
     }
 }
 
-fn detach(id: &VolumeId, access: DeviceAccess, slot: &mut Option<LoopDevice>) -> Result<()> {
+fn detach(
+    id: &VolumeId,
+    access: DeviceAccess,
+    slot: &mut Option<LoopDevice>,
+    data: &Path,
+) -> Result<()> {
     let Some(device) = slot.as_ref() else {
         return Ok(());
     };
-    match loopdev::ensure_detached(device, &label_of(id, access)) {
+    match loopdev::ensure_detached_even_dead(device, &label_of(id, access), data) {
         Ok(()) => *slot = None,
         Err(error) if error.is_busy() => {
             return Err(Error::precondition(format!(
@@ -204,7 +198,7 @@ impl Store {
         }
         if !backs(&self.volumes.home(id).data(), &status) {
             // The data was replaced under the device, which still shows the old one.
-            detach(id, access, slot)?;
+            detach(id, access, slot, &self.volumes.home(id).data())?;
             return Ok(None);
         }
         Ok(Some(status.device))
@@ -227,7 +221,33 @@ impl Store {
             return Ok(None);
         };
         let mut slots = lock(&slots);
-        verified(id, access, slots.of(access))?.map(|status| described(&status.device)).transpose()
+        let slot = slots.of(access);
+        let Some(device) = slot.as_ref() else {
+            return Ok(None);
+        };
+        let data = self.volumes.home(id).data();
+        // A volume must be found, and let go, also on a disk that does not answer any more.
+        let is_ours = loopdev::is_labelled(device, &label_of(id, access), &data)
+            .doing(|| format!("look at the device of volume {id}"))?;
+        if !is_ours {
+            *slot = None;
+        }
+        slot.as_ref().map(described).transpose()
+    }
+
+    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some(slots) = self.attachments.known(id) else {
+            return Ok(());
+        };
+        detach(id, access, lock(&slots).of(access), &self.volumes.home(id).data())
+    }
+
+    pub(super) fn ensure_no_device(&self, id: &VolumeId) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            self.ensure_detached(id, access)?;
+        }
+        self.attachments.forget(id);
+        Ok(())
     }
 
     pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {

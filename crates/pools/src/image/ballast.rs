@@ -1,11 +1,10 @@
 //! Space kept for the moment when there is none.
 //!
 //! On a full pool a record cannot be replaced, so nothing could be released and then deleted: the
-//! pool would stay full. A little space is held back by a file, given up when a change needs it,
-//! and taken again when there is room.
+//! pool would stay full. A little space and an inode are held back by a file, given up when a
+//! change needs them, and taken again when there is room.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -53,16 +52,17 @@ impl Ballast {
         file::allocated_bytes(&self.path).unwrap_or(0)
     }
 
-    fn open(&self) -> std::io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)
+    fn open(&self) -> orlop_sys::Result<File> {
+        file::ensure_file(&self.path)
     }
 
-    /// Cut, not removed: XFS frees a removed file some time later.
+    /// Cut before it is removed: XFS frees a removed file some time later.
     fn give_up(&self) {
         let giving_up = || "give up the space that is held back".to_owned();
         let cut = self.open().doing(giving_up).and_then(|file| {
             file::set_length(&file, 0).doing(giving_up)?;
-            file::sync_file(&file).doing(giving_up)
+            file::sync_file(&file).doing(giving_up)?;
+            file::ensure_no_file(&self.path).doing(giving_up)
         });
         if let Err(error) = cut {
             tracing::warn!(%error, "it stays taken");

@@ -46,24 +46,54 @@ impl Store {
     }
 
     pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {
-        let abnormal = |error: Error| Ok(Condition::abnormal(error.to_string()));
+        self.condition_within(id, &self.outlook())
+    }
+
+    pub(super) fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let outlook = self.outlook();
+        let within = |id| self.condition_within(id, &outlook).unwrap_or_else(abnormal);
+        ids.iter().map(within).collect()
+    }
+
+    fn outlook(&self) -> Outlook {
+        match self.check_health().and_then(|()| self.below_floor()) {
+            Ok(None) => Outlook::Well,
+            Ok(Some(reason)) => Outlook::Full(reason),
+            Err(error) => Outlook::Unwell(abnormal(error)),
+        }
+    }
+
+    fn condition_within(&self, id: &VolumeId, outlook: &Outlook) -> Result<Condition> {
         let record = match self.volumes.get(id) {
             Ok(Some(record)) => record,
             Ok(None) => return Err(VolumeRecord::missing(id)),
-            Err(damaged) => return abnormal(damaged),
+            Err(damaged) => return Ok(abnormal(damaged)),
         };
-        if let Err(unwell) = self.check_health() {
-            return abnormal(unwell);
+        if let Outlook::Unwell(condition) = outlook {
+            return Ok(condition.clone());
         }
         if let Err(damaged) = check_data(&self.volumes, &record) {
-            return abnormal(damaged);
+            return Ok(abnormal(damaged));
         }
-        match self.below_floor() {
-            Ok(None) => Ok(Condition::healthy("the data is there, with room to write")),
-            Ok(Some(reason)) => Ok(Condition::abnormal(reason)),
-            Err(unwell) => abnormal(unwell),
-        }
+        Ok(match outlook {
+            Outlook::Well => Condition::healthy("the data is there, with room to write"),
+            Outlook::Full(reason) => Condition::abnormal(reason.clone()),
+            Outlook::Unwell(condition) => condition.clone(),
+        })
     }
+}
+
+/// What is so for all volumes of the pool.
+enum Outlook {
+    Well,
+    /// A volume with damaged data has worse to tell.
+    Full(String),
+    /// Then nothing can be said of the data.
+    Unwell(Condition),
+}
+
+fn abnormal(error: Error) -> Condition {
+    Condition::abnormal(error.to_string())
 }
 
 #[cfg(test)]

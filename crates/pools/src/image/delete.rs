@@ -13,7 +13,7 @@ impl Store {
         self.adopt(&self.volumes, id)?;
         if self.volumes.get(id)?.is_some() {
             // A file that a loop device still holds would keep its space, unseen.
-            self.attachments.ensure_none(id)?;
+            self.ensure_no_device(id)?;
         }
         self.ensure_gone(&self.volumes, id)
     }
@@ -39,7 +39,6 @@ impl Store {
         }
         let deleting = || format!("delete {} {id}", R::KIND);
         let home = shelf.home(id);
-        let allocated = shelf.own_bytes(id);
 
         // A crash before the rename is durable leaves it as it was, and the call is repeated; a
         // crash after it leaves a directory in trash/ that the next start sweeps away.
@@ -51,9 +50,7 @@ impl Store {
             self.check_present()?;
         }
         let mut ledger = lock(&self.ledger);
-        let charge = shelf.take_out(id);
-        ledger.release_promise(charge);
-        ledger.note_removed(allocated);
+        ledger.release(shelf.take_out(id));
         drop(ledger);
         // It is deleted; what goes wrong now costs space until the next start, not the answer.
         if let Some(trash) = trash

@@ -30,6 +30,11 @@ fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
                 "{doing}: {detail}: the pool's filesystem or its quota is used up"
             ));
         }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            return Error::Exhausted(format!(
+                "{doing}: {detail}: no descriptor is left; raise the limit of this process"
+            ));
+        }
         Some(Errno::ROFS) => {
             "the pool's filesystem is read-only; look for its errors in the kernel log"
         }
@@ -57,6 +62,7 @@ mod tests {
     fn a_full_disk_is_exhaustion_and_all_else_is_failure() {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
+        assert!(matches!(of(Errno::MFILE), Error::Exhausted(_)));
         for errno in [Errno::ROFS, Errno::IO, Errno::NOENT, Errno::PERM] {
             let Error::Failed { doing, reason } = of(errno) else {
                 panic!("{errno} is a failure");

@@ -6,7 +6,6 @@
 use orlop_model::{
     Error, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
 };
-use orlop_sys::file;
 
 use super::failure::Doing;
 use super::layout::Layout;
@@ -36,16 +35,11 @@ impl Store {
     }
 
     fn forget_member(&self, id: &SnapshotId) {
-        let data = self.snapshots.home(id).data();
-        let allocated = file::allocated_bytes(&data).unwrap_or(0);
-        let removed = discard(&self.layout, &self.snapshots, id);
-        let mut ledger = lock(&self.ledger);
-        let charge = self.snapshots.take_out(id);
-        ledger.release_promise(charge);
-        match removed {
-            Ok(()) => ledger.note_removed(allocated),
-            Err(error) => tracing::warn!(%error, %id, "its space is only freed at the next start"),
+        if let Err(error) = discard(&self.layout, &self.snapshots, id) {
+            tracing::warn!(%error, %id, "its space is only freed at the next start");
         }
+        let mut ledger = lock(&self.ledger);
+        ledger.release(self.snapshots.take_out(id));
     }
 
     /// Removes what stands under a member's id without being in the index.

@@ -12,7 +12,7 @@ use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result, T
 use orlop_sys::file::RenameOutcome;
 
 use super::moment::Moment;
-use super::shelf::Kept;
+use super::shelf::{Booked, Kept};
 use super::snapshot_draft::SnapshotDraft;
 use super::store::Store;
 use crate::poison::lock;
@@ -163,12 +163,12 @@ impl GroupSnapshotDraft {
         for member in &self.members {
             let record = member.record().clone();
             let charge = record.charge(member.written());
-            entries.push((record, charge, member.shared()));
+            entries.push((record, Booked { charge, own: 0 }, member.shared()));
         }
         let mut ledger = lock(&self.store.ledger);
-        for (member, (_, charge, _)) in self.members.iter_mut().zip(&entries) {
-            ledger.promise(*charge);
-            ledger.note_shelved(member.reservation());
+        for (member, (_, booked, _)) in self.members.iter_mut().zip(&mut entries) {
+            ledger.promise(booked.charge);
+            booked.own = ledger.note_shelved(member.reservation());
         }
         let group = self.record.clone();
         self.store.snapshots.put_all(entries, || self.store.group_snapshots.put(group));

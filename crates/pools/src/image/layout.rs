@@ -11,8 +11,7 @@
 //! ```
 
 use std::fmt::Display;
-use std::fs::{OpenOptions, Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +31,6 @@ const TRASH: &str = "trash";
 /// Made when it is needed. Not lost+found, which ext4 has of its own.
 const SET_ASIDE: &str = "set-aside";
 const DIRECTORIES: [&str; 6] = [VOLUMES, SNAPSHOTS, GROUPS, GROUP_SNAPSHOTS, STAGING, TRASH];
-const PRIVATE: u32 = 0o700;
 
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -160,13 +158,28 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
     ensure_private_directory(parent)?;
     let missing = !path.try_exists().doing(making)?;
     if missing && file::backing_kind(parent).doing(making)? == BackingKind::Btrfs {
-        match btrfs::create_subvolume(path) {
-            Ok(()) => set_permissions(path, Permissions::from_mode(PRIVATE)).doing(making)?,
-            // Subvolumes may be forbidden here, or someone was faster.
-            Err(error) => tracing::warn!(%error, "the pool is no subvolume"),
+        // Subvolumes may be forbidden here.
+        if let Err(error) = make_private_subvolume(path) {
+            tracing::warn!(%error, "the pool is no subvolume");
         }
     }
     ensure_private_directory(path)
+}
+
+/// A subvolume is born open to all. So it is closed under another name, which a crash may leave
+/// and the next attempt uses again.
+fn make_private_subvolume(path: &Path) -> orlop_sys::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.new"));
+    match btrfs::create_subvolume(&new) {
+        Err(error) if error.is_taken() => {}
+        made => made?,
+    }
+    file::close_to_others(&new)?;
+    match file::rename_new(&new, path)? {
+        RenameOutcome::Renamed => Ok(()),
+        RenameOutcome::TargetExists => btrfs::delete_subvolume(&new),
+    }
 }
 
 /// Makes the directory and what is missing above it; only its owner may look inside.

@@ -4,19 +4,16 @@
 //! counts as free, and a new promise counts before its reservation is given back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use orlop_model::{PoolCapacity, Provisioning, Result};
 use orlop_sys::file::{self, BackingKind, Space};
 
 use super::failure::Doing;
 use super::room::{Demand, Floor, Room};
+use super::shelf::Booked;
 use super::store::Store;
+use super::survey::Survey;
 use crate::poison::lock;
-
-/// How long a measurement of the pool's files serves. It costs a stat for each of them, so that
-/// creating one volume must not need one; refusing does.
-const MEASUREMENT_SERVES: Duration = Duration::from_secs(5);
 
 /// ext4 counts a file's blocks of 4 KiB with 32 bits.
 const LARGEST_EXT4_FILE: u64 = (16 << 40) - 4096;
@@ -31,23 +28,15 @@ pub(super) struct Ledger {
     promised: u128,
     reserved: u128,
     earmarked: u128,
-    /// What the data of drafts takes: the pool's, though on no shelf yet.
-    staged: u128,
-    measured: Option<Measurement>,
-}
-
-/// What the pool's files took at a moment, carried on by what was made and deleted since.
-///
-/// Bytes that several files share are on the disk once, but promised to each of them, as each may
-/// need its own in the end. Hence a copy counts only what it has beyond what it was cut from. What
-/// it wrote over since is not known and left out, too; that errs towards less room.
-#[derive(Debug, Clone, Copy)]
-struct Measurement {
+    /// What the pool's files and drafts took when each was last looked at.
+    ///
+    /// Bytes that several files share are on the disk once, but promised to each of them, as each
+    /// may need its own in the end. Hence a copy counts only what it has beyond what it was cut
+    /// from. What it wrote over since is not known and left out, too; that errs towards less room.
     used: u128,
-    /// Free space and `used` together. Writing to a volume moves bytes from one to the other, so
-    /// an old `used` would count bytes twice that were discarded since: the sum must not rise.
-    owned: u128,
-    taken: Instant,
+    /// All that was ever taken from `used` because it was deleted.
+    pub(super) removed: u128,
+    pub(super) survey: Survey,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,15 +46,16 @@ enum Freshness {
 }
 
 impl Ledger {
-    pub(super) fn new(floor: Floor, overcommit_percent: u32, promised: u128) -> Self {
+    pub(super) fn new(floor: Floor, overcommit_percent: u32, promised: u128, used: u128) -> Self {
         Self {
             floor,
             overcommit_percent,
             promised,
             reserved: 0,
             earmarked: 0,
-            staged: 0,
-            measured: None,
+            used,
+            removed: 0,
+            survey: Survey::default(),
         }
     }
 
@@ -73,21 +63,33 @@ impl Ledger {
         self.promised += u128::from(bytes);
     }
 
-    pub(super) fn release_promise(&mut self, bytes: u64) {
+    fn release_promise(&mut self, bytes: u64) {
         self.promised = self.promised.saturating_sub(u128::from(bytes));
+    }
+
+    pub(super) fn used(&self) -> u128 {
+        self.used
     }
 
     /// The pool's files have taken this much more of free space.
     pub(super) fn note_stored(&mut self, own: u64) {
-        if let Some(measured) = &mut self.measured {
-            measured.used += u128::from(own);
-        }
+        self.used += u128::from(own);
     }
 
-    pub(super) fn note_removed(&mut self, own: u64) {
-        if let Some(measured) = &mut self.measured {
-            measured.used = measured.used.saturating_sub(u128::from(own));
-        }
+    fn note_removed(&mut self, own: u64) {
+        self.used = self.used.saturating_sub(u128::from(own));
+        self.removed += u128::from(own);
+    }
+
+    /// A file was looked at again.
+    pub(super) fn note_seen(&mut self, (before, now): (u64, u64)) {
+        self.used = (self.used + u128::from(now)).saturating_sub(u128::from(before));
+    }
+
+    /// Something that was on a shelf is deleted.
+    pub(super) fn release(&mut self, booked: Booked) {
+        self.release_promise(booked.charge);
+        self.note_removed(booked.own);
     }
 
     fn reserve(&mut self, demand: &Demand) {
@@ -95,16 +97,14 @@ impl Ledger {
         self.earmarked += u128::from(demand.physical);
     }
 
-    /// The data of a draft is on a shelf now.
-    pub(super) fn note_shelved(&mut self, reservation: &mut Reservation) {
-        let written = std::mem::take(&mut reservation.written);
-        self.staged = self.staged.saturating_sub(u128::from(written));
+    /// The data of a draft is on a shelf now; returns what it takes.
+    pub(super) fn note_shelved(&mut self, reservation: &mut Reservation) -> u64 {
+        std::mem::take(&mut reservation.written)
     }
 
-    fn room(&self, space: &Space, measured: &Measurement, largest_file: u64) -> Room {
-        let owned = (u128::from(space.free) + measured.used)
-            .min(measured.owned)
-            .min(u128::from(space.total));
+    fn room(&self, space: &Space, owned_at_most: u128, largest_file: u64) -> Room {
+        let owned =
+            (u128::from(space.free) + self.used).min(owned_at_most).min(u128::from(space.total));
         Room {
             total: space.total,
             free: space.free,
@@ -141,7 +141,6 @@ impl Reservation {
         self.shared = shared;
         let mut ledger = lock(&self.store.ledger);
         ledger.earmarked = ledger.earmarked.saturating_sub(u128::from(physical));
-        ledger.staged += u128::from(own);
         ledger.note_stored(own);
     }
 
@@ -157,7 +156,6 @@ impl Drop for Reservation {
         let mut ledger = lock(&self.store.ledger);
         ledger.reserved = ledger.reserved.saturating_sub(u128::from(self.promise));
         ledger.earmarked = ledger.earmarked.saturating_sub(u128::from(self.physical));
-        ledger.staged = ledger.staged.saturating_sub(u128::from(self.written));
         ledger.note_removed(self.written);
     }
 }
@@ -181,8 +179,11 @@ impl Store {
         })
     }
 
-    pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+    pub(super) fn capacity(self: &Arc<Self>, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.check_health()?;
+        if self.space()?.is_out_of_inodes() {
+            return Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 });
+        }
         let mut ledger = lock(&self.ledger);
         let room = self.room(&mut ledger, Freshness::Recent)?;
         Ok(room.capacity(provisioning))
@@ -192,31 +193,19 @@ impl Store {
     /// without a measurement.
     pub(super) fn below_floor(&self) -> Result<Option<String>> {
         let space = self.space()?;
-        let nothing = Measurement { used: 0, owned: 0, taken: Instant::now() };
-        let room = lock(&self.ledger).room(&space, &nothing, 0);
+        if space.is_out_of_inodes() {
+            return Ok(Some(format!("pool {} has no inode left for any further file", self.name)));
+        }
+        let room = lock(&self.ledger).room(&space, 0, 0);
         Ok(room.is_below_floor().then(|| room.below_floor(&self.name)))
     }
 
-    fn room(&self, ledger: &mut Ledger, freshness: Freshness) -> Result<Room> {
-        let recent =
-            ledger.measured.filter(|measured| measured.taken.elapsed() < MEASUREMENT_SERVES);
-        let measured = match (freshness, recent) {
-            (Freshness::Recent, Some(measured)) => measured,
-            (Freshness::Recent, None) | (Freshness::Exact, _) => {
-                let measured = self.measure(ledger.staged)?;
-                *ledger.measured.insert(measured)
-            }
+    fn room(self: &Arc<Self>, ledger: &mut Ledger, freshness: Freshness) -> Result<Room> {
+        let owned = match freshness {
+            Freshness::Recent => self.recently_owned(ledger)?,
+            Freshness::Exact => self.exactly_owned(ledger)?,
         };
-        Ok(ledger.room(&self.space()?, &measured, self.largest_file()))
-    }
-
-    /// Volumes are written and discarded while their files are looked at; the smaller of the
-    /// free spaces before and after counts no byte twice.
-    fn measure(&self, staged: u128) -> Result<Measurement> {
-        let before = self.space()?.free;
-        let used = self.volumes.all_own_bytes() + self.snapshots.all_own_bytes() + staged;
-        let after = self.space()?.free;
-        Ok(Measurement { used, owned: used + u128::from(before.min(after)), taken: Instant::now() })
+        Ok(ledger.room(&self.space()?, owned, self.largest_file()))
     }
 
     pub(super) fn space(&self) -> Result<Space> {

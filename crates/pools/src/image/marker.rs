@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 /// How the pool keeps what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// In the directory itself.
     Plain,
     /// In a filesystem image that lies in the directory.
@@ -30,7 +30,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Contents {
+pub(crate) struct Contents {
     format: u32,
     id: PoolId,
     kind: Kind,
@@ -171,7 +171,7 @@ fn inode_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-fn parse(path: &Path, text: &[u8]) -> Result<Contents> {
+pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Contents> {
     let what = || format!("the pool's mark {}", path.display());
     let damaged = |error| Error::damaged(what(), error);
     let version: Version = serde_json::from_slice(text).map_err(damaged)?;

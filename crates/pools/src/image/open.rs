@@ -22,6 +22,7 @@ use super::room::Floor;
 use super::served_by::ServedBy;
 use super::shelf::Shelf;
 use super::store::Store;
+use super::survey::Surveyor;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -80,10 +81,13 @@ impl Store {
         ballast.ensure();
         ServedBy { name: config.name.clone(), place: config.place.clone() }.note(&config.path);
         let promised = volumes.charges() + snapshots.charges();
-        Ok(Arc::new(Self {
+        let used = volumes.own_bytes() + snapshots.own_bytes();
+        let ledger = Ledger::new(config.floor, config.overcommit_percent, promised, used);
+        let store = Arc::new(Self {
             name: config.name,
             topology: config.place,
-            ledger: Mutex::new(Ledger::new(config.floor, config.overcommit_percent, promised)),
+            ledger: Mutex::new(ledger),
+            surveyor: Surveyor::default(),
             layout,
             marker,
             managed,
@@ -97,7 +101,9 @@ impl Store {
             volume_groups,
             attachments,
             ballast,
-        }))
+        });
+        store.begin_survey()?;
+        Ok(store)
     }
 }
 

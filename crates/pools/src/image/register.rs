@@ -31,8 +31,12 @@ impl<R: Recorded> Register<R> {
                 name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok());
             match id.filter(|id| R::pool_of(id) == pool) {
                 Some(id) => register.load(&id),
-                // What a crash left of a replacement; the next one uses the name again.
-                None if name.as_encoded_bytes().starts_with(b".") => {}
+                // What a crash left of a replacement that may never be tried again.
+                None if name.as_encoded_bytes().starts_with(b".") => {
+                    if let Err(error) = file::ensure_no_file(&register.directory.join(&name)) {
+                        tracing::warn!(%error, "a leftover stays");
+                    }
+                }
                 None => tracing::warn!(
                     directory = %register.directory.display(),
                     name = %name.display(),

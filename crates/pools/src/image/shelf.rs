@@ -5,6 +5,7 @@ use std::fs;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::RwLock;
+use std::thread;
 
 use orlop_model::{Error, PoolId, Result, SnapshotRecord, VolumeRecord};
 use orlop_sys::file;
@@ -89,6 +90,15 @@ struct Entry<R> {
     charge: u64,
     /// How much of the data may be on the disk once for it and something else together.
     shared: u64,
+    /// What the data took beyond that when it was last looked at.
+    own: u64,
+}
+
+/// What leaves the books with something that is taken out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Booked {
+    pub(super) charge: u64,
+    pub(super) own: u64,
 }
 
 /// With the data, how much of it was shared when it was made. It is never more later, for what
@@ -96,9 +106,11 @@ struct Entry<R> {
 pub(super) const SHARED: &str = "orlop.shared";
 
 /// Any of it: counting too little as the pool's own only makes promises smaller.
-fn unknown_share<R: Kept>(record: &R) -> u64 {
-    if record.is_copy() { u64::MAX } else { 0 }
-}
+const UNKNOWN_SHARE: u64 = u64::MAX;
+
+/// How many records are read at the same time when the pool is opened. Where the disk has to be
+/// asked for each, it is asked for several at once.
+const READERS: usize = 8;
 
 pub(super) struct Shelf<R: Kept> {
     directory: PathBuf,
@@ -108,30 +120,39 @@ pub(super) struct Shelf<R: Kept> {
 impl<R: Kept> Shelf<R> {
     pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
         let shelf = Self { directory, entries: RwLock::default() };
-        let listing = || format!("read {}", shelf.directory.display());
-        for file in fs::read_dir(&shelf.directory).doing(listing)? {
+        let ids = shelf.found(pool)?;
+        thread::scope(|scope| {
+            for ids in ids.chunks(ids.len().div_ceil(READERS).max(1)) {
+                scope.spawn(|| ids.iter().for_each(|id| _ = shelf.load(id)));
+            }
+        });
+        Ok(shelf)
+    }
+
+    fn found(&self, pool: &PoolId) -> Result<Vec<R::Id>> {
+        let listing = || format!("read {}", self.directory.display());
+        let mut ids = Vec::new();
+        for file in fs::read_dir(&self.directory).doing(listing)? {
             let name = file.doing(listing)?.file_name();
             let id = name.to_str().and_then(|name| name.parse::<R::Id>().ok());
             match id.filter(|id| R::pool_of(id) == pool) {
-                Some(id) => {
-                    shelf.load(&id);
-                }
+                Some(id) => ids.push(id),
                 None => tracing::warn!(
-                    directory = %shelf.directory.display(),
+                    directory = %self.directory.display(),
                     name = %name.display(),
                     "this is not of this pool; it is left alone"
                 ),
             }
         }
-        Ok(shelf)
+        Ok(ids)
     }
 
     pub(super) fn home(&self, id: &R::Id) -> Home {
         Home::new(self.directory.join(id.to_string()))
     }
 
-    /// Takes in what is on the pool under this id; returns what it is charged.
-    fn load(&self, id: &R::Id) -> u64 {
+    /// Takes in what is on the pool under this id; returns what it is charged and takes.
+    fn load(&self, id: &R::Id) -> Booked {
         let home = self.home(id);
         // Missing data is found again, and reported, by whoever looks at the condition.
         let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
@@ -143,17 +164,19 @@ impl<R: Kept> Shelf<R> {
                 allocated
             }
         };
-        let shared = match (file::number(&home.data(), SHARED), &record) {
-            (Ok(Some(shared)), _) => shared,
-            (Ok(None) | Err(_), Ok(record)) => unknown_share(record),
-            (Ok(None) | Err(_), Err(_)) => u64::MAX,
+        let shared = match &record {
+            Ok(record) if !record.is_copy() => 0,
+            Ok(_) | Err(_) => {
+                file::number(&home.data(), SHARED).ok().flatten().unwrap_or(UNKNOWN_SHARE)
+            }
         };
-        write(&self.entries).insert(id.clone(), Entry { record, charge, shared });
-        charge
+        let own = allocated.saturating_sub(shared);
+        write(&self.entries).insert(id.clone(), Entry { record, charge, shared, own });
+        Booked { charge, own }
     }
 
-    /// Takes in what stands on the pool without our knowing; returns what it is charged.
-    pub(super) fn adopt(&self, id: &R::Id) -> Result<Option<u64>> {
+    /// Takes in what stands on the pool without our knowing; returns what it is charged and takes.
+    pub(super) fn adopt(&self, id: &R::Id) -> Result<Option<Booked>> {
         let directory = self.home(id);
         let directory = directory.directory();
         let there = directory.try_exists().doing(|| format!("look at {}", directory.display()))?;
@@ -206,24 +229,25 @@ impl<R: Kept> Shelf<R> {
             .collect()
     }
 
-    pub(super) fn put(&self, record: R, charge: u64) {
-        let known = read(&self.entries).get(record.id()).map(|entry| entry.shared);
-        let shared = known.unwrap_or_else(|| unknown_share(&record));
-        self.put_sharing(record, charge, shared);
-    }
-
-    /// With how much of its data it shares with others.
-    pub(super) fn put_sharing(&self, record: R, charge: u64, shared: u64) {
-        let id = record.id().clone();
-        let record = Ok(record);
-        write(&self.entries).insert(id, Entry { record, charge, shared });
-    }
-
-    /// All at once, for whoever looks, each with its charge and what it shares; `meanwhile` is done before anyone can.
-    pub(super) fn put_all(&self, records: Vec<(R, u64, u64)>, meanwhile: impl FnOnce()) {
+    /// Another record for what is there; its data has taken `grown` bytes more.
+    pub(super) fn replace(&self, record: R, charge: u64, grown: u64) {
         let mut entries = write(&self.entries);
-        for (record, charge, shared) in records {
-            entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared });
+        let known = entries.get(record.id()).map(|entry| (entry.shared, entry.own));
+        let (shared, own) = known.unwrap_or((UNKNOWN_SHARE, 0));
+        let own = own.saturating_add(grown);
+        entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared, own });
+    }
+
+    /// Something new, with how much of its data it shares with others.
+    pub(super) fn put(&self, record: R, booked: Booked, shared: u64) {
+        self.put_all(vec![(record, booked, shared)], || {});
+    }
+
+    /// All at once, for whoever looks; `meanwhile` is done before anyone can.
+    pub(super) fn put_all(&self, records: Vec<(R, Booked, u64)>, meanwhile: impl FnOnce()) {
+        let mut entries = write(&self.entries);
+        for (record, Booked { charge, own }, shared) in records {
+            entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared, own });
         }
         meanwhile();
     }
@@ -237,26 +261,48 @@ impl<R: Kept> Shelf<R> {
             .collect()
     }
 
-    /// Returns what was charged for it.
-    pub(super) fn take_out(&self, id: &R::Id) -> u64 {
-        write(&self.entries).remove(id).map_or(0, |entry| entry.charge)
+    /// Of those that can be read.
+    pub(super) fn greatest<T: Ord>(&self, of: impl Fn(&R) -> Option<T>) -> Option<T> {
+        let entries = read(&self.entries);
+        let records = entries.values().filter_map(|entry| entry.record.as_ref().ok());
+        records.filter_map(of).max()
+    }
+
+    pub(super) fn take_out(&self, id: &R::Id) -> Booked {
+        let entry = write(&self.entries).remove(id);
+        entry.map_or(Booked::default(), |Entry { charge, own, .. }| Booked { charge, own })
     }
 
     pub(super) fn charges(&self) -> u128 {
         read(&self.entries).values().map(|entry| u128::from(entry.charge)).sum()
     }
 
-    /// What all data here takes now, less what it may share. One stat for each.
-    pub(super) fn all_own_bytes(&self) -> u128 {
-        let ids: Vec<R::Id> = read(&self.entries).keys().cloned().collect();
-        ids.iter().map(|id| u128::from(self.own_bytes(id))).sum()
+    /// What all data here took when it was last looked at, less what it may share.
+    pub(super) fn own_bytes(&self) -> u128 {
+        read(&self.entries).values().map(|entry| u128::from(entry.own)).sum()
     }
 
-    /// Data that is gone counts nothing.
-    pub(super) fn own_bytes(&self, id: &R::Id) -> u64 {
-        let shared = read(&self.entries).get(id).map_or(0, |entry| entry.shared);
+    /// One after the other, without holding up anybody in between.
+    pub(super) fn ids(&self) -> impl Iterator<Item = R::Id> + '_ {
+        let mut last = None;
+        std::iter::from_fn(move || {
+            let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = read(&self.entries).range((start, Bound::Unbounded)).next()?.0.clone();
+            last = Some(next.clone());
+            Some(next)
+        })
+    }
+
+    /// What its data was last seen to take, and what it takes now. Data that is gone takes
+    /// nothing. The caller keeps it from being put in and taken out meanwhile.
+    pub(super) fn look_at(&self, id: &R::Id) -> (u64, u64) {
         let allocated = file::allocated_bytes(&self.home(id).data()).unwrap_or(0);
-        allocated.saturating_sub(shared)
+        let mut entries = write(&self.entries);
+        let Some(entry) = entries.get_mut(id) else {
+            return (0, 0);
+        };
+        let own = allocated.saturating_sub(entry.shared);
+        (std::mem::replace(&mut entry.own, own), own)
     }
 }
 

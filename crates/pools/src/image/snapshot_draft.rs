@@ -80,8 +80,13 @@ impl SnapshotDraft {
         self.original = Some(original);
     }
 
+    /// Later than all earlier ones of the volume, whatever the clock says: their order is that of
+    /// their times.
     pub(super) fn note_cut(&mut self, now: Timestamp) {
-        self.record.created = now;
+        let source = &self.record.source;
+        let created = |other: &SnapshotRecord| (other.source == *source).then_some(other.created);
+        let latest = self.store.snapshots.greatest(created);
+        self.record.created = latest.map_or(now, |latest| now.after(latest));
     }
 
     /// Copies the data, if that was not done yet.

@@ -53,8 +53,10 @@ impl Staged {
     pub(super) fn place<R: Recorded>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
         let creating = || format!("create {} {}", R::KIND, record.id());
         let text = to_text(record)?;
-        file::sync_file(&self.data).doing(creating)?;
+        // The record first: where one journal serves the whole filesystem, it takes the data's
+        // length and extents along, and little is left for the sync that follows.
         file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+        file::sync_file(&self.data).doing(creating)?;
         file::sync_dir(self.home.directory()).doing(creating)?;
         file::rename_new(self.home.directory(), place.directory()).doing(creating)
     }

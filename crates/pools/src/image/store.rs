@@ -14,8 +14,9 @@ use super::ledger::{Ledger, Reservation};
 use super::managed::Managed;
 use super::marker::Marker;
 use super::register::Register;
-use super::shelf::{Kept, Shelf};
+use super::shelf::{Booked, Kept, Shelf};
 use super::staged::Staged;
+use super::survey::Surveyor;
 use crate::poison::lock;
 
 pub(super) struct Store {
@@ -35,6 +36,7 @@ pub(super) struct Store {
     pub(super) group_snapshots: Register<GroupSnapshotRecord>,
     pub(super) volume_groups: Register<VolumeGroupRecord>,
     pub(super) ledger: Mutex<Ledger>,
+    pub(super) surveyor: Surveyor,
     pub(super) attachments: Attachments,
     pub(super) ballast: Ballast,
 }
@@ -72,8 +74,8 @@ impl Store {
                 let charge = record.charge(allocated);
                 let mut ledger = lock(&self.ledger);
                 ledger.promise(charge);
-                ledger.note_shelved(reservation);
-                shelf.put_sharing(record.clone(), charge, reservation.shared());
+                let own = ledger.note_shelved(reservation);
+                shelf.put(record.clone(), Booked { charge, own }, reservation.shared());
                 Ok(record.clone())
             }
             RenameOutcome::TargetExists => {
@@ -89,8 +91,9 @@ impl Store {
     /// takes in what it left.
     pub(super) fn adopt<R: Kept>(&self, shelf: &Shelf<R>, id: &R::Id) -> Result<()> {
         let mut ledger = lock(&self.ledger);
-        if let Some(charge) = shelf.adopt(id)? {
+        if let Some(Booked { charge, own }) = shelf.adopt(id)? {
             ledger.promise(charge);
+            ledger.note_stored(own);
         }
         Ok(())
     }

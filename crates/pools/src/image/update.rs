@@ -25,7 +25,7 @@ impl Store {
         let mut record = self.volumes.require(id)?;
         change(&mut record)?;
         self.save(&record)?;
-        self.volumes.put(record.clone(), record.charge(0));
+        self.volumes.replace(record.clone(), record.charge(0), 0);
         Ok(record)
     }
 
@@ -69,7 +69,7 @@ impl Store {
         let mut ledger = lock(&self.ledger);
         ledger.promise(growth);
         ledger.note_stored(taken);
-        self.volumes.put(record.clone(), record.charge(0));
+        self.volumes.replace(record.clone(), record.charge(0), taken);
         drop(ledger);
         drop(reservation);
         Ok(record)

@@ -51,6 +51,13 @@ impl Attachments {
         }
     }
 
+    pub(super) fn keep_logs_short(&self) {
+        // Where they are is not there: then neither are logs.
+        for id in self.devices.exported().unwrap_or_default() {
+            BOTH.into_iter().for_each(|access| self.devices.export(&id, access).keep_log_short());
+        }
+    }
+
     /// The export that a device of this kind is on: one that is there for writers serves readers
     /// of the same node as well.
     fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
@@ -121,7 +128,7 @@ impl Store {
         self.ensure_unexported(id, access)?;
         self.ensure_image_size(record)?;
         let started = export
-            .start(&self.attachments.source(&image_of(id), access))
+            .start(&self.attachments.source(&image_of(id), access), self.attachments.reach.timeout)
             .doing(starting)
             .and_then(|()| match access {
                 DeviceAccess::ReadWrite => self.note_writer(id, &export),
@@ -293,7 +300,6 @@ impl Store {
 
     fn trouble_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
         let export = self.attachments.devices.export(id, on);
-        export.keep_log_short();
         if !is_running(&export, id)? {
             return Ok(Some("the process that exports it has ended".to_owned()));
         }

@@ -10,9 +10,13 @@ use orlop_sys::ceph::Access;
 use serde::Deserialize;
 
 use super::marker;
+use super::pulse::Beat;
 use super::store::Store;
 
-const USAGE: &str = r#"{"prefix": "df", "format": "json"}"#;
+/// Quotas are in the details only.
+const USAGE: &str = r#"{"prefix": "df", "detail": "detail", "format": "json"}"#;
+/// The least that every user may ask.
+const VERSION: &str = r#"{"prefix": "version"}"#;
 
 #[derive(Deserialize)]
 struct Usage {
@@ -32,13 +36,20 @@ struct Stats {
     max_avail: u64,
     #[serde(default)]
     stored: u64,
-    /// Only with a quota, and 0 for none.
+    #[serde(default)]
+    objects: u64,
+    /// 0: none.
     #[serde(default)]
     quota_bytes: u64,
+    #[serde(default)]
+    quota_objects: u64,
 }
 
 impl Stats {
     fn available(&self) -> u64 {
+        if self.quota_objects > 0 && self.objects >= self.quota_objects {
+            return 0;
+        }
         match self.quota_bytes {
             0 => self.max_avail,
             quota => self.max_avail.min(quota.saturating_sub(self.stored)),
@@ -46,27 +57,49 @@ impl Stats {
     }
 }
 
+/// `None`: the answer does not name the pool.
+pub(crate) fn available_to(pool: &str, answer: &[u8]) -> serde_json::Result<Option<u64>> {
+    let usage: Usage = serde_json::from_slice(answer)?;
+    let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
+    Ok(ours.map(|usage| usage.stats.available()))
+}
+
+impl Beat for Store {
+    fn beat(&self) -> Result<()> {
+        // Comes by often enough, also where nobody asks for a volume's condition.
+        self.attachments.keep_logs_short();
+        self.examine()
+    }
+}
+
 impl Store {
+    /// Quick, also when nobody answers.
     pub(super) fn check_health(&self) -> Result<()> {
+        self.connection.pulse.health()
+    }
+
+    /// Asks the object stores, then the monitors: without either, little can be done.
+    fn examine(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.name);
         match marker::read(&self.connection)? {
-            Some(id) if id == self.id => Ok(()),
+            Some(id) if id == self.id => {}
             Some(id) => {
-                Err(Error::failed(checking(), format!("its id was {} and is now {id}", self.id)))
+                let reason = format!("its id was {} and is now {id}", self.id);
+                return Err(Error::failed(checking(), reason));
             }
-            None => Err(Error::failed(checking(), "its mark is gone; was the pool made anew?")),
+            None => {
+                return Err(Error::failed(checking(), "its mark is gone; was the pool made anew?"));
+            }
         }
+        self.connection.ask_anyway(checking, |io| io.cluster().monitor_command(VERSION)).map(drop)
     }
 
     fn available(&self) -> Result<u64> {
         let asking = || format!("ask how much room pool {} has", self.name);
         let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
-        let usage: Usage =
-            serde_json::from_slice(&answer).map_err(|error| Error::failed(asking(), error))?;
-        let pool = self.connection.pool();
-        let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
-        let ours = ours.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
-        Ok(ours.stats.available())
+        let available = available_to(self.connection.pool(), &answer);
+        let available = available.map_err(|error| Error::failed(asking(), error))?;
+        available.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))
     }
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
@@ -87,6 +120,12 @@ impl Store {
             "pool {} has {available} bytes free, {bytes} are asked for",
             self.name
         )))
+    }
+
+    /// For what takes next to nothing, but not nothing. librbd would make a snapshot of an image in
+    /// a full pool, but without its map of objects, and all that asks for changes would be slow.
+    pub(super) fn check_any_room(&self) -> Result<()> {
+        self.check_fits(1)
     }
 
     pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {
@@ -130,5 +169,8 @@ mod tests {
         assert_eq!(of(r#"{"max_avail": 100, "stored": 7, "quota_bytes": 50}"#), 43);
         assert_eq!(of(r#"{"max_avail": 10, "stored": 7, "quota_bytes": 50}"#), 10);
         assert_eq!(of(r#"{"max_avail": 10, "stored": 70, "quota_bytes": 50}"#), 0);
+        assert_eq!(of(r#"{"max_avail": 10, "objects": 7, "quota_objects": 0}"#), 10);
+        assert_eq!(of(r#"{"max_avail": 10, "objects": 7, "quota_objects": 8}"#), 10);
+        assert_eq!(of(r#"{"max_avail": 10, "objects": 8, "quota_objects": 8}"#), 0);
     }
 }

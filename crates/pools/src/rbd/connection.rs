@@ -7,6 +7,7 @@ use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
 use super::failure::Doing;
+use super::pulse::Pulse;
 use crate::poison::lock;
 
 #[derive(Debug)]
@@ -15,11 +16,18 @@ pub(super) struct Connection {
     pool: String,
     namespace: String,
     current: Mutex<Arc<IoCtx>>,
+    /// Held by whoever connects anew, which takes a while; the others use what there is meanwhile.
+    renewing: Mutex<()>,
+    pub(super) pulse: Arc<Pulse>,
 }
 
 impl Connection {
     pub(super) fn open(config: ClusterConfig, pool: String, namespace: String) -> Result<Self> {
         let opening = || format!("open the Ceph pool {pool}");
+        // What librados says of it would not name the file.
+        std::fs::File::open(&config.keyring).map_err(|error| {
+            Error::failed(opening(), format!("keyring {}: {error}", config.keyring.display()))
+        })?;
         let current = connect(&config, &pool, &namespace).doing(opening)?;
         // Objects could be written all the same, but no image.
         if !namespace.is_empty() && !current.has_directory().doing(opening)? {
@@ -28,21 +36,36 @@ impl Connection {
                 format!("it has no namespace {namespace}; `rbd namespace create` makes one"),
             ));
         }
-        Ok(Self { config, pool, namespace, current: Mutex::new(current) })
+        Ok(Self {
+            config,
+            pool,
+            namespace,
+            current: Mutex::new(current),
+            renewing: Mutex::default(),
+            pulse: Arc::default(),
+        })
     }
 
     pub(super) fn pool(&self) -> &str {
         &self.pool
     }
 
-    pub(super) fn io(&self) -> Arc<IoCtx> {
+    fn io(&self) -> Arc<IoCtx> {
         Arc::clone(&lock(&self.current))
     }
 
-    /// Asks the cluster. A client that was blocklisted, by a fence or by an operator, is refused
-    /// everything for good (`ESHUTDOWN`): then a new one asks again. What is asked must bear to be
-    /// asked twice.
+    /// Asks the cluster, unless it is known to be away. What is asked must bear to be asked twice.
     pub(super) fn ask<T>(
+        &self,
+        doing: impl Fn() -> String,
+        ask: impl Fn(&Arc<IoCtx>) -> orlop_sys::Result<T>,
+    ) -> Result<T> {
+        self.pulse.call(&doing, || self.ask_anyway(&doing, ask))
+    }
+
+    /// A client that was blocklisted, by a fence or by an operator, is refused everything for good
+    /// (`ESHUTDOWN`): then a new one asks again.
+    pub(super) fn ask_anyway<T>(
         &self,
         doing: impl Fn() -> String,
         ask: impl Fn(&Arc<IoCtx>) -> orlop_sys::Result<T>,
@@ -60,11 +83,20 @@ impl Connection {
 
     /// Another thread may have been faster.
     fn renewed(&self, refused: &Arc<IoCtx>) -> orlop_sys::Result<Arc<IoCtx>> {
-        let mut current = lock(&self.current);
-        if Arc::ptr_eq(&current, refused) {
-            *current = connect(&self.config, &self.pool, &self.namespace)?;
+        let _alone = lock(&self.renewing);
+        let current = self.io();
+        if !Arc::ptr_eq(&current, refused) {
+            return Ok(current);
         }
-        Ok(Arc::clone(&current))
+        let new = connect(&self.config, &self.pool, &self.namespace)?;
+        *lock(&self.current) = Arc::clone(&new);
+        Ok(new)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.pulse.end();
     }
 }
 

@@ -19,7 +19,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(3600);
 
 /// What the note says; its key has the snapshot's name.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(crate) struct Note {
     image: String,
     /// From when on it may be removed, in seconds since 1970.
     until: u64,

@@ -63,18 +63,26 @@ impl Store {
             else {
                 continue;
             };
-            let flattening = || format!("flatten volume {id}");
-            self.ask(flattening, |io| {
-                match io.open_image(&image_of(&id), Access::ReadWrite) {
-                    Err(error) if error.is_not_found() => {}
-                    image => image?.flatten()?,
-                }
-                io.update(RECORDS, &Update::default().remove(&key)).map(drop)
-            })?;
-            tracing::info!(%id, "flattened");
-            // What it was copied from may be free now.
-            self.background.wake();
+            // One that cannot be flattened must not keep the others from it.
+            match self.flatten(&id, &key) {
+                // What it was copied from may be free now.
+                Ok(()) => self.background.wake(),
+                Err(error) => tracing::warn!(%error, %id, "it stays a copy of copies for now"),
+            }
         }
+        Ok(())
+    }
+
+    fn flatten(&self, id: &VolumeId, note: &str) -> Result<()> {
+        let flattening = || format!("flatten volume {id}");
+        self.ask(flattening, |io| {
+            match io.open_image(&image_of(id), Access::ReadWrite) {
+                Err(error) if error.is_not_found() => {}
+                image => image?.flatten()?,
+            }
+            io.update(RECORDS, &Update::default().remove(note)).map(drop)
+        })?;
+        tracing::info!(%id, "flattened");
         Ok(())
     }
 }

@@ -52,14 +52,14 @@ pub(super) fn take_or_make(connection: &Connection, create: bool) -> Result<Pool
 
 pub(super) fn read(connection: &Connection) -> Result<Option<PoolId>> {
     let reading = || format!("open the Ceph pool {}", connection.pool());
-    let text = connection.ask(reading, |io| match io.read(MARKER) {
+    let text = connection.ask_anyway(reading, |io| match io.read(MARKER) {
         Err(error) if error.is_not_found() => Ok(None),
         text => text.map(Some),
     })?;
     text.map(|text| parse(connection.pool(), &text)).transpose()
 }
 
-fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
+pub(crate) fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
     let what = || format!("the mark {MARKER} of the Ceph pool {pool}");
     let damaged = |error| Error::damaged(what(), error);
     let Version { format } = serde_json::from_slice(text).map_err(damaged)?;

@@ -18,29 +18,29 @@ use crate::recorded::parse_record;
 
 /// Where the data of a snapshot is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The id of an image: names come and go.
-    pub(super) image: String,
-    pub(super) snapshot: String,
+    pub(crate) image: String,
+    pub(crate) snapshot: String,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(crate) place: Place,
     #[serde(flatten)]
-    pub(super) record: SnapshotRecord,
+    pub(crate) record: SnapshotRecord,
 }
 
 impl Entry {
-    fn parse(id: &SnapshotId, text: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(id: &SnapshotId, text: &[u8]) -> Result<Self> {
         let damaged = |reason| Error::damaged(format!("snapshot {id}"), reason);
         let record = parse_record(id, &"record", text).map_err(damaged)?;
         let place = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
         Ok(Self { place, record })
     }
 
-    fn text(&self) -> Result<Vec<u8>> {
+    pub(crate) fn text(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| {
             Error::failed(format!("write the record of snapshot {}", self.record.id), error)
         })
@@ -94,6 +94,7 @@ impl Store {
             return Err(Error::Busy(format!("snapshot {}", new.id)));
         }
         let source = self.require(&new.source.id)?;
+        self.check_any_room()?;
         let record = SnapshotRecord {
             version: RECORD_VERSION,
             id: new.id.clone(),
@@ -133,7 +134,7 @@ impl Store {
 }
 
 #[derive(Debug)]
-pub(super) struct SnapshotDraft {
+pub(crate) struct SnapshotDraft {
     store: Arc<Store>,
     image_id: String,
     record: SnapshotRecord,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_model::{NodeId, PoolId, Result, Topology};
+use orlop_model::{Error, NodeId, PoolId, Result, Topology};
 use orlop_sys::ceph::{ClusterConfig, IoCtx};
 
 use super::attach::Attachments;
@@ -12,8 +12,6 @@ use super::background::Background;
 use super::connection::Connection;
 use super::marker;
 
-/// Longer than a store that fails needs to be found out and replaced.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the operator says about a pool.
@@ -29,6 +27,9 @@ pub struct RbdPoolConfig {
     pub user: String,
     /// The file with the user's key.
     pub keyring: PathBuf,
+    /// How long a single operation waits for the cluster before it is given up. Longer than a store
+    /// that fails needs to be found out and replaced, or calls fail that need not.
+    pub timeout: Duration,
     /// Make the Ceph pool one of Orlop's where it is none yet.
     pub create: bool,
     /// Free what is deleted and flatten what is too deep. One of all who use the pool is enough,
@@ -48,8 +49,8 @@ impl RbdPoolConfig {
             monitors: self.monitors.clone(),
             user: self.user.clone(),
             keyring: self.keyring.clone(),
-            connect_timeout: CONNECT_TIMEOUT,
-            operation_timeout: OPERATION_TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT.min(self.timeout),
+            operation_timeout: self.timeout,
         }
     }
 }
@@ -70,6 +71,7 @@ impl Store {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
+        ensure_trash(&connection)?;
         let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
             name: config.name.clone(),
@@ -79,6 +81,7 @@ impl Store {
             background: Background::default(),
             attachments,
         });
+        store.connection.pulse.start(&store)?;
         if config.serves_node {
             store.ensure_node_known(&config.node_id)?;
             store.release_orphaned_exports()?;
@@ -95,5 +98,17 @@ impl Store {
         ask: impl Fn(&Arc<IoCtx>) -> orlop_sys::Result<T>,
     ) -> Result<T> {
         self.connection.ask(doing, ask)
+    }
+}
+
+/// While there is room: later it may be needed to make some.
+fn ensure_trash(connection: &Connection) -> Result<()> {
+    let making = || format!("make the trash of the Ceph pool {}", connection.pool());
+    match connection.ask(making, |io| io.ensure_trash()) {
+        Err(full @ Error::Exhausted(_)) => {
+            tracing::warn!(%full, "nothing can be deleted before there is room");
+            Ok(())
+        }
+        done => done,
     }
 }

@@ -72,6 +72,7 @@ impl Bed {
             namespace: self.namespace.clone(),
             user: "orlop".to_owned(),
             keyring: cluster().join("client.orlop.keyring"),
+            timeout: PATIENCE,
             create: true,
             housekeeping: false,
             node_id: "n1".parse().unwrap(),

@@ -14,6 +14,7 @@ mod changes;
 mod copies;
 mod half_made;
 mod inspecting;
+mod full;
 mod leftovers;
 mod opening;
 mod records;

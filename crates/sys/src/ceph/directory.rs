@@ -163,19 +163,19 @@ pub(super) fn encoded(text: &str) -> Vec<u8> {
     input
 }
 
-pub(super) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     into.extend_from_slice(&length.to_le_bytes());
     into.extend_from_slice(bytes);
 }
 
 /// Ceph's encoding: little endian, and lengths before contents. `None`: it ends too early.
-struct Decoder<'a> {
+pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    fn new(answer: &'a [u8]) -> Self {
+    pub(crate) fn new(answer: &'a [u8]) -> Self {
         Self { rest: answer }
     }
 
@@ -185,18 +185,18 @@ impl<'a> Decoder<'a> {
         usize::try_from(u32::from_le_bytes(*length)).ok()
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
         let (bytes, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(bytes)
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub(crate) fn text(&mut self) -> Option<String> {
         String::from_utf8(self.bytes()?.to_vec()).ok()
     }
 
-    fn pairs(&mut self) -> Option<Vec<(String, String)>> {
+    pub(crate) fn pairs(&mut self) -> Option<Vec<(String, String)>> {
         let count = self.length()?;
         (0..count).map(|_| Some((self.text()?, self.text()?))).collect()
     }

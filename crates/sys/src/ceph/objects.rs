@@ -44,6 +44,10 @@ impl IoCtx {
             if namespace.is_empty() { pool.to_owned() } else { format!("{pool}/{namespace}") };
         let opened = Self { handle, cluster, label };
         call!(rados.rados_ioctx_set_namespace(handle, space.as_ptr()));
+        // Writes to a full pool would be held back until there is room. So they are tried: what
+        // takes no more room, as a deletion, goes through; all else fails with ENOSPC or EDQUOT.
+        // librbd takes this over for the images that it opens.
+        call!(rados.rados_set_pool_full_try(handle));
         Ok(Arc::new(opened))
     }
 

@@ -44,6 +44,11 @@ pub struct Trashed {
 }
 
 impl IoCtx {
+    /// The first image that is moved to the trash makes it, for which a full pool has no room.
+    pub fn ensure_trash(&self) -> Result<()> {
+        self.ensure_object(TRASH)
+    }
+
     /// Takes the name from the image of this id, and from no other: `rbd_trash_move` goes by the
     /// name alone, which may be another image's by then. The steps are the same. Snapshots and
     /// clones stay as they are, and so do clients that have it open.

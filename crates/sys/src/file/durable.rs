@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdir, open, rename,
-    renameat_with, syncfs, unlink,
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fsync, mkdir, open, rename,
+    renameat_with, stat, syncfs, unlink,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, Result as CallResult, retry_on_intr};
 
 use super::set_length;
 use crate::crash;
@@ -76,10 +76,42 @@ pub fn create_directory(path: &Path) -> Result<()> {
 
 /// Makes the directory and what is missing above it, all of that for root alone.
 pub fn ensure_private_directory(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(Mode::RWXU.as_raw_mode());
-    builder.create(path).on("make the directory", path)
+    ensure_directories(path, Mode::RWXU).before("make the directory", path)
+}
+
+pub(crate) fn ensure_directories(path: &Path, mode: Mode) -> CallResult<()> {
+    match mkdir(path, mode) {
+        Err(Errno::NOENT) => {
+            ensure_directories(path.parent().ok_or(Errno::NOENT)?, mode)?;
+            made_or_there(mkdir(path, mode), path)
+        }
+        made => made_or_there(made, path),
+    }
+}
+
+fn made_or_there(made: CallResult<()>, path: &Path) -> CallResult<()> {
+    match made {
+        Ok(()) => crash::after("make the directory"),
+        Err(_) if path.is_dir() => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(())
+}
+
+/// Nobody but its owner may look into the directory.
+pub fn close_to_others(directory: &Path) -> Result<()> {
+    const OPERATION: &str = "close to others";
+    let mode = stat(directory).before(OPERATION, directory)?.st_mode;
+    if Mode::from_raw_mode(mode) == Mode::RWXU {
+        return Ok(());
+    }
+    chmod(directory, Mode::RWXU).on(OPERATION, directory)
+}
+
+/// To write; made for root alone if it is missing.
+pub fn ensure_file(path: &Path) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    Ok(File::from(open(path, flags, PRIVATE).on("create", path)?))
 }
 
 pub fn sync_file(file: &File) -> Result<()> {

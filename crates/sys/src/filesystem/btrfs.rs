@@ -19,7 +19,7 @@ use crate::loopdev;
 
 pub(super) const FIRST_SUPERBLOCK: usize = 0x1_0000;
 const MIRRORS: [u64; 2] = [64 << 20, 256 << 30];
-const SUPERBLOCK_BYTES: usize = 4096;
+pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
 const SUPERBLOCK_LENGTH: u64 = 4096;
 
 const FSID: usize = 0x20;
@@ -31,7 +31,7 @@ const CHECKSUM_CRC32C: u16 = 0;
 const METADATA_UUID: usize = 0x23B;
 const INCOMPAT_METADATA_UUID: u64 = 1 << 10;
 
-pub(super) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
     (bytes_at(superblock, MAGIC_OFFSET)? == MAGIC).then(|| bytes_at(superblock, FSID)).flatten()
 }
 
@@ -62,7 +62,7 @@ pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
 }
 
 /// `None` if the checksum is of a kind that cannot be computed here.
-fn rename_superblock(superblock: &mut [u8; SUPERBLOCK_BYTES], uuid: [u8; 16]) -> Option<()> {
+pub(crate) fn rename_superblock(superblock: &mut [u8; SUPERBLOCK_BYTES], uuid: [u8; 16]) -> Option<()> {
     if bytes_at(superblock, CHECKSUM_TYPE).map(u16::from_le_bytes)? != CHECKSUM_CRC32C {
         return None;
     }

@@ -21,10 +21,10 @@ const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
 const FEWEST_USABLE_BLOCKS: u64 = 50;
 
 #[derive(Debug, Clone)]
-pub(super) struct Ext4Superblock {
+pub(crate) struct Ext4Superblock {
     pub(super) uuid: [u8; 16],
     pub(super) has_errors: bool,
-    pub(super) blocks: u64,
+    pub(crate) blocks: u64,
     block_size: u64,
     first_block: u64,
     blocks_per_group: u64,
@@ -37,7 +37,7 @@ pub(super) struct Ext4Superblock {
 impl Ext4Superblock {
     /// `head` is the start of the device. A magic number of two bytes is met by chance, so the
     /// fields that everything else is computed from must make sense as well.
-    pub(super) fn parse(head: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(head: &[u8]) -> Option<Self> {
         let block = head.get(SUPERBLOCK..SUPERBLOCK_END)?;
         if u16_at(block, 0x38)? != MAGIC {
             return None;
@@ -75,7 +75,7 @@ impl Ext4Superblock {
         })
     }
 
-    pub(super) fn read(device: &Path) -> Result<Self> {
+    pub(crate) fn read(device: &Path) -> Result<Self> {
         let mut head = [0; SUPERBLOCK_END];
         let file = File::open(device).on("open", device)?;
         file.read_exact_at(&mut head, 0).on("read", device)?;
@@ -85,7 +85,7 @@ impl Ext4Superblock {
 
     /// The most blocks that the filesystem can use of a device: a last group too small to hold
     /// its own tables is left out, as resize2fs does.
-    pub(super) fn usable_blocks(&self, device_bytes: u64) -> u64 {
+    pub(crate) fn usable_blocks(&self, device_bytes: u64) -> u64 {
         let blocks = device_bytes / self.block_size;
         let in_groups = blocks.saturating_sub(self.first_block);
         let tail = in_groups % self.blocks_per_group;
@@ -103,13 +103,15 @@ impl Ext4Superblock {
         let bitmaps = 2;
         let mut overhead = bitmaps + self.inode_table_blocks;
         if !self.sparse || holds_sparse_superblock(group) {
-            let descriptors = ((group + 1) * self.descriptor_size).div_ceil(self.block_size);
+            // A superblock that lies may have very many groups, with very large descriptors.
+            let descriptors =
+                (group + 1).saturating_mul(self.descriptor_size).div_ceil(self.block_size);
             overhead += 1 + descriptors + self.reserved_descriptor_blocks;
         }
         overhead
     }
 
-    pub(super) fn spans(&self, device_bytes: u64) -> bool {
+    pub(crate) fn spans(&self, device_bytes: u64) -> bool {
         self.blocks >= self.usable_blocks(device_bytes)
     }
 }

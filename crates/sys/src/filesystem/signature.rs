@@ -42,7 +42,7 @@ fn read_range(file: &File, offset: u64, length: u64) -> std::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-fn classify(head: &[u8], tail: &[u8]) -> Signature {
+pub(crate) fn classify(head: &[u8], tail: &[u8]) -> Signature {
     let found: Vec<Signature> =
         [find_ext4(head), find_xfs(head), find_btrfs(head)].into_iter().flatten().collect();
     match found.as_slice() {

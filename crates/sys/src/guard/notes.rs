@@ -20,13 +20,13 @@ const ATTEMPTS: u32 = 60;
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Note<'a> {
+pub(crate) enum Note<'a> {
     Frozen(&'a Path),
     Thawed(&'a Path),
 }
 
 impl<'a> Note<'a> {
-    pub(super) fn encoded(&self) -> Vec<u8> {
+    pub(crate) fn encoded(&self) -> Vec<u8> {
         let (sign, path) = match self {
             Self::Frozen(path) => (FROZEN, path),
             Self::Thawed(path) => (THAWED, path),
@@ -35,7 +35,7 @@ impl<'a> Note<'a> {
     }
 
     /// `None` for what is no whole note.
-    fn decode(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (sign, path) = bytes.strip_suffix(&[END])?.split_first()?;
         if path.is_empty() {
             return None;

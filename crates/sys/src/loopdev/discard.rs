@@ -35,14 +35,16 @@ pub(super) fn remove_if_disabled(device: &LoopDevice) -> bool {
             return false;
         }
     }
-    let removed = remove(device);
+    let removed = forget(device);
     if let Err(error) = &removed {
         tracing::debug!(%error, "a device without discards stays");
     }
     removed.is_ok()
 }
 
-fn remove(device: &LoopDevice) -> Result<()> {
+/// Makes the kernel forget an unused device; one that is in use is an error that
+/// [`Error::is_busy`].
+pub fn forget(device: &LoopDevice) -> Result<()> {
     let control = File::open(CONTROL).on("open", Path::new(CONTROL))?;
     abi::loop_control_remove(control, device.number).on("remove", &device.path())
 }

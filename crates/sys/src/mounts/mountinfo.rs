@@ -29,7 +29,9 @@ impl MountEntry {
 
     /// The filesystem refuses writes: mounted so, or after an error.
     pub fn superblock_read_only(&self) -> bool {
-        self.super_options.iter().any(|option| option == "ro")
+        // What ext4 says after an error since Linux 6.15, and when it was shut down.
+        let refusals = ["ro", "emergency_ro", "shutdown"];
+        self.super_options.iter().any(|option| refusals.contains(&option.as_str()))
     }
 }
 
@@ -39,7 +41,7 @@ pub fn parse_mountinfo(text: &str) -> Vec<MountEntry> {
 }
 
 /// Paths are bytes, and the kernel escapes only separators.
-pub(super) fn parse(bytes: &[u8]) -> Vec<MountEntry> {
+pub(crate) fn parse(bytes: &[u8]) -> Vec<MountEntry> {
     bytes.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 

@@ -4,21 +4,21 @@
 use rustix::mount::MountAttrFlags as Attributes;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FsOption {
+pub(crate) enum FsOption {
     Flag(String),
     Value(String, String),
 }
 
 #[derive(Debug)]
-pub(super) struct MountOptions {
-    pub(super) attributes: Attributes,
-    pub(super) filesystem: Vec<FsOption>,
+pub(crate) struct MountOptions {
+    pub(crate) attributes: Attributes,
+    pub(crate) filesystem: Vec<FsOption>,
 }
 
 impl MountOptions {
     /// Where options contradict each other the last one counts, except that `read_only` cannot be
     /// taken back.
-    pub(super) fn parse(options: &[String], read_only: bool) -> Self {
+    pub(crate) fn parse(options: &[String], read_only: bool) -> Self {
         let mut parsed = Self { attributes: Attributes::empty(), filesystem: Vec::new() };
         // Each entry is one option: a comma may be part of a value (an SELinux category list),
         // and what was vetted as one must not become two.

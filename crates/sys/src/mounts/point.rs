@@ -1,6 +1,5 @@
 //! The directories and files that mounts go on.
 
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
@@ -8,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::crash;
 use crate::error::{Context, Error, Result};
+use crate::file::ensure_directories;
 use crate::resolve::{Place, parent_of};
 
 const DIRECTORY_MODE: u32 = 0o750;
@@ -19,9 +19,8 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
     const OPERATION: &str = "make the directory";
     let place = match Place::of(OPERATION, path) {
         Err(error) if error.is_not_found() => {
-            let mut builder = std::fs::DirBuilder::new();
-            builder.recursive(true).mode(DIRECTORY_MODE);
-            builder.create(parent_of(path)).on(OPERATION, path)?;
+            let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+            ensure_directories(parent_of(path), mode).before(OPERATION, path)?;
             Place::of(OPERATION, path)?
         }
         place => place?,
@@ -32,7 +31,7 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
             Ok(true)
         }
         Err(Errno::EXIST) => {
-            place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
+            place.open(OFlags::PATH | OFlags::DIRECTORY).before(OPERATION, path)?;
             Ok(false)
         }
         Err(errno) => Err(errno).on(OPERATION, path),
@@ -53,8 +52,8 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno).on(OPERATION, path),
     }
-    let there = place.open(OFlags::PATH).on(OPERATION, path)?;
-    let mode = fstat(there).on(OPERATION, path)?.st_mode;
+    let there = place.open(OFlags::PATH).before(OPERATION, path)?;
+    let mode = fstat(there).before(OPERATION, path)?.st_mode;
     if FileType::from_raw_mode(mode) == FileType::Directory {
         return Err(Errno::ISDIR).on(OPERATION, path);
     }
@@ -71,7 +70,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
     };
     let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        there => there.on(OPERATION, path)?,
+        there => there.before(OPERATION, path)?,
     };
     let kind = FileType::from_raw_mode(there.st_mode);
     let how = if kind == FileType::Directory {

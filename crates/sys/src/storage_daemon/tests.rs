@@ -57,3 +57,20 @@ fn another_process_of_that_number_is_not_the_export() {
     export.ensure_stopped().unwrap();
     assert!(!export.exists());
 }
+
+/// The port of discard, where nobody listens: librados goes on trying.
+#[test]
+fn a_start_that_takes_too_long_leaves_no_process() {
+    let scratch = scratch();
+    let export = Export::at(scratch.path().join("export"));
+    let nobody = Source { monitors: "[v2:127.0.0.1:9]", ..source() };
+    let late = export.start(&nobody, Duration::from_secs(2)).unwrap_err();
+    assert_eq!(late.errno(), Some(Errno::TIMEDOUT), "{late}");
+    let mark = export.file().display().to_string();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        assert!(!contains(&words, mark.as_bytes()), "{entry:?} is left");
+    }
+    export.ensure_stopped().unwrap();
+    assert!(!export.exists());
+}

@@ -49,6 +49,10 @@ pub(in crate::services) fn parse_publish(
     let volume = parse::volume_ref(&request.volume_id)?;
     let target = TargetPath::parse("target_path", &request.target_path)?;
     let staging = parse::optional_path("staging_target_path", &request.staging_target_path)?;
+    if staging.as_ref().is_some_and(|staging| staging.overlaps(&target)) {
+        // One mount would hide the other, and what is unpublished would be the stage.
+        return Err(Error::invalid("target_path", "overlaps with staging_target_path"));
+    }
     let publish = parse::publish_context(&request.publish_context, offers)?;
     let context = parse::volume_context(request.volume_context)?;
     let inline = parse::inline_volume(&context, offers)?;

@@ -28,8 +28,13 @@ fn missing_and_short_data_is_told_and_never_attached() {
         let refused = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite);
         assert!(matches!(refused, Err(Error::Damaged { .. })));
     }
-    let unknown = pool.condition(&volume_id(&pool, "unknown"));
-    assert!(matches!(unknown, Err(Error::NoSuchVolume(_))));
+    let unknown = volume_id(&pool, "unknown");
+    assert!(matches!(pool.condition(&unknown), Err(Error::NoSuchVolume(_))));
+
+    let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
+    let told = pool.conditions(&[short.id, unknown, well.id.clone()]);
+    assert_eq!(told.iter().map(|told| told.abnormal).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(told[2], pool.condition(&well.id).unwrap());
 }
 
 #[test]

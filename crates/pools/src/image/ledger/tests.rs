@@ -171,7 +171,7 @@ fn shared_bytes_are_promised_to_each_and_owned_once() {
         let record = create(&pool, &volume_of(&pool, "a", 160 * MIB));
         let data = data_of(&pool, &record.id);
         scribble(&data, 1, 72 * MIB);
-        lock(&pool.store.ledger).measured = None;
+        lock(&pool.store.ledger).survey.forget();
         let mut available = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
         for name in ["s0", "s1"] {
             snapshot(&pool, name, &record);
@@ -180,7 +180,7 @@ fn shared_bytes_are_promised_to_each_and_owned_once() {
             available = left;
         }
         // The same when all is measured anew, and by another process.
-        lock(&pool.store.ledger).measured = None;
+        lock(&pool.store.ledger).survey.forget();
         let again = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
         drop(pool);
@@ -203,7 +203,7 @@ fn what_a_copy_has_beyond_its_source_is_its_own() {
         let from = orlop_model::ContentSource::Volume(source.id);
         let copy = create(&pool, &copy_of(&pool, "copy", from, 192 * MIB));
         bed.free();
-        lock(&pool.store.ledger).measured = None;
+        lock(&pool.store.ledger).survey.forget();
         let before = largest(&pool, Provisioning::Thin);
         let grown = fs::File::options().write(true).open(data_of(&pool, &copy.id)).unwrap();
         use std::os::unix::fs::FileExt;

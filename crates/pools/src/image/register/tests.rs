@@ -95,6 +95,7 @@ fn what_cannot_be_read_is_damaged_and_not_listed() {
     }
     assert_eq!(register.page_of_whole(None, 0), [whole]);
     assert!(directory.path().join("README").exists());
+    assert!(!directory.path().join(".left.json.new").exists());
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Which blocks a snapshot holds, and which differ from an earlier one.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use orlop_sys::extents::{self, ExtentKind};
+use orlop_tests::{Dice, GIB, MIB};
+use rustix::fs::{Advice, fadvise};
+
+use crate::Effort;
+use crate::bare;
+use crate::contender::{Contender, Kind};
+use crate::delta;
+use crate::ground::{Drivers, Ground};
+use crate::results::{Circumstance, Results};
+use crate::stopwatch::{Stopwatch, Times};
+
+const BLOCK: u64 = 4096;
+const CHUNK: usize = 1 << 20;
+pub(crate) const DELTA: &str = "delta, 1 % changed";
+const DELTA_CACHED: &str = "delta, 1 % changed, files in the page cache";
+const ALLOCATED: &str = "allocated";
+
+pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
+    let ground = Ground::new(drivers).await;
+    let size = effort.of(GIB, 16 * MIB);
+    let ours = Pair::new(&ground.ours, size).await;
+    let peer = Pair::new(&ground.peer, size).await;
+    let bare = bare_pair(&ground, size);
+
+    let mut times = Times::default();
+    for round in 0..=effort.of(25, 3) {
+        if round == 1 {
+            times = Times::default();
+        }
+        ours.ask(&ground.ours, &mut times.ours).await;
+        if round <= effort.of(5, 2) {
+            peer.ask(&ground.peer, &mut times.peer).await;
+        }
+        times.floor.run(DELTA, || walk(&bare.0) + walk(&bare.1));
+        times.floor.run(ALLOCATED, || walk(&bare.1));
+    }
+    if !ground.peer.tells_changes {
+        // The same question, however the other side comes by its answer.
+        let asked = [&times.ours, &times.floor].map(|watch| watch.series(DELTA));
+        let [ours, floor] = asked.map(Option::unwrap_or_default);
+        times.ours.set(DELTA_CACHED, ours);
+        times.floor.set(DELTA_CACHED, floor);
+    }
+
+    results.begin("Changed blocks", about(&ground.peer));
+    for operation in [DELTA, DELTA_CACHED, ALLOCATED] {
+        if times.ours.series(operation).is_some() {
+            results.add(times.row(operation.into(), &[operation], Circumstance::Data(size)));
+        }
+    }
+    ours.release(&ground.ours).await;
+    peer.release(&ground.peer).await;
+}
+
+fn about(peer: &Contender) -> String {
+    let how = match peer.tells_changes {
+        true => "The peer is asked by GetMetadataDelta as well.",
+        false => {
+            "This release of host-path has no SnapshotMetadata service. Its column is what its \
+             user has to do instead: read both snapshots and compare them block by block, first \
+             with nothing of them in the page cache, as after a snapshot was taken."
+        }
+    };
+    format!(
+        "A full block volume, of which scattered blocks of 4 KiB were changed between two \
+         snapshots. {how} The floor is FIEMAP of both files."
+    )
+}
+
+/// Two snapshots of one volume.
+struct Pair {
+    volume: String,
+    base: String,
+    target: String,
+}
+
+impl Pair {
+    async fn new(contender: &Contender, size: u64) -> Self {
+        let client = &contender.client;
+        let volume = contender.create("changing", Kind::Block, size).done().await;
+        let node = client.on_node(&volume, Kind::Block.capability());
+        let mut unwatched = Stopwatch::default();
+        contender.up(&node, &mut unwatched).await;
+        bare::fill(&node.target, size);
+        let base = client.snapshot("base", &node.id).await.expect("a snapshot").snapshot_id;
+        change(&node.target, size);
+        let target = client.snapshot("target", &node.id).await.expect("a snapshot").snapshot_id;
+        contender.down(&node, &mut unwatched).await;
+        Self { volume: node.id, base, target }
+    }
+
+    async fn ask(&self, contender: &Contender, watch: &mut Stopwatch) {
+        let client = &contender.client;
+        if contender.tells_changes {
+            let counted = async { Ok(delta::delta(client, &self.base, &self.target).await) };
+            assert!(watch.call(DELTA, counted).await > 0, "nothing has changed");
+            let counted = async { Ok(delta::allocated(client, &self.target).await) };
+            assert!(watch.call(ALLOCATED, counted).await > 0, "nothing is there");
+            return;
+        }
+        let files = [&self.base, &self.target].map(|id| contender.snapshot_file(id));
+        let [Some(base), Some(target)] = files else {
+            return;
+        };
+        for path in [&base, &target] {
+            forget_cached(path);
+        }
+        for operation in [DELTA, DELTA_CACHED] {
+            let changed = watch.run(operation, || compare(&base, &target));
+            assert!(changed > 0, "nothing has changed");
+        }
+    }
+
+    async fn release(&self, contender: &Contender) {
+        let client = &contender.client;
+        for snapshot in [&self.base, &self.target] {
+            client.delete_snapshot(snapshot).await.expect("delete a snapshot");
+        }
+        client.delete(&self.volume).await.expect("delete the volume");
+    }
+}
+
+fn change(path: &Path, size: u64) {
+    let file = File::options().write(true).open(path).expect("open what is to be changed");
+    let mut dice = Dice::new(1);
+    for _ in 0..size / BLOCK / 100 {
+        let offset = dice.roll(size / BLOCK) * BLOCK;
+        file.write_all_at(&[0xA5; 4096], offset).expect("change a block");
+    }
+    file.sync_all().expect("sync what was changed");
+}
+
+fn bare_pair(ground: &Ground, size: u64) -> (PathBuf, PathBuf) {
+    let directory = ground.directory("pair");
+    let (live, base, target) =
+        (directory.join("live"), directory.join("base"), directory.join("target"));
+    let file = bare::filled_image(&live, size);
+    bare::clone(&file, &bare::create_sized(&base, 0));
+    let device = bare::attach(&live, size);
+    change(&device.path(), size);
+    bare::detach(&device);
+    bare::clone(&file, &bare::create_sized(&target, 0));
+    (base, target)
+}
+
+/// How many extents hold data.
+fn walk(path: &Path) -> usize {
+    let file = File::open(path).expect("open a snapshot");
+    let extents = extents::extents(file, 0).map(|extent| extent.expect("map a snapshot"));
+    extents.filter(|extent| extent.kind == ExtentKind::Data).count()
+}
+
+/// How many blocks differ, by reading all of them.
+fn compare(base: &Path, target: &Path) -> usize {
+    let [base, target] = [base, target].map(|path| File::open(path).expect("open a snapshot"));
+    let size = base.metadata().expect("look at a snapshot").len();
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let (mut offset, mut changed) = (0, 0);
+    while offset < size {
+        base.read_exact_at(&mut left, offset).expect("read a snapshot");
+        target.read_exact_at(&mut right, offset).expect("read a snapshot");
+        let blocks = left.chunks(4096).zip(right.chunks(4096));
+        changed += blocks.filter(|(left, right)| left != right).count();
+        offset += 1 << 20;
+    }
+    changed
+}
+
+fn forget_cached(path: &Path) {
+    let file = File::open(path).expect("open a snapshot");
+    // What is not written yet is not forgotten either.
+    file.sync_all().expect("sync a snapshot");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("drop it from the page cache");
+}

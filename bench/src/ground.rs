@@ -1,0 +1,96 @@
+//! One filesystem for all who are compared, made anew for each experiment.
+
+use std::path::{Path, PathBuf};
+
+use orlop_sys::{file, filesystem};
+use orlop_tests::{GIB, PoolFs, TestPool};
+
+use crate::contender::Contender;
+use crate::process::Process;
+
+/// Sparse: more than all volumes of an experiment promise.
+const SIZE: u64 = 320 * GIB;
+
+/// Whom Orlop is compared with.
+#[derive(Debug, Clone)]
+pub(crate) enum Drivers {
+    /// The program of csi-driver-host-path.
+    HostPath(PathBuf),
+    /// The socket of a driver that somebody else runs, on whatever disk it was given.
+    Running(PathBuf),
+}
+
+/// Drivers end before the filesystem below them goes.
+pub(crate) struct Ground {
+    pub(crate) ours: Contender,
+    pub(crate) peer: Contender,
+    pool: TestPool,
+}
+
+impl Ground {
+    pub(crate) async fn new(drivers: &Drivers) -> Self {
+        let pool = TestPool::new(PoolFs::Xfs, SIZE);
+        let ours = Contender::started(orlop(&pool), pool.scratch()).await.called("Orlop");
+        let peer = match drivers {
+            Drivers::HostPath(program) => host_path(program, &pool).await,
+            Drivers::Running(socket) => Contender::running(socket, pool.scratch()).await,
+        };
+        Self { ours, peer, pool }
+    }
+
+    /// A directory on the filesystem, for what is done without a driver.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let directory = self.pool.path.join(name);
+        std::fs::create_dir_all(&directory).expect("make a directory");
+        directory
+    }
+
+    /// Where Orlop keeps its volumes.
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.pool.path.join("orlop/volumes")
+    }
+
+    /// A path outside of the filesystem, whose parent is there.
+    pub(crate) fn mount_point(&self, name: &str) -> PathBuf {
+        self.pool.scratch().ensure_dir("bare").join(name)
+    }
+
+    /// Nobody pays for what another one left to be written.
+    pub(crate) fn settle(&self) {
+        file::sync_filesystem(&self.pool.path).expect("sync the filesystem");
+    }
+
+    /// Gives back to the disk what was deleted.
+    pub(crate) fn trim(&self) {
+        filesystem::trim(&self.pool.path).expect("trim the filesystem");
+    }
+
+    /// What the disk below can still take.
+    pub(crate) fn room(&self) -> u64 {
+        file::space(self.pool.scratch().path()).expect("look at the disk").free
+    }
+}
+
+fn orlop(pool: &TestPool) -> Process {
+    let this = std::env::current_exe().expect("the path of this program");
+    let scratch = pool.scratch();
+    let socket = scratch.join("orlop.sock");
+    std::fs::create_dir_all(pool.path.join("orlop")).expect("make a directory");
+    Process::new(&this.with_file_name("orlop"), &socket, scratch.join("orlop.log"))
+        .arg("serve")
+        .env("CSI_ENDPOINT", format!("unix://{}", socket.display()))
+        .env("ORLOP_POOL", pool.path.join("orlop"))
+        .env("ORLOP_RUN_DIR", scratch.join("run"))
+        .env("ORLOP_NODE_ID", "bench-node")
+        .env("ORLOP_LOG", "warn")
+}
+
+async fn host_path(program: &Path, pool: &TestPool) -> Contender {
+    let scratch = pool.scratch();
+    let (socket, state) = (scratch.join("peer.sock"), pool.path.join("host-path"));
+    let process = Process::new(program, &socket, scratch.join("peer.log"))
+        .arg(format!("--endpoint=unix://{}", socket.display()))
+        .arg(format!("--statedir={}", state.display()))
+        .arg("--nodeid=bench-node");
+    Contender::started(process, scratch).await.called("host-path").keeping_snapshots_in(state)
+}

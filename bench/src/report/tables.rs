@@ -1,0 +1,129 @@
+//! Tables in Markdown.
+
+use std::fmt::Write;
+
+use super::figure::Figure;
+use super::targets::Verdict;
+use crate::results::{Results, Row, Section, Unit};
+use crate::series::Series;
+
+const NOTHING: &str = "";
+
+pub(crate) fn targets(verdicts: &[Verdict]) -> String {
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "## Targets\n\n| figure | target | this run | floor | |\n|---|---|---|---|---|\n",
+    );
+    for Verdict { title, wanted, found, floor, kept } in verdicts {
+        let _ = writeln!(text, "| {title} | {wanted} | {found} | {floor} | {kept} |");
+    }
+    text
+}
+
+pub(crate) fn sections(results: &Results, verdicts: &[Verdict]) -> String {
+    let sections = results.sections.iter().filter(|section| !section.rows.is_empty());
+    sections
+        .map(|section| table(section, &results.peer_short, verdicts))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn table(section: &Section, peer: &str, verdicts: &[Verdict]) -> String {
+    let mut text = format!(
+        "## {}\n\n{}\n\n| operation | Orlop | {peer} | ratio | floor | of the floor | target |\n\
+         |---|--:|--:|--:|--:|--:|---|\n",
+        section.title, section.about
+    );
+    for row in &section.rows {
+        let cells =
+            [cell(row, &row.ours), cell(row, &row.peer), better(row), cell(row, &row.floor)];
+        let multiple = multiple_of_floor(row);
+        let title = match &row.note {
+            Some(note) => format!("{} ({note})", row.title()),
+            None => row.title(),
+        };
+        let target = target(&row.title(), verdicts);
+        let _ = writeln!(text, "| {title} | {} | {multiple} | {target} |", cells.join(" | "));
+    }
+    text
+}
+
+fn target(title: &str, verdicts: &[Verdict]) -> String {
+    let of_this = verdicts.iter().filter(|verdict| verdict.title == title);
+    let told: Vec<String> = of_this.map(|v| format!("{}: {}", v.wanted, v.kept)).collect();
+    told.join("; ")
+}
+
+fn cell(row: &Row, series: &Option<Series>) -> String {
+    let Some(series) = series else {
+        return NOTHING.to_owned();
+    };
+    let median = Figure(row.unit, series.median());
+    match (row.unit, series.len()) {
+        // What is slow in a rate, or one sample alone, has no percentile.
+        (Unit::Rate | Unit::Bytes | Unit::Throughput, _) | (_, 1) => median.to_string(),
+        (Unit::Time, _) => format!("{median} / {}", Figure(row.unit, series.p99())),
+    }
+}
+
+fn better(row: &Row) -> String {
+    let (Some(ours), Some(peer)) = (&row.ours, &row.peer) else {
+        return NOTHING.to_owned();
+    };
+    match row.unit {
+        Unit::Time | Unit::Bytes => peer.ratio_to(ours),
+        Unit::Rate | Unit::Throughput => ours.ratio_to(peer),
+    }
+    .to_string()
+}
+
+fn multiple_of_floor(row: &Row) -> String {
+    let (Some(ours), Some(floor)) = (&row.ours, &row.floor) else {
+        return NOTHING.to_owned();
+    };
+    match row.unit {
+        Unit::Time | Unit::Bytes => ours.ratio_to(floor),
+        Unit::Rate | Unit::Throughput => floor.ratio_to(ours),
+    }
+    .to_string()
+}
+
+pub(crate) fn io(results: &Results) -> String {
+    if results.io.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "## I/O\n\nBy fio with direct I/O: through a published block volume of either driver, a \
+         bare loop device with direct I/O, and a bare file on the same XFS. host-path's loop \
+         devices go through the page cache, so its reads may never reach the disk.\n\n\
+         | job | Orlop | {} | bare loop | bare file | Orlop to bare loop | Orlop to bare file |\n\
+         |---|--:|--:|--:|--:|--:|--:|\n",
+        results.peer_short
+    );
+    for row in &results.io {
+        let figures = [&row.ours, &row.peer, &row.bare_loop, &row.bare_file]
+            .map(|series| Figure(row.unit, series.median()).to_string());
+        let ratios =
+            [&row.bare_loop, &row.bare_file].map(|bare| row.ours.ratio_to(bare).to_string());
+        let _ =
+            writeln!(text, "| {} | {} | {} |", row.job, figures.join(" | "), ratios.join(" | "));
+    }
+    text
+}
+
+pub(crate) fn bare_calls(results: &Results) -> String {
+    if results.bare_calls.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "## The bare calls\n\nWhat the floors are made of: on empty images of 1 GiB, and FICLONE of 64 MiB of data.\n\n\
+         | call | median | 99th percentile |\n|---|--:|--:|\n",
+    );
+    for (call, series) in &results.bare_calls {
+        let [median, p99] = [series.median(), series.p99()].map(|time| Figure(Unit::Time, time));
+        let _ = writeln!(text, "| {call} | {median} | {p99} |");
+    }
+    text
+}

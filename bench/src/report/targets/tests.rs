@@ -1,0 +1,48 @@
+use super::*;
+use crate::results::Row;
+
+fn results(operation: &str, with: Circumstance, unit: Unit, figures: [f64; 3]) -> Results {
+    let [ours, peer, floor] = figures.map(|figure| Some(Series::of([figure; 5])));
+    let mut results = Results::default();
+    results.begin("Tests", "");
+    let operation = operation.to_owned();
+    results.add(Row { operation, with, unit, ours, peer, floor, note: None });
+    results
+}
+
+fn kept_of(results: &Results) -> Vec<Kept> {
+    verdicts(results).iter().map(|verdict| verdict.kept).collect()
+}
+
+#[test]
+fn a_copy_is_held_against_the_peer_and_the_floor() {
+    let judge = |figures| kept_of(&results("snapshot, block", ONE_GIB, Unit::Time, figures));
+    assert_eq!(judge([1.0, 50.0, 0.5]), [Kept::Met, Kept::Met]);
+    assert_eq!(judge([1.0, 49.0, 0.5]), [Kept::Missed, Kept::Met]);
+    assert_eq!(judge([1.0, 50.0, 0.4]), [Kept::Met, Kept::Missed]);
+    assert_eq!(judge([1.0, 20.0, 0.5]), [Kept::OutOfReach, Kept::Met]);
+}
+
+#[test]
+fn of_rates_the_larger_is_the_better() {
+    let with = Circumstance::Callers(16);
+    let judge = |figures| kept_of(&results(CREATIONS, with, Unit::Rate, figures));
+    assert_eq!(judge([500.0, 100.0, 1000.0]), [Kept::Met]);
+    assert_eq!(judge([100.0, 500.0, 1000.0]), [Kept::Missed]);
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let operation = "resident memory, idle";
+    let judge = |mebibytes: f64| {
+        let figures = [mebibytes * MIB, 1.0, 1.0];
+        kept_of(&results(operation, Circumstance::Usual, Unit::Bytes, figures))
+    };
+    assert_eq!(judge(14.9), [Kept::Met]);
+    assert_eq!(judge(15.0), [Kept::Missed]);
+}
+
+#[test]
+fn what_was_not_measured_is_not_judged() {
+    assert!(verdicts(&Results::default()).is_empty());
+}

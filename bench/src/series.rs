@@ -1,0 +1,90 @@
+//! Samples of one figure, and what can be said of them.
+
+use std::iter::zip;
+
+use orlop_tests::Dice;
+
+const RESAMPLES: usize = 1000;
+
+/// In the order in which they were taken.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Series(Vec<f64>);
+
+/// A quotient of medians, with the interval that holds 95 % of what other samples of the same
+/// distribution would have given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ratio {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Series {
+    pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Self {
+        Self(samples.into_iter().collect())
+    }
+
+    pub(crate) fn push(&mut self, sample: f64) {
+        self.0.push(sample);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sample by sample: what belongs to one round stays together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self::of(zip(&self.0, &other.0).map(|(a, b)| a + b))
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        median(&mut self.0.clone())
+    }
+
+    /// By nearest rank: of fewer than a hundred samples it is the largest.
+    pub(crate) fn p99(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (sorted.len() * 99).div_ceil(100);
+        rank.checked_sub(1).map_or(f64::NAN, |index| sorted[index])
+    }
+
+    pub(crate) fn ratio_to(&self, other: &Self) -> Ratio {
+        // The same figures give the same interval.
+        let mut dice = Dice::new(1);
+        let mut quotients: Vec<f64> =
+            (0..RESAMPLES).map(|_| self.resample(&mut dice) / other.resample(&mut dice)).collect();
+        quotients.sort_by(f64::total_cmp);
+        Ratio {
+            value: self.median() / other.median(),
+            low: quotients[RESAMPLES / 40],
+            high: quotients[RESAMPLES - 1 - RESAMPLES / 40],
+        }
+    }
+
+    fn resample(&self, dice: &mut Dice) -> f64 {
+        let mut drawn: Vec<f64> = self.0.iter().map(|_| *dice.pick(&self.0)).collect();
+        median(&mut drawn)
+    }
+}
+
+fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let middle = samples.len() / 2;
+    match samples {
+        [] => f64::NAN,
+        _ if samples.len().is_multiple_of(2) => f64::midpoint(samples[middle - 1], samples[middle]),
+        _ => samples[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests;

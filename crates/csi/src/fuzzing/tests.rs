@@ -1,0 +1,38 @@
+use std::collections::BTreeSet;
+
+use protox::prost_reflect::DescriptorPool;
+
+use super::*;
+use crate::offers::Mode;
+use crate::proto::FILE_DESCRIPTOR_SET;
+
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../../fuzz/plugin.rs"]
+mod plugin;
+
+use replay::replay;
+
+#[test]
+fn every_method_is_tried() {
+    let declared = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
+    let methods = declared.services().flat_map(|service| {
+        let name = service.full_name().to_owned();
+        let methods: Vec<_> = service.methods().collect();
+        methods.into_iter().map(move |method| format!("/{name}/{}", method.name()))
+    });
+    let tried: BTreeSet<String> = METHODS.iter().map(ToString::to_string).collect();
+    assert_eq!(tried, methods.collect());
+}
+
+#[test]
+fn the_corpus_of_request_holds() {
+    let offers = plugin::offers();
+    replay("request", |input| request(&offers, input));
+}
+
+#[test]
+fn the_corpus_of_calls_holds() {
+    let offers = plugin::offers();
+    replay("calls", |input| calls(plugin::engine(), &offers, input));
+}

@@ -1,0 +1,56 @@
+//! The engine against a reference: sequences of calls, some of them odd, with restarts and reboots
+//! in between. Every answer, and all that is there afterwards, has to be what the reference says.
+//!
+//! More of it: `PROPTEST_CASES=20000 cargo test -p orlop-engine --test model`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../policy/bench.rs"]
+#[allow(dead_code, unused_macros, unused_imports)]
+mod bench;
+mod reference;
+mod reference_node;
+mod step;
+mod world;
+
+use proptest::prelude::*;
+
+use reference::Reference;
+use step::{Step, steps};
+use world::World;
+
+/// Some seconds; a failing sequence is shortened before it is shown.
+fn config() -> ProptestConfig {
+    let cases = std::env::var_os("PROPTEST_CASES").is_none().then_some(200);
+    let usual = ProptestConfig::default();
+    ProptestConfig {
+        cases: cases.unwrap_or(usual.cases),
+        // What failed once is written down as a test, below.
+        failure_persistence: None,
+        ..usual
+    }
+}
+
+fn follow(steps: &[Step]) {
+    let (mut world, mut reference) = (World::new(), Reference::default());
+    for (index, step) in steps.iter().enumerate() {
+        let expected = reference.follow(step);
+        let answered = world.follow(step);
+        assert_eq!(answered, expected, "the answer to step {index}, {step:?}");
+        assert_eq!(world.state(), reference.state(), "after step {index}, {step:?}");
+    }
+    for step in reference.undoing() {
+        let expected = reference.follow(&step);
+        assert_eq!(world.follow(&step), expected, "the answer to {step:?}, cleaning up");
+    }
+    world.assert_empty();
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_engine_does_what_the_reference_says(steps in steps()) {
+        follow(&steps);
+    }
+}

@@ -1,0 +1,111 @@
+//! A pool that is configured and not there yet: what may be on it is not said to be gone, and other
+//! pools do not suffer.
+
+use std::sync::Arc;
+
+use orlop_engine::request::{CapacityQuery, CreateVolume, SnapshotFilter};
+use orlop_engine::{AbsentPool, Engine};
+use orlop_model::{Error, VolumeParameters};
+
+use crate::bench::*;
+
+fn away() -> Error {
+    Error::Unreachable { doing: "connect".to_owned(), reason: "nobody answers".to_owned() }
+}
+
+/// As a successor that could not reach the pool `far`, which the bench has.
+fn without_far(bench: &Bench) -> Engine {
+    let near = Arc::clone(&bench.pools[0]);
+    let near = Engine::new(vec![near], Arc::clone(&bench.host) as _, settings()).unwrap();
+    near.with_absent(AbsentPool { name: "far".to_owned(), why: away() })
+}
+
+fn bench() -> Bench {
+    Bench::with_pools(vec![
+        pool("near", &zone("z1"), 100 * GIB),
+        pool("far", &zone("z1"), 50 * GIB),
+    ])
+}
+
+fn on(name: &str, pool: &str) -> CreateVolume {
+    CreateVolume { parameters: parameters(&[("pool", pool)]), ..volume(name) }
+}
+
+fn capacity(pool: Option<&str>) -> CapacityQuery {
+    let parameters = pool.map_or_else(VolumeParameters::default, |it| parameters(&[("pool", it)]));
+    CapacityQuery { capabilities: None, parameters, place: None }
+}
+
+#[test]
+fn nothing_on_it_is_said_to_be_gone() {
+    let bench = bench();
+    let id = bench.create_as(on("v", "far"));
+    let snapshot = bench.snapshot("s", &id);
+    bench.stage(&id);
+    let engine = without_far(&bench);
+
+    refused!(engine.delete_volume(&id), Error::Unreachable { .. });
+    refused!(engine.delete_snapshot(&snapshot), Error::Unreachable { .. });
+    refused!(engine.snapshot(&snapshot), Error::Unreachable { .. });
+    refused!(engine.volume_status(&id), Error::Unreachable { .. });
+    refused!(engine.controller_publish(&controller_publish(&id, HERE)), Error::Unreachable { .. });
+    refused!(engine.controller_unpublish(&id, None), Error::Unreachable { .. });
+    refused!(engine.stage_volume(&stage(&id)), Error::Unreachable { .. });
+    refused!(engine.unstage_volume(&issued(&id), &path(STAGING)), Error::Unreachable { .. });
+    refused!(engine.list_volumes(None, 0), Error::Unreachable { .. });
+    refused!(engine.list_snapshots(&SnapshotFilter::default(), None, 0), Error::Unreachable { .. });
+    refused!(engine.create_volume(&on("v", "far")), Error::Unreachable { .. });
+    // It may be there that this name is taken.
+    refused!(engine.create_volume(&volume("v")), Error::Unreachable { .. });
+    refused!(engine.capacity(&capacity(Some("far"))), Error::Unreachable { .. });
+    refused!(engine.check_health(), Error::Unreachable { .. });
+    assert!(!bench.host.mounts().is_empty(), "the successor took a volume away that is in use");
+}
+
+#[test]
+fn other_pools_are_served() {
+    let bench = bench();
+    let engine = without_far(&bench);
+    let id = engine.create_volume(&on("v", "near")).unwrap().record.id;
+    let snapshot = engine.create_snapshot(&self::snapshot("s", &id)).unwrap().id;
+    let of_it = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
+    assert_eq!(engine.list_snapshots(&of_it, None, 0).unwrap().entries.len(), 1);
+    assert_eq!(engine.capacity(&capacity(None)).unwrap().available, 99 * GIB);
+    engine.stage_volume(&stage(&id)).unwrap();
+    engine.unstage_volume(&issued(&id), &path(STAGING)).unwrap();
+    engine.delete_snapshot(&snapshot).unwrap();
+    engine.delete_volume(&id).unwrap();
+}
+
+#[test]
+fn once_it_is_there_all_is_as_before() {
+    let bench = bench();
+    let id = bench.create_as(on("v", "far"));
+    let absent = without_far(&bench);
+    let held = absent.with_pool(Arc::clone(&bench.pools[1]) as _).unwrap();
+    assert_eq!(held.absence_of("far"), None);
+    held.check_health().unwrap();
+    assert_eq!(held.create_volume(&on("v", "far")).unwrap().record.id, id);
+    assert_eq!(held.list_volumes(None, 0).unwrap().entries.len(), 1);
+    refused!(held.with_pool(Arc::clone(&bench.pools[1]) as _).map(drop), Error::Failed { .. });
+
+    let other = Error::Failed { doing: "open".to_owned(), reason: "not for you".to_owned() };
+    let changed = absent.with_absent(AbsentPool { name: "far".to_owned(), why: other.clone() });
+    assert_eq!(changed.check_health(), Err(other));
+}
+
+/// Known, and away since: only what could be there has to wait for it.
+#[test]
+fn a_shared_pool_that_does_not_answer_is_asked_for_nothing_of_others() {
+    let bench = bench();
+    bench.pools[1].share_with(&[&node(HERE)]);
+    let far = bench.create_as(on("far", "far"));
+    let lose = |call| bench.pools[1].fail_next(call, away());
+    for call in ["volume", "snapshot", "capacity"] {
+        lose(call);
+    }
+    let near = bench.create_as(on("near", "near"));
+    bench.snapshot("s", &near);
+    assert_eq!(bench.engine.capacity(&capacity(None)).unwrap().available, 99 * GIB);
+    refused!(bench.engine.volume_status(&far), Error::Unreachable { .. });
+}

@@ -1,0 +1,55 @@
+//! Directories that the daemon itself lives on: its pools and its run directory. A volume mounted
+//! on one of them, or above it, would hide what all volumes depend on; one inside it would be in
+//! the way of what is swept there.
+
+use std::path::{Path, PathBuf};
+
+use orlop_model::{Error, Result, TargetPath};
+
+pub(super) struct OffLimits {
+    directories: Vec<PathBuf>,
+    /// Inside of them, but made for volumes.
+    except: PathBuf,
+}
+
+impl OffLimits {
+    pub(super) fn new(directories: Vec<PathBuf>, except: PathBuf) -> Self {
+        Self { directories, except }
+    }
+
+    pub(super) fn check(&self, target: &TargetPath) -> Result<()> {
+        let place = resolved(target.as_path());
+        if place.starts_with(resolved(&self.except)) {
+            return Ok(());
+        }
+        let overlaps = |directory: &&PathBuf| {
+            let directory = resolved(directory);
+            place.starts_with(&directory) || directory.starts_with(&place)
+        };
+        match self.directories.iter().find(overlaps) {
+            None => Ok(()),
+            Some(directory) => Err(Error::invalid(
+                "path",
+                format!(
+                    "{target} overlaps with {}, which this plugin needs for itself",
+                    directory.display()
+                ),
+            )),
+        }
+    }
+}
+
+/// Without the links in that part of the path which exists; the rest will be made as it is named.
+fn resolved(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    for ancestor in path.ancestors() {
+        if let Ok(found) = ancestor.canonicalize() {
+            return missing.iter().rev().fold(found, |place, name| place.join(name));
+        }
+        missing.extend(ancestor.components().next_back().map(|part| part.as_os_str().to_owned()));
+    }
+    path.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

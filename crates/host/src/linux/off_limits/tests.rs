@@ -1,0 +1,50 @@
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+struct Ground {
+    directory: tempfile::TempDir,
+    off_limits: OffLimits,
+}
+
+fn ground() -> Ground {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for name in ["pools/a", "run", "elsewhere"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    let off_limits = OffLimits::new(vec![at("pools/a"), at("run")], at("run/inline"));
+    Ground { directory, off_limits }
+}
+
+impl Ground {
+    fn is_allowed(&self, name: &str) -> bool {
+        let path = self.directory.path().join(name);
+        let target = TargetPath::parse("path", path.to_str().unwrap()).unwrap();
+        self.off_limits.check(&target).is_ok()
+    }
+}
+
+#[test]
+fn neither_on_nor_above_nor_in() {
+    let ground = ground();
+    for name in ["pools/a", "pools", "pools/a/volumes/x", "run", "run/volumes", "run/new/deep"] {
+        assert!(!ground.is_allowed(name), "{name}");
+    }
+    for name in ["elsewhere", "elsewhere/new/deep", "pools/ab", "pools/b", "run/inline/v"] {
+        assert!(ground.is_allowed(name), "{name}");
+    }
+}
+
+#[test]
+fn a_link_does_not_lead_around() {
+    let ground = ground();
+    let at = |name: &str| ground.directory.path().join(name);
+    symlink(at("pools"), at("link")).unwrap();
+    symlink(at("elsewhere"), at("other")).unwrap();
+    assert!(!ground.is_allowed("link/a/new"));
+    assert!(!ground.is_allowed("link"));
+    assert!(ground.is_allowed("other/new"));
+}

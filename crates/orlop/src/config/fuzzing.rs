@@ -1,0 +1,61 @@
+//! Settings from arbitrary text.
+
+use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, settle, variables};
+
+/// A TOML file, a line of dashes, and `NAME=value` lines of variables. What is accepted fits
+/// together; what is not says which setting is wrong.
+pub(crate) fn configuration(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let (toml, rest) = text.split_once("\n---\n").unwrap_or((&text, ""));
+    let pairs = rest.lines().filter_map(|line| line.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    match settled(toml, pairs) {
+        Ok((config, sockets)) => {
+            check_sockets(&sockets);
+            check(&config);
+        }
+        Err(error) => assert!(error.to_string().contains(": "), "{error}"),
+    }
+}
+
+fn settled(
+    toml: &str,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<(Config, Sockets), ConfigError> {
+    let mut settings: file::Settings =
+        toml::from_str(toml).map_err(|error| ConfigError::new("file", error.to_string()))?;
+    variables::apply(&mut settings, variables)?;
+    let sockets = endpoint::settle(&settings, Some("unix:///run/x/csi.sock"))?;
+    Ok((settle::settle(settings)?, sockets))
+}
+
+fn check_sockets(sockets: &Sockets) {
+    assert!(sockets.csi.is_absolute());
+    assert!(sockets.addons.as_ref().is_none_or(|socket| socket.is_absolute()));
+}
+
+fn check(config: &Config) {
+    // It becomes a directory and a key of topology.
+    let name = &config.driver_name;
+    assert!(!name.contains('/') && !name.starts_with(['.', '-']) && name.len() <= 63, "{name:?}");
+    assert!(config.place.segments().next().is_some());
+    assert!(config.default_capacity >= 1 << 20);
+    assert!(!config.freeze_limit.is_zero());
+    assert!(!config.pools.is_empty());
+    for pool in &config.pools {
+        match pool {
+            PoolConfig::Image(image) => assert!(image.path.is_absolute(), "{image:?}"),
+            // One value each in a ceph.conf, and no options on a command line.
+            PoolConfig::Rbd(rbd) => {
+                assert!(rbd.keyring.is_absolute(), "{rbd:?}");
+                for text in [&rbd.monitors, &rbd.pool, &rbd.namespace, &rbd.user] {
+                    assert!(!text.contains(['\n', ' ', '#', ';', '/', '\0']), "{text:?}");
+                }
+                assert!(!rbd.pool.starts_with('-') && !rbd.user.starts_with('-'), "{rbd:?}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

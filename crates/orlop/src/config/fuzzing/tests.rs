@@ -1,0 +1,11 @@
+use super::*;
+
+#[path = "../../../../../fuzz/replay.rs"]
+mod replay;
+
+use replay::replay;
+
+#[test]
+fn the_corpus_of_configuration_holds() {
+    replay("configuration", configuration);
+}

@@ -1,0 +1,140 @@
+//! Opens the pools. One that is on a cluster that is away comes later: the daemon serves the others
+//! meanwhile, and takes it into service when it can be reached.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use orlop_csi::Core;
+use orlop_engine::{AbsentPool, Engine, Settings};
+use orlop_host::LinuxHost;
+use orlop_model::{Error, Pool, Result};
+use orlop_pools::image::ImagePool;
+use orlop_pools::rbd::RbdPool;
+
+use crate::config::{Config, PoolConfig};
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub(crate) enum OpenPool {
+    Image(Arc<ImagePool>),
+    Rbd(Arc<RbdPool>),
+}
+
+impl OpenPool {
+    fn open(config: &PoolConfig) -> Result<Self> {
+        match config {
+            PoolConfig::Image(config) => {
+                Ok(Self::Image(Arc::new(ImagePool::open(config.clone())?)))
+            }
+            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open(config)?))),
+        }
+    }
+
+    fn served(&self) -> Arc<dyn Pool> {
+        match self {
+            Self::Image(pool) => Arc::<ImagePool>::clone(pool),
+            Self::Rbd(pool) => Arc::<RbdPool>::clone(pool),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        match self {
+            Self::Image(pool) => pool.close(),
+            // The cluster keeps no account of who has a pool open.
+            Self::Rbd(_) => {}
+        }
+    }
+}
+
+/// What there is to begin with.
+pub(crate) struct Opened {
+    pub(crate) engine: Engine,
+    pub(crate) pools: Vec<OpenPool>,
+    pub(crate) absent: Vec<PoolConfig>,
+}
+
+/// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
+/// know of at once, and ends the start.
+pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
+    host.thaw_leftovers()?;
+    let settings = Settings {
+        node_id: config.node_id.clone(),
+        place: config.place.clone(),
+        attach: config.attach,
+        max_volumes: config.max_volumes,
+        default_capacity: config.default_capacity,
+    };
+    let engine = Engine::new(Vec::new(), host, settings)?;
+    let mut opened = Opened { engine, pools: Vec::new(), absent: Vec::new() };
+    for pool in &config.pools {
+        match with_pool(&opened.engine, pool) {
+            Ok((engine, open)) => {
+                opened.engine = engine;
+                opened.pools.push(open);
+            }
+            Err(why @ Error::Unreachable { .. }) => {
+                let name = pool.name().to_owned();
+                tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
+                opened.engine = opened.engine.with_absent(AbsentPool { name, why });
+                opened.absent.push(pool.clone());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(opened)
+}
+
+fn with_pool(engine: &Engine, config: &PoolConfig) -> Result<(Engine, OpenPool)> {
+    let open = OpenPool::open(config)?;
+    let engine = engine.with_pool(open.served())?;
+    Ok((engine, open))
+}
+
+/// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
+pub(crate) fn await_absent(core: &Arc<Core>, opened: Opened) -> std::io::Result<()> {
+    let Opened { engine, absent, .. } = opened;
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let core = Arc::downgrade(core);
+    let waiting = thread::Builder::new().name("absent-pools".to_owned());
+    waiting.spawn(move || take_in(&core, engine, absent)).map(drop)
+}
+
+fn take_in(core: &Weak<Core>, mut engine: Engine, mut absent: Vec<PoolConfig>) {
+    let mut pause = FIRST_PAUSE;
+    while !absent.is_empty() {
+        thread::sleep(pause);
+        pause = LONGEST_PAUSE.min(2 * pause);
+        let mut still_absent = Vec::new();
+        for config in absent {
+            if core.strong_count() == 0 {
+                return;
+            }
+            match with_pool(&engine, &config) {
+                Ok((with, _)) => {
+                    tracing::info!(pool = config.name(), "in service");
+                    engine = with;
+                }
+                Err(why) => {
+                    engine = noted(engine, config.name(), why);
+                    still_absent.push(config);
+                }
+            }
+        }
+        absent = still_absent;
+        let Some(core) = core.upgrade() else { return };
+        core.ready(Arc::new(engine.clone()));
+    }
+}
+
+/// Probe tells why a pool is absent, so a reason that has changed is noted; and told once.
+fn noted(engine: Engine, name: &str, why: Error) -> Engine {
+    if engine.absence_of(name) == Some(&why) {
+        return engine;
+    }
+    tracing::warn!(pool = name, %why, "still absent");
+    engine.with_absent(AbsentPool { name: name.to_owned(), why })
+}

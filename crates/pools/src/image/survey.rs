@@ -1,0 +1,138 @@
+//! How much the pool's files take, looked at now and then.
+//!
+//! It costs a stat for each of them. So nothing that makes or deletes one waits for it: what was
+//! seen last serves until a thread has looked again. Only a refusal has to be sure, and looks at
+//! all of them before.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use orlop_model::Result;
+
+use super::ledger::Ledger;
+use super::shelf::{Kept, Shelf};
+use super::store::Store;
+use crate::poison::lock;
+
+/// After this long it is time to look again.
+const SERVES: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    last: Option<Seen>,
+    under_way: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Free space and what the files took together. Writing to a volume moves bytes from one to
+    /// the other, so what was seen long ago would count bytes twice that were discarded since: the
+    /// sum must not rise.
+    owned: u128,
+    at: Instant,
+}
+
+impl Survey {
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
+    fn note(&mut self, owned: u128) -> u128 {
+        self.last = Some(Seen { owned, at: Instant::now() });
+        owned
+    }
+}
+
+/// The thread that looks, if there is one; waited for before the pool goes.
+#[derive(Debug, Default)]
+pub(super) struct Surveyor(Mutex<Option<JoinHandle<()>>>);
+
+impl Surveyor {
+    pub(super) fn wait(&self) {
+        let thread = lock(&self.0).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that looks at the pool's files panicked");
+        }
+    }
+}
+
+impl Store {
+    /// All files were looked at when the shelves were read.
+    pub(super) fn begin_survey(&self) -> Result<()> {
+        let free = u128::from(self.space()?.free);
+        let mut ledger = lock(&self.ledger);
+        let owned = ledger.used() + free;
+        ledger.survey.note(owned);
+        Ok(())
+    }
+
+    /// Without looking at any file, as long as there is something to go by.
+    pub(super) fn recently_owned(self: &Arc<Self>, ledger: &mut Ledger) -> Result<u128> {
+        let Some(seen) = ledger.survey.last else {
+            return self.exactly_owned(ledger);
+        };
+        if seen.at.elapsed() >= SERVES && !ledger.survey.under_way {
+            ledger.survey.under_way = self.send_surveyor();
+        }
+        Ok(seen.owned)
+    }
+
+    /// Looks at all files while nothing is made or deleted.
+    pub(super) fn exactly_owned(&self, ledger: &mut Ledger) -> Result<u128> {
+        let before = self.space()?.free;
+        self.volumes.ids().for_each(|id| ledger.note_seen(self.volumes.look_at(&id)));
+        self.snapshots.ids().for_each(|id| ledger.note_seen(self.snapshots.look_at(&id)));
+        // Volumes are written and discarded meanwhile: the smaller of both counts no byte twice.
+        let free = before.min(self.space()?.free);
+        let owned = ledger.used() + u128::from(free);
+        Ok(ledger.survey.note(owned))
+    }
+
+    fn send_surveyor(self: &Arc<Self>) -> bool {
+        let store = Arc::clone(self);
+        let look = move || {
+            if let Err(error) = store.survey() {
+                tracing::debug!(%error, "the pool's files could not be looked at");
+            }
+            lock(&store.ledger).survey.under_way = false;
+        };
+        match thread::Builder::new().name("survey".to_owned()).spawn(look) {
+            Ok(thread) => {
+                // The one before has ended.
+                *lock(&self.surveyor.0) = Some(thread);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no thread to look at the pool's files");
+                false
+            }
+        }
+    }
+
+    /// As [`Store::exactly_owned`], but others go on between two files.
+    fn survey(&self) -> Result<()> {
+        let before = u128::from(self.space()?.free);
+        let removed_before = lock(&self.ledger).removed;
+        self.survey_shelf(&self.volumes);
+        self.survey_shelf(&self.snapshots);
+        let after = u128::from(self.space()?.free);
+        let mut ledger = lock(&self.ledger);
+        // What was deleted meanwhile is free now, and counts as used no more.
+        let free = after.min(before + ledger.removed.saturating_sub(removed_before));
+        let owned = ledger.used() + free;
+        ledger.survey.note(owned);
+        Ok(())
+    }
+
+    fn survey_shelf<R: Kept>(&self, shelf: &Shelf<R>) {
+        for id in shelf.ids() {
+            let mut ledger = lock(&self.ledger);
+            ledger.note_seen(shelf.look_at(&id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use orlop_csi::{Mode, Offers, fuzzing};
+
+#[path = "../plugin.rs"]
+#[allow(dead_code, reason = "no engine: nothing but the parsing")]
+mod plugin;
+
+static OFFERS: LazyLock<Offers> = LazyLock::new(plugin::offers);
+
+fuzz_target!(|input: &[u8]| fuzzing::request(&OFFERS, input));

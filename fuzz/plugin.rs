@@ -1,0 +1,49 @@
+//! A plugin that keeps its volumes in memory, the same for every input.
+
+use std::sync::Arc;
+
+use orlop_engine::request::NodeInfo;
+use orlop_engine::{Engine, Settings};
+use orlop_host::MemoryHost;
+use orlop_model::{NodeId, PoolId, Topology};
+use orlop_pools::{MemoryPool, MemoryPoolConfig};
+
+use super::{Mode, Offers};
+
+const MOST_VOLUMES: u32 = 4;
+
+fn node() -> NodeId {
+    "n1".parse().expect("it is a legal id")
+}
+
+fn place() -> Topology {
+    let segment = ("orlop.example/node".to_owned(), "n1".to_owned());
+    Topology::parse([segment]).expect("it is a legal place")
+}
+
+pub(crate) fn engine() -> Engine {
+    let config = MemoryPoolConfig { place: place(), ..MemoryPoolConfig::default() };
+    // Inputs hold ids of this pool.
+    let pool = MemoryPool::with_id(PoolId::from_random([0; 4]), config);
+    let settings = Settings {
+        node_id: node(),
+        place: place(),
+        attach: true,
+        max_volumes: MOST_VOLUMES,
+        default_capacity: 1 << 30,
+    };
+    let engine = Engine::new(vec![Arc::new(pool)], Arc::new(MemoryHost::default()), settings);
+    engine.expect("an empty pool is in order")
+}
+
+pub(crate) fn offers() -> Offers {
+    Offers {
+        driver_name: "orlop.example".to_owned(),
+        version: "1.2.3".to_owned(),
+        node: NodeInfo { id: node(), place: place(), max_volumes: MOST_VOLUMES },
+        attach: true,
+        limits: true,
+        group_snapshots: true,
+        mode: Mode::All,
+    }
+}

@@ -1,0 +1,118 @@
+//! The first start, in which a pool is made, and the last stop, in which a managed one is put away.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use orlop_tests::{Daemon, Launch, MIB, Pattern, PoolFs, TestPool, block};
+use rustix::process::Signal;
+
+use crate::tally::{self, Walked};
+use crate::world::{Orders, launch_in_memory};
+
+const DATA: Pattern = Pattern::new(8);
+
+/// Directories for one pool after the other.
+struct Site {
+    pool: TestPool,
+    orders: Orders,
+    managed: bool,
+}
+
+impl Site {
+    fn new(fs: PoolFs, managed: bool) -> Self {
+        let pool = TestPool::in_memory(fs, 16 << 30);
+        let orders = Orders::new(pool.memory().join("crash"));
+        Self { pool, orders, managed }
+    }
+
+    fn root(&self, number: usize) -> PathBuf {
+        self.pool.path.join(format!("new-{number}"))
+    }
+
+    /// On a pool that is not there yet.
+    fn launch(&self, number: usize) -> Launch {
+        let launch = self.orders.given_to(launch_in_memory(&self.pool));
+        let launch = launch
+            .env("ORLOP_POOL", self.root(number))
+            .env("ORLOP_RUN_DIR", self.pool.memory().join(format!("run-{number}")));
+        if self.managed { launch.env("ORLOP_POOL_IMAGE_SIZE", "1GiB") } else { launch }
+    }
+}
+
+/// It ends after each of its effects; then there is a pool, or there is going to be one.
+pub(crate) async fn first_start(fs: PoolFs, managed: bool) {
+    let walked = Walked::begin(if managed { "first-start-managed" } else { "first-start" });
+    let site = Site::new(fs, managed);
+    let mut number = 0;
+    loop {
+        let mut daemon = site.launch(number).idle();
+        site.orders.end_after(number);
+        let ended = daemon.try_restart().await.is_some();
+        if ended {
+            tally::ended_at(&site.orders.carried_out().expect("an end that was asked for"));
+            assert_eq!(daemon.try_restart().await, None, "no start after {number} effects");
+        }
+        site.orders.forget();
+        assert_usable(&daemon).await;
+        assert_private(&site.root(number));
+        daemon.terminate();
+        let beside = fs::read_dir(&site.pool.path).expect("list").flatten();
+        let hidden = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+        assert_eq!(hidden.count(), 0, "something is left beside the pool");
+        if !ended {
+            break;
+        }
+        number += 1;
+    }
+    assert!(number > 10, "a pool is made in {number} effects");
+    drop(walked);
+}
+
+async fn assert_usable(daemon: &Daemon) {
+    let client = daemon.client();
+    let volume = client.create("volume").size(32 * MIB).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    DATA.write(&node.target, MIB);
+    DATA.check(&node.target, MIB);
+    node.down().await;
+    client.delete(&volume.volume_id).await.expect("delete");
+}
+
+fn assert_private(root: &Path) {
+    let mode = fs::metadata(root).expect("the pool's directory").mode();
+    assert_eq!(mode & 0o777, 0o700, "others may look into {}", root.display());
+}
+
+/// It ends after each of its effects; a volume is there again after the next start.
+pub(crate) async fn last_stop() {
+    let walked = Walked::begin("stop-managed");
+    let site = Site::new(PoolFs::Directory, true);
+    let mut daemon = site.launch(0).start().await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(32 * MIB).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    DATA.write(&node.target, MIB);
+    node.down().await;
+    let mut effects = 0;
+    loop {
+        site.orders.end_after(effects);
+        daemon.signal(Signal::TERM);
+        daemon.wait_for_end();
+        let ended = site.orders.carried_out();
+        site.orders.forget();
+        daemon.restart().await;
+        node.up().await;
+        DATA.check(&node.target, MIB);
+        node.down().await;
+        let Some(place) = ended else { break };
+        tally::ended_at(&place);
+        effects += 1;
+    }
+    assert!(effects > 0, "a managed pool is put away without any effect");
+    client.delete(&volume.volume_id).await.expect("delete");
+    daemon.terminate();
+    drop(walked);
+}

@@ -1,0 +1,83 @@
+//! The power goes while many calls are under way. Everything that was answered is there when it is
+//! back, byte for byte; what was under way happened or did not; nothing is left half-made.
+//!
+//! The pool's disk is a loop device that writes past the page cache into an image on an XFS. A
+//! reflink of the image is a power cut: it holds what had reached the disk at one instant, and
+//! nothing of what was still in the memory of the machine. Two kinds of cuts are made. At random
+//! moments of a busy time, which finds what is visible too early. And right after an answer while
+//! nobody else works, which finds what was answered too early: among many callers, the flush of
+//! one makes the changes of all others durable as well, and would hide that one is missing.
+//!
+//! The disk has no cache of its own that it could lose: that filesystems flush such a cache is
+//! the kernel's business, not tested here.
+//!
+//! `ORLOP_TEST_POWER_CUTS` says how many cuts there are in all (200), `ORLOP_TEST_POWER_SEED`
+//! repeats the choice of calls; their order is the machine's.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod caller;
+mod copies;
+mod known;
+mod life;
+mod round;
+mod verdict;
+mod volumes;
+
+use orlop_tests::{needs_root, report};
+
+use caller::Step;
+use round::{Figures, Ground};
+
+const CUTS: u64 = 200;
+const GROUNDS: u64 = 4;
+/// Bounds the space that copies take before they are checked.
+const CUTS_OF_A_ROUND: u64 = 50;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+fn some_seed() -> u64 {
+    u64::from_le_bytes(orlop_sys::rand::random_bytes().unwrap())
+}
+
+async fn survive(ground: Ground) {
+    let wanted = variable("ORLOP_TEST_POWER_CUTS").unwrap_or(CUTS).div_ceil(GROUNDS);
+    let seed = variable("ORLOP_TEST_POWER_SEED").unwrap_or_else(some_seed);
+    report(&format!("power cuts on {ground:?}: {wanted}, seed {seed}"));
+    let mut figures = Figures::default();
+    while figures.cuts() < wanted {
+        let cuts = CUTS_OF_A_ROUND.min(wanted - figures.cuts());
+        round::round(ground, cuts, seed.wrapping_add(figures.cuts()), &mut figures).await;
+    }
+    let steps: u64 = figures.steps.values().sum();
+    let missed: Vec<_> =
+        Step::ALL.iter().filter(|step| !figures.steps.contains_key(step)).collect();
+    // A few cuts by hand need not have everything.
+    assert!(missed.is_empty() || wanted < CUTS / GROUNDS, "never tried: {missed:?}");
+    report(&format!(
+        "power cuts on {ground:?}: {} at random moments and {} right after an answer, in {steps} \
+         steps; {} volumes and snapshots compared, {} of them used, {} pools emptied; 0 lost",
+        figures.at_random, figures.after_an_answer, figures.compared, figures.used, figures.emptied,
+    ));
+}
+
+/// Side by side.
+macro_rules! grounds {
+    ($($name:ident: $ground:ident;)+) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            needs_root!();
+            survive(Ground::$ground).await;
+        }
+    )+};
+}
+
+grounds! {
+    on_xfs: Xfs;
+    on_btrfs: Btrfs;
+    on_ext4: Ext4;
+    on_a_managed_pool: Managed;
+}

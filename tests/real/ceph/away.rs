@@ -1,0 +1,137 @@
+//! The whole cluster is away for longer than calls wait: they say so, other pools do not suffer, and
+//! all goes on when it is back.
+
+use std::path::Path;
+
+use orlop_tests::*;
+
+use crate::{VOLUME, delete, down_from, persist, up_on};
+
+const DATA: u64 = 8 * MIB;
+const NODE: &str = "away";
+/// Soon enough not to hold up the tests, and far more than a cluster needs that is there.
+const TIMEOUT_SECONDS: u32 = 6;
+
+fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
+    client.create(name).size(VOLUME).parameter("pool", pool)
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+/// Whatever is asked of the pool that is away; nothing of it waits without end or changes anything.
+async fn assert_away(client: &Client, in_use: &OnNode, idle: &OnNode) {
+    let refusals = [
+        on_pool(client, "more", "ceph").block().send().await.map(drop),
+        client.delete(&idle.id).await,
+        client.snapshot("more", &in_use.id).await.map(drop),
+        client.controller_unpublish(&in_use.id, NODE).await,
+        client.controller_unpublish(&idle.id, NODE).await,
+        client.get_volume(&idle.id).await.map(drop),
+        // What is missing from a list is taken for gone.
+        client.list_volumes().await.map(drop),
+        idle.stage().await,
+        idle.unstage().await,
+        in_use.stats().await.map(drop),
+    ];
+    for (number, refusal) in refusals.into_iter().enumerate() {
+        let status = refusal.expect_err(&format!("call {number} succeeded"));
+        assert_eq!(status.code(), Code::Unavailable, "call {number}: {status}");
+        assert!(status.message().contains("Ceph"), "call {number}: {status}");
+    }
+    assert!(is_mounted(&in_use.target));
+}
+
+async fn assert_served(client: &Client, name: &str) {
+    let volume = persist(|| on_pool(client, name, "local").block().send()).await;
+    client.snapshot(name, &volume.volume_id).await.unwrap();
+    assert!(client.capacity().await.unwrap().available_capacity > 0);
+    client.delete(&volume.volume_id).await.unwrap();
+    client.delete_snapshot(&snapshot_of(client, &volume.volume_id).await).await.unwrap();
+}
+
+async fn snapshot_of(client: &Client, volume: &str) -> String {
+    let request = v1::ListSnapshotsRequest {
+        source_volume_id: volume.to_owned(),
+        ..v1::ListSnapshotsRequest::default()
+    };
+    let listed = client.controller().list_snapshots(request).await.unwrap().into_inner();
+    listed.entries.into_iter().next().unwrap().snapshot.unwrap().snapshot_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_say_so_and_other_pools_do_not_suffer() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let mut daemon = ceph.launch_beside_a_directory(NODE, TIMEOUT_SECONDS).start().await;
+    let client = daemon.client();
+    let volume = on_pool(&client, "in use", "ceph").fs("xfs").done().await;
+    let in_use = up_on(&client, &daemon, NODE, &volume, mount("xfs")).await;
+    Pattern::new(1).write(&in_use.target.join("kept"), DATA);
+    let workload = Workload::writing(&in_use.data_path());
+    let volume = on_pool(&client, "idle", "ceph").block().done().await;
+    let idle = up_on(&client, &daemon, NODE, &volume, block()).await;
+
+    let away = ceph.take_away();
+    assert!(!client.probe().await.unwrap());
+    assert_served(&client, "before it is known").await;
+    expect_code(on_pool(&client, "more", "ceph").block().send().await, Code::Unavailable);
+    assert!(!client.probe().await.unwrap());
+    // Needs nobody but the kernel.
+    idle.unpublish().await.unwrap();
+    assert_away(&client, &in_use, &idle).await;
+    assert_served(&client, "while it is away").await;
+
+    // Its successor does not even know what the pool is called by those who made its volumes.
+    daemon.kill9();
+    daemon.start_again();
+    assert_served(&client, "of a successor").await;
+    assert!(!client.probe().await.unwrap());
+    assert_away(&client, &in_use, &idle).await;
+    let absent = client.delete(&idle.id).await.unwrap_err();
+    assert!(absent.message().contains("not in service yet"), "{absent}");
+
+    drop(away);
+    persist(|| async {
+        let ready = client.probe().await?;
+        ready.then_some(()).ok_or_else(|| Status::unavailable("not ready yet"))
+    })
+    .await;
+    workload.goes_on().await;
+    workload.finish();
+    Pattern::new(1).check(&in_use.target.join("kept"), DATA);
+    persist(|| on_pool(&client, "more", "ceph").block().send()).await;
+    let more = client.list_volumes().await.unwrap();
+    assert_eq!(more.len(), 3);
+    down_from(&client, NODE, &in_use).await;
+    idle.unstage().await.unwrap();
+    client.controller_unpublish(&idle.id, NODE).await.unwrap();
+    for entry in more {
+        delete(&client, &entry.volume.unwrap().volume_id).await;
+    }
+}
+
+/// It would not be mended by waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_in_the_settings_ends_the_start() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let launch = ceph.launch("mistaken", "controller");
+    let keyring = launch.scratch().join("keyring");
+    let wrong = "AQDNxyVnAAAAABAAZ0mZGZ3dWkZ0mZGZ3dWkZw==";
+    std::fs::write(&keyring, format!("[client.orlop]\n\tkey = {wrong}\n")).unwrap();
+    let nowhere = launch.scratch().join("no-keyring");
+    for (name, value, told) in [
+        ("ORLOP_RBD_KEYRING", keyring.to_str().unwrap(), "may not"),
+        ("ORLOP_RBD_KEYRING", nowhere.to_str().unwrap(), "keyring"),
+        ("ORLOP_RBD_POOL", "no-such-pool", "no-such-pool"),
+        ("ORLOP_RBD_NAMESPACE", "no-such-space", "no-such-space"),
+    ] {
+        let ended = launch.clone().env(name, value).run_to_end();
+        assert_eq!(ended.status.code(), Some(1), "{name}={value}: {}", ended.output);
+        assert!(ended.output.contains(told), "{name}={value}: {}", ended.output);
+        std::fs::remove_file(launch.log_path()).unwrap();
+    }
+}

@@ -1,0 +1,65 @@
+//! The daemon may open no further file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use orlop_tests::*;
+
+use crate::run;
+
+const VOLUME: u64 = 32 * MIB;
+
+fn limit(daemon: &Daemon, descriptors: usize) {
+    let (pid, limit) = (daemon.pid().to_string(), format!("--nofile={descriptors}:"));
+    run("prlimit", &["--pid", &pid, &limit]);
+}
+
+fn open_files(daemon: &Daemon) -> usize {
+    let directory = format!("/proc/{}/fd", daemon.pid());
+    std::fs::read_dir(Path::new(&directory)).unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_descriptor_is_left() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(VOLUME).fs("ext4");
+    let volume = create("volume").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), MIB);
+
+    // Some below the limit may be free, but none is given out that is higher.
+    limit(&daemon, 0);
+    expect_code(create("another").send().await, Code::ResourceExhausted);
+    expect_code(client.snapshot("snapshot", &node.id).await, Code::ResourceExhausted);
+    expect_code(client.probe().await, Code::FailedPrecondition);
+    let waiting = tokio::spawn({
+        let newcomer = daemon.client();
+        async move { newcomer.probe().await }
+    });
+    // Who is connected already is answered as long as nothing has to be opened.
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+    Pattern::new(1).check(&node.data_path(), MIB);
+
+    limit(&daemon, 1024);
+    assert!(waiting.await.unwrap().unwrap(), "who could not connect is let in");
+    assert!(client.probe().await.unwrap());
+    let another = create("another").done().await;
+    client.snapshot("snapshot", &node.id).await.unwrap();
+    node.down().await;
+    client.delete(&another.volume_id).await.unwrap();
+
+    // Nothing leaked in all that failed.
+    let before = open_files(&daemon);
+    limit(&daemon, 0);
+    for _ in 0..20 {
+        create("third").send().await.unwrap_err();
+    }
+    limit(&daemon, 1024);
+    while open_files(&daemon) > before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

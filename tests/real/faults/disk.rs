@@ -1,0 +1,89 @@
+//! The pool's filesystem becomes read-only, or the disk below it gives errors.
+
+use std::path::Path;
+
+use orlop_tests::*;
+use tokio::sync::Mutex;
+
+use crate::{complaint, is_abnormal, run};
+
+const VOLUME: u64 = 32 * MIB;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// On a device whose file cannot be asked any more, even somebody else's, mkfs.btrfs gives up.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+on_every_pool!(a_pool_remounted_read_only, a_disk_that_fails);
+
+async fn a_pool_remounted_read_only(fs: PoolFs) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(VOLUME).block();
+    let volume = create("volume").done().await;
+    let id = &volume.volume_id;
+    run("mount", &["-o", "remount,ro", text(&pool.path)]);
+    let reason = complaint(&client).await;
+    assert!(reason.contains("read-only"), "{reason}");
+    assert!(is_abnormal(&client, id).await);
+    for code in [
+        create("another").send().await.map(drop),
+        client.delete(id).await,
+        client.snapshot("snapshot", id).await.map(drop),
+        client.expand(id, 2 * VOLUME).await.map(drop),
+    ] {
+        let status = expect_code(code, Code::Internal);
+        assert!(status.message().contains("read-only"), "{status}");
+    }
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1, "what is there can be seen");
+    run("mount", &["-o", "remount,rw", text(&pool.path)]);
+    assert!(client.probe().await.unwrap());
+    assert!(!is_abnormal(&client, id).await);
+    create("another").done().await;
+    client.delete(id).await.unwrap();
+}
+
+/// Every block of the disk is an error from now on.
+async fn a_disk_that_fails(fs: PoolFs) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(VOLUME).block();
+    let volume = create("volume").done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, MIB);
+
+    run("xfs_io", &["-x", "-c", "shutdown", text(&disks.path)]);
+    expect_code(create("another").send().await, Code::Internal);
+    // The filesystem has noticed by now.
+    complaint(&client).await;
+    assert!(is_abnormal(&client, &node.id).await);
+    expect_code(client.snapshot("snapshot", &node.id).await, Code::Internal);
+    write_direct(&node.target, 0, &Pattern::new(2).bytes(0, 4096)).unwrap_err();
+    // The node can be cleared all the same.
+    node.down().await;
+    expect_code(client.delete(&node.id).await, Code::Internal);
+
+    daemon.terminate();
+    for disk in [&pool, &disks] {
+        disk.unplug();
+    }
+    for disk in [&disks, &pool] {
+        disk.power_on();
+    }
+    daemon.restart().await;
+    assert!(!is_abnormal(&client, &node.id).await);
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+    create("another").done().await;
+    node.up().await;
+    Pattern::new(1).check(&node.target, MIB);
+    node.down().await;
+}

@@ -1,0 +1,124 @@
+//! No space, no inodes.
+
+use std::fs::File;
+use std::path::Path;
+
+use orlop_sys::file;
+use orlop_tests::*;
+
+use crate::is_abnormal;
+
+const VOLUME: u64 = 32 * MIB;
+const NODE: &str = "test-node";
+
+/// Takes all space there is, to the last block.
+fn fill(path: &Path) {
+    let hog = File::create_new(path).unwrap();
+    let mut taken = 0;
+    let mut piece = file::space(path).unwrap().free;
+    while piece >= 4096 {
+        match file::preallocate(&hog, taken, piece) {
+            Ok(()) => taken += piece,
+            Err(error) => {
+                assert!(error.is_no_space(), "{error}");
+                piece /= 2;
+            }
+        }
+    }
+    file::sync_filesystem(path).unwrap();
+}
+
+/// XFS takes its time with files that are only unlinked.
+fn remove(path: &Path) {
+    File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+    std::fs::remove_file(path).unwrap();
+    file::sync_filesystem(path.parent().unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_xfs_without_space() {
+    needs_root!();
+    without_space(TestPool::new(PoolFs::Xfs, GIB)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_ext4_without_space() {
+    needs_root!();
+    without_space(TestPool::directory_of(512 * MIB)).await;
+}
+
+async fn without_space(pool: TestPool) {
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(VOLUME).block();
+    let volume = create("volume").done().await;
+    let attached = create("attached").done().await;
+    client.controller_publish(&attached.volume_id, NODE, block(), false).await.unwrap();
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, MIB);
+    assert!(!is_abnormal(&client, &node.id).await);
+
+    let hog = pool.path.join("hog");
+    fill(&hog);
+    assert!(is_abnormal(&client, &node.id).await);
+    assert_eq!(client.capacity().await.unwrap().available_capacity, 0);
+    assert!(client.probe().await.unwrap(), "it serves all the same");
+    expect_code(create("another").send().await, Code::ResourceExhausted);
+    expect_code(create("thick").thick().send().await, Code::ResourceExhausted);
+    expect_code(client.snapshot("snapshot", &node.id).await, Code::ResourceExhausted);
+    expect_code(client.expand(&node.id, 2 * VOLUME).await, Code::ResourceExhausted);
+    // The workload is told what does not fit, and keeps what it has.
+    let bytes = Pattern::new(2).bytes(0, 1 << 20);
+    write_direct(&node.target, 8 * MIB, &bytes).unwrap_err();
+    Pattern::new(1).check(&node.target, MIB);
+    // What gives space back is possible.
+    client.controller_unpublish(&attached.volume_id, NODE).await.unwrap();
+    client.delete(&attached.volume_id).await.unwrap();
+
+    remove(&hog);
+    assert!(!is_abnormal(&client, &node.id).await);
+    write_direct(&node.target, 8 * MIB, &bytes).unwrap();
+    let another = create("another").done().await;
+    client.snapshot("snapshot", &node.id).await.unwrap();
+    client.expand(&node.id, 2 * VOLUME).await.unwrap();
+    node.down().await;
+    for id in [&node.id, &another.volume_id] {
+        client.delete(id).await.unwrap();
+    }
+}
+
+/// A filesystem may have room for data, but for no further file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_without_inodes() {
+    needs_root!();
+    let pool = TestPool::directory_of(64 * MIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = |name| client.create(name).size(4 * MIB).block();
+    let volume = create("volume").done().await;
+    let attached = create("attached").done().await;
+    client.controller_publish(&attached.volume_id, NODE, block(), false).await.unwrap();
+
+    let hogs = pool.path.join("hogs");
+    std::fs::create_dir(&hogs).unwrap();
+    let mut number = 0;
+    while File::create_new(hogs.join(format!("{number}"))).is_ok() {
+        number += 1;
+    }
+    assert_eq!(file::space(&pool.path).unwrap().inodes_free, 0);
+    let told = client.condition(&volume.volume_id).await.unwrap();
+    assert!(told.abnormal, "{told:?}");
+    assert!(client.probe().await.unwrap(), "it serves all the same");
+    expect_code(create("another").send().await, Code::ResourceExhausted);
+    expect_code(client.snapshot("snapshot", &volume.volume_id).await, Code::ResourceExhausted);
+    assert_eq!(pool.entries("staging"), [""; 0]);
+    // What gives inodes back is possible.
+    client.controller_unpublish(&attached.volume_id, NODE).await.unwrap();
+    client.delete(&attached.volume_id).await.unwrap();
+
+    file::remove_tree(&hogs).unwrap();
+    assert!(!is_abnormal(&client, &volume.volume_id).await);
+    create("another").done().await;
+    client.snapshot("snapshot", &volume.volume_id).await.unwrap();
+}

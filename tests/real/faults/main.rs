@@ -1,0 +1,31 @@
+//! Things go wrong around the daemon. Each time: the code that callers get, the condition that is
+//! told, and that everything works again when the cause is gone.
+//!
+//! Elsewhere: missing and damaged data and records (`health.rs`), a pool moved away and a tool that
+//! Probe misses (`daemon/health.rs`), an export that was killed (`ceph/exports.rs`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod clock;
+mod descriptors;
+mod devices;
+mod disk;
+mod full;
+mod strangers;
+mod tools;
+
+use orlop_sys::tool;
+use orlop_tests::{Client, Code, expect_code};
+
+async fn is_abnormal(client: &Client, volume: &str) -> bool {
+    client.condition(volume).await.unwrap().abnormal
+}
+
+/// The reason that Probe gives for being unhealthy.
+async fn complaint(client: &Client) -> String {
+    expect_code(client.probe().await, Code::FailedPrecondition).message().to_owned()
+}
+
+fn run(program: &str, words: &[&str]) {
+    tool::run(program, words).unwrap();
+}

@@ -1,0 +1,131 @@
+//! Very many of them at once.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use orlop_tests::*;
+
+const CROWD: usize = 10_000;
+/// A connection that says nothing costs some KiB, and most of them are not kept.
+const TOLERATED: u64 = 256 * MIB;
+/// Fewer than a process usually may have.
+const MOST_DESCRIPTORS: usize = 700;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame: the handshake is done, and nothing follows.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// Connections of which some say nothing, some break off in the middle of the greeting, and some
+/// greet and say no more.
+fn crowd(socket: &Path) -> Vec<UnixStream> {
+    let greeting = [PREFACE, SETTINGS].concat();
+    let connections = (0..CROWD).map(|number| {
+        let mut stream = UnixStream::connect(socket).expect("the socket listens");
+        let said = match number % 3 {
+            0 => &[],
+            1 => &PREFACE[..10],
+            _ => greeting.as_slice(),
+        };
+        // It may have been sent away already.
+        let _ = stream.write_all(said);
+        stream
+    });
+    connections.collect()
+}
+
+/// OP-21, and a caller that comes late is answered as one that was early.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_idle_connections_keep_nobody_from_being_answered() {
+    needs_root!();
+    allow_descriptors(2 * CROWD as u64);
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let early = daemon.client();
+    let volume = early.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = early.on_node(&volume, mount("ext4"));
+    let before = resident_bytes(daemon.pid());
+
+    let socket = daemon.launch().socket();
+    let waiting = tokio::task::spawn_blocking(move || crowd(&socket)).await.unwrap();
+    let (resident, open) = (resident_bytes(daemon.pid()), descriptors(daemon.pid()));
+    report(&format!(
+        "{CROWD} idle connections: {open} descriptors, {} MiB before, {} MiB with them",
+        before / MIB,
+        resident / MIB
+    ));
+    assert!(resident < before + TOLERATED, "{before} bytes became {resident}");
+    assert!(open < MOST_DESCRIPTORS, "{open} descriptors");
+
+    let late = daemon.client();
+    assert!(late.probe().await.unwrap());
+    late.create("late").size(MIB).block().done().await;
+    node.up().await;
+    node.down().await;
+    drop(waiting);
+    daemon.terminate();
+}
+
+/// Those who were silent for longest went, and the last ones are still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_silent_go_first() {
+    needs_root!();
+    allow_descriptors(2 * CROWD as u64);
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let socket = daemon.launch().socket();
+    let mut waiting = tokio::task::spawn_blocking(move || crowd(&socket)).await.unwrap();
+    assert!(daemon.client().probe().await.unwrap());
+    let mut first = waiting.swap_remove(0);
+    first.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let heard = tokio::task::spawn_blocking(move || first.read(&mut [0; 64])).await.unwrap();
+    assert!(matches!(heard, Ok(0)), "{heard:?}");
+}
+
+/// Far more calls than run at once, on several connections: each is answered, with what was asked
+/// for or with "try again", and a prober is not kept waiting by them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_calls_is_answered() {
+    const CALLS: usize = 5_000;
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let before = resident_bytes(daemon.pid());
+    let clients: Vec<_> = (0..20).map(|_| daemon.client()).collect();
+    let calls: Vec<_> = (0..CALLS)
+        .map(|number| {
+            let client = clients[number % clients.len()].clone();
+            tokio::spawn(async move {
+                match number % 4 {
+                    0 => client.create(&format!("v{}", number % 50)).size(MIB).block().send().await.map(drop),
+                    1 => client.list_volumes().await.map(drop),
+                    2 => client.delete("v-ffffffff-00112233445566778899aabbccddeeff").await,
+                    _ => client.capacity().await.map(drop),
+                }
+            })
+        })
+        .collect();
+    assert!(daemon.client().probe().await.unwrap());
+    let (mut done, mut put_off) = (0, 0);
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(()) => done += 1,
+            Err(status) => {
+                let code = status.code();
+                let again = [Code::Aborted, Code::Unavailable, Code::FailedPrecondition];
+                assert!(again.contains(&code) && !is_connection_lost(&status), "{status}");
+                put_off += 1;
+            }
+        }
+    }
+    let after = resident_bytes(daemon.pid());
+    report(&format!(
+        "{CALLS} calls at once: {done} done, {put_off} put off, {} MiB before, {} MiB after",
+        before / MIB,
+        after / MIB
+    ));
+    assert!(done > 0);
+    assert!(after < before + TOLERATED, "{before} bytes became {after}");
+    assert_eq!(daemon.client().list_volumes().await.unwrap().len(), pool.entries("volumes").len());
+}

@@ -1,0 +1,70 @@
+//! Fields far beyond any limit.
+
+use std::collections::BTreeMap;
+
+use orlop_tests::*;
+
+/// Nothing that is refused may leave this much behind.
+const TOLERATED: u64 = 256 * MIB;
+const ENTRIES: usize = 100_000;
+
+/// Refused in few words: by the limit of a field, or of a whole message.
+#[track_caller]
+fn expect_too_much<T>(answer: Answer<T>) {
+    let Err(status) = answer else { panic!("accepted") };
+    let codes = [Code::InvalidArgument, Code::OutOfRange, Code::ResourceExhausted];
+    assert!(codes.contains(&status.code()), "{status}");
+    assert!(status.message().len() <= 1024, "{} bytes of text", status.message().len());
+}
+
+fn many() -> BTreeMap<String, String> {
+    (0..ENTRIES).map(|n| (format!("key{n}"), "value".to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oversized_fields_are_refused_and_forgotten() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(MIB).block().done().await;
+    let before = resident_bytes(daemon.pid());
+
+    let small = || client.create("x").size(MIB).block();
+    for bytes in [129, 3 << 20, 10 << 20] {
+        let long = "x".repeat(bytes);
+        expect_too_much(client.create(&long).size(MIB).block().send().await);
+        expect_too_much(client.delete(&long).await);
+        expect_too_much(client.snapshot(&long, &volume.volume_id).await);
+        expect_too_much(small().parameter("pool", &long).send().await);
+        expect_too_much(small().from_volume(&long).send().await);
+        expect_too_much(small().capability(mount(&long)).send().await);
+        expect_too_much(client.controller_unpublish(&volume.volume_id, &long.repeat(2)).await);
+    }
+    let mut create = small();
+    create.request.parameters = many();
+    expect_too_much(create.send().await);
+    let mut create = small();
+    create.request.volume_capabilities = vec![mount("ext4").flags(&["noatime"; 1000])];
+    expect_too_much(create.send().await);
+    let node = client.on_node(&volume, block());
+    let request = v1::NodeStageVolumeRequest { volume_context: many(), ..node.stage_request() };
+    expect_too_much(client.node_stage(request).await);
+    let request = v1::CreateVolumeGroupSnapshotRequest {
+        name: "g".to_owned(),
+        source_volume_ids: vec!["x".repeat(129); 10_000],
+        ..v1::CreateVolumeGroupSnapshotRequest::default()
+    };
+    let answer = client.group_controller().create_volume_group_snapshot(request).await;
+    expect_too_much(answer);
+
+    // Nobody reads secrets here, so they may be as many as fit into a message.
+    let mut create = small();
+    create.request.secrets = many();
+    create.send().await.unwrap();
+
+    let after = resident_bytes(daemon.pid());
+    report(&format!("resident before {} MiB, after {} MiB", before / MIB, after / MIB));
+    assert!(after < before + TOLERATED, "{before} bytes became {after}");
+    assert_eq!(client.list_volumes().await.unwrap().len(), 2);
+}
