@@ -13,6 +13,7 @@ use crate::complain;
 use crate::config::{self, Config, PoolConfig};
 use crate::doctor::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, judged, say};
 
+const DOCTOR: &str = "orlop doctor --repair";
 /// What the doctor calls a publication to a node that does not have the pool.
 const FOREIGN_PUBLICATION: &str = "foreign-publication";
 
@@ -86,8 +87,7 @@ fn list(config: &Config) -> orlop_model::Result<ExitCode> {
 fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
     let (_, mut inspection) = inspect(config, path)?;
     describe(path, &inspection);
-    let findings = std::mem::take(&mut inspection.findings);
-    Ok(tell(findings, |finding| judged(finding, false)))
+    Ok(tell(&mut inspection, |finding| (judged(finding, false), DOCTOR)))
 }
 
 fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCode> {
@@ -95,14 +95,9 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     describe(path, &inspection);
     refuse_used(path, &inspection)?;
     refuse_copy(config, &pool.path, &inspection)?;
-    let findings = std::mem::take(&mut inspection.findings);
-    let code = tell(findings, |finding| {
-        let is_ours = finding.code == FOREIGN_PUBLICATION;
-        let line = judged(finding, yes && is_ours);
-        match line.outcome {
-            Outcome::Repairable if is_ours => Line { remedy: with_yes(&line), ..line },
-            Outcome::Repairable | Outcome::Repaired | Outcome::Failed | Outcome::ByHand => line,
-        }
+    let code = tell(&mut inspection, |finding| match finding.code {
+        FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
+        _ => (judged(finding, false), DOCTOR),
     });
     let served_by = ServedBy { name: pool.name.clone(), place: pool.place.clone() };
     if !yes {
@@ -113,10 +108,6 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     inspection.note_served_by(&served_by)?;
     say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.place), pool.name));
     Ok(code)
-}
-
-fn with_yes(line: &Line) -> String {
-    format!("{} (here: --yes)", line.remedy)
 }
 
 /// With what the configuration says of the pool, if it is one of its own.
@@ -210,11 +201,15 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
     Ok(())
 }
 
-fn tell(findings: Vec<Finding>, mut judge: impl FnMut(Finding) -> Line) -> ExitCode {
+/// Each line with what has to be said for its repair.
+fn tell(
+    inspection: &mut Inspection,
+    mut judge: impl FnMut(Finding) -> (Line, &'static str),
+) -> ExitCode {
     let mut left = false;
-    for finding in findings {
-        let line = judge(finding);
-        say(&line.text());
+    for finding in std::mem::take(&mut inspection.findings) {
+        let (line, repairing) = judge(finding);
+        say(&line.text(repairing));
         left |= line.outcome != Outcome::Repaired;
     }
     if left { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }

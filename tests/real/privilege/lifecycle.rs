@@ -55,8 +55,10 @@ async fn of_a_filesystem(client: &Client, fs: &str) {
     let copy = client.create(&format!("{fs}-c")).size(SIZE).fs(fs);
     let copy = copy.from_snapshot(&snapshot.snapshot_id).done().await;
     let restored = client.on_node(&copy, mount(fs));
-    restored.up().await;
+    restored.stage().await.unwrap();
+    restored.publish_at(&restored.target, true).await.unwrap();
     Pattern::new(1).check(&restored.data_path(), 4 * MIB);
+    assert!(fs::write(restored.target.join("x"), "").is_err(), "it is read-only");
     restored.down().await;
     client.delete(&copy.volume_id).await.unwrap();
     let members: Vec<String> = group.snapshots.iter().map(|it| it.snapshot_id.clone()).collect();
@@ -80,7 +82,7 @@ fn below_a_strangers_directory(client: &Client, name: &str) -> PathBuf {
     directory.join("target")
 }
 
-fn give_to_stranger(path: &Path, mode: u32) {
+pub(crate) fn give_to_stranger(path: &Path, mode: u32) {
     chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }

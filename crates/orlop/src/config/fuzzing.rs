@@ -1,6 +1,6 @@
 //! Settings from arbitrary text.
 
-use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, settle, variables};
+use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, pools, settle, variables};
 
 /// A TOML file, a line of dashes, and `NAME=value` lines of variables. What is accepted fits
 /// together; what is not says which setting is wrong.
@@ -26,6 +26,7 @@ fn settled(
         toml::from_str(toml).map_err(|error| ConfigError::new("file", error.to_string()))?;
     variables::apply(&mut settings, variables)?;
     let sockets = endpoint::settle(&settings, Some("unix:///run/x/csi.sock"))?;
+    pools::require_one(&settings.pools)?;
     Ok((settle::settle(settings)?, sockets))
 }
 

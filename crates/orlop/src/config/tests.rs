@@ -173,3 +173,19 @@ fn a_controller_attaches_nothing_and_a_node_cleans_up_nothing() {
         assert_eq!((pool.serves_node, pool.housekeeping), (serves_node, housekeeping));
     }
 }
+
+#[test]
+fn rights_are_given_up_unless_the_configuration_says_otherwise() {
+    let with =
+        |value| load_with("", &[("ORLOP_POOL", "/data"), ("ORLOP_KEEP_CAPABILITIES", value)]);
+    assert!(!load_with("", &[("ORLOP_POOL", "/data")]).unwrap().keep_capabilities);
+    assert!(with("true").unwrap().keep_capabilities);
+    assert!(message(with("some")).contains("ORLOP_KEEP_CAPABILITIES"));
+}
+
+#[test]
+fn a_look_needs_neither_a_pool_nor_an_endpoint() {
+    let settled = settle::settle(file::Settings::default()).unwrap();
+    assert!(settled.pools.is_empty());
+    assert!(require_pool(&settled).unwrap_err().to_string().contains("ORLOP_POOL"));
+}

@@ -31,9 +31,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn text(&self) -> String {
+    /// `repairing` is what has to be said for a repair.
+    pub(crate) fn text(&self, repairing: &str) -> String {
         let remedy = match self.outcome {
-            Outcome::Repairable => format!("--repair would {}", self.remedy),
+            Outcome::Repairable => format!("{repairing} would {}", self.remedy),
             Outcome::Repaired => format!("repaired: {}", self.remedy),
             Outcome::Failed => format!("not repaired: {}", self.remedy),
             Outcome::ByHand => format!("by hand: {}", self.remedy),
@@ -85,7 +86,7 @@ pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) 
         say(&serde_json::to_string_pretty(&document).unwrap_or_else(|error| error.to_string()));
     } else {
         examination.pools.iter().for_each(|pool| say(&summary(pool)));
-        lines.iter().for_each(|line| say(&line.text()));
+        lines.iter().for_each(|line| say(&line.text("--repair")));
         examination.unseen.iter().for_each(|what| say(&format!("could not look at {what}")));
     }
     let is_left = |line: &Line| line.outcome != Outcome::Repaired;
@@ -98,7 +99,7 @@ pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) 
     }
 }
 
-pub(crate) fn summary(pool: &PoolSeen) -> String {
+fn summary(pool: &PoolSeen) -> String {
     let Some(inspection) = &pool.inspection else {
         return format!("pool {} in {}", pool.name, pool.at);
     };

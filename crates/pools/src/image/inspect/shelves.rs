@@ -27,9 +27,8 @@ impl Ground {
                     "foreign",
                     format!("{} {id}", R::KIND),
                     format!(
-                        "it is of pool {}, but {} says that this is pool {}",
+                        "it is of pool {}, but orlop.pool says that this is pool {}",
                         R::pool_of(&id),
-                        "orlop.pool",
                         self.id
                     ),
                     format!(
@@ -104,7 +103,10 @@ impl Ground {
         let data = home.data();
         let length = match fs::symlink_metadata(&data) {
             Ok(there) if there.is_file() => there.len(),
-            Ok(_) => return Ok(self.found_without_data(subject, "its data is not a file", home)),
+            Ok(_) => {
+                self.found_without_data(subject, "its data is not a file", home);
+                return Ok(());
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // Unless it was deleted while it was looked at.
                 if home.record().exists() {
@@ -133,19 +135,17 @@ impl Ground {
     }
 
     fn found_without_data(&mut self, subject: String, problem: &str, home: &Home) {
-        let advice = match self.device_on(home) {
-            Some(device) => format!(
-                "{device} still holds the lost file: copy it to {} before anything is unmounted \
-                 or restarted",
-                home.data().display()
-            ),
-            None => {
-                let problem = format!("{problem}, so it answers DATA_LOSS");
-                let path = home.directory().to_owned();
-                return self.found_astray("data-missing", subject, problem, path);
-            }
+        const CODE: &str = "data-missing";
+        let problem = format!("{problem}, so it answers DATA_LOSS");
+        let Some(device) = self.device_on(home) else {
+            return self.found_astray(CODE, subject, problem, home.directory().to_owned());
         };
-        self.found(Finding::by_hand("data-missing", subject, problem, advice));
+        let advice = format!(
+            "{device} still holds the lost file: copy it to {} before anything is unmounted or \
+             restarted",
+            home.data().display()
+        );
+        self.found(Finding::by_hand(CODE, subject, problem, advice));
     }
 
     /// Data grows before its record does, so a crash leaves it longer. Nobody was promised what is
