@@ -8,53 +8,86 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{Access, IoCtx, Outcome, SnapshotSpace, Trashed};
+use orlop_sys::ceph::{
+    Access, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
+};
 
+use super::background::HOUR;
 use super::layout::{
-    DELETED, image_of, is_kept, is_ours, kept_name, kept_prefix, record_key, volume_prefix,
+    DELETED, image_of, is_ours, kept_name, kept_prefix, record_key, volume_prefix,
 };
 use super::store::Store;
 use super::volume_records::{Found, Standing};
 
+const ATTEMPTS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Between two steps of librbd, when it makes an image. Whoever is held up for longer begins anew.
+const MAKING: Duration = Duration::from_secs(1);
+/// How long an image that was never made is prevented from being made. If its maker slept for
+/// longer, it makes one that nobody finds, which costs a little space and nothing else.
+const PREVENTED_FOR: Duration = Duration::from_secs(600);
 
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
-fn free_if_unneeded(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
-    let needed = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
-        // Half-freed by someone who was killed.
-        Err(error) if error.is_not_found() => false,
+fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
+    let id = &trashed.id;
+    let needed = match io.open_image_by_id(id, None, Access::ReadOnly) {
+        Err(error) if error.is_not_found() => {
+            let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
+            recent && has_header(io, id)?
+        }
         image => !image?.snapshots()?.is_empty(),
     };
-    if needed { Ok(false) } else { io.try_free_trashed(image_id) }
+    if needed {
+        return Ok(false);
+    }
+    // What was restored for a copy whose maker was killed could not be freed.
+    io.ensure_trashed(&kept_name(id), id)?;
+    io.try_free_trashed(id)
+}
+
+fn has_header(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {
+    match io.read(&header_of(image_id)) {
+        Err(error) if error.is_not_found() => Ok(false),
+        read => read.map(|_| true),
+    }
 }
 
 impl Store {
     pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
-        match self.find(id)? {
-            None => Ok(()),
-            Some(Found { image_id, standing: Standing::Deleted }) => {
-                self.ensure_buried(id, &image_id)
-            }
-            Some(Found { image_id, standing: Standing::Draft }) => {
-                match self.try_discard(id, &image_id)? {
-                    Outcome::Done => Ok(()),
-                    Outcome::Differs => Err(Error::Busy(format!("volume {id}"))),
+        let busy = || Error::Busy(format!("volume {id}"));
+        let mut deleted = false;
+        // Several processes that were killed may each have left something of the name.
+        for _ in 0..ATTEMPTS {
+            match self.find(id)? {
+                None => return Ok(()),
+                Some(Found { image_id, standing: Standing::Deleted }) => {
+                    self.ensure_buried(id, &image_id)?;
                 }
-            }
-            Some(Found { standing: Standing::Whole(_), .. }) => {
-                // What is damaged is refused: it may not be what its name says.
-                let known = self.require(id)?;
-                self.check_unused(id, &known.image_id)?;
-                match self.try_replace(id, &known.image_id, Some(&known.text), DELETED)? {
-                    Outcome::Done => self.ensure_buried(id, &known.image_id),
-                    Outcome::Differs => Err(Error::Busy(format!("volume {id}"))),
+                Some(Found { image_id, standing: Standing::Draft }) => {
+                    match self.try_discard(id, &image_id)? {
+                        Outcome::Done => {}
+                        Outcome::Differs => return Err(busy()),
+                    }
+                }
+                // Made after the one that was to be deleted.
+                Some(Found { standing: Standing::Whole(_), .. }) if deleted => return Ok(()),
+                Some(Found { standing: Standing::Whole(_), .. }) => {
+                    // What is damaged is refused: it may not be what its name says.
+                    let known = self.require(id)?;
+                    self.check_unused(id, &known.image_id)?;
+                    match self.try_replace(id, &known.image_id, Some(&known.text), DELETED)? {
+                        Outcome::Done => self.ensure_buried(id, &known.image_id)?,
+                        Outcome::Differs => return Err(busy()),
+                    }
+                    deleted = true;
                 }
             }
         }
+        Err(busy())
     }
 
     /// A client that has it open would go on writing to what is being freed. A controller has it
@@ -81,19 +114,32 @@ impl Store {
 
     /// Puts a draft away. `Differs`: it is none any more.
     pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
-        if self.try_replace(id, image_id, None, DELETED)? == Outcome::Differs {
-            return match self.find(id)? {
-                // Its maker died before there was anything that could be marked.
-                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
-                    let removing = || format!("remove what is left of volume {id}");
-                    self.ask(removing, |io| io.ensure_unnamed(&image_of(id), image_id))?;
-                    Ok(Outcome::Done)
-                }
-                Some(_) | None => Ok(Outcome::Differs),
-            };
+        for _ in 0..ATTEMPTS {
+            if self.try_replace(id, image_id, None, DELETED)? == Outcome::Done
+                || self.try_prevent(id, image_id)? == Outcome::Done
+            {
+                self.ensure_buried(id, image_id)?;
+                return Ok(Outcome::Done);
+            }
+            match self.find(id)? {
+                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {}
+                Some(_) | None => break,
+            }
         }
-        self.ensure_buried(id, image_id)?;
-        Ok(Outcome::Done)
+        Ok(Outcome::Differs)
+    }
+
+    /// A maker that was killed before there was an image has left names, and nothing that could be
+    /// marked. It may also be alive, only slow: so the mark is put where the image would be, and
+    /// librbd makes none where something is. `Differs`: it was quicker.
+    fn try_prevent(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+        let preventing = || format!("put away what is left of volume {id}");
+        let mark = metadata_key(&record_key(image_id));
+        let update = Update::of_new_object().set(&mark, DELETED);
+        self.ask(preventing, |io| match io.update(&header_of(image_id), &update) {
+            Err(error) if error.is_taken() => Ok(Outcome::Differs),
+            outcome => outcome,
+        })
     }
 
     /// Of an image that is marked as deleted: its name is free afterwards.
@@ -126,68 +172,107 @@ impl Store {
         let mut again = true;
         while again {
             again = false;
-            for id in self.deleted_images()? {
-                let freeing = || format!("free image {id}");
-                match self.ask(freeing, |io| free_if_unneeded(io, &id)) {
+            for trashed in self.deleted_images()? {
+                let image = &trashed.id;
+                let freeing = || format!("free image {image}");
+                match self.ask(freeing, |io| free_if_unneeded(io, &trashed)) {
                     Ok(true) => {
-                        tracing::info!(image = id, "freed a deleted volume");
+                        tracing::info!(image, "freed a deleted volume");
                         again = true;
                     }
                     Ok(false) => {}
                     // It must not keep the others from being freed.
-                    Err(error) => tracing::warn!(%error, image = id, "not freed yet"),
+                    Err(error) => tracing::warn!(%error, image, "not freed yet"),
                 }
             }
         }
         Ok(())
     }
 
-    fn deleted_images(&self) -> Result<Vec<String>> {
+    fn deleted_images(&self) -> Result<Vec<Trashed>> {
         let listing = || format!("list the trash of pool {}", self.name);
-        let mut found = Vec::new();
-        for Trashed { id, name } in self.ask(listing, |io| io.trash())? {
-            let key = record_key(&id);
-            if is_ours(&self.id, &name)
-                && self.ask(listing, |io| io.image_metadata(&id, &key))?.as_deref() == Some(DELETED)
-            {
-                found.push(id);
+        let mut found = self.ask(listing, |io| io.trash())?;
+        found.retain(|trashed| is_ours(&self.id, &trashed.name));
+        let mut deleted = Vec::new();
+        for trashed in found {
+            let key = record_key(&trashed.id);
+            let is_deleted = self.ask(listing, |io| {
+                Ok(match io.image_metadata(&trashed.id, &key)? {
+                    Some(text) => text == DELETED,
+                    // Whoever freed it was killed when only the entry was left.
+                    None => !has_header(io, &trashed.id)?,
+                })
+            })?;
+            if is_deleted {
+                deleted.push(trashed);
             }
         }
-        Ok(found)
+        Ok(deleted)
     }
 
     /// Deletions and creations that were not carried to the end.
     pub(super) fn sweep_volumes(&self) -> Result<()> {
         let listing = || format!("look for leftovers in pool {}", self.name);
         let prefix = volume_prefix(&self.id);
+        let mut unmade = Vec::new();
         for (name, image_id) in self.ask(listing, |io| io.image_names("", &prefix, 0))? {
             let Ok(id) = name.parse::<VolumeId>() else { continue };
-            match self.find(&id)? {
-                Some(Found { image_id: same, standing: Standing::Deleted }) if same == image_id => {
-                    self.ensure_buried(&id, &image_id)?;
-                }
-                Some(Found { image_id: same, standing: Standing::Draft })
-                    if same == image_id && self.is_old(&image_id)? =>
-                {
-                    self.try_discard(&id, &image_id)?;
-                }
-                Some(_) | None => {}
+            match self.sweep_volume(&id, &image_id) {
+                Ok(Sweep::Done) => {}
+                Ok(Sweep::Unmade) => unmade.push((id, image_id)),
+                // It must not keep the others from being swept.
+                Err(error) => tracing::warn!(%error, %id, "a leftover stays"),
+            }
+        }
+        if !unmade.is_empty() {
+            thread::sleep(MAKING);
+        }
+        for (id, image_id) in unmade {
+            if let Err(error) = self.discard_unmade(&id, &image_id) {
+                tracing::warn!(%error, %id, "a leftover stays");
             }
         }
         Ok(())
     }
 
-    /// Nobody needs an hour to make an image. One that cannot even be opened has no age.
-    fn is_old(&self, image_id: &str) -> Result<bool> {
+    fn sweep_volume(&self, id: &VolumeId, image_id: &str) -> Result<Sweep> {
+        match self.find(id)? {
+            Some(Found { image_id: same, standing: Standing::Deleted }) if same == image_id => {
+                self.ensure_buried(id, image_id)?;
+            }
+            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+                match self.created(image_id)? {
+                    None => return Ok(Sweep::Unmade),
+                    Some(created) if created.elapsed().is_ok_and(|age| age > HOUR) => {
+                        self.try_discard(id, image_id)?;
+                    }
+                    Some(_) => {}
+                }
+            }
+            Some(_) | None => {}
+        }
+        Ok(Sweep::Done)
+    }
+
+    /// A name without an image, which was so a moment ago: its maker was killed.
+    fn discard_unmade(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let unmade = matches!(
+            self.find(id)?,
+            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id
+        ) && self.created(image_id)?.is_none();
+        if unmade {
+            self.try_discard(id, image_id)?;
+        }
+        Ok(())
+    }
+
+    /// `None`: there are at most names of it.
+    fn created(&self, image_id: &str) -> Result<Option<SystemTime>> {
         let looking = || format!("look at image {image_id}");
-        let created =
-            self.ask(looking, |io| match io.open_image_by_id(image_id, None, Access::ReadOnly) {
-                Err(error) if error.is_not_found() => Ok(None),
-                image => image?.created().map(Some),
-            })?;
-        Ok(created.is_some_and(|created| {
-            created.elapsed().is_ok_and(|age| age.as_secs() > super::background::HOUR.as_secs())
-        }))
+        self.ask(looking, |io| match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+            Err(error) if error.is_not_found() => Ok(None),
+            image => image?.created().map(Some),
+        })
     }
 
     /// Images that had a name for a copy, and have no snapshot left that could be copied.
@@ -195,19 +280,33 @@ impl Store {
         let listing = || format!("look for leftovers in pool {}", self.name);
         for (name, image_id) in self.ask(listing, |io| io.image_names("", kept_prefix(), 0))? {
             let looking = || format!("look at image {name}");
-            self.ask(looking, |io| {
-                let image = match io.open_image_by_id(&image_id, None, Access::ReadOnly) {
-                    Err(error) if error.is_not_found() => return Ok(()),
-                    image => image?,
-                };
-                let needed = image.snapshots()?.iter().any(|one| one.space != SnapshotSpace::Trash);
-                drop(image);
-                if needed || !is_kept(&name) {
-                    return Ok(());
-                }
-                io.ensure_trashed(&name, &image_id)
-            })?;
+            let swept = self.ask(looking, |io| match is_still_kept(io, &image_id)? {
+                true => Ok(()),
+                false => io.ensure_trashed(&name, &image_id),
+            });
+            if let Err(error) = swept {
+                tracing::warn!(%error, name, "a leftover stays");
+            }
         }
         Ok(())
     }
+}
+
+enum Sweep {
+    Done,
+    /// There is a name, but no image.
+    Unmade,
+}
+
+/// Also one that was never deleted: whoever gave it that name wants to have it there.
+fn is_still_kept(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
+    let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+        // Freed by one process while another restored it.
+        Err(error) if error.is_not_found() => return Ok(false),
+        image => image?,
+    };
+    let mark = io.image_metadata(image_id, &record_key(image_id))?;
+    let snapshots = image.snapshots()?;
+    Ok(mark.as_deref() != Some(DELETED)
+        || snapshots.iter().any(|one| one.space != SnapshotSpace::Trash))
 }

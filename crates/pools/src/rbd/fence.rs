@@ -9,16 +9,16 @@
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
 
-use super::layout::{image_of, record_key, writer_key};
+use super::layout::{record_key, writer_key};
 use super::store::Store;
-use super::volume_records::Known;
+use super::volume_records::{Known, named_image};
 
 const ATTEMPTS: usize = 20;
 
 impl Store {
     pub(super) fn noted_writer(&self, id: &VolumeId, node: &NodeId) -> Result<Option<String>> {
         let reading = || format!("read who writes to volume {id}");
-        let noted = self.ask(reading, |io| match io.image_id(&image_of(id))? {
+        let noted = self.ask(reading, |io| match named_image(io, id)? {
             Some(image_id) => io.image_metadata(&image_id, &writer_key(&image_id, node)),
             None => Ok(None),
         })?;
@@ -56,7 +56,7 @@ impl Store {
         self.ask(
             || format!("forget who wrote to volume {id}"),
             |io| {
-                let Some(image_id) = io.image_id(&image_of(id))? else { return Ok(()) };
+                let Some(image_id) = named_image(io, id)? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
                 let update = Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
                 match io.update(&header_of(&image_id), &update) {

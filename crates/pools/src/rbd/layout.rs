@@ -63,7 +63,7 @@ pub(super) fn is_ours(pool: &PoolId, image: &str) -> bool {
     is_kept(image) || image.starts_with(&volume_prefix(pool))
 }
 
-pub(super) fn is_kept(image: &str) -> bool {
+fn is_kept(image: &str) -> bool {
     image.starts_with(KEPT)
 }
 

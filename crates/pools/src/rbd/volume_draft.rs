@@ -23,8 +23,9 @@ use super::store::Store;
 use super::volume_records::{Found, Standing};
 use crate::recorded::{new_volume_record, to_text};
 
-/// Each draft that stands in the way is put away once.
-const ATTEMPTS: usize = 3;
+/// Each draft that stands in the way is put away once. Of two makers that were killed, each may
+/// have left half of the name.
+const ATTEMPTS: usize = 5;
 /// Much longer than a maker that is alive needs. Nothing depends on it but how often two that make
 /// the same volume put away each other's work.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -228,6 +229,10 @@ impl VolumeDraft {
         let came_from = parent.map(|parent| (parent.image_id, parent.snapshot));
         let wanted = self.parent().map(|(image, snapshot)| (image.to_owned(), snapshot.to_owned()));
         if size != bytes || came_from != wanted {
+            return Err(self.overtaken());
+        }
+        // Whoever took this image for that of a dead maker may have taken the entry away.
+        if !self.store.ask(finishing, |io| io.ensure_entered(&name, &image_id))? {
             return Err(self.overtaken());
         }
         self.store.forget_inherited(&self.record.id, &image_id)?;

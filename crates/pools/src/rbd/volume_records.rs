@@ -7,7 +7,7 @@
 use std::fmt::Display;
 
 use orlop_model::{Error, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{IoCtx, Outcome, Update, header_of, metadata_key};
 
 use super::layout::{DELETED, image_of, record_key, volume_prefix};
 use super::store::Store;
@@ -41,15 +41,39 @@ pub(super) struct Known {
     pub(super) record: VolumeRecord,
 }
 
+/// The image that has the name of a volume.
+pub(super) fn named_image(io: &IoCtx, id: &VolumeId) -> orlop_sys::Result<Option<String>> {
+    let name = image_of(id);
+    or_entered(io.image_id(&name)?, io, &name)
+}
+
+/// A process that was killed in the midst of making an image, or of clearing up after a race, may
+/// leave a name that is only in the directory.
+fn or_entered(
+    by_name: Option<String>,
+    io: &IoCtx,
+    name: &str,
+) -> orlop_sys::Result<Option<String>> {
+    match by_name {
+        None => io.entered_id(name),
+        known => Ok(known),
+    }
+}
+
 impl Store {
     pub(super) fn find(&self, id: &VolumeId) -> Result<Option<Found>> {
         let reading = || format!("read volume {id}");
-        let found = self.ask(reading, |io| {
-            let Some(image_id) = io.image_id(&image_of(id))? else { return Ok(None) };
-            let text = io.image_metadata(&image_id, &record_key(&image_id))?;
-            Ok(Some((image_id, text)))
-        })?;
-        Ok(found.map(|(image_id, text)| Found { image_id, standing: standing(text) }))
+        let name = image_of(id);
+        self.ask(reading, |io| {
+            let by_name = io.image_id(&name)?;
+            let openable = by_name.is_some();
+            let Some(image_id) = or_entered(by_name, io, &name)? else { return Ok(None) };
+            let standing = standing(io.image_metadata(&image_id, &record_key(&image_id))?);
+            if matches!(standing, Standing::Whole(_)) && !openable {
+                io.ensure_openable(&name, &image_id)?;
+            }
+            Ok(Some(Found { image_id, standing }))
+        })
     }
 
     pub(super) fn known(&self, id: &VolumeId) -> Result<Option<Known>> {

@@ -12,13 +12,14 @@ use orlop_model::{
     VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
 };
 use orlop_pools::{RbdPool, RbdPoolConfig};
-use orlop_sys::ceph::{Access, Cluster, ClusterConfig, Image, IoCtx};
+use orlop_sys::ceph::{Access, Cluster, ClusterConfig, Image, IoCtx, Update};
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const MIB: u64 = 1 << 20;
 /// As librbd makes them.
 pub(crate) const OBJECT: u64 = 4 * MIB;
+const TRASH: &str = "rbd_trash";
 /// The cluster answers in milliseconds; whoever waits longer waits in vain.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -33,7 +34,7 @@ fn root_or_opted_out() -> Option<()> {
 }
 
 /// Where its ceph.conf is. The script takes it down when this process has ended.
-fn cluster() -> &'static Path {
+pub(crate) fn cluster() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let pid = std::process::id();
@@ -125,6 +126,57 @@ impl Bed {
 
     pub(crate) fn trash_is_empty(&self) -> bool {
         self.told(&["trash", "ls"]).as_array().unwrap().is_empty()
+    }
+
+    fn rados(&self, command: &[&str]) -> String {
+        let namespace = ["--pool", "rbd", "--namespace", &self.namespace];
+        run("rados", &[&namespace[..], command].concat())
+    }
+
+    pub(crate) fn objects(&self) -> Vec<String> {
+        self.rados(&["ls"]).lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn remove_object(&self, object: &str) {
+        self.rados(&["rm", object]);
+    }
+
+    /// All objects, and what is entered in the directory and in the trash.
+    pub(crate) fn objects_and_entries(&self) -> Vec<String> {
+        let io = self.io();
+        let mut all = self.objects();
+        for object in ["rbd_directory", TRASH] {
+            let keys = io.omap_list(object, "", "", 0).unwrap();
+            all.extend(keys.into_iter().map(|(key, _)| format!("{object}: {key}")));
+        }
+        all
+    }
+
+    /// Is it there to keep an image from being made, either the object or its entry in the trash?
+    pub(crate) fn is_prevention(&self, object_or_entry: &str) -> bool {
+        let image = object_or_entry.strip_prefix("rbd_header.");
+        let image = image.or_else(|| object_or_entry.strip_prefix("rbd_trash: id_"));
+        image.is_some_and(|image| {
+            let keys = self.io().omap_list(&format!("rbd_header.{image}"), "", "", 0).unwrap();
+            keys == [(format!("metadata_orlop.record.{image}"), b"-".to_vec())]
+        })
+    }
+
+    /// An entry ends with two times, of eight bytes each, and the state.
+    fn change_trash_entry(&self, image: &str, change: impl Fn(&mut [u8])) {
+        let (io, key) = (self.io(), format!("id_{image}"));
+        let mut entry = io.omap_get(TRASH, &key).unwrap().unwrap();
+        let end = entry.len() - 17;
+        change(&mut entry[end..]);
+        io.update(TRASH, &Update::default().set(&key, &entry)).unwrap();
+    }
+
+    pub(crate) fn age_trash_entry(&self, image: &str) {
+        self.change_trash_entry(image, |end| end[..8].fill(0));
+    }
+
+    pub(crate) fn set_trash_state(&self, image: &str, state: u8) {
+        self.change_trash_entry(image, |end| end[16] = state);
     }
 
     /// Nothing is left of any volume or snapshot, neither in sight nor in the trash.

@@ -12,6 +12,7 @@
 mod bed;
 mod changes;
 mod copies;
+mod half_made;
 mod leftovers;
 mod opening;
 mod records;

@@ -25,11 +25,40 @@ impl IoCtx {
         Ok(Some(self.understood(&object, text)?))
     }
 
+    /// The id that the directory has for a name. librbd makes this entry before it makes what
+    /// [`IoCtx::image_id`] asks, so a maker that was killed may leave only this.
+    pub fn entered_id(&self, name: &str) -> Result<Option<String>> {
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_get_id"), &encoded(name)) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let text = Decoder::new(&answer).text();
+        Ok(Some(self.understood(DIRECTORY, text)?))
+    }
+
+    /// `false`: the directory has another image under that name.
+    pub fn ensure_entered(&self, name: &str, id: &str) -> Result<bool> {
+        match self.execute(DIRECTORY, ("rbd", "dir_add_image"), &entry(name, id)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_taken() || error.errno() == Some(Errno::BADF) => {
+                Ok(self.entered_id(name)?.as_deref() == Some(id))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// For a name that is in the directory, but by which no image can be opened: a maker that loses
+    /// its race removes the object of the winner, as librbd goes by the name alone there.
+    pub fn ensure_openable(&self, name: &str, id: &str) -> Result<()> {
+        match self.create(&format!("rbd_id.{name}"), &encoded(id)) {
+            Err(error) if error.is_taken() => Ok(()),
+            done => done,
+        }
+    }
+
     /// `None`: no image of that id has a name; it is in the trash, or is none.
     pub fn image_name(&self, id: &str) -> Result<Option<String>> {
-        let mut input = Vec::new();
-        encode(&mut input, id.as_bytes());
-        let answer = match self.execute(DIRECTORY, ("rbd", "dir_get_name"), &input) {
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_get_name"), &encoded(id)) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
@@ -81,9 +110,7 @@ impl IoCtx {
     /// `None`: it was never set, or the image is gone.
     pub fn image_metadata(&self, image_id: &str, key: &str) -> Result<Option<Vec<u8>>> {
         let object = header_of(image_id);
-        let mut input = Vec::new();
-        encode(&mut input, key.as_bytes());
-        let answer = match self.execute(&object, ("rbd", "metadata_get"), &input) {
+        let answer = match self.execute(&object, ("rbd", "metadata_get"), &encoded(key)) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
@@ -91,20 +118,14 @@ impl IoCtx {
         Ok(Some(self.understood(&object, value)?))
     }
 
-    /// Takes a name from an image that was never finished, so that another can have it. Whoever
+    /// Takes a name from an image, so that another can have it, and from no other image. Whoever
     /// is making it just now ends with an image that nobody finds.
     pub fn ensure_unnamed(&self, name: &str, id: &str) -> Result<()> {
-        let mut input = Vec::new();
-        encode(&mut input, name.as_bytes());
-        encode(&mut input, id.as_bytes());
-        // The entry first: without the other object a new image could not be entered.
-        match self.execute(DIRECTORY, ("rbd", "dir_remove_image"), &input) {
+        match self.execute(DIRECTORY, ("rbd", "dir_remove_image"), &entry(name, id)) {
             Err(error) if error.is_not_found() || error.errno() == Some(Errno::STALE) => {}
             done => drop(done?),
         }
-        let mut owner = Vec::new();
-        encode(&mut owner, id.as_bytes());
-        self.try_remove(&format!("rbd_id.{name}"), &owner).map(drop)
+        self.try_remove(&format!("rbd_id.{name}"), &encoded(id)).map(drop)
     }
 
     fn understood<T>(&self, object: &str, decoded: Option<T>) -> Result<T> {
@@ -115,9 +136,14 @@ impl IoCtx {
 }
 
 fn listing(after: &str, limit: u64) -> Vec<u8> {
-    let mut input = Vec::new();
-    encode(&mut input, after.as_bytes());
+    let mut input = encoded(after);
     input.extend_from_slice(&limit.to_le_bytes());
+    input
+}
+
+fn entry(name: &str, id: &str) -> Vec<u8> {
+    let mut input = encoded(name);
+    encode(&mut input, id.as_bytes());
     input
 }
 
@@ -129,6 +155,12 @@ pub fn header_of(image_id: &str) -> String {
 /// The key of a value of the metadata in that object.
 pub fn metadata_key(key: &str) -> String {
     format!("{METADATA_PREFIX}{key}")
+}
+
+pub(super) fn encoded(text: &str) -> Vec<u8> {
+    let mut input = Vec::new();
+    encode(&mut input, text.as_bytes());
+    input
 }
 
 pub(super) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {

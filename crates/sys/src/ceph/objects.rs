@@ -12,7 +12,7 @@ use super::handle::{Call, call, close};
 use super::library::Handle;
 use crate::error::Result;
 
-const CREATE_EXCLUSIVE: i32 = 1;
+pub(super) const CREATE_EXCLUSIVE: i32 = 1;
 const CREATE_IDEMPOTENT: i32 = 0;
 /// What is read whole is small; an object that fills this is refused.
 const LARGEST_READ: usize = 64 << 10;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::handle::{Call, call, close, copied};
 use super::library::Handle;
-use super::objects::{IoCtx, WriteOp};
+use super::objects::{CREATE_EXCLUSIVE, IoCtx, WriteOp};
 use crate::error::Result;
 
 const EQUAL: u8 = 1;
@@ -16,6 +16,7 @@ const EQUAL: u8 = 1;
 /// A value is never empty: to a comparison, a key that is missing is one without a value.
 #[derive(Debug, Default)]
 pub struct Update {
+    of_new_object: bool,
     expected: Vec<(String, Vec<u8>)>,
     set: Vec<(String, Vec<u8>)>,
     removed: Vec<String>,
@@ -29,6 +30,11 @@ pub enum Outcome {
 }
 
 impl Update {
+    /// Makes the object, and changes nothing if there is one: that is `EEXIST`.
+    pub fn of_new_object() -> Self {
+        Self { of_new_object: true, ..Self::default() }
+    }
+
     /// The change is made only if the key has this value now; `None`: if it is missing.
     #[must_use]
     pub fn expect(mut self, key: &str, value: Option<&[u8]>) -> Self {
@@ -49,8 +55,12 @@ impl Update {
     }
 
     fn write_into(&self, op: &WriteOp) -> Result<()> {
-        // Otherwise a write to an object that was just removed would make it anew.
-        call!(rados.rados_write_op_assert_exists(op.handle));
+        if self.of_new_object {
+            call!(rados.rados_write_op_create(op.handle, CREATE_EXCLUSIVE, ptr::null()));
+        } else {
+            // Otherwise a write to an object that was just removed would make it anew.
+            call!(rados.rados_write_op_assert_exists(op.handle));
+        }
         for (key, value) in &self.expected {
             call!(rados.rados_write_op_omap_cmp2(
                 op.handle,
@@ -95,7 +105,7 @@ fn start_of(bytes: &[u8]) -> *const c_char {
 }
 
 impl IoCtx {
-    /// `ENOENT` if there is no such object.
+    /// `ENOENT` if there is no such object and none is to be made.
     pub fn update(&self, object: &str, update: &Update) -> Result<Outcome> {
         let op = WriteOp::new()?;
         update.write_into(&op)?;

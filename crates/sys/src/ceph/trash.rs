@@ -1,11 +1,11 @@
 //! Images without a name: deleted, but not freed yet.
 
 use std::ptr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use super::directory::encode;
+use super::directory::{encode, encoded};
 use super::handle::{Call, call, owned};
 use super::library::RawTrashed;
 use super::objects::IoCtx;
@@ -16,6 +16,7 @@ const TRASH: &str = "rbd_trash";
 const ENTRY_VERSION: [u8; 2] = [2, 1];
 const BY_USER: u8 = 0;
 const NORMAL: u8 = 0;
+const RESTORING: u8 = 3;
 
 /// An entry of the trash in Ceph's encoding. It may be freed at once.
 fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
@@ -38,6 +39,8 @@ pub struct Trashed {
     pub id: String,
     /// That it had.
     pub name: String,
+    /// By the clock of whoever put it there.
+    pub since: SystemTime,
 }
 
 impl IoCtx {
@@ -45,14 +48,30 @@ impl IoCtx {
     /// name alone, which may be another image's by then. The steps are the same. Snapshots and
     /// clones stay as they are, and so do clients that have it open.
     pub fn ensure_trashed(&self, name: &str, id: &str) -> Result<()> {
-        let mut input = Vec::new();
-        encode(&mut input, id.as_bytes());
+        self.ensure_in_trash(name, id)?;
+        self.ensure_unnamed(name, id)?;
+        // Someone who was restoring it may have taken the entry away in between; now that it has no
+        // name any more, it would be lost.
+        self.ensure_in_trash(name, id)
+    }
+
+    fn ensure_in_trash(&self, name: &str, id: &str) -> Result<()> {
+        let mut input = encoded(id);
         input.extend_from_slice(&trash_entry(name, SystemTime::now()));
         match self.execute(TRASH, ("rbd", "trash_add"), &input) {
-            Err(error) if error.is_taken() => {}
-            done => drop(done?),
+            Err(error) if error.is_taken() => self.ensure_not_restored(id),
+            done => done.map(drop),
         }
-        self.ensure_unnamed(name, id)
+    }
+
+    /// librbd frees nothing that is being restored, also after the one who restored it was killed.
+    fn ensure_not_restored(&self, id: &str) -> Result<()> {
+        let mut input = encoded(id);
+        input.extend_from_slice(&[NORMAL, RESTORING]);
+        match self.execute(TRASH, ("rbd", "trash_state_set"), &input) {
+            Err(error) if error.is_not_found() || error.errno() == Some(Errno::STALE) => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     pub fn restore_from_trash(&self, id: &str, name: &str) -> Result<()> {
@@ -102,7 +121,12 @@ impl IoCtx {
             }
         };
         let found = raw.iter().take(count);
-        let found = found.map(|one| Trashed { id: owned(one.id), name: owned(one.name) }).collect();
+        let found = found.map(|one| Trashed {
+            id: owned(one.id),
+            name: owned(one.name),
+            since: UNIX_EPOCH + Duration::from_secs(u64::try_from(one.deletion_time).unwrap_or(0)),
+        });
+        let found = found.collect();
         call!(rbd.rbd_trash_list_cleanup(raw.as_mut_ptr(), count));
         Ok(found)
     }

@@ -1,0 +1,261 @@
+//! What librbd leaves when its process is killed between two of its steps: every such state, laid
+//! out by hand, and some by really killing.
+
+use std::process::Command;
+
+use orlop_model::{ContentSource, Pool, VolumeId};
+use orlop_sys::ceph::{Access, IoCtx, NewImage, Update, header_of};
+
+use crate::bed::{
+    Bed, MIB, cluster, copy_of, create, new_volume, snapshot, until, volume, volume_id,
+};
+
+/// In the order in which librbd makes the parts of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Entry,
+    Name,
+    Header,
+    ObjectMap,
+}
+
+/// As Ceph calls the state of an entry of the trash.
+const RESTORING: u8 = 3;
+const PARTS: [Part; 4] = [Part::Entry, Part::Name, Part::Header, Part::ObjectMap];
+
+/// Makes an image and takes away all but these parts.
+fn lay_out(bed: &Bed, id: &VolumeId, parts: &[Part]) -> String {
+    let (io, name) = (bed.io(), id.to_string());
+    io.create_image(&name, NewImage::Zeroes { size: 64 * MIB }).unwrap();
+    let image = io.image_id(&name).unwrap().unwrap();
+    for part in PARTS.into_iter().filter(|part| !parts.contains(part)) {
+        match part {
+            Part::Entry => {
+                let keys = [format!("name_{name}"), format!("id_{image}")];
+                let update = keys.iter().fold(Update::default(), |update, key| update.remove(key));
+                io.update("rbd_directory", &update).unwrap();
+            }
+            Part::Name => bed.remove_object(&format!("rbd_id.{name}")),
+            Part::Header => bed.remove_object(&format!("rbd_header.{image}")),
+            Part::ObjectMap => bed.remove_object(&format!("rbd_object_map.{image}")),
+        }
+    }
+    image
+}
+
+/// What a killed process may leave, in one attempt or after a race with another.
+fn states() -> Vec<Vec<Part>> {
+    let in_order = (1..=PARTS.len()).map(|made| PARTS[..made].to_vec());
+    let without_entry = (2..=PARTS.len()).map(|made| PARTS[1..made].to_vec());
+    let overtaken =
+        [vec![Part::Entry, Part::Header], vec![Part::Entry, Part::Header, Part::ObjectMap]];
+    in_order.chain(without_entry).chain(overtaken).collect()
+}
+
+/// Nothing may be left of images but what keeps one that was never made from being made late.
+fn assert_nothing_left(bed: &Bed, before: &[String]) {
+    let rest = || {
+        let all = bed.objects_and_entries();
+        all.into_iter().filter(|one| !before.contains(one)).collect::<Vec<_>>()
+    };
+    until("nothing is left", || rest().iter().all(|one| bed.is_prevention(one)));
+}
+
+#[test]
+fn a_volume_is_made_whatever_a_killed_maker_left_of_its_image() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let first = volume(&pool, "first", MIB);
+    pool.ensure_no_volume(&first.id).unwrap();
+    until("the first is gone", || bed.is_empty());
+    let before = bed.objects_and_entries();
+    for (number, parts) in states().into_iter().enumerate() {
+        let name = format!("v{number}");
+        let id = volume_id(&pool, &name);
+        lay_out(&bed, &id, &parts);
+        assert_eq!(pool.volume(&id).unwrap(), None, "{parts:?}");
+        let record = create(&pool, &new_volume(&pool, &name, 8 * MIB))
+            .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
+        assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB, "{parts:?}");
+        assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))], "{parts:?}");
+        pool.ensure_no_volume(&id).unwrap();
+        assert_eq!(bed.image_names(), [""; 0], "{parts:?}");
+    }
+    assert_nothing_left(&bed, &before);
+}
+
+#[test]
+fn a_deletion_clears_up_whatever_a_killed_maker_left() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let first = volume(&pool, "first", MIB);
+    pool.ensure_no_volume(&first.id).unwrap();
+    until("the first is gone", || bed.is_empty());
+    let before = bed.objects_and_entries();
+    for (number, parts) in states().into_iter().enumerate() {
+        let id = volume_id(&pool, &format!("v{number}"));
+        lay_out(&bed, &id, &parts);
+        pool.ensure_no_volume(&id).unwrap_or_else(|error| panic!("{parts:?}: {error}"));
+        let name = id.to_string();
+        assert_eq!(bed.io().image_id(&name).unwrap(), None, "{parts:?}");
+        assert_eq!(bed.io().entered_id(&name).unwrap(), None, "{parts:?}");
+    }
+    assert_nothing_left(&bed, &before);
+}
+
+/// Two makers: what one left is under the name, what the other left in the directory.
+#[test]
+fn two_halves_of_a_name_are_both_cleared_away() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    for name in ["made", "deleted"] {
+        let id = volume_id(&pool, name);
+        let text = id.to_string();
+        lay_out(&bed, &id, &[Part::Name]);
+        assert!(bed.io().ensure_entered(&text, "f00d").unwrap());
+        if name == "made" {
+            volume(&pool, name, MIB);
+            assert_eq!(bed.io().entered_id(&text).unwrap(), bed.io().image_id(&text).unwrap());
+        }
+        pool.ensure_no_volume(&id).unwrap();
+        assert_eq!(bed.io().entered_id(&text).unwrap(), None);
+        assert_eq!(bed.io().image_id(&text).unwrap(), None);
+    }
+}
+
+/// librbd's own clearing up after a lost race takes the name from whoever has it by then.
+#[test]
+fn a_volume_that_lost_its_name_object_gets_it_back() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", MIB);
+    let name = record.id.to_string();
+    let image = bed.io().image_id(&name).unwrap();
+    bed.remove_object(&format!("rbd_id.{name}"));
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record));
+    assert_eq!(bed.io().image_id(&name).unwrap(), image);
+    bed.io().open_image(&name, Access::ReadOnly).unwrap();
+}
+
+/// Nobody asks for the volume again.
+#[test]
+fn a_name_that_nobody_asks_for_is_swept() {
+    let Some(bed) = Bed::new() else { return };
+    let id = volume_id(&bed.open(), "a");
+    lay_out(&bed, &id, &[Part::Entry]);
+    let _keeper = bed.open_with_housekeeping();
+    until("the entry is gone", || bed.io().entered_id(&id.to_string()).unwrap().is_none());
+}
+
+#[test]
+fn an_image_is_prevented_for_a_while_and_not_for_ever() {
+    let Some(bed) = Bed::new() else { return };
+    let image = {
+        let pool = bed.open();
+        let id = volume_id(&pool, "a");
+        let image = lay_out(&bed, &id, &[Part::Entry, Part::Name]);
+        pool.ensure_no_volume(&id).unwrap();
+        image
+    };
+    let other = {
+        let keeper = bed.open_with_housekeeping();
+        let other = volume(&keeper, "b", MIB);
+        keeper.ensure_no_volume(&other.id).unwrap();
+        until("the other is freed", || bed.told(&["trash", "ls"]).as_array().unwrap().len() == 1);
+        other
+    };
+    assert!(bed.objects().contains(&format!("rbd_header.{image}")), "after {}", other.id);
+    bed.age_trash_entry(&image);
+    let _keeper = bed.open_with_housekeeping();
+    until("all is gone", || bed.trash_is_empty());
+    let rest: Vec<_> = bed.objects().into_iter().filter(|one| one.contains(&image)).collect();
+    assert_eq!(rest, [""; 0]);
+}
+
+/// Killed within rbd_trash_remove, when only the entry and the object map were left.
+#[test]
+fn the_rest_of_an_image_that_was_being_freed_goes() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", 8 * MIB);
+    let image = bed.io().image_id(&record.id.to_string()).unwrap().unwrap();
+    pool.ensure_no_volume(&record.id).unwrap();
+    bed.remove_object(&format!("rbd_header.{image}"));
+    let _keeper = bed.open_with_housekeeping();
+    until("all is gone", || bed.trash_is_empty());
+    let rest: Vec<_> = bed.objects().into_iter().filter(|one| one.contains(&image)).collect();
+    assert_eq!(rest, [""; 0]);
+}
+
+/// Killed within rbd_trash_restore, before and after the image had a name.
+#[test]
+fn an_image_that_was_being_restored_can_be_copied_and_freed() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    for named in [false, true] {
+        let name = format!("source, named: {named}");
+        let source = volume(&pool, &name, 8 * MIB);
+        let kept = snapshot(&pool, &name, &source);
+        let image = bed.io().image_id(&source.id.to_string()).unwrap().unwrap();
+        pool.ensure_no_volume(&source.id).unwrap();
+        bed.set_trash_state(&image, RESTORING);
+        if named {
+            bed.io().ensure_openable(&format!("orlop-kept.{image}"), &image).unwrap();
+            assert!(bed.io().ensure_entered(&format!("orlop-kept.{image}"), &image).unwrap());
+        }
+        let from = ContentSource::Snapshot(kept.id.clone());
+        let copy = copy_of(&pool, &format!("copy, named: {named}"), from, 8 * MIB).unwrap();
+        pool.ensure_no_volume(&copy.id).unwrap();
+        pool.ensure_no_snapshot(&kept.id).unwrap();
+    }
+    let _keeper = bed.open_with_housekeeping();
+    until("all is free", || bed.is_empty());
+}
+
+/// Named like an image that is kept for its snapshots, but nobody has deleted it.
+#[test]
+fn a_name_alone_makes_no_image_a_leftover() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    bed.io().create_image("orlop-kept.mine", NewImage::Zeroes { size: MIB }).unwrap();
+    let other = volume(&pool, "b", MIB);
+    pool.ensure_no_volume(&other.id).unwrap();
+    until("the other is freed", || bed.trash_is_empty());
+    assert_eq!(bed.image_names(), ["orlop-kept.mine"]);
+}
+
+/// A process that makes an image, killed as soon as there is something of it.
+fn kill_a_maker(bed: &Bed, id: &VolumeId, there: impl Fn(&IoCtx, &str) -> bool) {
+    let (io, name) = (bed.io(), id.to_string());
+    let image = format!("rbd/{}/{name}", bed.namespace);
+    let create = ["create", "--size", "64M", &image];
+    let conf = cluster().join("ceph.conf");
+    let mut maker = Command::new("rbd").arg("--conf").arg(conf).args(create).spawn().unwrap();
+    while !there(&io, &name) && maker.try_wait().unwrap().is_none() {}
+    maker.kill().unwrap();
+    maker.wait().unwrap();
+}
+
+#[test]
+fn makers_may_be_killed_at_any_moment() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let moments: [fn(&IoCtx, &str) -> bool; 3] = [
+        |io, name| io.entered_id(name).unwrap().is_some(),
+        |io, name| io.image_id(name).unwrap().is_some(),
+        |io, name| match io.image_id(name).unwrap() {
+            Some(image) => io.read(&header_of(&image)).is_ok(),
+            None => false,
+        },
+    ];
+    for round in 0..24 {
+        let name = format!("v{round}");
+        let id = volume_id(&pool, &name);
+        kill_a_maker(&bed, &id, moments[round % moments.len()]);
+        let record = volume(&pool, &name, 8 * MIB);
+        assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
+        assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
+        pool.ensure_no_volume(&id).unwrap();
+        assert_eq!(bed.image_names(), [""; 0]);
+    }
+}
