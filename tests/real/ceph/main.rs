@@ -5,6 +5,8 @@
 
 mod data;
 mod exports;
+mod fencing;
+mod killing;
 mod moving;
 mod outage;
 mod racing;

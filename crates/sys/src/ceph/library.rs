@@ -64,6 +64,11 @@ library! { Rados, "librados.so.2":
         Handle, Text, Text, Text, Text, *mut libc::timeval, u8
     ) -> c_int;
     fn rados_unlock(Handle, Text, Text, Text) -> c_int;
+    fn rados_list_lockers(
+        Handle, Text, Text, *mut c_int, *mut c_char, *mut usize, *mut c_char, *mut usize,
+        *mut c_char, *mut usize, *mut c_char, *mut usize
+    ) -> isize;
+    fn rados_break_lock(Handle, Text, Text, Text, Text) -> c_int;
     fn rados_create_write_op() -> Handle;
     fn rados_release_write_op(Handle);
     fn rados_write_op_assert_exists(Handle);
@@ -127,6 +132,8 @@ library! { Rbd, "librbd.so.1":
     fn rbd_watchers_list_cleanup(*mut RawWatcher, usize);
     fn rbd_trash_restore(Handle, Text, Text) -> c_int;
     fn rbd_trash_remove(Handle, Text, bool) -> c_int;
+    fn rbd_lock_get_owners(Handle, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
+    fn rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
     fn rbd_trash_list(Handle, *mut RawTrashed, *mut usize) -> c_int;
     fn rbd_trash_list_cleanup(*mut RawTrashed, usize);
 }

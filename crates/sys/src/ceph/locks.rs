@@ -1,0 +1,115 @@
+//! Locks on objects. They stay until they are let go of, or taken away.
+
+use std::ffi::c_char;
+use std::ptr;
+
+use rustix::io::Errno;
+
+use super::handle::{Call, call, terminated};
+use super::objects::IoCtx;
+use crate::error::Result;
+
+/// For each text that is told of a holder.
+const BUFFER: usize = 512;
+
+/// Who has a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// As a blocklist takes it.
+    pub address: String,
+    client: String,
+    pub cookie: String,
+}
+
+impl IoCtx {
+    /// `false`: another holds it.
+    pub fn try_lock(&self, object: &str, lock: &str, cookie: &str) -> Result<bool> {
+        let subject = self.subject(object);
+        let locking = Call { operation: "lock", subject: &subject };
+        let (name, lock) = (locking.text(object)?, locking.text(lock)?);
+        let (cookie, description) = (locking.text(cookie)?, locking.text("")?);
+        let code = call!(rados.rados_lock_exclusive(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            cookie.as_ptr(),
+            description.as_ptr(),
+            ptr::null_mut(),
+            0,
+        ));
+        match locking.check(code) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.errno(), Some(Errno::BUSY | Errno::EXIST)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn unlock(&self, object: &str, lock: &str, cookie: &str) -> Result<()> {
+        let subject = self.subject(object);
+        let unlocking = Call { operation: "unlock", subject: &subject };
+        let (name, lock) = (unlocking.text(object)?, unlocking.text(lock)?);
+        let cookie = unlocking.text(cookie)?;
+        let code =
+            call!(rados.rados_unlock(self.handle(), name.as_ptr(), lock.as_ptr(), cookie.as_ptr()));
+        unlocking.check(code)?;
+        Ok(())
+    }
+
+    pub fn lock_holder(&self, object: &str, lock: &str) -> Result<Option<LockHolder>> {
+        let subject = self.subject(object);
+        let asking = Call { operation: "ask who has locked", subject: &subject };
+        let (name, lock) = (asking.text(object)?, asking.text(lock)?);
+        let mut exclusive = 0;
+        let mut texts = [[0_u8; BUFFER]; 4];
+        let mut lengths = [BUFFER; 4];
+        let [tag, client, cookie, address] = &mut texts;
+        let [tag_room, client_room, cookie_room, address_room] = &mut lengths;
+        let code = call!(rados.rados_list_lockers(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            &raw mut exclusive,
+            start_of(tag),
+            tag_room,
+            start_of(client),
+            client_room,
+            start_of(cookie),
+            cookie_room,
+            start_of(address),
+            address_room,
+        ));
+        let count = match asking.check_long(code) {
+            Err(error) if error.is_not_found() => 0,
+            count => count?,
+        };
+        // An exclusive lock has one holder, whose texts are the first.
+        Ok((count > 0).then(|| LockHolder {
+            address: terminated(address),
+            client: terminated(client),
+            cookie: terminated(cookie),
+        }))
+    }
+
+    /// Only from this holder. Whoever does that has stopped it before.
+    pub fn ensure_lock_broken(&self, object: &str, lock: &str, holder: &LockHolder) -> Result<()> {
+        let subject = self.subject(object);
+        let breaking = Call { operation: "break the lock of", subject: &subject };
+        let (name, lock) = (breaking.text(object)?, breaking.text(lock)?);
+        let (client, cookie) = (breaking.text(&holder.client)?, breaking.text(&holder.cookie)?);
+        let code = call!(rados.rados_break_lock(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            client.as_ptr(),
+            cookie.as_ptr()
+        ));
+        match breaking.check(code) {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+}
+
+fn start_of(text: &mut [u8; BUFFER]) -> *mut c_char {
+    text.as_mut_ptr().cast()
+}
