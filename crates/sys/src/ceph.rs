@@ -25,7 +25,7 @@ pub use diff::{Extent, Written};
 pub use directory::{header_of, metadata_key};
 pub use image::{Image, Parent};
 pub use images::{Access, NewImage};
-pub use locks::LockHolder;
+pub use locks::{IMAGE_LOCK, LockHolder};
 pub use objects::IoCtx;
 pub use omap::{Outcome, Update};
 pub use snapshots::{ImageSnapshot, SnapshotSpace};

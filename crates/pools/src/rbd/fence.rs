@@ -7,10 +7,11 @@
 //! and number, so that other clients of the node go on.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, Image, IoCtx, Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{Access, IMAGE_LOCK, Image, IoCtx, Outcome, Update, header_of, metadata_key};
 use serde::Deserialize;
 
 use super::layout::{record_key, writer_key};
@@ -18,6 +19,8 @@ use super::store::Store;
 use super::volume_records::{Known, named_image};
 
 const ATTEMPTS: usize = 20;
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 impl Store {
     pub(super) fn noted_writer(&self, id: &VolumeId, node: &NodeId) -> Result<Option<String>> {
@@ -124,10 +127,19 @@ impl Store {
 /// so it is done here before, and for good.
 pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
     let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
-    if let Some(address) = image.silent_holder()? {
-        tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
-        io.cluster().blocklist(&address)?;
+    let silent = || io.silent_holder(&image, &header_of(image_id), IMAGE_LOCK);
+    let Some(holder) = silent()? else { return Ok(image) };
+    // The lock and the watchers are asked for one after the other. A client that closes and opens
+    // the image all the time may look silent once, or twice, but not each time.
+    for _ in 0..LOOKS {
+        thread::sleep(BETWEEN_LOOKS);
+        if silent()?.as_ref() != Some(&holder) {
+            return Ok(image);
+        }
     }
+    let address = holder.address;
+    tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
+    io.cluster().blocklist(&address)?;
     Ok(image)
 }
 

@@ -66,18 +66,13 @@ impl Store {
         let cookie = format!("{:016x}", u64::from_be_bytes(nonce));
         let header = header_of(image_id);
         let deadline = Instant::now() + PATIENCE;
+        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
+        let (io, image) = self.ask(locking, open)?;
         loop {
-            let held = self.ask(locking, |io| {
-                let image = open_to_change(io, image_id)?;
-                let held = io.try_lock(&header, LOCK, &cookie)?;
-                if !held {
-                    take_from_silent_holder(io, &image, &header)?;
-                }
-                Ok(held.then(|| (Arc::clone(io), image)))
-            })?;
-            if let Some((io, image)) = held {
+            if io.try_lock(&header, LOCK, &cookie).doing(locking)? {
                 return Ok(SizeLock { io, header, cookie, image });
             }
+            take_from_silent_holder(&io, &image, &header).doing(locking)?;
             if Instant::now() >= deadline {
                 return Err(Error::Busy(format!("the size of volume {id}")));
             }
@@ -131,15 +126,8 @@ impl Store {
 }
 
 fn take_from_silent_holder(io: &IoCtx, image: &Image, header: &str) -> orlop_sys::Result<()> {
-    let Some(holder) = io.lock_holder(header, LOCK)? else { return Ok(()) };
-    if image.watchers()?.iter().any(|watcher| watcher.address == holder.address) {
-        return Ok(());
-    }
-    // It may have let go in good order, and have closed the image, since.
-    if io.lock_holder(header, LOCK)?.as_ref() == Some(&holder) {
-        tracing::warn!(address = holder.address, "blocklisted: it holds a lock and is silent");
-        io.cluster().blocklist(&holder.address)?;
-        io.ensure_lock_broken(header, LOCK, &holder)?;
-    }
-    Ok(())
+    let Some(holder) = io.silent_holder(image, header, LOCK)? else { return Ok(()) };
+    tracing::warn!(address = holder.address, "blocklisted: it holds a lock and is silent");
+    io.cluster().blocklist(&holder.address)?;
+    io.ensure_lock_broken(header, LOCK, &holder)
 }

@@ -132,8 +132,6 @@ library! { Rbd, "librbd.so.1":
     fn rbd_watchers_list_cleanup(*mut RawWatcher, usize);
     fn rbd_trash_restore(Handle, Text, Text) -> c_int;
     fn rbd_trash_remove(Handle, Text, bool) -> c_int;
-    fn rbd_lock_get_owners(Handle, *mut c_int, *mut *mut c_char, *mut usize) -> c_int;
-    fn rbd_lock_get_owners_cleanup(*mut *mut c_char, usize);
     fn rbd_trash_list(Handle, *mut RawTrashed, *mut usize) -> c_int;
     fn rbd_trash_list_cleanup(*mut RawTrashed, usize);
 }

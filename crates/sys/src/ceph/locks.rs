@@ -6,9 +6,13 @@ use std::ptr;
 use rustix::io::Errno;
 
 use super::handle::{Call, call, terminated};
+use super::image::Image;
 use super::objects::IoCtx;
+use super::watchers::Watcher;
 use crate::error::Result;
 
+/// The lock of librbd itself, on the header of an image.
+pub const IMAGE_LOCK: &str = "rbd_lock";
 /// For each text that is told of a holder.
 const BUFFER: usize = 512;
 
@@ -84,10 +88,27 @@ impl IoCtx {
         };
         // An exclusive lock has one holder, whose texts are the first.
         Ok((count > 0).then(|| LockHolder {
-            address: terminated(address),
+            address: without_protocol(&terminated(address)).to_owned(),
             client: terminated(client),
             cookie: terminated(cookie),
         }))
+    }
+
+    /// Another client that has locked the header of this image, and watches the image no longer,
+    /// as all do who have it open to write.
+    pub fn silent_holder(
+        &self,
+        image: &Image,
+        header: &str,
+        lock: &str,
+    ) -> Result<Option<LockHolder>> {
+        let Some(holder) = self.lock_holder(header, lock)? else { return Ok(None) };
+        let watches = |watcher: &Watcher| holder.client == format!("client.{}", watcher.client);
+        if image.watchers()?.iter().any(watches) {
+            return Ok(None);
+        }
+        // It may have let go of both in good order just now.
+        Ok(self.lock_holder(header, lock)?.filter(|same| *same == holder))
     }
 
     /// Only from this holder. Whoever does that has stopped it before.
@@ -108,6 +129,11 @@ impl IoCtx {
             done => done.map(drop),
         }
     }
+}
+
+/// `v1:10.0.0.1:0/123`: of a client, everyone else tells the address alone.
+fn without_protocol(address: &str) -> &str {
+    ["v1:", "v2:", "any:"].iter().find_map(|it| address.strip_prefix(it)).unwrap_or(address)
 }
 
 fn start_of(text: &mut [u8; BUFFER]) -> *mut c_char {

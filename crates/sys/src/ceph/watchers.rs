@@ -39,32 +39,4 @@ impl Image {
         call!(rbd.rbd_watchers_list_cleanup(raw.as_mut_ptr(), count));
         Ok(found)
     }
-
-    /// The address of the client that holds the image's lock, if it watches the image no longer:
-    /// from such a one librbd takes the lock away.
-    pub fn silent_holder(&self) -> Result<Option<String>> {
-        let Some(holder) = self.holder()? else { return Ok(None) };
-        let watches = self.watchers()?.iter().any(|watcher| watcher.address == holder);
-        // It may have let go of both in good order just now.
-        let still_holds = || Ok(self.holder()?.as_deref() == Some(holder.as_str()));
-        Ok((!watches && still_holds()?).then_some(holder))
-    }
-
-    fn holder(&self) -> Result<Option<String>> {
-        let asking = self.call("ask for the holder of the lock of");
-        let (mut mode, mut owner, mut count) = (0, ptr::null_mut(), 1);
-        let code = call!(rbd.rbd_lock_get_owners(
-            self.handle(),
-            &raw mut mode,
-            &raw mut owner,
-            &raw mut count
-        ));
-        match asking.check(code) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            found => found?,
-        };
-        let address = (count > 0).then(|| owned(owner));
-        call!(rbd.rbd_lock_get_owners_cleanup(&raw mut owner, count));
-        Ok(address)
-    }
 }
