@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::daemon::{Daemon, Launch};
 use crate::scratch::Scratch;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One monitor, one manager, object stores in memory or in files.
 pub struct TestCeph {
@@ -99,6 +103,34 @@ impl TestCeph {
         let conf = self.conf();
         let words: Vec<_> = ["--conf", text(&conf)].iter().chain(arguments).copied().collect();
         String::from_utf8(run(Path::new("/usr/bin/rbd"), &words).stdout).expect("text")
+    }
+
+    /// As the cluster's administrator.
+    pub fn ceph(&self, arguments: &[&str]) -> String {
+        let conf = self.conf();
+        let words: Vec<_> = ["--conf", text(&conf)].iter().chain(arguments).copied().collect();
+        String::from_utf8(run(Path::new("/usr/bin/ceph"), &words).stdout).expect("text")
+    }
+
+    /// All objects of a namespace.
+    pub fn objects(&self, namespace: &str) -> Vec<String> {
+        let conf = self.conf();
+        let words = ["--conf", text(&conf), "--pool", "rbd", "--namespace", namespace, "ls"];
+        let listed = String::from_utf8(run(Path::new("/usr/bin/rados"), &words).stdout);
+        listed.expect("text").lines().map(str::to_owned).collect()
+    }
+
+    /// Past Orlop, right into the cluster.
+    pub fn io(&self, namespace: &str) -> Arc<IoCtx> {
+        let config = ClusterConfig {
+            monitors: self.monitors(),
+            user: "orlop".to_owned(),
+            keyring: self.keyring(),
+            connect_timeout: PATIENCE,
+            operation_timeout: PATIENCE,
+        };
+        let cluster = Cluster::connect(&config).expect("connect");
+        cluster.pool("rbd", namespace).expect("open the pool")
     }
 
     pub fn images(&self) -> Vec<String> {

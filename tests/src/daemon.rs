@@ -278,6 +278,15 @@ impl Daemon {
         self.child = Some(self.launch.spawn());
     }
 
+    /// To the processes that show images to this daemon's machine.
+    pub fn signal_exporters(&self, signal: Signal) {
+        let exporters = leaks::exporters(self.launch.scratch.path());
+        assert!(!exporters.is_empty(), "nothing is exported");
+        for exporter in exporters {
+            kill_process(exporter, signal).expect("send a signal to an exporter");
+        }
+    }
+
     /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.
     pub fn kill_exporters(&self) {
         let ground = self.launch.scratch.path();

@@ -6,6 +6,8 @@
 mod away;
 mod data;
 mod exports;
+mod fencing;
+mod killing;
 mod moving;
 mod outage;
 mod racing;

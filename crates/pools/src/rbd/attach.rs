@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::Access;
+use orlop_sys::ceph::{Access, Watcher};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::storage_daemon::{Export, Source};
 
@@ -181,11 +181,7 @@ impl Store {
     fn address_of(&self, id: &VolumeId, export: &Export) -> Result<Option<String>> {
         let asking = || format!("look for the client that exports volume {id}");
         let clients = export.clients().doing(asking)?;
-        let watchers = self.ask(asking, |io| {
-            let image = io.open_image(&image_of(id), Access::ReadOnly)?;
-            image.watchers()
-        })?;
-        let own = watchers.into_iter().find(|watcher| clients.contains(&watcher.client));
+        let own = self.watchers(id)?.into_iter().find(|watcher| clients.contains(&watcher.client));
         Ok(own.map(|watcher| watcher.address))
     }
 
@@ -211,17 +207,36 @@ impl Store {
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.attachments.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
-        let running = is_running(&export, id)?;
+        let was_running = is_running(&export, id)?;
         if export.exists() {
             export.ensure_stopped().doing(ending)?;
         }
-        match (access, running) {
-            (DeviceAccess::ReadOnly, _) => Ok(()),
+        match access {
+            DeviceAccess::ReadOnly => Ok(()),
             // A controller may go by the name of the node that it runs on, and is not it.
-            (DeviceAccess::ReadWrite, _) if !self.attachments.reach.serves_node => Ok(()),
-            (DeviceAccess::ReadWrite, true) => self.forget_writer(id, &self.attachments.node),
-            (DeviceAccess::ReadWrite, false) => self.ensure_fenced(id, &self.attachments.node),
+            DeviceAccess::ReadWrite if !self.attachments.reach.serves_node => Ok(()),
+            // It may have been killed just before it was asked to end.
+            DeviceAccess::ReadWrite if was_running && !self.is_writer_watching(id)? => {
+                self.forget_writer(id, &self.attachments.node)
+            }
+            DeviceAccess::ReadWrite => self.ensure_let_go(id),
         }
+    }
+
+    /// A client that ends in good order stops watching the image.
+    fn is_writer_watching(&self, id: &VolumeId) -> Result<bool> {
+        let Some(address) = self.noted_writer(id, &self.attachments.node)? else {
+            return Ok(false);
+        };
+        Ok(self.watchers(id)?.into_iter().any(|watcher| watcher.address == address))
+    }
+
+    fn watchers(&self, id: &VolumeId) -> Result<Vec<Watcher>> {
+        let asking = || format!("look for the client that exports volume {id}");
+        self.ask(asking, |io| match io.open_image(&image_of(id), Access::ReadOnly) {
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            image => image?.watchers(),
+        })
     }
 
     /// Data that a crash left longer than the record says was never promised, so the device shows
@@ -237,9 +252,12 @@ impl Store {
         }
         // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
         let lock = self.lock_size(id, &image_id)?;
-        let whole = self.ensure_image_of(id, &image_id, record.capacity_bytes)?;
+        let whole = lock.ensure_size(id, record.capacity_bytes)?;
+        if !lock.is_held().doing(refreshing)? {
+            return Err(Error::Busy(format!("the size of volume {id}")));
+        }
         export.show_size(whole).doing(refreshing)?;
-        drop(lock);
+        self.ensure_not_cut(id, lock)?;
         let mut size = None;
         for access in BOTH {
             if let Some((there, _)) = self.attachments.devices.find(id, access)? {

@@ -14,6 +14,9 @@ use super::store::Store;
 use crate::poison::lock;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
+/// After something could not be done, such as while the cluster still takes a client that was
+/// killed for alive.
+const SOON: Duration = Duration::from_secs(30);
 
 type Chore = fn(&Store) -> Result<()>;
 
@@ -54,16 +57,19 @@ impl Background {
 }
 
 fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
+    let mut pause = HOUR;
     loop {
-        match woken.recv_timeout(HOUR) {
+        match woken.recv_timeout(pause) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(store) = store.upgrade() else { return };
+        pause = HOUR;
         for chore in chores {
             if let Err(error) = chore(&store) {
                 tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
+                pause = SOON;
             }
         }
     }

@@ -20,6 +20,7 @@ use super::layout::{
     DELETED, image_of, is_ours, kept_name, kept_prefix, record_key, volume_prefix,
 };
 use super::store::Store;
+use super::volume_draft::copying;
 use super::volume_records::{Found, Standing};
 
 const ATTEMPTS: usize = 5;
@@ -32,7 +33,7 @@ const MAKING: Duration = Duration::from_secs(1);
 const PREVENTED_FOR: Duration = Duration::from_secs(600);
 
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
-fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
+fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Freeing> {
     let id = &trashed.id;
     let needed = match io.open_image_by_id(id, None, Access::ReadOnly) {
         Err(error) if error.is_not_found() => {
@@ -42,11 +43,18 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<boo
         image => !image?.snapshots()?.is_empty(),
     };
     if needed {
-        return Ok(false);
+        return Ok(Freeing::Needed);
     }
     // What was restored for a copy whose maker was killed could not be freed.
     io.ensure_trashed(&kept_name(id), id)?;
-    io.try_free_trashed(id)
+    Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
+}
+
+enum Freeing {
+    Freed,
+    Needed,
+    /// By a client that was killed, which the cluster has not noticed yet.
+    InUse,
 }
 
 fn has_header(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {
@@ -63,7 +71,10 @@ impl Store {
         // Several processes that were killed may each have left something of the name.
         for _ in 0..ATTEMPTS {
             match self.find(id)? {
-                None => return Ok(()),
+                None => {
+                    self.forget_cuts_for(&copying(id));
+                    return Ok(());
+                }
                 Some(Found { image_id, standing: Standing::Deleted }) => {
                     self.ensure_buried(id, &image_id)?;
                 }
@@ -102,6 +113,9 @@ impl Store {
             match watchers.first() {
                 None => return Ok(()),
                 Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
+                Some(_) if self.is_to_be_flattened(id)? => {
+                    return Err(Error::Busy(format!("volume {id}, which is being flattened")));
+                }
                 Some(watcher) => {
                     return Err(Error::precondition(format!(
                         "volume {id} is in use: the Ceph client {} has it open",
@@ -169,24 +183,30 @@ impl Store {
 
     /// Frees what is in the trash and needed by nobody; and what is needed by nobody then.
     pub(super) fn free_trash(&self) -> Result<()> {
-        let mut again = true;
+        let (mut again, mut in_use) = (true, None);
         while again {
-            again = false;
+            (again, in_use) = (false, None);
             for trashed in self.deleted_images()? {
                 let image = &trashed.id;
                 let freeing = || format!("free image {image}");
                 match self.ask(freeing, |io| free_if_unneeded(io, &trashed)) {
-                    Ok(true) => {
+                    Ok(Freeing::Freed) => {
                         tracing::info!(image, "freed a deleted volume");
                         again = true;
                     }
-                    Ok(false) => {}
+                    Ok(Freeing::Needed) => {}
+                    Ok(Freeing::InUse) => in_use = Some(trashed.id),
                     // It must not keep the others from being freed.
                     Err(error) => tracing::warn!(%error, image, "not freed yet"),
                 }
             }
         }
-        Ok(())
+        match in_use {
+            None => Ok(()),
+            Some(image) => {
+                Err(Error::Busy(format!("the deleted image {image}, which is still open")))
+            }
+        }
     }
 
     fn deleted_images(&self) -> Result<Vec<Trashed>> {

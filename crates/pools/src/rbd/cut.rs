@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use orlop_model::{Error, Result};
-use orlop_sys::ceph::{Access, Image, Outcome, Update};
+use orlop_sys::ceph::{Image, Outcome, Update};
 use serde::{Deserialize, Serialize};
 
+use super::fence::open_to_change;
 use super::layout::{PENDING, RECORDS, new_snapshot_name};
 use super::store::Store;
 
@@ -72,7 +73,7 @@ impl Cut {
         };
         let name = cut.snapshot.clone();
         cut.size = store.ask(cutting, |io| {
-            let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
+            let image = open_to_change(io, image_id)?;
             image.create_snapshot(&name)?;
             size_at(&image, &name)
         })?;
@@ -114,7 +115,7 @@ impl Store {
     pub(super) fn ensure_uncut(&self, snapshot: &str, note: &Note) -> Result<()> {
         let removing = || format!("remove snapshot {snapshot}");
         self.ask(removing, |io| {
-            match io.open_image_by_id(&note.image, None, Access::ReadWrite) {
+            match open_to_change(io, &note.image) {
                 // The image went with all that was in it.
                 Err(error) if error.is_not_found() => {}
                 image => image?.ensure_no_snapshot(snapshot)?,
@@ -125,10 +126,20 @@ impl Store {
 
     /// What its maker gave up or left behind.
     pub(super) fn sweep_cuts(&self) -> Result<()> {
+        self.sweep_noted(PENDING, seconds(SystemTime::now()))
+    }
+
+    /// What is made, or was given up, needs no cut any more: those that are there were left by
+    /// processes that were killed, or are of others who come too late.
+    pub(super) fn forget_cuts_for(&self, purpose: &str) {
+        if let Err(error) = self.sweep_noted(&key_of(&format!("{purpose}.")), u64::MAX) {
+            tracing::warn!(%error, purpose, "leftovers stay for an hour");
+        }
+    }
+
+    fn sweep_noted(&self, prefix: &str, now: u64) -> Result<()> {
         let listing = || format!("look for leftovers in pool {}", self.name);
-        let notes = self.ask(listing, |io| io.omap_list(RECORDS, "", PENDING, 0))?;
-        let now = seconds(SystemTime::now());
-        for (key, text) in notes {
+        for (key, text) in self.ask(listing, |io| io.omap_list(RECORDS, "", prefix, 0))? {
             let Some(snapshot) = key.strip_prefix(PENDING) else { continue };
             // One that cannot be put right must not keep the others from it.
             let swept = match serde_json::from_slice::<Note>(&text) {

@@ -56,6 +56,11 @@ impl Store {
         }
     }
 
+    pub(super) fn is_to_be_flattened(&self, id: &VolumeId) -> Result<bool> {
+        let looking = || format!("look whether volume {id} is to be flattened");
+        Ok(self.ask(looking, |io| io.omap_get(RECORDS, &format!("{FLATTEN}{id}")))?.is_some())
+    }
+
     pub(super) fn flatten_noted(&self) -> Result<()> {
         let listing = || format!("look what to flatten in pool {}", self.name);
         for (key, _) in self.ask(listing, |io| io.omap_list(RECORDS, "", FLATTEN, 0))? {

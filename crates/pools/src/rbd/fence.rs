@@ -6,14 +6,21 @@
 //! or comes too late to be written. The client is put on the cluster's blocklist, by its address
 //! and number, so that other clients of the node go on.
 
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{Access, IMAGE_LOCK, Image, IoCtx, Outcome, Update, header_of, metadata_key};
+use serde::Deserialize;
 
 use super::layout::{record_key, writer_key};
 use super::store::Store;
 use super::volume_records::{Known, named_image};
 
 const ATTEMPTS: usize = 20;
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 impl Store {
     pub(super) fn noted_writer(&self, id: &VolumeId, node: &NodeId) -> Result<Option<String>> {
@@ -74,9 +81,94 @@ impl Store {
         };
         let fencing = || format!("fence node {node} from volume {id}");
         self.ask(fencing, |io| io.cluster().blocklist(&address))?;
+        // Nobody gets the volume before the client is stopped for good, so it may be let back in
+        // meanwhile: what it writes then is written by whom the volume is published to.
+        if let Some(until) = self.fenced_until(fencing, &address)? {
+            return Err(Error::precondition(format!(
+                "node {node} may come back and write to volume {id}: its Ceph client {address} was \
+                 blocklisted before, but only until {until}, and Ceph does not prolong that; from \
+                 then on it can be stopped for good; docs/ceph.md tells more"
+            )));
+        }
         tracing::warn!(volume = %id, %node, address, "fenced: this client writes no more");
         self.forget_client(id, node, &address)
     }
+
+    /// For a client of this node that has ended: it can write no more, but others would have to wait
+    /// until the cluster has noticed.
+    pub(super) fn ensure_let_go(&self, id: &VolumeId) -> Result<()> {
+        let node = &self.attachments.node;
+        let Some(address) = self.noted_writer(id, node)? else {
+            return Ok(());
+        };
+        let freeing = || format!("free volume {id} from a client that has ended");
+        self.ask(freeing, |io| io.cluster().blocklist(&address))?;
+        tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
+        self.forget_client(id, node, &address)
+    }
+
+    /// `None`: for good. An entry that was there before is not prolonged by another (seen with
+    /// Ceph 16). It could be removed first, but not only if it is still the short one: a second
+    /// controller that was held up would let the client in again when the next node has the volume.
+    fn fenced_until(&self, fencing: impl Fn() -> String, address: &str) -> Result<Option<String>> {
+        let list = self.ask(&fencing, |io| io.cluster().monitor_command(BLOCKLIST))?;
+        let until = until_when(&list, address).map_err(|error| Error::failed(fencing(), error))?;
+        Ok(match until {
+            Some(until) if is_far(&until) => None,
+            Some(until) => Some(until),
+            // It ran out just now; the next attempt makes another.
+            None => Some("now".to_owned()),
+        })
+    }
+}
+
+/// An image that is to be changed, which needs its lock. librbd takes the lock from a client that is
+/// silent for too long, and blocklists it, but for an hour only, which then could not be prolonged;
+/// so it is done here before, and for good.
+pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
+    let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
+    let silent = || io.silent_holder(&image, &header_of(image_id), IMAGE_LOCK);
+    let Some(holder) = silent()? else { return Ok(image) };
+    // The lock and the watchers are asked for one after the other. A client that closes and opens
+    // the image all the time may look silent once, or twice, but not each time.
+    for _ in 0..LOOKS {
+        thread::sleep(BETWEEN_LOOKS);
+        if silent()?.as_ref() != Some(&holder) {
+            return Ok(image);
+        }
+    }
+    let address = holder.address;
+    tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
+    io.cluster().blocklist(&address)?;
+    Ok(image)
+}
+
+const BLOCKLIST: &str = r#"{"prefix": "osd blocklist ls", "format": "json"}"#;
+
+#[derive(Debug, Deserialize)]
+struct Blocked {
+    addr: String,
+    /// Such as `2031-11-15T03:54:54.850660+0000`.
+    until: String,
+}
+
+/// Ceph 16 answers with two lists, one after the other: of clients, and of ranges of addresses.
+fn until_when(lists: &[u8], address: &str) -> serde_json::Result<Option<String>> {
+    for list in serde_json::Deserializer::from_slice(lists).into_iter::<Vec<Blocked>>() {
+        if let Some(entry) = list?.into_iter().find(|entry| entry.addr == address) {
+            return Ok(Some(entry.until));
+        }
+    }
+    Ok(None)
+}
+
+/// More than a year from now, hence an entry of ours.
+fn is_far(until: &str) -> bool {
+    const SECONDS_OF_A_YEAR: u64 = 31_556_952;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let this_year = 1970 + since.as_secs() / SECONDS_OF_A_YEAR;
+    let year = until.split_once('-').and_then(|(year, _)| year.parse::<u64>().ok());
+    year.is_some_and(|year| year > this_year + 1)
 }
 
 fn check_right(record: &VolumeRecord, node: &NodeId) -> Result<()> {
@@ -88,4 +180,29 @@ fn check_right(record: &VolumeRecord, node: &NodeId) -> Result<()> {
         "volume {} is not published to node {node}, or is being taken from it",
         record.id
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_found_in_either_list() {
+        let lists = br#"[{"addr":"127.0.0.1:0/1","until":"2031-01-01T00:00:00.0+0000"}]
+            [{"addr":"cidr:10.0.0.0:0/8","until":"2027-01-01T00:00:00.0+0000"}]"#;
+        let until = |address| until_when(lists, address).unwrap();
+        assert_eq!(until("127.0.0.1:0/1").as_deref(), Some("2031-01-01T00:00:00.0+0000"));
+        assert_eq!(until("cidr:10.0.0.0:0/8").as_deref(), Some("2027-01-01T00:00:00.0+0000"));
+        assert_eq!(until("127.0.0.1:0/2"), None);
+        assert_eq!(until_when(b"[]\n[]", "a").unwrap(), None);
+        assert!(until_when(b"[{", "a").is_err());
+    }
+
+    #[test]
+    fn only_entries_of_years_count_as_for_good() {
+        assert!(is_far("9999-11-15T03:54:54.850660+0000"));
+        for near in ["1970-01-01T00:00:00+0000", "2026-11-15T03:54:54.850660+0000", "soon", ""] {
+            assert!(!is_far(near), "{near}");
+        }
+    }
 }

@@ -2,24 +2,23 @@
 //!
 //! librbd refuses to shrink an image, but not if two requests meet at the client that holds the
 //! image's lock: there the smaller one, if it comes second, cuts off what the larger one has just
-//! added. So whoever changes the size of an image holds a lock of ours meanwhile, which lets go by
-//! itself if the holder dies. Should a holder be asleep for longer than that, librbd's own check
-//! is still there: both would have to fail in the same instant.
+//! added. So whoever changes the size of an image holds a lock of ours meanwhile. A holder watches
+//! the image; from one that does so no longer the lock is taken away, after it was blocklisted: if
+//! it was only asleep, what it does next is refused.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, IoCtx, header_of};
+use orlop_sys::ceph::{Access, Image, IoCtx, header_of};
 use orlop_sys::rand::random_bytes;
 
 use super::failure::Doing;
+use super::fence::open_to_change;
 use super::store::Store;
 
 const LOCK: &str = "orlop.size";
-/// Longer than a resize takes, also when an object store fails meanwhile.
-const LEASE: Duration = Duration::from_secs(120);
 /// For another to be done with what takes an instant.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,12 +29,32 @@ pub(super) struct SizeLock {
     io: Arc<IoCtx>,
     header: String,
     cookie: String,
+    /// Open longer than it is locked, so that whoever holds the lock and lives watches it.
+    image: Image,
+}
+
+impl SizeLock {
+    pub(super) fn is_held(&self) -> orlop_sys::Result<bool> {
+        let holder = self.io.lock_holder(&self.header, LOCK)?;
+        Ok(holder.is_some_and(|holder| holder.cookie == self.cookie))
+    }
+
+    /// The size that the image has then.
+    pub(super) fn ensure_size(&self, id: &VolumeId, bytes: u64) -> Result<u64> {
+        let grow = || {
+            if self.image.size()? < bytes {
+                self.image.ensure_size(bytes)?;
+            }
+            self.image.size()
+        };
+        grow().doing(|| format!("grow volume {id}"))
+    }
 }
 
 impl Drop for SizeLock {
     fn drop(&mut self) {
         if let Err(error) = self.io.unlock(&self.header, LOCK, &self.cookie) {
-            tracing::warn!(%error, "others wait until the lock lets go by itself");
+            tracing::warn!(%error, "others have to take the lock from a client that is gone");
         }
     }
 }
@@ -47,13 +66,13 @@ impl Store {
         let cookie = format!("{:016x}", u64::from_be_bytes(nonce));
         let header = header_of(image_id);
         let deadline = Instant::now() + PATIENCE;
+        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
+        let (io, image) = self.ask(locking, open)?;
         loop {
-            let held = self.ask(locking, |io| {
-                Ok(io.try_lock(&header, LOCK, &cookie, LEASE)?.then(|| Arc::clone(io)))
-            })?;
-            if let Some(io) = held {
-                return Ok(SizeLock { io, header, cookie });
+            if io.try_lock(&header, LOCK, &cookie).doing(locking)? {
+                return Ok(SizeLock { io, header, cookie, image });
             }
+            take_from_silent_holder(&io, &image, &header).doing(locking)?;
             if Instant::now() >= deadline {
                 return Err(Error::Busy(format!("the size of volume {id}")));
             }
@@ -68,9 +87,9 @@ impl Store {
             return Ok(known.record);
         }
         self.check_fits(growth)?;
-        let _lock = self.lock_size(id, &known.image_id)?;
+        let lock = self.lock_size(id, &known.image_id)?;
         // A crash after this leaves more than the record says, which the next growth takes over.
-        self.ensure_image_of(id, &known.image_id, bytes)?;
+        lock.ensure_size(id, bytes)?;
         self.update_volume(id, &mut |record| {
             record.capacity_bytes = record.capacity_bytes.max(bytes);
             Ok(())
@@ -86,21 +105,29 @@ impl Store {
             io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
         })?;
         if size < record.capacity_bytes {
-            let _lock = self.lock_size(id, &known.image_id)?;
-            self.ensure_image_of(id, &known.image_id, record.capacity_bytes)?;
+            let lock = self.lock_size(id, &known.image_id)?;
+            lock.ensure_size(id, record.capacity_bytes)?;
         }
         Ok(())
     }
 
-    /// The size that the image has then. For a holder of its lock.
-    pub(super) fn ensure_image_of(&self, id: &VolumeId, image_id: &str, bytes: u64) -> Result<u64> {
-        let growing = || format!("grow volume {id}");
-        self.ask(growing, |io| {
-            let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
-            if image.size()? < bytes {
-                image.ensure_size(bytes)?;
-            }
-            image.size()
-        })
+    /// After a change that another client made for the holder of the lock: that client was not
+    /// stopped when the lock was taken from a holder that was asleep, and may have cut off what was
+    /// added since.
+    pub(super) fn ensure_not_cut(&self, id: &VolumeId, lock: SizeLock) -> Result<()> {
+        if lock.is_held().unwrap_or(false) {
+            return Ok(());
+        }
+        drop(lock);
+        let known = self.require(id)?;
+        let promised = known.record.capacity_bytes;
+        self.lock_size(id, &known.image_id)?.ensure_size(id, promised).map(drop)
     }
+}
+
+fn take_from_silent_holder(io: &IoCtx, image: &Image, header: &str) -> orlop_sys::Result<()> {
+    let Some(holder) = io.silent_holder(image, header, LOCK)? else { return Ok(()) };
+    tracing::warn!(address = holder.address, "blocklisted: it holds a lock and is silent");
+    io.cluster().blocklist(&holder.address)?;
+    io.ensure_lock_broken(header, LOCK, &holder)
 }

@@ -113,7 +113,10 @@ impl Store {
     /// The record goes first, and in its place comes a note that its data may go too: a crash in
     /// between leaves it to the housekeeping.
     pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
-        let Some(text) = self.snapshot_text(id)? else { return Ok(()) };
+        let Some(text) = self.snapshot_text(id)? else {
+            self.forget_cuts_for(&id.to_string());
+            return Ok(());
+        };
         let entry = Entry::parse(id, &text)?;
         let (note, text_of_note) = dropped(&entry.place.image, &entry.place.snapshot)?;
         let key = id.to_string();
@@ -160,7 +163,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
 
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
         self.cut()?;
-        let Self { record, cut, .. } = *self;
+        let Self { store, record, cut, .. } = *self;
         let Some(cut) = cut else { return Err(Self::overtaken(&record.id)) };
         let place = Place { image: cut.image_id.clone(), snapshot: cut.snapshot.clone() };
         let entry = Entry { place, record };
@@ -169,6 +172,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
         if !cut.try_commit(update)? {
             return Err(Self::overtaken(&entry.record.id));
         }
+        store.forget_cuts_for(&key);
         Ok(entry.record)
     }
 }

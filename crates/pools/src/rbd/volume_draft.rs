@@ -97,6 +97,11 @@ impl Store {
     }
 }
 
+/// What the source of a copy is cut for.
+pub(super) fn copying(id: &VolumeId) -> String {
+    format!("copy-{id}")
+}
+
 fn check_size(source: u64, capacity: u64) -> Result<()> {
     if source <= capacity {
         return Ok(());
@@ -109,7 +114,7 @@ fn check_size(source: u64, capacity: u64) -> Result<()> {
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
         if let Origin::Volume { image_id } = &self.origin {
-            let cut = Cut::make(&self.store, image_id, &format!("copy-{}", self.record.id))?;
+            let cut = Cut::make(&self.store, image_id, &copying(&self.record.id))?;
             // It may have grown since it was looked at.
             check_size(cut.size, self.record.capacity_bytes)?;
             self.origin = Origin::Cut(cut);
@@ -124,6 +129,9 @@ impl Draft<VolumeRecord> for VolumeDraft {
         match self.store.try_replace(&self.record.id, &image_id, None, &text)? {
             Outcome::Done => {
                 self.store.note_depth(&self.record.id, &image_id);
+                if matches!(self.origin, Origin::Cut(_)) {
+                    self.store.forget_cuts_for(&copying(&self.record.id));
+                }
                 Ok(self.record.clone())
             }
             Outcome::Differs => Err(self.overtaken()),

@@ -2,12 +2,13 @@
 //! out by hand, and some by really killing.
 
 use std::process::Command;
+use std::sync::Arc;
 
 use orlop_model::{ContentSource, Pool, VolumeId};
-use orlop_sys::ceph::{Access, IoCtx, NewImage, Update, header_of};
+use orlop_sys::ceph::{Access, IMAGE_LOCK, IoCtx, NewImage, Update, header_of};
 
 use crate::bed::{
-    Bed, MIB, cluster, copy_of, create, new_volume, snapshot, until, volume, volume_id,
+    Bed, MIB, cluster, copy_of, create, new_volume, snapshot, until, volume, volume_id, write,
 };
 
 /// In the order in which librbd makes the parts of an image.
@@ -258,4 +259,26 @@ fn makers_may_be_killed_at_any_moment() {
         pool.ensure_no_volume(&id).unwrap();
         assert_eq!(bed.image_names(), [""; 0]);
     }
+}
+
+/// Else a controller would blocklist whoever holds a lock just now.
+#[test]
+fn who_holds_a_lock_and_lives_is_not_taken_for_silent() {
+    let Some(bed) = Bed::new() else { return };
+    let record = volume(&bed.open(), "a", 8 * MIB);
+    let writer = bed.image(&record.id);
+    write(&writer, 0, 1, MIB);
+    let (here, there) = (bed.io(), bed.io());
+    let open = |io: &Arc<IoCtx>| io.open_image(&record.id.to_string(), Access::ReadWrite).unwrap();
+    let (image, other) = (open(&here), open(&there));
+    let header = header_of(&image.id().unwrap());
+    assert!(there.try_lock(&header, "test", "cookie").unwrap());
+    assert_eq!(here.silent_holder(&image, &header, IMAGE_LOCK).unwrap(), None);
+    assert_eq!(here.silent_holder(&image, &header, "test").unwrap(), None);
+    let address = other.watchers().unwrap();
+    drop(other);
+    let silent = here.silent_holder(&image, &header, "test").unwrap().expect("a silent holder");
+    assert!(address.iter().any(|watcher| watcher.address == silent.address), "{silent:?}");
+    here.ensure_lock_broken(&header, "test", &silent).unwrap();
+    assert!(here.try_lock(&header, "test", "another").unwrap());
 }

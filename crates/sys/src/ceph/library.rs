@@ -65,6 +65,11 @@ library! { Rados, "librados.so.2":
         Handle, Text, Text, Text, Text, *mut libc::timeval, u8
     ) -> c_int;
     fn rados_unlock(Handle, Text, Text, Text) -> c_int;
+    fn rados_list_lockers(
+        Handle, Text, Text, *mut c_int, *mut c_char, *mut usize, *mut c_char, *mut usize,
+        *mut c_char, *mut usize, *mut c_char, *mut usize
+    ) -> isize;
+    fn rados_break_lock(Handle, Text, Text, Text, Text) -> c_int;
     fn rados_create_write_op() -> Handle;
     fn rados_release_write_op(Handle);
     fn rados_write_op_assert_exists(Handle);

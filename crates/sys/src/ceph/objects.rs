@@ -3,7 +3,6 @@
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -109,48 +108,6 @@ impl IoCtx {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// A lock that lets go by itself after a while, so that a holder that died is waited for no
-    /// longer than that. `false`: another holds it.
-    pub fn try_lock(
-        &self,
-        object: &str,
-        lock: &str,
-        cookie: &str,
-        duration: Duration,
-    ) -> Result<bool> {
-        let subject = self.subject(object);
-        let locking = Call { operation: "lock", subject: &subject };
-        let (name, lock) = (locking.text(object)?, locking.text(lock)?);
-        let (cookie, description) = (locking.text(cookie)?, locking.text("")?);
-        let seconds = libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX);
-        let mut lease = libc::timeval { tv_sec: seconds, tv_usec: 0 };
-        let code = call!(rados.rados_lock_exclusive(
-            self.handle,
-            name.as_ptr(),
-            lock.as_ptr(),
-            cookie.as_ptr(),
-            description.as_ptr(),
-            &raw mut lease,
-            0,
-        ));
-        match locking.check(code) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.errno(), Some(Errno::BUSY | Errno::EXIST)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub fn unlock(&self, object: &str, lock: &str, cookie: &str) -> Result<()> {
-        let subject = self.subject(object);
-        let unlocking = Call { operation: "unlock", subject: &subject };
-        let (name, lock) = (unlocking.text(object)?, unlocking.text(lock)?);
-        let cookie = unlocking.text(cookie)?;
-        let code =
-            call!(rados.rados_unlock(self.handle, name.as_ptr(), lock.as_ptr(), cookie.as_ptr()));
-        unlocking.check(code)?;
-        Ok(())
     }
 
     /// A method that runs at the object, in its store.

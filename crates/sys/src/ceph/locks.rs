@@ -1,0 +1,141 @@
+//! Locks on objects. They stay until they are let go of, or taken away.
+
+use std::ffi::c_char;
+use std::ptr;
+
+use rustix::io::Errno;
+
+use super::handle::{Call, call, terminated};
+use super::image::Image;
+use super::objects::IoCtx;
+use super::watchers::Watcher;
+use crate::error::Result;
+
+/// The lock of librbd itself, on the header of an image.
+pub const IMAGE_LOCK: &str = "rbd_lock";
+/// For each text that is told of a holder.
+const BUFFER: usize = 512;
+
+/// Who has a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// As a blocklist takes it.
+    pub address: String,
+    client: String,
+    pub cookie: String,
+}
+
+impl IoCtx {
+    /// `false`: another holds it.
+    pub fn try_lock(&self, object: &str, lock: &str, cookie: &str) -> Result<bool> {
+        let subject = self.subject(object);
+        let locking = Call { operation: "lock", subject: &subject };
+        let (name, lock) = (locking.text(object)?, locking.text(lock)?);
+        let (cookie, description) = (locking.text(cookie)?, locking.text("")?);
+        let code = call!(rados.rados_lock_exclusive(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            cookie.as_ptr(),
+            description.as_ptr(),
+            ptr::null_mut(),
+            0,
+        ));
+        match locking.check(code) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.errno(), Some(Errno::BUSY | Errno::EXIST)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn unlock(&self, object: &str, lock: &str, cookie: &str) -> Result<()> {
+        let subject = self.subject(object);
+        let unlocking = Call { operation: "unlock", subject: &subject };
+        let (name, lock) = (unlocking.text(object)?, unlocking.text(lock)?);
+        let cookie = unlocking.text(cookie)?;
+        let code =
+            call!(rados.rados_unlock(self.handle(), name.as_ptr(), lock.as_ptr(), cookie.as_ptr()));
+        unlocking.check(code)?;
+        Ok(())
+    }
+
+    pub fn lock_holder(&self, object: &str, lock: &str) -> Result<Option<LockHolder>> {
+        let subject = self.subject(object);
+        let asking = Call { operation: "ask who has locked", subject: &subject };
+        let (name, lock) = (asking.text(object)?, asking.text(lock)?);
+        let mut exclusive = 0;
+        let mut texts = [[0_u8; BUFFER]; 4];
+        let mut lengths = [BUFFER; 4];
+        let [tag, client, cookie, address] = &mut texts;
+        let [tag_room, client_room, cookie_room, address_room] = &mut lengths;
+        let code = call!(rados.rados_list_lockers(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            &raw mut exclusive,
+            start_of(tag),
+            tag_room,
+            start_of(client),
+            client_room,
+            start_of(cookie),
+            cookie_room,
+            start_of(address),
+            address_room,
+        ));
+        let count = match asking.check_long(code) {
+            Err(error) if error.is_not_found() => 0,
+            count => count?,
+        };
+        // An exclusive lock has one holder, whose texts are the first.
+        Ok((count > 0).then(|| LockHolder {
+            address: without_protocol(&terminated(address)).to_owned(),
+            client: terminated(client),
+            cookie: terminated(cookie),
+        }))
+    }
+
+    /// Another client that has locked the header of this image, and watches the image no longer,
+    /// as all do who have it open to write.
+    pub fn silent_holder(
+        &self,
+        image: &Image,
+        header: &str,
+        lock: &str,
+    ) -> Result<Option<LockHolder>> {
+        let Some(holder) = self.lock_holder(header, lock)? else { return Ok(None) };
+        let watches = |watcher: &Watcher| holder.client == format!("client.{}", watcher.client);
+        if image.watchers()?.iter().any(watches) {
+            return Ok(None);
+        }
+        // It may have let go of both in good order just now.
+        Ok(self.lock_holder(header, lock)?.filter(|same| *same == holder))
+    }
+
+    /// Only from this holder. Whoever does that has stopped it before.
+    pub fn ensure_lock_broken(&self, object: &str, lock: &str, holder: &LockHolder) -> Result<()> {
+        let subject = self.subject(object);
+        let breaking = Call { operation: "break the lock of", subject: &subject };
+        let (name, lock) = (breaking.text(object)?, breaking.text(lock)?);
+        let (client, cookie) = (breaking.text(&holder.client)?, breaking.text(&holder.cookie)?);
+        let code = call!(rados.rados_break_lock(
+            self.handle(),
+            name.as_ptr(),
+            lock.as_ptr(),
+            client.as_ptr(),
+            cookie.as_ptr()
+        ));
+        match breaking.check(code) {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+}
+
+/// `v1:10.0.0.1:0/123`: of a client, everyone else tells the address alone.
+fn without_protocol(address: &str) -> &str {
+    ["v1:", "v2:", "any:"].iter().find_map(|it| address.strip_prefix(it)).unwrap_or(address)
+}
+
+fn start_of(text: &mut [u8; BUFFER]) -> *mut c_char {
+    text.as_mut_ptr().cast()
+}

@@ -1,0 +1,179 @@
+//! The controller is killed at some moment of every call, and the call repeated, as orchestrators
+//! do: it succeeds, the data is what it was, and in the end nothing is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orlop_sys::ceph::{Access, IoCtx};
+use orlop_tests::*;
+
+const VOLUME: u64 = 16 * MIB;
+const DATA: usize = 1 << 20;
+/// Milliseconds. Most calls are done by then, where nothing else is running.
+const LATEST_MOMENT: u64 = 60;
+/// The cluster takes a client that was killed for alive for half a minute; then it is tried again.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Asked until it succeeds. For a moment the killed one counts as a user of what it had open.
+async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) => {
+                let passing = [Code::Aborted, Code::Unavailable, Code::FailedPrecondition];
+                assert!(passing.contains(&status.code()), "{status}");
+                assert!(Instant::now() < deadline, "{status}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+struct Scene {
+    controller: Daemon,
+    io: Arc<IoCtx>,
+    dice: Dice,
+}
+
+impl Scene {
+    async fn new(namespace: &str) -> Self {
+        let ceph = TestCeph::shared();
+        ceph.rbd(&["namespace", "create", &format!("rbd/{namespace}")]);
+        let launch = ceph.launch("killed-c", "controller").env("ORLOP_RBD_NAMESPACE", namespace);
+        Self { controller: launch.start().await, io: ceph.io(namespace), dice: Dice::new(7) }
+    }
+
+    /// The answer to the call that was repeated after its daemon was killed.
+    async fn killed<T, F>(&mut self, call: impl Fn(Client) -> F) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + Send + 'static,
+    {
+        let begun = tokio::spawn(call(self.controller.client()));
+        tokio::time::sleep(Duration::from_millis(self.dice.roll(LATEST_MOMENT))).await;
+        self.controller.kill9();
+        // It may have been answered, or not.
+        let _ = begun.await;
+        self.controller.restart().await;
+        let client = self.controller.client();
+        answered(|| call(client.clone())).await
+    }
+
+    async fn grow(&mut self, volume: &str, bytes: u64) {
+        let volume = volume.to_owned();
+        let grown = self
+            .killed(|client| {
+                let volume = volume.clone();
+                async move { client.expand(&volume, bytes).await }
+            })
+            .await;
+        assert_eq!(grown.capacity_bytes, int(bytes));
+    }
+
+    async fn delete(&mut self, volume: &str) {
+        let volume = volume.to_owned();
+        self.killed(|client| {
+            let volume = volume.clone();
+            async move { client.delete(&volume).await }
+        })
+        .await;
+    }
+
+    fn write(&self, volume: &str, seed: u64) {
+        let image = self.io.open_image(volume, Access::ReadWrite).unwrap();
+        image.write(0, &Pattern::new(seed).bytes(0, DATA)).unwrap();
+        image.flush().unwrap();
+    }
+
+    fn check(&self, volume: &str, seed: u64, size: u64) {
+        let image = self.io.open_image(volume, Access::ReadOnly).unwrap();
+        assert_eq!(image.size().unwrap(), size);
+        let mut found = vec![0; DATA];
+        image.read(0, &mut found).unwrap();
+        assert!(found == Pattern::new(seed).bytes(0, DATA), "{volume} has other data");
+    }
+
+    /// Objects, names and notes of images.
+    fn leftovers(&self, objects: Vec<String>) -> Vec<String> {
+        let parts = ["rbd_data.", "rbd_header.", "rbd_id.", "rbd_object_map."];
+        let mut found = objects;
+        found.retain(|object| parts.iter().any(|part| object.starts_with(part)));
+        for object in ["rbd_directory", "rbd_trash", "orlop.records"] {
+            let keys = self.io.omap_list(object, "", "", 0).unwrap();
+            found.extend(keys.into_iter().map(|(key, _)| format!("{object}: {key}")));
+        }
+        // Every namespace has this.
+        found.retain(|one| one != "rbd_directory: state" && !self.is_prevention(one));
+        found
+    }
+
+    /// A mark in the place of an image that was never made stays for some minutes.
+    fn is_prevention(&self, one: &str) -> bool {
+        let image = one.strip_prefix("rbd_header.").or_else(|| one.strip_prefix("rbd_trash: id_"));
+        image.is_some_and(|image| {
+            let keys = self.io.omap_list(&format!("rbd_header.{image}"), "", "", 0).unwrap();
+            keys == [(format!("metadata_orlop.record.{image}"), b"-".to_vec())]
+        })
+    }
+}
+
+/// Two volumes and a snapshot come from one, and go again.
+async fn live_through(scene: &mut Scene, round: u64) {
+    let seed = round + 1;
+    let name = |what: &str| format!("{what} {round}");
+    let source = name("source");
+    let made = scene.killed(|c| c.create(&source).size(VOLUME).block().send()).await;
+    let id = &made.volume_id;
+    scene.write(id, seed);
+    let (snapshot_name, of) = (name("snapshot"), id.clone());
+    let snapshot = scene
+        .killed(|client| {
+            let (name, of) = (snapshot_name.clone(), of.clone());
+            async move { client.snapshot(&name, &of).await }
+        })
+        .await
+        .snapshot_id;
+    scene.write(id, 100 + seed);
+    let restored = scene
+        .killed(|c| {
+            let create = c.create(&name("restored")).size(VOLUME).block();
+            create.from_snapshot(&snapshot).send()
+        })
+        .await;
+    scene.check(&restored.volume_id, seed, VOLUME);
+    let copied = scene
+        .killed(|c| c.create(&name("copied")).size(2 * VOLUME).block().from_volume(id).send())
+        .await;
+    scene.check(&copied.volume_id, 100 + seed, 2 * VOLUME);
+    scene.grow(id, 2 * VOLUME).await;
+    scene.check(id, 100 + seed, 2 * VOLUME);
+    scene.delete(id).await;
+    scene.delete(&copied.volume_id).await;
+    scene
+        .killed(|client| {
+            let snapshot = snapshot.clone();
+            async move { client.delete_snapshot(&snapshot).await }
+        })
+        .await;
+    scene.check(&restored.volume_id, seed, VOLUME);
+    scene.delete(&restored.volume_id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_call_a_controller_is_killed_in_can_be_repeated() {
+    needs_root!();
+    let mut scene = Scene::new("killed").await;
+    for round in 0..3 {
+        live_through(&mut scene, round).await;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = scene.leftovers(TestCeph::shared().objects("killed"));
+        if left.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
