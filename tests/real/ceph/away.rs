@@ -61,6 +61,18 @@ async fn snapshot_of(client: &Client, volume: &str) -> String {
     listed.entries.into_iter().next().unwrap().snapshot.unwrap().snapshot_id
 }
 
+/// Nobody can be fenced then, so nobody else gets the volume.
+async fn assert_kept_without_monitors(ceph: &TestCeph, client: &Client, staged: &OnNode) {
+    ceph.kill("mon.a");
+    expect_code(client.controller_unpublish(&staged.id, NODE).await, Code::Unavailable);
+    ceph.revive();
+    let there = persist(|| client.get_volume(&staged.id)).await;
+    assert_eq!(there.status.unwrap().published_node_ids, [NODE]);
+    persist(|| client.controller_unpublish(&staged.id, NODE)).await;
+    let there = client.get_volume(&staged.id).await.unwrap();
+    assert!(there.status.unwrap().published_node_ids.is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_say_so_and_other_pools_do_not_suffer() {
     needs_root!();
@@ -106,8 +118,8 @@ async fn calls_say_so_and_other_pools_do_not_suffer() {
     let more = client.list_volumes().await.unwrap();
     assert_eq!(more.len(), 3);
     down_from(&client, NODE, &in_use).await;
+    assert_kept_without_monitors(&ceph, &client, &idle).await;
     idle.unstage().await.unwrap();
-    client.controller_unpublish(&idle.id, NODE).await.unwrap();
     for entry in more {
         delete(&client, &entry.volume.unwrap().volume_id).await;
     }
