@@ -49,7 +49,7 @@ impl Tour {
         );
         let all: usize = effects.values().sum();
         report(&format!(
-            "crash: all of {all} effects by {} system calls have a point",
+            "trace: {all} effects by {} system calls, each with a crash point",
             effects.len()
         ));
         walked
