@@ -21,7 +21,7 @@ const CALLERS: u64 = 6;
 /// Answers between two cuts, at most.
 const PAUSE: u64 = 24;
 /// One in so many copies is looked at as a whole, and emptied.
-const WHOLE: usize = 8;
+const WHOLE: usize = 12;
 
 /// Where the pool lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,7 +75,8 @@ async fn a_damaged_record_is_told_and_left_alone() {
     daemon.terminate();
     let record = pool.volume_record(&volume.volume_id);
     let before = std::fs::read(&record).unwrap();
-    std::fs::write(&record, &before[..before.len() / 2]).unwrap();
+    let torn = &before[..before.len() / 2];
+    std::fs::write(&record, torn).unwrap();
 
     daemon.restart().await;
     assert!(abnormal(&client, &volume.volume_id).await);
@@ -83,6 +84,10 @@ async fn a_damaged_record_is_told_and_left_alone() {
     expect_code(create("volume").send().await, Code::DataLoss);
     expect_code(node.stage().await, Code::DataLoss);
     expect_code(client.delete(&volume.volume_id).await, Code::DataLoss);
+    expect_code(client.expand(&volume.volume_id, 2 * VOLUME).await, Code::DataLoss);
+    expect_code(client.modify(&volume.volume_id, &[("readIops", "9")]).await, Code::DataLoss);
+    assert_eq!(std::fs::read(&record).unwrap(), torn, "it is as it was found");
+    client.expand(&sound.volume_id, 2 * VOLUME).await.unwrap();
     Pattern::new(1).check(&pool.volume_data(&volume.volume_id), MIB);
 
     daemon.terminate();

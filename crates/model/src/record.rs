@@ -294,6 +294,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_clock_that_was_set_back_does_not_turn_the_order() {
+        let at = |seconds, nanos| Timestamp { seconds, nanos };
+        assert_eq!(at(5, 1).after(at(4, 9)), at(5, 1));
+        assert_eq!(at(3, 0).after(at(4, 9)), at(4, 10));
+        assert_eq!(at(4, 9).after(at(4, 9)), at(4, 10));
+        assert_eq!(at(3, 0).after(at(4, 999_999_999)), at(5, 0));
+    }
+
+    #[test]
     fn a_uuid_survives_the_way_through_text() {
         let uuid = FsUuid::from_random([0xab; 16]);
         assert_eq!(uuid.to_string(), "abababab-abab-4bab-abab-abababababab");
