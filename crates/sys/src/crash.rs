@@ -30,8 +30,7 @@ mod armed {
     const VARIABLE: &str = "ORLOP_TEST_CRASH";
 
     /// What begins so only looks.
-    const LOOKS: [&str; 8] =
-        ["look", "open", "read", "list", "find", "count", "ask", "wait for"];
+    const LOOKS: [&str; 8] = ["look", "open", "read", "list", "find", "count", "ask", "wait for"];
 
     static DIRECTORY: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));

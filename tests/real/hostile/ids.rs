@@ -47,7 +47,8 @@ async fn an_odd_id_is_an_id_that_does_not_exist() {
         expect_harmless(client.delete_snapshot(odd).await);
         expect_harmless(client.create("copy").block().from_volume(odd).send().await);
         expect_harmless(client.create("copy").block().from_snapshot(odd).send().await);
-        let node = OnNode { id: odd.to_owned(), ..client.on_node(&kept, block()) };
+        let mut node = client.on_node(&kept, block());
+        node.id = odd.to_owned();
         expect_harmless(node.stage().await);
         expect_harmless(node.publish().await);
         expect_harmless(node.stats().await);

@@ -187,8 +187,7 @@ impl Home {
 
     /// Makes the directory itself; it must not be there yet.
     pub(super) fn create(&self) -> Result<()> {
-        file::create_directory(&self.0)
-            .doing(|| format!("make the directory {}", self.0.display()))
+        file::create_directory(&self.0).doing(|| format!("make the directory {}", self.0.display()))
     }
 
     /// Removes the directory with all that is in it; missing is fine.

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdir, open, rename, renameat_with,
-    syncfs, unlink,
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, fsync, mkdir, open, rename,
+    renameat_with, syncfs, unlink,
 };
 use rustix::io::{Errno, retry_on_intr};
 
