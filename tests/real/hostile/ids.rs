@@ -48,7 +48,7 @@ async fn an_odd_id_is_an_id_that_does_not_exist() {
         expect_harmless(client.create("copy").block().from_volume(odd).send().await);
         expect_harmless(client.create("copy").block().from_snapshot(odd).send().await);
         let mut node = client.on_node(&kept, block());
-        odd.clone_into(&mut node.id);
+        node.id = odd.to_owned();
         expect_harmless(node.stage().await);
         expect_harmless(node.publish().await);
         expect_harmless(node.stats().await);

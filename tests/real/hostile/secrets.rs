@@ -22,6 +22,7 @@ struct Known {
     volume: String,
     snapshot: String,
     group_snapshot: String,
+    group_members: Vec<Value>,
     volume_group: String,
     staging: String,
     target: String,
@@ -38,7 +39,8 @@ impl Known {
             ..v1::CreateVolumeGroupSnapshotRequest::default()
         };
         let made = client.group_controller().create_volume_group_snapshot(request).await.unwrap();
-        let group_snapshot = made.into_inner().group_snapshot.unwrap().group_snapshot_id;
+        let group = made.into_inner().group_snapshot.unwrap();
+        let members = group.snapshots.into_iter().map(|member| Value::String(member.snapshot_id));
         let request = volumegroup::CreateVolumeGroupRequest {
             name: "vg".to_owned(),
             ..volumegroup::CreateVolumeGroupRequest::default()
@@ -48,7 +50,8 @@ impl Known {
         let known = Self {
             volume: node.id.clone(),
             snapshot,
-            group_snapshot,
+            group_snapshot: group.group_snapshot_id,
+            group_members: members.collect(),
             volume_group: made.volume_group.unwrap().volume_group_id,
             staging: node.staging.to_str().unwrap().to_owned(),
             target: node.target.to_str().unwrap().to_owned(),
@@ -66,6 +69,7 @@ impl Known {
                 Some(Value::List(vec![Value::String(self.volume.clone())]))
             }
             "snapshot_id" | "base_snapshot_id" | "target_snapshot_id" => text(&self.snapshot),
+            "snapshot_ids" => Some(Value::List(self.group_members.clone())),
             "group_snapshot_id" => text(&self.group_snapshot),
             "volume_group_id" => text(&self.volume_group),
             "node_id" => text("test-node"),
