@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use orlop_sys::memory;
 
 mod config;
 mod serve;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
+    memory::keep_little();
     let config = match config::load(arguments.endpoint.as_deref(), arguments.config.as_deref()) {
         Ok(config) => config,
         Err(error) => return complain(MISCONFIGURED, &error),

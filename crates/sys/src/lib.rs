@@ -22,6 +22,7 @@ pub mod file;
 pub mod filesystem;
 pub mod guard;
 pub mod loopdev;
+pub mod memory;
 pub mod mounts;
 pub mod ownership;
 pub mod rand;
