@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::file::{self, CloneOutcome};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, BindAccess, FsMount};
+use rustix::fs::copy_file_range;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::contender::Kind;
@@ -262,6 +263,21 @@ pub(crate) fn fill(path: &Path, bytes: u64) {
         }
         file.write_all_at(&chunk, offset).expect("write");
         offset += 1 << 20;
+    }
+    file.sync_all().expect("sync what was filled");
+}
+
+/// Fills it with the extents of `seed`, again and again: quick, and takes no room.
+pub(crate) fn fill_sharing(path: &Path, bytes: u64, seed: &File) {
+    let file = OpenOptions::new().write(true).open(path).expect("open what is to be filled");
+    let whole = seed.metadata().expect("look at the seed").len();
+    let mut to = 0;
+    while to < bytes {
+        let mut from = to % whole;
+        let piece = usize::try_from((whole - from).min(bytes - to)).expect("a size in memory");
+        // Within one XFS it shares what is aligned to its blocks.
+        let done = copy_file_range(seed, Some(&mut from), &file, Some(&mut to), piece);
+        assert!(done.expect("share extents") > 0, "nothing was shared");
     }
     file.sync_all().expect("sync what was filled");
 }

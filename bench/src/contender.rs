@@ -48,8 +48,15 @@ pub(crate) struct Contender {
     pub(crate) tells_changes: bool,
     /// `None`: somebody else runs it.
     pub(crate) process: Option<Process>,
-    /// Where a snapshot of a block volume lies as a whole file, `ID.snap`.
-    snapshot_files: Option<PathBuf>,
+    files: Option<Files>,
+}
+
+/// Where a driver keeps the data of block volumes and their snapshots, if it is known to keep each
+/// in a file.
+pub(crate) struct Files {
+    pub(crate) volume: fn(&Path, &str) -> PathBuf,
+    pub(crate) snapshot: fn(&Path, &str) -> PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 impl Contender {
@@ -70,20 +77,24 @@ impl Contender {
         let name = format!("{short} {version}");
         let stages = offers(&client, NodeRpc::StageUnstageVolume).await;
         let tells_changes = serves(&client, PluginService::SnapshotMetadataService).await;
-        Self { short, name, client, stages, tells_changes, process: None, snapshot_files: None }
+        Self { short, name, client, stages, tells_changes, process: None, files: None }
     }
 
     pub(crate) fn called(self, short: &str) -> Self {
         Self { short: short.to_owned(), ..self }
     }
 
-    pub(crate) fn keeping_snapshots_in(mut self, directory: PathBuf) -> Self {
-        self.snapshot_files = Some(directory);
+    pub(crate) fn keeping(mut self, files: Files) -> Self {
+        self.files = Some(files);
         self
     }
 
+    pub(crate) fn volume_file(&self, id: &str) -> Option<PathBuf> {
+        self.files.as_ref().map(|files| (files.volume)(&files.root, id))
+    }
+
     pub(crate) fn snapshot_file(&self, id: &str) -> Option<PathBuf> {
-        self.snapshot_files.as_ref().map(|directory| directory.join(format!("{id}.snap")))
+        self.files.as_ref().map(|files| (files.snapshot)(&files.root, id))
     }
 
     /// How long a successor needs until it is ready; `None` if somebody else runs it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{file, filesystem};
 use orlop_tests::{GIB, PoolFs, TestPool};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Files};
 use crate::process::Process;
 
 /// Sparse: more than all volumes of an experiment promise.
@@ -31,6 +31,11 @@ impl Ground {
     pub(crate) async fn new(drivers: &Drivers) -> Self {
         let pool = TestPool::new(PoolFs::Xfs, SIZE);
         let ours = Contender::started(orlop(&pool), pool.scratch()).await.called("Orlop");
+        let ours = ours.keeping(Files {
+            volume: |root, id| root.join("volumes").join(id).join("data"),
+            snapshot: |root, id| root.join("snapshots").join(id).join("data"),
+            root: pool.path.join("orlop"),
+        });
         let peer = match drivers {
             Drivers::HostPath(program) => host_path(program, &pool).await,
             Drivers::Running(socket) => Contender::running(socket, pool.scratch()).await,
@@ -92,5 +97,9 @@ async fn host_path(program: &Path, pool: &TestPool) -> Contender {
         .arg(format!("--endpoint=unix://{}", socket.display()))
         .arg(format!("--statedir={}", state.display()))
         .arg("--nodeid=bench-node");
-    Contender::started(process, scratch).await.called("host-path").keeping_snapshots_in(state)
+    Contender::started(process, scratch).await.called("host-path").keeping(Files {
+        volume: |root, id| root.join(id),
+        snapshot: |root, id| root.join(format!("{id}.snap")),
+        root: state,
+    })
 }

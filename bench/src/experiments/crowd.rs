@@ -110,7 +110,7 @@ impl Present {
         let missing = crowd(Kind::Block, self.ours);
         let created = many::create(&ground.ours, &missing, CALLERS, None).await;
         self.ours += count(&created);
-        let deadline = Instant::now() + Duration::from_secs(effort.of(90, 10));
+        let deadline = Instant::now() + Duration::from_secs(effort.of(60, 10));
         let missing = crowd(Kind::Mount, self.peer);
         let created = many::create(&ground.peer, &missing, CALLERS, Some(deadline)).await;
         self.peer += count(&created);

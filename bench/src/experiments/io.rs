@@ -39,7 +39,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
 }
 
 fn measure(ground: &Ground, job: &Job, targets: [&Path; 4], size: u64, effort: Effort) -> IoRow {
-    let duration = Duration::from_millis(effort.of(1500, 200));
+    let duration = Duration::from_millis(effort.of(1200, 200));
     let mut figures = targets.map(|_| Series::default());
     for _ in 0..effort.of(4, 1) {
         for (target, series) in targets.iter().zip(&mut figures) {

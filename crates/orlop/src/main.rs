@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use orlop_sys::memory;
 
 mod config;
 mod doctor;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
+    memory::keep_little();
     let loaded = config::load(arguments.endpoint.as_deref(), arguments.config.as_deref());
     let (config, sockets) = match loaded {
         Ok(loaded) => loaded,

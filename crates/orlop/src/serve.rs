@@ -1,18 +1,22 @@
 //! `orlop serve`: put the parts together, answer until told to stop, leave nothing half-done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orlop_csi::{Core, Offers};
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
+use orlop_sys::memory;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Config, PoolConfig, Sockets};
 use crate::opening::{self, OpenPool};
 use crate::{privileges, thaw_guard};
+
+const SHRINK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +63,9 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     });
     let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), offers, stopping(stopped)));
 
+    let shrinking = tokio::spawn(stay_small());
     let outcome = open_and_wait(config, host, &core, &mut signals).await;
+    shrinking.abort();
     stop.send_replace(true);
     for serving in [Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
@@ -70,6 +76,20 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.
+async fn stay_small() {
+    let mut resident = 0;
+    loop {
+        tokio::time::sleep(SHRINK_EVERY).await;
+        let looked = tokio::task::spawn_blocking(move || memory::give_back(resident)).await;
+        match looked {
+            Ok(Ok(now)) => resident = now,
+            Ok(Err(error)) => return tracing::debug!(%error, "memory is kept"),
+            Err(_stopping) => return,
+        }
+    }
 }
 
 /// Returns the pools that were opened, once it is time to stop.

@@ -7,6 +7,8 @@
 mod btrfs;
 mod child;
 mod fiemap;
+#[cfg(target_env = "gnu")]
+mod heap;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -24,6 +26,8 @@ pub(crate) use fiemap::{
     ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,
     FIEMAP_EXTENT_UNWRITTEN, FiemapExtent, extent_count,
 };
+#[cfg(target_env = "gnu")]
+pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_SET_STATUS64: Opcode = 0x4C04;

@@ -24,6 +24,7 @@ pub mod filesystem;
 pub mod fuzzing;
 pub mod guard;
 pub mod loopdev;
+pub mod memory;
 pub mod mounts;
 pub mod ownership;
 pub mod privilege;

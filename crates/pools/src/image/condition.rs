@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use orlop_model::{Condition, Error, Result, VolumeId, VolumeRecord};
 
 use super::failure::Doing;
-use super::original::check_data;
+use super::original::check_length;
 use super::store::Store;
 use crate::recorded::Recorded;
 
@@ -64,15 +64,15 @@ impl Store {
     }
 
     fn condition_within(&self, id: &VolumeId, outlook: &Outlook) -> Result<Condition> {
-        let record = match self.volumes.get(id) {
-            Ok(Some(record)) => record,
+        let length = match self.volumes.length(id) {
+            Ok(Some(length)) => length,
             Ok(None) => return Err(VolumeRecord::missing(id)),
             Err(damaged) => return Ok(abnormal(damaged)),
         };
         if let Outlook::Unwell(condition) = outlook {
             return Ok(condition.clone());
         }
-        if let Err(damaged) = check_data(&self.volumes, &record) {
+        if let Err(damaged) = check_length(&self.volumes, id, length) {
             return Ok(abnormal(damaged));
         }
         Ok(match outlook {

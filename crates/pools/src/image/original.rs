@@ -73,15 +73,17 @@ impl Original {
 
 /// Is the data there, and as long as the record says? The error tells what is wrong with it.
 pub(super) fn check_data<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<()> {
-    let home = shelf.home(record.id());
-    let damaged = |reason: &str| Err(shelf.damaged(record.id(), reason));
+    check_length(shelf, record.id(), record.length())
+}
+
+pub(super) fn check_length<R: Kept>(shelf: &Shelf<R>, id: &R::Id, length: u64) -> Result<()> {
+    let home = shelf.home(id);
+    let damaged = |reason: &str| Err(shelf.damaged(id, reason));
     match std::fs::symlink_metadata(home.data()) {
         Ok(data) if !data.is_file() => damaged("its data is not a file"),
-        Ok(data) if data.len() < record.length() => damaged(&format!(
-            "its data has {} bytes, its record says {}",
-            data.len(),
-            record.length()
-        )),
+        Ok(data) if data.len() < length => {
+            damaged(&format!("its data has {} bytes, its record says {length}", data.len()))
+        }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if home.directory().exists() {
@@ -90,8 +92,6 @@ pub(super) fn check_data<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<()> {
                 damaged("its directory is missing")
             }
         }
-        Err(error) => {
-            Err(Error::failed(format!("look at the data of {} {}", R::KIND, record.id()), error))
-        }
+        Err(error) => Err(Error::failed(format!("look at the data of {} {id}", R::KIND), error)),
     }
 }

@@ -190,6 +190,16 @@ impl<R: Kept> Shelf<R> {
         read(&self.entries).get(id).map(|entry| self.checked(id, entry)).transpose()
     }
 
+    /// How long its data is at least.
+    pub(super) fn length(&self, id: &R::Id) -> Result<Option<u64>> {
+        let entries = read(&self.entries);
+        let length = |entry: &Entry<R>| match &entry.record {
+            Ok(record) => Ok(record.length()),
+            Err(reason) => Err(self.damaged(id, reason)),
+        };
+        entries.get(id).map(length).transpose()
+    }
+
     pub(super) fn require(&self, id: &R::Id) -> Result<R> {
         self.get(id)?.ok_or_else(|| R::missing(id))
     }

@@ -1,0 +1,52 @@
+//! What the allocator keeps of memory that was freed.
+
+use std::path::Path;
+
+use crate::error::{Context, Result};
+
+const STATUS: &str = "/proc/self/status";
+/// Growth that is worth the walk through all heaps.
+const NOTICEABLE: u64 = 2 << 20;
+
+/// For a process with many threads that rarely work. glibc gives them up to eight heaps for each
+/// processor, and once a large buffer was freed takes others of its size from the heaps too.
+#[cfg(target_env = "gnu")]
+pub fn keep_little() {
+    use crate::abi::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number};
+
+    /// Threads do not get into each other's way at the rates of a control plane.
+    const HEAPS: i32 = 2;
+    /// A buffer of this size is mapped for itself, and gone when it is freed.
+    const LARGE: i32 = 128 << 10;
+
+    for (parameter, value) in [(M_ARENA_MAX, HEAPS), (M_MMAP_THRESHOLD, LARGE)] {
+        if !set_heap_number(parameter, value) {
+            tracing::debug!(parameter, value, "the allocator refuses a setting");
+        }
+    }
+}
+
+/// Other C libraries have one heap.
+#[cfg(not(target_env = "gnu"))]
+pub fn keep_little() {}
+
+/// Lets the kernel have what is free, if this process has grown since `before` bytes of it were
+/// resident; returns how many are now. A heap keeps the most that it ever held: without this, one
+/// list of all volumes would stay resident for good.
+pub fn give_back(before: u64) -> Result<u64> {
+    let resident = resident()?;
+    if resident < before.saturating_add(NOTICEABLE) {
+        return Ok(resident.min(before));
+    }
+    #[cfg(target_env = "gnu")]
+    crate::abi::trim_heaps();
+    self::resident()
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident() -> Result<u64> {
+    let text = std::fs::read_to_string(STATUS).on("read", Path::new(STATUS))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kibibytes.unwrap_or(0).saturating_mul(1024))
+}
