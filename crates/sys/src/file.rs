@@ -20,8 +20,9 @@ pub use copy::{
     try_clone_file,
 };
 pub use durable::{
-    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file, ensure_private_directory, rename_new, replace_file,
-    sync_device, sync_dir, sync_file, sync_filesystem,
+    RenameOutcome, create_directory, create_file, create_file_durable, ensure_no_file,
+    ensure_private_directory, rename_new, replace_file, replace_file_until_reboot, sync_device,
+    sync_dir, sync_file, sync_filesystem,
 };
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
