@@ -27,6 +27,7 @@ mod shelf;
 mod snapshot_draft;
 mod staged;
 mod store;
+mod templates;
 #[cfg(test)]
 mod testbed;
 mod update;
@@ -60,6 +61,7 @@ impl ImagePool {
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
     pub fn close(&self) {
+        self.store.templates.clear();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }

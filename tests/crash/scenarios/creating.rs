@@ -1,24 +1,37 @@
 //! Volumes come and go.
 
+use orlop_sys::filesystem::{FsKind, Signature, probe};
 use orlop_tests::{Answer, Code, Create, MIB, expect_code, v1};
 
 use crate::walk::{Scenario, Walk};
 use crate::world::{World, settled};
 
 pub(crate) async fn all(walk: &mut Walk) {
-    walk.walk(&CreateVolume { thick: false }).await;
-    walk.walk(&CreateVolume { thick: true }).await;
+    for what in [What::Thin, What::Thick, What::Filesystem] {
+        walk.walk(&CreateVolume { what }).await;
+    }
     walk.walk(&DeleteVolume).await;
 }
 
+enum What {
+    Thin,
+    Thick,
+    /// With ext4 in it, from a template that a process makes when it first needs it.
+    Filesystem,
+}
+
 struct CreateVolume {
-    thick: bool,
+    what: What,
 }
 
 impl CreateVolume {
     fn request(&self, world: &World, name: &str) -> Create {
-        let create = world.client().create(name).size(32 * MIB).block();
-        if self.thick { create.thick() } else { create }
+        let create = world.client().create(name).size(32 * MIB);
+        match self.what {
+            What::Thin => create.block(),
+            What::Thick => create.block().thick(),
+            What::Filesystem => create.fs("ext4"),
+        }
     }
 }
 
@@ -26,7 +39,11 @@ impl Scenario for CreateVolume {
     type State = String;
 
     fn name(&self) -> &'static str {
-        if self.thick { "create-thick" } else { "create-thin" }
+        match self.what {
+            What::Thin => "create-thin",
+            What::Thick => "create-thick",
+            What::Filesystem => "create-ext4",
+        }
     }
 
     async fn prepare(&self, _: &World, tag: &str) -> String {
@@ -40,8 +57,13 @@ impl Scenario for CreateVolume {
     async fn holds(&self, world: &World, name: &String) {
         let volume = self.request(world, name).done().await;
         let data = world.pool.volume_data(&volume.volume_id);
-        let found = std::fs::metadata(data).expect("the volume's data");
+        let found = std::fs::metadata(&data).expect("the volume's data");
         assert_eq!(found.len(), 32 * MIB);
+        let formatted = matches!(
+            probe(&data).expect("probe"),
+            Signature::Filesystem { kind: FsKind::Ext4, needs_check: false, .. }
+        );
+        assert_eq!(formatted, matches!(self.what, What::Filesystem));
     }
 
     /// An orchestrator that never heard the id creates again before it deletes.

@@ -16,7 +16,7 @@ pub(crate) async fn all(walk: &mut Walk) {
     walk.walk(&Stage { fs: "xfs", copy: false, back: true }).await;
 }
 
-/// The first time (mkfs), of a copy (a new UUID, and growth), or back.
+/// The first time (mkfs, for which a volume needs options of its own), of a copy (a new UUID, and growth), or back.
 struct Stage {
     fs: &'static str,
     copy: bool,
@@ -46,7 +46,10 @@ impl Scenario for Stage {
     async fn prepare(&self, world: &World, tag: &str) -> Staged {
         let client = world.client();
         let capability = mount(self.fs);
-        let create = client.create(tag).size(320 * MIB).capability(capability.clone());
+        let mut create = client.create(tag).size(320 * MIB).capability(capability.clone());
+        if !self.copy && !self.back {
+            create = create.parameter("mkfsOptions", "-L walked");
+        }
         let volume = create.done().await;
         let node = client.on_node(&volume, capability.clone());
         if self.back {

@@ -21,6 +21,7 @@ use super::register::Register;
 use super::room::Floor;
 use super::shelf::Shelf;
 use super::store::Store;
+use super::templates::Templates;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -95,6 +96,7 @@ impl Store {
             volume_groups,
             attachments,
             ballast,
+            templates: Templates::default(),
         }))
     }
 }
