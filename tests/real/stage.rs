@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use orlop_sys::filesystem::{Signature, probe};
 use orlop_sys::mounts;
 use orlop_tests::v1::volume_usage::Unit;
 use orlop_tests::*;
@@ -49,6 +50,41 @@ async fn staging_and_unstaging_may_be_repeated() {
         client.delete(&node.id).await.unwrap();
         // Open point 3: what is gone is not staged.
         node.unstage().await.unwrap();
+    }
+}
+
+/// From one template, with identities of their own; what may be used raw begins with nothing in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_are_born_with_a_filesystem_unless_they_may_be_used_raw() {
+    needs_root!();
+    for fs in [PoolFs::Xfs, PoolFs::Directory] {
+        let pool = TestPool::new(fs, 4 * GIB);
+        let daemon = Daemon::start(&pool).await;
+        let client = daemon.client();
+        let mut found = Vec::new();
+        let mut nodes = Vec::new();
+        for name in ["one", "two"] {
+            let create = client.create(name).size(VOLUME).capability(mount("ext4"));
+            let node = client.on_node(&create.done().await, mount("ext4"));
+            found.push(probe(&pool.volume_data(&node.id)).unwrap());
+            node.up().await;
+            std::fs::write(node.target.join("name"), name).unwrap();
+            nodes.push(node);
+        }
+        assert!(found.iter().all(|it| matches!(it, Signature::Filesystem { .. })), "{found:?}");
+        assert_ne!(found[0], found[1]);
+        for (node, name) in nodes.iter().zip(["one", "two"]) {
+            assert_eq!(std::fs::read_to_string(node.target.join("name")).unwrap(), name);
+            node.down().await;
+        }
+
+        let either = vec![mount("ext4"), block()];
+        let blank = [client.create("either").capabilities(either), client.create("raw").block()];
+        for create in blank {
+            let volume = create.size(VOLUME).done().await;
+            let found = probe(&pool.volume_data(&volume.volume_id)).unwrap();
+            assert_eq!(found, Signature::Blank);
+        }
     }
 }
 

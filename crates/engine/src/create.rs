@@ -2,7 +2,7 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Error, FormatState, FsType,
-    IoLimits, NameDigest, NewVolume, Result, VolumeId, VolumeRecord,
+    IoLimits, NameDigest, NewFilesystem, NewVolume, Result, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -55,11 +55,13 @@ impl Engine {
                 .map_err(|reason| Error::invalid("parameters", reason.to_string()))?;
         }
         let format = source.as_ref().map_or(FormatState::Blank, |source| source.format);
+        let filesystem = self.filesystem_from_the_start(format, &capabilities)?;
         let plan = NewVolumePlan {
             capacity_bytes: self.choose_size(request, &capabilities, source.as_ref())?,
             capabilities,
             limits: request.limits.applied_to(IoLimits::default()),
             format,
+            filesystem,
             ephemeral,
         };
         let wanted = Wanted {
@@ -151,6 +153,20 @@ impl Engine {
         }
     }
 
+    /// A volume that may be used raw is handed out with nothing in it.
+    fn filesystem_from_the_start(
+        &self,
+        format: FormatState,
+        capabilities: &CapabilitySet,
+    ) -> Result<Option<NewFilesystem>> {
+        match capabilities.fs() {
+            Some(fs) if format == FormatState::Blank && !capabilities.wants_block() => {
+                Ok(Some(NewFilesystem { fs, uuid: self.host.random_uuid()? }))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
     fn choose_size(
         &self,
         request: &CreateVolume,
@@ -173,6 +189,7 @@ struct NewVolumePlan {
     capabilities: CapabilitySet,
     limits: IoLimits,
     format: FormatState,
+    filesystem: Option<NewFilesystem>,
     ephemeral: bool,
 }
 
@@ -187,6 +204,7 @@ impl NewVolumePlan {
             limits: self.limits,
             source: request.source.clone(),
             format: self.format,
+            filesystem: self.filesystem,
             ephemeral: self.ephemeral,
         }
     }

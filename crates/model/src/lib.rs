@@ -32,8 +32,8 @@ pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
 pub use pool::{
-    ByteRange, Device, DeviceAccess, Draft, NewGroupSnapshot, NewSnapshot, NewVolume, Pool,
-    PoolCapacity, Ranges,
+    ByteRange, Device, DeviceAccess, Draft, NewFilesystem, NewGroupSnapshot, NewSnapshot,
+    NewVolume, Pool, PoolCapacity, Ranges,
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::capability::CapabilitySet;
+use crate::capability::{CapabilitySet, FsType};
 use crate::condition::Condition;
 use crate::error::{Error, Result};
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
 use crate::record::{
-    Consistency, ContentSource, FormatState, GroupSnapshotRecord, SnapshotRecord,
+    Consistency, ContentSource, FormatState, FsUuid, GroupSnapshotRecord, SnapshotRecord,
     VolumeGroupRecord, VolumeRecord,
 };
 use crate::topology::Topology;
@@ -26,7 +26,16 @@ pub struct NewVolume {
     /// On the same pool; its data comes first, zeroes follow up to the capacity.
     pub source: Option<ContentSource>,
     pub format: FormatState,
+    /// What a blank volume will hold as soon as it is used. A pool that has it ready puts it in at
+    /// once, and records that.
+    pub filesystem: Option<NewFilesystem>,
     pub ephemeral: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewFilesystem {
+    pub fs: FsType,
+    pub uuid: FsUuid,
 }
 
 /// A snapshot to be made of a volume of the same pool.

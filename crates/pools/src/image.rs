@@ -31,6 +31,7 @@ mod snapshot_draft;
 mod staged;
 mod store;
 mod survey;
+mod templates;
 #[cfg(test)]
 mod testbed;
 mod update;
@@ -67,6 +68,7 @@ impl ImagePool {
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
     pub fn close(&self) {
         self.store.surveyor.wait();
+        self.store.templates.clear();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }

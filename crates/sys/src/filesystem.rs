@@ -1,10 +1,12 @@
 //! What is on a block device, making it, and growing it.
 
 pub(crate) mod btrfs;
+mod checksum;
 mod claim;
 pub(crate) mod ext4;
 mod format;
 mod grow;
+mod identity;
 pub(crate) mod signature;
 mod trim;
 
@@ -19,6 +21,7 @@ pub use btrfs::set_btrfs_uuid;
 pub use ext4::{check_ext4, ext4_spans_device, grow_ext4_unmounted};
 pub use format::{Format, format};
 pub use grow::{fits_device, grow_mounted};
+pub use identity::{format_template, renew_identity};
 pub use signature::{Signature, probe};
 pub use trim::trim;
 

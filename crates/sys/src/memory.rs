@@ -47,6 +47,7 @@ pub fn give_back(before: u64) -> Result<u64> {
 pub fn resident() -> Result<u64> {
     let text = std::fs::read_to_string(STATUS).on("read", Path::new(STATUS))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let kibibytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     Ok(kibibytes.unwrap_or(0).saturating_mul(1024))
 }

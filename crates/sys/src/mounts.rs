@@ -1,6 +1,7 @@
 //! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
 //! all its flags, before it appears anywhere.
 
+mod glance;
 pub(crate) mod mountinfo;
 pub(crate) mod options;
 mod point;
@@ -17,6 +18,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
+pub use glance::{Glance, glance};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point};
 
@@ -46,18 +48,24 @@ pub fn mount_at(path: &Path) -> Result<Option<MountEntry>> {
     }
 }
 
-/// The kernel is asked which mount an opened descriptor is on, because the text of mountinfo does
-/// not tell a mount from one that another mount hides. Asked by fdinfo rather than statx: a
-/// filesystem that has shut down after an error answers the latter with EIO.
 fn mount_at_place(place: &Place, path: &Path) -> Result<Option<MountEntry>> {
+    let Some(id) = mount_id_at(place, path)? else {
+        return Ok(None);
+    };
+    Ok(all_mounts()?.into_iter().find(|entry| entry.id == id))
+}
+
+/// The topmost mount at the place. The kernel is asked which mount an opened descriptor is on,
+/// because the text of mountinfo does not tell a mount from one that another mount hides: at a
+/// mount point it is another one than that of the directory around. Asked by fdinfo rather than
+/// statx: a filesystem that has shut down after an error answers the latter with EIO.
+fn mount_id_at(place: &Place, path: &Path) -> Result<Option<u64>> {
     let fd = match place.open(OFlags::PATH) {
         Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
         fd => fd.on("open", path)?,
     };
     let id = mount_id(&fd, path)?;
-    let mount_point = place.canonical_path();
-    let here = |entry: &MountEntry| entry.id == id && entry.mount_point == mount_point;
-    Ok(all_mounts()?.into_iter().find(here))
+    Ok((id != mount_id(&place.parent, path)?).then_some(id))
 }
 
 fn mount_id(fd: &OwnedFd, path: &Path) -> Result<u64> {
@@ -169,11 +177,11 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
     };
     let path = OsString::from(place.path_through_descriptor());
     let mut pauses = UNMOUNT_PAUSES.into_iter();
-    while let Some(entry) = mount_at_place(&place, target)? {
+    while let Some(id) = mount_id_at(&place, target)? {
         match unmount(&path, UnmountFlags::NOFOLLOW) {
             Ok(()) => crash::after("unmount"),
             // Someone else was faster. If it is still there, it is a mount we may not take away.
-            Err(Errno::INVAL | Errno::NOENT) if !still_mounted(&place, target, &entry)? => {}
+            Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&place, target)? != Some(id) => {}
             Err(Errno::BUSY) => match pauses.next() {
                 Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
                 None => return Err(Errno::BUSY).on("unmount", target),
@@ -182,10 +190,6 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn still_mounted(place: &Place, target: &Path, entry: &MountEntry) -> Result<bool> {
-    Ok(mount_at_place(place, target)?.is_some_and(|now| now.id == entry.id))
 }
 
 #[cfg(test)]

@@ -43,11 +43,6 @@ impl Place {
         )
     }
 
-    /// The path as mountinfo writes it.
-    pub(crate) fn canonical_path(&self) -> PathBuf {
-        path_of(&self.parent).join(&self.name)
-    }
-
     /// A path for the few calls that take no descriptor. Its directory is the opened one whatever
     /// happens to the names above it.
     pub(crate) fn path_through_descriptor(&self) -> PathBuf {
@@ -77,7 +72,7 @@ pub(crate) fn last_component<'a>(operation: &'static str, path: &'a Path) -> Res
         .ok_or_else(|| Error::refused(operation, path, "the path does not end in a name"))
 }
 
-/// The path of an open file, for messages and for comparison with mountinfo.
+/// The path of an open file, for messages.
 pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
     let link = descriptor_path(fd.as_fd());
     std::fs::read_link(&link).unwrap_or(link)

@@ -1,24 +1,37 @@
 //! Volumes come and go.
 
+use orlop_sys::filesystem::{FsKind, Signature, probe};
 use orlop_tests::{Answer, Code, Create, MIB, expect_code, v1};
 
 use crate::walk::{Scenario, Stroll};
 use crate::world::{World, settled};
 
 pub(crate) async fn all(stroll: &mut impl Stroll) {
-    stroll.walk(&CreateVolume { thick: false }).await;
-    stroll.walk(&CreateVolume { thick: true }).await;
+    for what in [What::Thin, What::Thick, What::Filesystem] {
+        stroll.walk(&CreateVolume { what }).await;
+    }
     stroll.walk(&DeleteVolume).await;
 }
 
+enum What {
+    Thin,
+    Thick,
+    /// With ext4 in it, from a template that a process makes when it first needs it.
+    Filesystem,
+}
+
 struct CreateVolume {
-    thick: bool,
+    what: What,
 }
 
 impl CreateVolume {
     fn request(&self, world: &World) -> Create {
-        let create = world.client().create(self.name()).size(32 * MIB).block();
-        if self.thick { create.thick() } else { create }
+        let create = world.client().create(self.name()).size(32 * MIB);
+        match self.what {
+            What::Thin => create.block(),
+            What::Thick => create.block().thick(),
+            What::Filesystem => create.fs("ext4"),
+        }
     }
 }
 
@@ -27,7 +40,11 @@ impl Scenario for CreateVolume {
     type State = String;
 
     fn name(&self) -> &'static str {
-        if self.thick { "create-thick" } else { "create-thin" }
+        match self.what {
+            What::Thin => "create-thin",
+            What::Thick => "create-thick",
+            What::Filesystem => "create-ext4",
+        }
     }
 
     fn rpc(&self) -> &'static str {
@@ -46,8 +63,14 @@ impl Scenario for CreateVolume {
 
     async fn holds(&self, world: &World, id: &String) {
         assert_eq!(self.request(world).done().await.volume_id, *id);
-        let found = std::fs::metadata(world.pool.volume_data(id)).expect("the volume's data");
+        let data = world.pool.volume_data(id);
+        let found = std::fs::metadata(&data).expect("the volume's data");
         assert_eq!(found.len(), 32 * MIB);
+        let formatted = matches!(
+            probe(&data).expect("probe"),
+            Signature::Filesystem { kind: FsKind::Ext4, needs_check: false, .. }
+        );
+        assert_eq!(formatted, matches!(self.what, What::Filesystem));
     }
 
     async fn take_back(&self, world: &World, id: &String) {

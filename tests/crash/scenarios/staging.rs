@@ -56,7 +56,11 @@ impl Stage {
     }
 
     async fn volume(&self, world: &World, tag: &str) -> OnNode {
-        let create = world.client().create(tag).size(320 * MIB).capability(self.capability());
+        let mut create = world.client().create(tag).size(320 * MIB).capability(self.capability());
+        if self.of == Of::New {
+            // Else it would be born with its filesystem.
+            create = create.parameter("mkfsOptions", "-L walked");
+        }
         world.client().on_node(&create.done().await, self.capability())
     }
 

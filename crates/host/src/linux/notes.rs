@@ -22,7 +22,9 @@ impl Notes {
     }
 
     pub(super) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
-        file::replace_file(&self.directory, name, contents).doing("write to the run directory")
+        // A reboot clears the directory, so nothing in it has to survive one.
+        file::replace_file_until_reboot(&self.directory, name, contents)
+            .doing("write to the run directory")
     }
 
     /// `None`: there is no such note.

@@ -6,13 +6,28 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
 use orlop_model::{Device, Occupant, Result, TargetPath};
-use orlop_sys::mounts::{self, MountEntry};
+use orlop_sys::mounts::{self, Glance, MountEntry};
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 
 use super::failure::{Doing, explained, is_missing};
 
 pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
+    match mounts::glance(path.as_path()) {
+        Ok(Glance::Vacant) => Ok(None),
+        Ok(Glance::Filesystem { major, minor }) => Ok(Some(writable(major, minor, false))),
+        Ok(Glance::DeviceNode { major, minor }) => Ok(Some(writable(major, minor, true))),
+        Ok(Glance::Unclear) => listed_occupant(path),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(explained("look for a mount", &error)),
+    }
+}
+
+fn writable(major: u32, minor: u32, is_device_node: bool) -> Occupant {
+    Occupant { major, minor, is_device_node, read_only: false, filesystem_read_only: false }
+}
+
+fn listed_occupant(path: &TargetPath) -> Result<Option<Occupant>> {
     let entry = match mounts::mount_at(path.as_path()) {
         Ok(Some(entry)) => entry,
         Ok(None) => return Ok(None),

@@ -23,6 +23,7 @@ use super::served_by::ServedBy;
 use super::shelf::Shelf;
 use super::store::Store;
 use super::survey::Surveyor;
+use super::templates::Templates;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -101,6 +102,7 @@ impl Store {
             volume_groups,
             attachments,
             ballast,
+            templates: Templates::default(),
         });
         store.begin_survey()?;
         Ok(store)

@@ -17,6 +17,7 @@ use super::register::Register;
 use super::shelf::{Booked, Kept, Shelf};
 use super::staged::Staged;
 use super::survey::Surveyor;
+use super::templates::Templates;
 use crate::poison::lock;
 
 pub(super) struct Store {
@@ -39,6 +40,7 @@ pub(super) struct Store {
     pub(super) surveyor: Surveyor,
     pub(super) attachments: Attachments,
     pub(super) ballast: Ballast,
+    pub(super) templates: Templates,
 }
 
 impl std::fmt::Debug for Store {
@@ -66,7 +68,8 @@ impl Store {
         reservation: &mut Reservation,
     ) -> Result<R> {
         let allocated = staged.allocated()?;
-        if record.is_copy() {
+        // A volume that is no copy may share with a template, and with all others made from it.
+        if record.is_copy() || reservation.shared() > 0 {
             staged.note_shared(reservation.shared());
         }
         match staged.place(record, &shelf.home(record.id()))? {

@@ -186,6 +186,7 @@ pub(super) fn volume_of(pool: &ImagePool, name: &str, bytes: u64) -> NewVolume {
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Blank,
+        filesystem: None,
         ephemeral: false,
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use orlop_model::{ContentSource, Draft, Error, NewVolume, Provisioning, Result, VolumeRecord};
+use orlop_model::{
+    ContentSource, Draft, Error, FormatState, NewFilesystem, NewVolume, Provisioning, Result,
+    VolumeRecord,
+};
 use orlop_sys::file::{self, CloneOutcome};
 
 use super::failure::Doing;
@@ -12,6 +15,7 @@ use super::original::Original;
 use super::room::Demand;
 use super::staged::Staged;
 use super::store::Store;
+use super::templates;
 use crate::recorded::new_volume_record;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
@@ -20,7 +24,10 @@ pub(super) struct VolumeDraft {
     store: Arc<Store>,
     staged: Staged,
     /// Until it is cut: a draft whose cut failed can never be committed as it is.
-    original: Option<Original>,
+    original: Option<Arc<Original>>,
+    is_copy: bool,
+    /// The identity of a filesystem that is copied from a template.
+    filesystem: Option<NewFilesystem>,
     /// Bytes that the cut did not copy, because the source has them too.
     shared: u64,
     record: VolumeRecord,
@@ -32,11 +39,14 @@ impl Store {
         self.check_present()?;
         // A damaged volume keeps its name until someone has looked at it.
         self.volumes.get(&new.id)?;
-        let original = self.original_of(new)?;
+        let (original, filesystem) = match self.original_of(new)? {
+            Some(original) => (Some(Arc::new(original)), None),
+            None => self.template_for(new).unzip(),
+        };
         let demand = Demand {
             length: new.capacity_bytes,
             promise: new.capacity_bytes,
-            physical: self.taken_at_once(new, original.as_ref()),
+            physical: self.taken_at_once(new, original.as_deref()),
             must_fit: true,
         };
         let reservation = self.try_reserve(demand)?;
@@ -44,11 +54,16 @@ impl Store {
         let mut draft = VolumeDraft {
             store: Arc::clone(self),
             staged,
+            is_copy: original.is_some(),
             original,
+            filesystem,
             shared: 0,
             record: new_volume_record(new),
             reservation,
         };
+        if let Some(NewFilesystem { fs, uuid }) = filesystem {
+            draft.record.format = FormatState::Formatted { fs, uuid };
+        }
         match &draft.original {
             Some(original) => original.prepare(draft.staged.data(), self.backing),
             None => draft.shape()?,
@@ -113,15 +128,17 @@ impl Draft<VolumeRecord> for VolumeDraft {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };
+            if let Some(filesystem) = &self.filesystem {
+                templates::renew(self.staged.data(), filesystem)?;
+            }
             self.original = None;
         }
         Ok(())
     }
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
-        let is_copy = self.record.source.is_some();
         self.cut()?;
-        if is_copy {
+        if self.is_copy {
             self.shape()?;
         }
         let Self { store, staged, record, reservation, .. } = self.as_mut();

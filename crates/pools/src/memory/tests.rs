@@ -24,6 +24,7 @@ fn volume(pool: &MemoryPool, name: &str, bytes: u64) -> NewVolume {
         limits: IoLimits::default(),
         source: None,
         format: FormatState::Blank,
+        filesystem: None,
         ephemeral: false,
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     CWD, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fsync, mkdir, open, rename,
@@ -24,13 +24,30 @@ const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// The new contents are gathered in `.NAME.new`, which a crash may leave and the next replacement
 /// uses again. Writers of one name queue at a lock on that file.
 pub fn replace_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
-    let gathering = dir.join(format!(".{name}.new"));
-    let mut file = lock_gathering_file(&gathering)?;
-    set_length(&file, 0)?;
-    file.write_all(contents).on("write", &gathering)?;
+    let gathering = gathering_path(dir, name);
+    let file = gather(&gathering, contents)?;
     fsync(&file).on("sync", &gathering)?;
     rename(&gathering, dir.join(name)).on("rename into place", &gathering)?;
     sync_dir(dir)
+}
+
+/// As [`replace_file`], for what need not outlive the machine: a process that is killed leaves the
+/// old contents or the new.
+pub fn replace_file_until_reboot(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
+    let gathering = gathering_path(dir, name);
+    let _lock = gather(&gathering, contents)?;
+    rename(&gathering, dir.join(name)).on("rename into place", &gathering)
+}
+
+fn gathering_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.new"))
+}
+
+fn gather(path: &Path, contents: &[u8]) -> Result<File> {
+    let mut file = lock_gathering_file(path)?;
+    set_length(&file, 0)?;
+    file.write_all(contents).on("write", path)?;
+    Ok(file)
 }
 
 /// The writer before us renames the file it holds the lock of, so the one that we waited for may

@@ -7,15 +7,18 @@
 //! btrfstune does the same, but within a transaction: the superblock's generation advances past
 //! that of the log tree, and a copy that was taken of a live filesystem can no longer be mounted.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::fsync;
 
+use super::checksum::crc32c;
 use super::claim::claim;
 use super::signature::bytes_at;
 use crate::error::{Context, Error, Result};
-use crate::loopdev;
+use crate::resolve::path_of;
 
 pub(super) const FIRST_SUPERBLOCK: usize = 0x1_0000;
 const MIRRORS: [u64; 2] = [64 << 20, 256 << 30];
@@ -37,26 +40,39 @@ pub(crate) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
 
 /// Gives an unmounted btrfs another UUID; having it already is fine.
 pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
-    const OPERATION: &str = "change the UUID of";
     let claim = claim(device)?;
-    let size = loopdev::size(device)?;
+    rename_each(&claim.file, device, uuid, || fsync(&claim.file).on("sync", device))
+}
 
+/// As [`set_btrfs_uuid`], in a file that nobody else sees; the caller syncs it.
+pub(super) fn rename_btrfs(image: &File, uuid: [u8; 16]) -> Result<()> {
+    rename_each(image, &path_of(image), uuid, || Ok(()))
+}
+
+fn rename_each(
+    mut file: &File,
+    path: &Path,
+    uuid: [u8; 16],
+    settle: impl Fn() -> Result<()>,
+) -> Result<()> {
+    const OPERATION: &str = "change the UUID of";
+    let size = file.seek(SeekFrom::End(0)).on("read the size of", path)?;
     let first = u64::try_from(FIRST_SUPERBLOCK).unwrap_or(u64::MAX);
     let mirrors = MIRRORS.into_iter().filter(|start| start + SUPERBLOCK_LENGTH <= size);
     // The first copy, which alone decides what is mounted, last: until then a crash changed
     // nothing, and a repetition rewrites all.
     for offset in mirrors.chain([first]) {
         let mut superblock = [0; SUPERBLOCK_BYTES];
-        claim.file.read_exact_at(&mut superblock, offset).on("read", device)?;
+        file.read_exact_at(&mut superblock, offset).on("read", path)?;
         match fsid(&superblock) {
-            None if offset == first => return Err(Error::refused(OPERATION, device, "no btrfs")),
+            None if offset == first => return Err(Error::refused(OPERATION, path, "no btrfs")),
             None => continue,
             Some(_) => {}
         }
         rename_superblock(&mut superblock, uuid)
-            .ok_or_else(|| Error::refused(OPERATION, device, "its checksums are not crc32c"))?;
-        claim.file.write_all_at(&superblock, offset).on("write", device)?;
-        fsync(&claim.file).on("sync", device)?;
+            .ok_or_else(|| Error::refused(OPERATION, path, "its checksums are not crc32c"))?;
+        file.write_all_at(&superblock, offset).on("write", path)?;
+        settle()?;
     }
     Ok(())
 }
@@ -79,19 +95,6 @@ pub(crate) fn rename_superblock(
     let checksum = crc32c(&superblock[FSID..]).to_le_bytes();
     superblock[..checksum.len()].copy_from_slice(&checksum);
     Some(())
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    const REVERSED_POLYNOMIAL: u32 = 0x82F6_3B78;
-    let mut crc = !0_u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            let carry = if crc & 1 == 1 { REVERSED_POLYNOMIAL } else { 0 };
-            crc = crc >> 1 ^ carry;
-        }
-    }
-    !crc
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::{loopdev, tool};
 
-const SUPERBLOCK: usize = 1024;
+pub(super) const SUPERBLOCK: u64 = 1024;
+const SUPERBLOCK_START: usize = 1024;
 const SUPERBLOCK_END: usize = 2048;
 const MAGIC: u16 = 0xEF53;
 const STATE_ERRORS: u16 = 0x2;
@@ -38,7 +39,7 @@ impl Ext4Superblock {
     /// `head` is the start of the device. A magic number of two bytes is met by chance, so the
     /// fields that everything else is computed from must make sense as well.
     pub(crate) fn parse(head: &[u8]) -> Option<Self> {
-        let block = head.get(SUPERBLOCK..SUPERBLOCK_END)?;
+        let block = head.get(SUPERBLOCK_START..SUPERBLOCK_END)?;
         if u16_at(block, 0x38)? != MAGIC {
             return None;
         }
@@ -109,6 +110,15 @@ impl Ext4Superblock {
             overhead += 1 + descriptors + self.reserved_descriptor_blocks;
         }
         overhead
+    }
+
+    /// Groups that hold a copy of the superblock, and where in the filesystem that is.
+    pub(super) fn backups(&self) -> impl Iterator<Item = (u64, u64)> {
+        let groups = self.blocks.saturating_sub(self.first_block).div_ceil(self.blocks_per_group);
+        let has_one = |group: &u64| !self.sparse || holds_sparse_superblock(*group);
+        (1..groups).filter(has_one).map(|group| {
+            (group, (self.first_block + group * self.blocks_per_group) * self.block_size)
+        })
     }
 
     pub(crate) fn spans(&self, device_bytes: u64) -> bool {

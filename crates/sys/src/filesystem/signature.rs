@@ -25,14 +25,48 @@ pub enum Signature {
     Foreign,
 }
 
-/// Looks at a device or an image file, without changing it.
+/// Where the kinds have their first superblocks: ext4 and XFS in the first block, btrfs after 64 KiB.
+const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
+const SUPERBLOCK_BYTES: u64 = 4096;
+
+/// Looks at a device or an image file, without changing it. Where a filesystem is, two blocks are
+/// read; only to tell that none is takes all that could hold one.
 pub fn probe(device: &Path) -> Result<Signature> {
     let mut file = File::open(device).on("open", device)?;
     let length = file.seek(SeekFrom::End(0)).on("read the size of", device)?;
-    let head = read_range(&file, 0, HEAD.min(length)).on("read", device)?;
+    read_superblocks(&file, length)
+        .and_then(|head| classify(&head, || is_blank(&file, length)))
+        .on("read", device)
+}
+
+/// Whether it is blank is only asked where there is no filesystem.
+pub(crate) fn classify(
+    head: &[u8],
+    is_blank: impl FnOnce() -> std::io::Result<bool>,
+) -> std::io::Result<Signature> {
+    let found: Vec<Signature> =
+        [find_ext4(head), find_xfs(head), find_btrfs(head)].into_iter().flatten().collect();
+    match found.as_slice() {
+        [only] => Ok(*only),
+        [] if is_blank()? => Ok(Signature::Blank),
+        [] | [..] => Ok(Signature::Foreign),
+    }
+}
+
+/// The start of the device up to the end of the last superblock, with zeroes between them.
+fn read_superblocks(file: &File, length: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    for start in SUPERBLOCKS.into_iter().filter(|start| *start < length) {
+        head.resize(usize::try_from(start).map_err(std::io::Error::other)?, 0);
+        head.extend(read_range(file, start, SUPERBLOCK_BYTES.min(length - start))?);
+    }
+    Ok(head)
+}
+
+fn is_blank(file: &File, length: u64) -> std::io::Result<bool> {
     let tail_start = length.saturating_sub(TAIL);
-    let tail = read_range(&file, tail_start, length - tail_start).on("read", device)?;
-    Ok(classify(&head, &tail))
+    Ok(is_zero(&read_range(file, 0, HEAD.min(length))?)
+        && is_zero(&read_range(file, tail_start, length - tail_start)?))
 }
 
 fn read_range(file: &File, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
@@ -40,16 +74,6 @@ fn read_range(file: &File, offset: u64, length: u64) -> std::io::Result<Vec<u8>>
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
-}
-
-pub(crate) fn classify(head: &[u8], tail: &[u8]) -> Signature {
-    let found: Vec<Signature> =
-        [find_ext4(head), find_xfs(head), find_btrfs(head)].into_iter().flatten().collect();
-    match found.as_slice() {
-        [only] => *only,
-        [] if is_zero(head) && is_zero(tail) => Signature::Blank,
-        [] | [..] => Signature::Foreign,
-    }
 }
 
 fn find_ext4(head: &[u8]) -> Option<Signature> {
@@ -74,7 +98,7 @@ fn find_btrfs(head: &[u8]) -> Option<Signature> {
     Some(Signature::Filesystem { kind: FsKind::Btrfs, uuid, needs_check: false })
 }
 
-fn is_zero(bytes: &[u8]) -> bool {
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 

@@ -15,24 +15,31 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+type Replace = fn(&Path, &str, &[u8]) -> Result<()>;
+const BOTH: [Replace; 2] = [replace_file, replace_file_until_reboot];
+
 #[test]
 fn replacing_creates_and_replaces_and_leaves_nothing_else() {
-    let dir = scratch();
-    replace_file(dir.path(), "record", b"first, and long").unwrap();
-    replace_file(dir.path(), "record", b"second").unwrap();
-    assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"second");
-    assert_eq!(names(dir.path()), ["record"]);
-    let mode = std::fs::metadata(dir.path().join("record")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    for replace in BOTH {
+        let dir = scratch();
+        replace(dir.path(), "record", b"first, and long").unwrap();
+        replace(dir.path(), "record", b"second").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"second");
+        assert_eq!(names(dir.path()), ["record"]);
+        let mode = std::fs::metadata(dir.path().join("record")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }
 
 #[test]
 fn what_a_crash_left_is_used_again() {
-    let dir = scratch();
-    std::fs::write(dir.path().join(".record.new"), "half of something much longer").unwrap();
-    replace_file(dir.path(), "record", b"whole").unwrap();
-    assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"whole");
-    assert_eq!(names(dir.path()), ["record"]);
+    for replace in BOTH {
+        let dir = scratch();
+        std::fs::write(dir.path().join(".record.new"), "half of something much longer").unwrap();
+        replace(dir.path(), "record", b"whole").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("record")).unwrap(), b"whole");
+        assert_eq!(names(dir.path()), ["record"]);
+    }
 }
 
 #[test]

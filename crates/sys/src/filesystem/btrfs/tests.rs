@@ -17,11 +17,6 @@ fn uuid_on(device: &Path) -> [u8; 16] {
     }
 }
 
-#[test]
-fn the_checksum_is_the_standard_one() {
-    assert_eq!(crc32c(b"123456789"), 0xE306_9283);
-}
-
 /// The copy is taken of a live filesystem, with files that so far only the log tree knows.
 #[test]
 fn a_copy_of_a_live_btrfs_mounts_beside_it() {

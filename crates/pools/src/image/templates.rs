@@ -1,0 +1,135 @@
+//! Filesystems that are ready to be copied into new volumes.
+//!
+//! mkfs takes longer than all else in a volume's life together; to share the extents of what it
+//! made before, for a volume of the same size, takes next to nothing. A template has no name, only
+//! an open file. So it goes with the process, however that ends, and the next one makes its own,
+//! perhaps with a newer mkfs.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use orlop_model::{FsType, NewFilesystem, NewVolume, Provisioning, Result};
+use orlop_sys::file;
+use orlop_sys::filesystem::{self, FsKind};
+use orlop_sys::rand::random_bytes;
+
+use super::failure::Doing;
+use super::original::Original;
+use super::store::Store;
+use crate::poison::lock;
+
+/// Sizes that are used again are few; each template takes up to some MiB of the pool.
+const KEPT: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    fs: FsType,
+    bytes: u64,
+}
+
+/// Whoever comes first makes it, others of the same shape wait.
+type Slot = Arc<Mutex<Option<Arc<Original>>>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    /// The one used last in front.
+    recent: Mutex<VecDeque<(Shape, Slot)>>,
+}
+
+impl Templates {
+    fn slot(&self, shape: Shape) -> Slot {
+        let mut recent = lock(&self.recent);
+        let known = recent.iter().position(|(known, _)| *known == shape);
+        let entry = known.and_then(|index| recent.remove(index));
+        let slot = entry.map(|(_, slot)| slot).unwrap_or_default();
+        recent.push_front((shape, Arc::clone(&slot)));
+        recent.truncate(KEPT);
+        slot
+    }
+
+    /// An open file would keep the filesystem it is on from being unmounted.
+    pub(super) fn clear(&self) {
+        lock(&self.recent).clear();
+    }
+}
+
+fn kind_of(fs: FsType) -> FsKind {
+    match fs {
+        FsType::Ext4 => FsKind::Ext4,
+        FsType::Xfs => FsKind::Xfs,
+        FsType::Btrfs => FsKind::Btrfs,
+    }
+}
+
+/// Gives a copy of a template, which nobody else sees yet, its own identity.
+pub(super) fn renew(copy: &File, filesystem: &NewFilesystem) -> Result<()> {
+    filesystem::renew_identity(copy, kind_of(filesystem.fs), filesystem.uuid.bytes())
+        .doing(|| format!("give a new {} its UUID", filesystem.fs))
+}
+
+impl Store {
+    /// What the volume is to begin with; `None`: it begins blank, and mkfs runs when it is first
+    /// staged. A thick volume does, for it must have each block for itself.
+    pub(super) fn template_for(&self, new: &NewVolume) -> Option<(Arc<Original>, NewFilesystem)> {
+        let filesystem = new.filesystem?;
+        let usual = new.source.is_none()
+            && new.parameters.mkfs_options.is_empty()
+            && new.parameters.provisioning == Provisioning::Thin;
+        if !usual {
+            return None;
+        }
+        let shape = Shape { fs: filesystem.fs, bytes: new.capacity_bytes };
+        match self.template(shape) {
+            Ok(template) => template.map(|template| (template, filesystem)),
+            Err(error) => {
+                tracing::warn!(%error, "no template; the volume is formatted when it is staged");
+                None
+            }
+        }
+    }
+
+    fn template(&self, shape: Shape) -> Result<Option<Arc<Original>>> {
+        let slot = self.templates.slot(shape);
+        let mut slot = lock(&slot);
+        if slot.is_none() && self.below_floor()?.is_none() {
+            *slot = Some(Arc::new(self.make_template(shape)?));
+        }
+        Ok(slot.clone())
+    }
+
+    fn make_template(&self, shape: Shape) -> Result<Original> {
+        let making = || format!("make a template of {} for {} bytes", shape.fs, shape.bytes);
+        let formatted = Temporary { path: self.layout.new_in_staging(&"template") };
+        let image = file::create_file(&formatted.path).doing(making)?;
+        file::set_length(&image, shape.bytes).doing(making)?;
+        filesystem::format_template(&formatted.path, kind_of(shape.fs)).doing(making)?;
+        // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS. Of that,
+        // zeroes need not be written again.
+        let template = Temporary { path: self.layout.new_in_staging(&"template") };
+        let data = file::create_file(&template.path).doing(making)?;
+        Original::open_file(&formatted.path, shape.bytes)?.cut_into(&data)?;
+        file::punch_zeroes(&data).doing(making)?;
+        // Now rather than in each volume it is found out that this mkfs makes something else.
+        let uuid = random_bytes().doing(making)?;
+        filesystem::renew_identity(&data, kind_of(shape.fs), uuid).doing(making)?;
+        Original::open_file(&template.path, shape.bytes)
+    }
+}
+
+/// A crash leaves it in staging/, which the next start sweeps.
+struct Temporary {
+    path: PathBuf,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = file::ensure_no_file(&self.path) {
+            tracing::warn!(%error, "a template stays until the next start");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::fs;
+
+use orlop_model::{ContentSource, FormatState, FsUuid, Pool};
+use orlop_sys::filesystem::{Signature, probe};
+
+use super::super::shelf::SHARED;
+use super::super::testbed::*;
+use super::super::{ImagePool, ImagePoolConfig};
+use super::*;
+
+/// Every kind can be made in it.
+const BYTES: u64 = 320 * MIB;
+
+/// More volumes than would fit if they were filled.
+fn open_roomy(bed: &Bed) -> ImagePool {
+    ImagePool::open(ImagePoolConfig { overcommit_percent: 1000, ..bed.config() }).unwrap()
+}
+
+fn mount_volume_of(pool: &ImagePool, name: &str, fs: FsType, bytes: u64) -> NewVolume {
+    let uuid = FsUuid::from_random(random_bytes().unwrap());
+    NewVolume { filesystem: Some(NewFilesystem { fs, uuid }), ..volume_of(pool, name, bytes) }
+}
+
+fn template(pool: &ImagePool, fs: FsType) -> Arc<Original> {
+    pool.store.template(Shape { fs, bytes: BYTES }).unwrap().unwrap()
+}
+
+#[test]
+fn a_volume_is_born_with_its_filesystem() {
+    for bed in Bed::all() {
+        let pool = open_roomy(&bed);
+        for fs in FsType::ALL {
+            let mut templates = Vec::new();
+            for name in ["one", "two"] {
+                let new = mount_volume_of(&pool, &format!("{name} {fs}"), fs, BYTES);
+                let record = create(&pool, &new);
+                let NewFilesystem { uuid, .. } = new.filesystem.unwrap();
+                assert_eq!(record.format, FormatState::Formatted { fs, uuid });
+                assert_eq!(pool.volume(&new.id).unwrap(), Some(record));
+
+                let data = data_of(&pool, &new.id);
+                let (kind, uuid) = (kind_of(fs), uuid.bytes());
+                let expected = Signature::Filesystem { kind, uuid, needs_check: false };
+                assert_eq!(probe(&data).unwrap(), expected);
+                assert_eq!(fs::metadata(&data).unwrap().len(), BYTES);
+                assert!(file::allocated_bytes(&data).unwrap() < 2 * MIB, "{fs}");
+                let shared = file::number(&data, SHARED).unwrap().is_some_and(|it| it > 0);
+                assert_eq!(shared, pool.store.shares_extents, "{fs}");
+                templates.push(template(&pool, fs));
+            }
+            assert!(Arc::ptr_eq(&templates[0], &templates[1]), "{fs}");
+        }
+        assert!(listing(&bed, "staging").is_empty());
+    }
+}
+
+#[test]
+fn what_needs_a_mkfs_of_its_own_begins_blank() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = open_roomy(&bed);
+    let blank = |new: &NewVolume| {
+        let record = create(&pool, new);
+        assert_eq!(record.format, FormatState::Blank, "{}", new.name);
+        assert_eq!(probe(&data_of(&pool, &new.id)).unwrap(), Signature::Blank, "{}", new.name);
+    };
+    blank(&volume_of(&pool, "raw", BYTES));
+    let mut thick = mount_volume_of(&pool, "thick", FsType::Ext4, 64 * MIB);
+    thick.parameters.provisioning = Provisioning::Thick;
+    blank(&thick);
+    let mut special = mount_volume_of(&pool, "special", FsType::Ext4, BYTES);
+    special.parameters.mkfs_options = vec!["-i".to_owned(), "65536".to_owned()];
+    blank(&special);
+    let source = pool.volume(&volume_id(&pool, "raw")).unwrap().unwrap();
+    let mut copy = mount_volume_of(&pool, "copy", FsType::Ext4, BYTES);
+    copy.source = Some(ContentSource::Volume(source.id));
+    blank(&copy);
+}
+
+/// XFS is not made that small; whoever stages the volume is told.
+#[test]
+fn a_mkfs_that_fails_stops_no_volume_from_being_made() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &mount_volume_of(&pool, "a", FsType::Xfs, 16 * MIB));
+    assert_eq!(record.format, FormatState::Blank);
+    assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn only_what_was_used_last_is_kept() {
+    let templates = Templates::default();
+    let shape = |bytes| Shape { fs: FsType::Ext4, bytes };
+    let first = templates.slot(shape(0));
+    for bytes in 1..100 {
+        templates.slot(shape(bytes));
+        assert!(Arc::ptr_eq(&first, &templates.slot(shape(0))), "{bytes}");
+    }
+    assert_eq!(lock(&templates.recent).len(), KEPT);
+    templates.clear();
+    assert!(!Arc::ptr_eq(&first, &templates.slot(shape(0))));
+}
+
+#[test]
+fn a_template_does_not_keep_a_managed_pool_mounted() {
+    let Some(bed) = Bed::plain() else { return };
+    let config = ImagePoolConfig { managed_size: Some(512 * MIB), ..bed.config() };
+    let pool = ImagePool::open(config).unwrap();
+    create(&pool, &mount_volume_of(&pool, "a", FsType::Ext4, 64 * MIB));
+    pool.close();
+    assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
+}
