@@ -98,13 +98,7 @@ async fn a_flood_of_calls_is_answered() {
             let client = clients[number % clients.len()].clone();
             tokio::spawn(async move {
                 match number % 4 {
-                    0 => client
-                        .create(&format!("v{}", number % 50))
-                        .size(MIB)
-                        .block()
-                        .send()
-                        .await
-                        .map(drop),
+                    0 => client.create(&format!("v{}", number % 50)).size(MIB).block().send().await.map(drop),
                     1 => client.list_volumes().await.map(drop),
                     2 => client.delete("v-ffffffff-00112233445566778899aabbccddeeff").await,
                     _ => client.capacity().await.map(drop),
