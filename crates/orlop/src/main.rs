@@ -7,9 +7,9 @@ use clap::{Parser, Subcommand};
 
 mod config;
 mod doctor;
+mod opening;
 mod pool_command;
 mod privileges;
-mod opening;
 mod serve;
 mod telemetry;
 mod thaw_guard;
