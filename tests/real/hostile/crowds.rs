@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use orlop_tests::*;
 
-const CROWD: usize = 10_000;
+const CROWD: u32 = 10_000;
 /// A connection that says nothing costs some KiB, and most of them are not kept.
 const TOLERATED: u64 = 256 * MIB;
 /// Fewer than a process usually may have.
@@ -39,7 +39,7 @@ fn crowd(socket: &Path) -> Vec<UnixStream> {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_idle_connections_keep_nobody_from_being_answered() {
     needs_root!();
-    allow_descriptors(2 * CROWD as u64);
+    allow_descriptors(u64::from(2 * CROWD));
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
     let early = daemon.client();
@@ -71,7 +71,7 @@ async fn ten_thousand_idle_connections_keep_nobody_from_being_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_silent_go_first() {
     needs_root!();
-    allow_descriptors(2 * CROWD as u64);
+    allow_descriptors(u64::from(2 * CROWD));
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
     let socket = daemon.launch().socket();
@@ -98,7 +98,10 @@ async fn a_flood_of_calls_is_answered() {
             let client = clients[number % clients.len()].clone();
             tokio::spawn(async move {
                 match number % 4 {
-                    0 => client.create(&format!("v{}", number % 50)).size(MIB).block().send().await.map(drop),
+                    0 => {
+                        let create = client.create(&format!("v{}", number % 50)).size(MIB).block();
+                        create.send().await.map(drop)
+                    }
                     1 => client.list_volumes().await.map(drop),
                     2 => client.delete("v-ffffffff-00112233445566778899aabbccddeeff").await,
                     _ => client.capacity().await.map(drop),
