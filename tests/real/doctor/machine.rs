@@ -15,8 +15,9 @@ fn attached(patient: &Patient, id: &str) -> LoopDevice {
     loopdev::attach(&patient.pool.volume_data(id), &options).unwrap()
 }
 
-fn is_attached(device: &LoopDevice) -> bool {
-    loopdev::status(device).unwrap().is_some()
+/// Somebody else may have the device by now.
+fn is_attached(device: &LoopDevice, id: &str) -> bool {
+    loopdev::status(device).unwrap().is_some_and(|status| status.label == id)
 }
 
 fn in_run_dir(patient: &Patient, name: &str) -> PathBuf {
@@ -31,7 +32,7 @@ async fn a_device_that_nobody_asked_for_is_detached() {
     patient.daemon.terminate();
     let device = attached(&patient, &id);
     patient.cure("stray-device");
-    assert!(!is_attached(&device));
+    assert!(!is_attached(&device, &id));
     Pattern::new(7).check(&patient.pool.volume_data(&id), MIB);
 }
 
@@ -44,7 +45,7 @@ async fn a_device_of_a_volume_that_is_gone_is_detached() {
     let device = attached(&patient, &id);
     orlop_sys::file::remove_tree(&patient.home(&id)).unwrap();
     patient.cure("stale-device");
-    assert!(!is_attached(&device));
+    assert!(!is_attached(&device, &id));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +59,7 @@ async fn the_only_copy_of_lost_data_is_not_let_go() {
     fs::remove_file(&data).unwrap();
     let both = [("data-missing", "by-hand"), ("stale-device", "by-hand")];
     patient.doctor(&["--repair"]).expect(1, &both);
-    assert!(is_attached(&device));
+    assert!(is_attached(&device, &id));
     Pattern::new(7).check(&device.path(), MIB);
     loopdev::ensure_detached(&device, &id).unwrap();
     patient.cure("data-missing");

@@ -3,7 +3,7 @@
 //! `confined PROFILE PROGRAM [ARGUMENT...]`; instead of a program, `--load-module` tries that one
 //! call and exits with its error number.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a part of a test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a part of a test")]
 
 use std::fs;
 use std::os::unix::process::CommandExt;
