@@ -17,24 +17,23 @@ pub(crate) const OPERATIONS: [&str; 3] = ["snapshot", "restore", "clone"];
 /// finished.
 const PATIENCE: f64 = 12.0;
 
-/// More data than this is filled in by sharing the extents of so much, again and again: what is
-/// measured is the copy, and the disk need not hold three sources.
-const SEED: u64 = GIB;
-
 struct Case {
     kind: Kind,
     data: u64,
     samples: usize,
+    /// More data than this is filled in by sharing the extents of so much, again and again: what
+    /// is measured is the copy, and the disk need not hold three sources.
+    seed: u64,
 }
 
 impl Case {
     fn shares_seed(&self) -> bool {
-        self.kind == Kind::Block && self.data > SEED
+        self.kind == Kind::Block && self.data > self.seed
     }
 
     /// Sources, one copy of a driver that shares nothing, and room to breathe.
     fn room(&self) -> u64 {
-        if self.shares_seed() { SEED + self.data * 3 / 2 } else { self.data * 5 }
+        if self.shares_seed() { self.seed + self.data * 3 / 2 } else { self.data * 5 }
     }
 
     /// A filesystem needs some for itself.
@@ -56,7 +55,8 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
          directory. 10 GiB are measured for block volumes alone, and are ten times the same GiB on \
          the disk.",
     );
-    let case = |kind, data, samples| Case { kind, data, samples };
+    let seed = effort.of(GIB, 8 * MIB);
+    let case = |kind, data, samples| Case { kind, data, samples, seed };
     let cases = effort.of(
         vec![
             case(Kind::Block, 64 * MIB, 50),
@@ -84,7 +84,7 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
     let bare = Bare::new(&ground, GIB);
     let source = ground.directory("source").join("data");
     let (ours, peer, source) = if case.shares_seed() {
-        let seed = bare::filled_image(&bare.scratch_file(), SEED);
+        let seed = bare::filled_image(&bare.scratch_file(), case.seed);
         let ours = sharing(&ground.ours, case, &seed).await;
         let peer = sharing(&ground.peer, case, &seed).await;
         let file = bare::create_sized(&source, case.data);

@@ -28,7 +28,8 @@ fn of_rates_the_larger_is_the_better() {
     let with = Circumstance::Callers(16);
     let judge = |figures| kept_of(&results(CREATIONS, with, Unit::Rate, figures));
     assert_eq!(judge([500.0, 100.0, 1000.0]), [Kept::Met]);
-    assert_eq!(judge([100.0, 500.0, 1000.0]), [Kept::Missed]);
+    assert_eq!(judge([100.0, 150.0, 1000.0]), [Kept::Missed]);
+    assert_eq!(judge([100.0, 500.0, 1000.0]), [Kept::OutOfReach]);
 }
 
 #[test]
