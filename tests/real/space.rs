@@ -69,9 +69,7 @@ async fn thin_takes_what_is_written_and_thick_takes_all(pool: PoolFs) {
         let create = client.create("thin").size(VOLUME);
         let thin = create.capability(capability.clone()).done().await;
         let image = pool.volume_data(&thin.volume_id);
-        // A filesystem that a volume is born with is small.
-        let little = if capability.is_block() { MIB } else { 4 * MIB };
-        assert!(allocated_bytes(&image).unwrap() <= little);
+        assert!(allocated_bytes(&image).unwrap() <= MIB);
         let node = client.on_node(&thin, capability.clone());
         node.up().await;
         assert!(allocated_bytes(&image).unwrap() < VOLUME / 2);

@@ -105,11 +105,11 @@ impl Store {
         let image = file::create_file(&formatted.path).doing(making)?;
         file::set_length(&image, shape.bytes).doing(making)?;
         filesystem::format_template(&formatted.path, kind_of(shape.fs)).doing(making)?;
-        // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS. Of that,
-        // zeroes need not be written again.
+        // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS: btrfs would
+        // share that, too. Nor are zeroes needed.
         let template = Temporary { path: self.layout.new_in_staging(&"template") };
         let data = file::create_file(&template.path).doing(making)?;
-        Original::open_file(&formatted.path, shape.bytes)?.cut_into(&data)?;
+        file::copy_sparse(&image, &data).doing(making)?;
         file::punch_zeroes(&data).doing(making)?;
         // Now rather than in each volume it is found out that this mkfs makes something else.
         let uuid = random_bytes().doing(making)?;
