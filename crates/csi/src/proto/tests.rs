@@ -171,7 +171,7 @@ fn capabilities_travel_in_field_1_since_v1_and_in_field_2_before() {
 #[test]
 fn an_unset_wrapper_is_not_its_default() {
     let probe = |ready| v1::ProbeResponse { ready }.encode_to_vec();
-    assert_eq!(probe(None), []);
+    assert_eq!(probe(None), [0_u8; 0]);
     assert_eq!(probe(Some(false)), [1 << 3 | 2, 0]);
     assert_eq!(probe(Some(true)), [1 << 3 | 2, 2, 1 << 3, 1]);
 }
