@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// An absolute path without `.`, `..` or doubled slashes, short enough for the kernel.
+/// An absolute path without `.`, `..`, doubled slashes or control characters, short enough for the
+/// kernel.
 /// Links in it are dealt with when it is opened, not here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -24,8 +25,12 @@ impl TargetPath {
         if !text.starts_with('/') {
             return Err(Error::invalid(field, "is not an absolute path"));
         }
-        if text.len() > Self::LONGEST || text.contains('\0') {
-            return Err(Error::invalid(field, "is longer than a path can be, or holds a NUL"));
+        // Paths stand in messages and in lines of logs, which have to stay lines.
+        if text.len() > Self::LONGEST || text.contains(char::is_control) {
+            return Err(Error::invalid(
+                field,
+                "is longer than a path can be, or holds control characters",
+            ));
         }
         let mut clean = PathBuf::from("/");
         for component in Path::new(text).components() {
@@ -82,7 +87,7 @@ mod tests {
 
     #[test]
     fn relative_and_climbing_paths_are_refused() {
-        for text in ["", "rel/path", "/a/../b", "/", "//", "/..", "a", "/nul\0byte"] {
+        for text in ["", "rel/path", "/a/../b", "/", "//", "/..", "a", "/nul\0byte", "/a\nb"] {
             assert!(TargetPath::parse("target_path", text).is_err(), "{text:?}");
         }
         assert!(TargetPath::parse("target_path", &format!("/{}", "x/".repeat(2100))).is_err());
