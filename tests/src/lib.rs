@@ -41,9 +41,9 @@ mod pattern;
 mod pool;
 mod scratch;
 mod sizes;
-mod volume_group;
 mod spy;
 mod usage;
+mod volume_group;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};

@@ -49,9 +49,10 @@ impl Crowd {
 }
 
 fn longest_silent(members: &[Weak<Member>]) -> Option<Arc<Member>> {
-    let idle = members.iter().filter_map(Weak::upgrade).filter(|member| {
-        member.calls.load(Ordering::Relaxed) == 0
-    });
+    let idle = members
+        .iter()
+        .filter_map(Weak::upgrade)
+        .filter(|member| member.calls.load(Ordering::Relaxed) == 0);
     idle.min_by_key(|member| member.last_heard.load(Ordering::Relaxed))
 }
 

@@ -6,9 +6,9 @@
 
 mod crowd;
 mod dispatch;
+mod flood;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod flood;
 mod layers;
 mod offers;
 mod parse;

@@ -146,7 +146,10 @@ fn sizes(input: &[u8]) {
     let preferred = preferred.map_or(1 << 30, u64::from_le_bytes);
     let chosen = CapacityRange::choose(Some(&range), u64::from_le_bytes(floor), preferred);
     if let Ok(chosen) = chosen {
-        assert!(range.holds(chosen) && chosen >= u64::from_le_bytes(floor), "{chosen} of {range:?}");
+        assert!(
+            range.holds(chosen) && chosen >= u64::from_le_bytes(floor),
+            "{chosen} of {range:?}"
+        );
         assert!(chosen.is_multiple_of(crate::ALLOCATION_UNIT), "{chosen}");
     }
 }

@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use orlop_model::{
-    GroupSnapshotRecord, SnapshotRecord, VolumeGroupRecord, VolumeRecord,
-};
+use orlop_model::{GroupSnapshotRecord, SnapshotRecord, VolumeGroupRecord, VolumeRecord};
 use serde::Deserialize;
 
 use crate::image::attach::{label_of, parse_label};

@@ -63,12 +63,7 @@ impl MemoryPool {
     /// For tests that name volumes by ids which they know beforehand.
     pub fn with_id(id: PoolId, config: MemoryPoolConfig) -> Self {
         let state = State { capacity: config.capacity_bytes, ..State::default() };
-        Self {
-            id,
-            name: config.name,
-            place: config.place,
-            state: Arc::new(Mutex::new(state)),
-        }
+        Self { id, name: config.name, place: config.place, state: Arc::new(Mutex::new(state)) }
     }
 }
 

@@ -68,8 +68,10 @@ async fn nothing_is_mounted_over_what_the_daemon_lives_on() {
     for path in off_limits(&pool) {
         expect_code(node.publish_at(&path, false).await, Code::InvalidArgument);
         expect_code(block_node.publish_at(&path, false).await, Code::InvalidArgument);
-        let request =
-            v1::NodeStageVolumeRequest { staging_target_path: text(&path), ..other.stage_request() };
+        let request = v1::NodeStageVolumeRequest {
+            staging_target_path: text(&path),
+            ..other.stage_request()
+        };
         expect_code(client.node_stage(request).await, Code::InvalidArgument);
     }
     assert!(!pool.path.join("new").exists());

@@ -6,10 +6,10 @@ use super::*;
 use crate::offers::Mode;
 use crate::proto::FILE_DESCRIPTOR_SET;
 
-#[path = "../../../../fuzz/replay.rs"]
-mod replay;
 #[path = "../../../../fuzz/plugin.rs"]
 mod plugin;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 
 use replay::replay;
 

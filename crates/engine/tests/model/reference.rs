@@ -210,7 +210,8 @@ impl Reference {
     fn delete(&mut self, name: Name) -> Outcome {
         let Some(volume) = self.state.volumes.get(&name) else { return Ok(Answer::Done) };
         let here = self.state.here.get(&name).cloned().unwrap_or_default();
-        if !volume.attached.is_empty() || self.group_of(name).is_some() || here != OnNode::default() {
+        if !volume.attached.is_empty() || self.group_of(name).is_some() || here != OnNode::default()
+        {
             return Err("precondition");
         }
         self.state.volumes.remove(&name);
@@ -303,7 +304,11 @@ impl Reference {
 
     fn gather(&mut self, group: Name, volumes: &BTreeSet<Name>, most: u32) -> Outcome {
         if let Some((members, room)) = self.state.groups.get(&group) {
-            return if *room == most { Ok(Answer::Members(members.clone())) } else { Err("conflict") };
+            return if *room == most {
+                Ok(Answer::Members(members.clone()))
+            } else {
+                Err("conflict")
+            };
         }
         self.check_joining(group, volumes)?;
         check_size(volumes, most)?;

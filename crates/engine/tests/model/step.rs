@@ -55,28 +55,97 @@ pub(crate) struct Range {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    Create { volume: Name, shape: Shape, range: Option<Range>, origin: Option<Origin> },
-    Delete { volume: Name },
-    Expand { volume: Name, range: Range },
-    Limit { volume: Name, iops: u64 },
-    Validate { volume: Name, shape: Shape },
-    List { after: Option<Name>, max: usize },
-    Snapshot { snapshot: Name, volume: Name },
-    DeleteSnapshot { cut: Cut },
-    CutGroup { group: Name, volumes: BTreeSet<Name> },
-    DeleteCutGroup { group: Name, members: BTreeSet<Name> },
-    Gather { group: Name, volumes: BTreeSet<Name>, most: u32 },
-    Regroup { group: Name, volumes: BTreeSet<Name> },
-    Disband { group: Name },
-    Attach { volume: Name, node: Name, shape: Shape, read_only: bool },
-    Detach { volume: Name, node: Option<Name> },
-    Stage { volume: Name, shape: Shape, path: Name },
-    Unstage { volume: Name, path: Name },
-    Publish { volume: Name, shape: Shape, staging: Name, target: Name, read_only: bool },
-    Unpublish { volume: Name, target: Name },
-    Stats { volume: Name, path: Name },
+    Create {
+        volume: Name,
+        shape: Shape,
+        range: Option<Range>,
+        origin: Option<Origin>,
+    },
+    Delete {
+        volume: Name,
+    },
+    Expand {
+        volume: Name,
+        range: Range,
+    },
+    Limit {
+        volume: Name,
+        iops: u64,
+    },
+    Validate {
+        volume: Name,
+        shape: Shape,
+    },
+    List {
+        after: Option<Name>,
+        max: usize,
+    },
+    Snapshot {
+        snapshot: Name,
+        volume: Name,
+    },
+    DeleteSnapshot {
+        cut: Cut,
+    },
+    CutGroup {
+        group: Name,
+        volumes: BTreeSet<Name>,
+    },
+    DeleteCutGroup {
+        group: Name,
+        members: BTreeSet<Name>,
+    },
+    Gather {
+        group: Name,
+        volumes: BTreeSet<Name>,
+        most: u32,
+    },
+    Regroup {
+        group: Name,
+        volumes: BTreeSet<Name>,
+    },
+    Disband {
+        group: Name,
+    },
+    Attach {
+        volume: Name,
+        node: Name,
+        shape: Shape,
+        read_only: bool,
+    },
+    Detach {
+        volume: Name,
+        node: Option<Name>,
+    },
+    Stage {
+        volume: Name,
+        shape: Shape,
+        path: Name,
+    },
+    Unstage {
+        volume: Name,
+        path: Name,
+    },
+    Publish {
+        volume: Name,
+        shape: Shape,
+        staging: Name,
+        target: Name,
+        read_only: bool,
+    },
+    Unpublish {
+        volume: Name,
+        target: Name,
+    },
+    Stats {
+        volume: Name,
+        path: Name,
+    },
     /// What a workload does.
-    Write { volume: Name, what: u8 },
+    Write {
+        volume: Name,
+        what: u8,
+    },
     Restart,
     Reboot,
 }
@@ -137,8 +206,7 @@ fn origin() -> impl Strategy<Value = Origin> + Clone {
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let first = prop::collection::btree_map(name(), shape(), 0..=usize::from(NAMES));
     (first, prop::collection::vec(step(), 1..60)).prop_map(|(first, rest)| {
-        let create =
-            |(volume, shape)| Step::Create { volume, shape, range: None, origin: None };
+        let create = |(volume, shape)| Step::Create { volume, shape, range: None, origin: None };
         first.into_iter().map(create).chain(rest).collect()
     })
 }
@@ -185,8 +253,11 @@ fn on_copies() -> impl Strategy<Value = Step> {
 fn on_groups() -> impl Strategy<Value = Step> {
     let any = || prop::collection::btree_set(name(), 0..4);
     prop_oneof![
-        (name(), any(), 1..3_u32)
-            .prop_map(|(group, volumes, most)| Step::Gather { group, volumes, most }),
+        (name(), any(), 1..3_u32).prop_map(|(group, volumes, most)| Step::Gather {
+            group,
+            volumes,
+            most
+        }),
         (name(), any()).prop_map(|(group, volumes)| Step::Regroup { group, volumes }),
         name().prop_map(|group| Step::Disband { group }),
     ]

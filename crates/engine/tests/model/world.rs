@@ -15,8 +15,8 @@ use orlop_model::{
 };
 
 use crate::bench::{self, Bench};
-use crate::reference::{Answer, Content, MOST_VOLUMES, OnNode, POOL, Snapshot, State, Volume};
 use crate::reference::volume_name;
+use crate::reference::{Answer, Content, MOST_VOLUMES, OnNode, POOL, Snapshot, State, Volume};
 use crate::step::{Cut, NAMES, NODES, Name, Origin, PATHS, Range, Shape, Step};
 
 pub(crate) struct World {
@@ -95,8 +95,7 @@ impl World {
                 Ok(Answer::Listed(names, page.next.is_some()))
             }
             Step::Snapshot { snapshot, volume } => {
-                let request =
-                    bench::snapshot(&format!("s{snapshot}"), &self.volume(*volume));
+                let request = bench::snapshot(&format!("s{snapshot}"), &self.volume(*volume));
                 Ok(Answer::Size(engine.create_snapshot(&request)?.size_bytes))
             }
             Step::DeleteSnapshot { cut } => engine.delete_snapshot(&self.cut(*cut)).map(done),
@@ -143,7 +142,8 @@ impl World {
 
     /// The machine in memory knows what is on a device by its number, and nothing of copies.
     fn copy_superblock(&self, id: &VolumeId, format: FormatState) {
-        let (FormatState::Formatted { fs, uuid } | FormatState::Copied { fs, uuid }) = format else {
+        let (FormatState::Formatted { fs, uuid } | FormatState::Copied { fs, uuid }) = format
+        else {
             return;
         };
         let pool = self.bench.pool();
@@ -172,8 +172,7 @@ impl World {
             }
             Step::Gather { group, volumes, most } => {
                 let name = format!("vg{group}").parse().expect("a legal name");
-                let request =
-                    CreateVolumeGroup { name, members: ids(volumes), max_members: *most };
+                let request = CreateVolumeGroup { name, members: ids(volumes), max_members: *most };
                 Ok(self.members(&engine.create_volume_group(&request)?.record.members))
             }
             Step::Regroup { group, volumes } => {

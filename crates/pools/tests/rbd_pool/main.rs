@@ -12,9 +12,9 @@
 mod bed;
 mod changes;
 mod copies;
+mod full;
 mod half_made;
 mod inspecting;
-mod full;
 mod leftovers;
 mod opening;
 mod records;

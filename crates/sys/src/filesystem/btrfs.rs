@@ -78,7 +78,10 @@ fn rename_each(
 }
 
 /// `None` if the checksum is of a kind that cannot be computed here.
-pub(crate) fn rename_superblock(superblock: &mut [u8; SUPERBLOCK_BYTES], uuid: [u8; 16]) -> Option<()> {
+pub(crate) fn rename_superblock(
+    superblock: &mut [u8; SUPERBLOCK_BYTES],
+    uuid: [u8; 16],
+) -> Option<()> {
     if bytes_at(superblock, CHECKSUM_TYPE).map(u16::from_le_bytes)? != CHECKSUM_CRC32C {
         return None;
     }
