@@ -4,6 +4,7 @@
 //! More of it: `PROPTEST_CASES=20000 cargo test -p orlop-engine --test model`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "steps are handed on by subject")]
 
 #[path = "../policy/bench.rs"]
 #[allow(dead_code, unused_macros, unused_imports)]
