@@ -22,7 +22,7 @@ use world::World;
 
 /// Some seconds; a failing sequence is shortened before it is shown.
 fn config() -> ProptestConfig {
-    let cases = std::env::var_os("PROPTEST_CASES").is_none().then_some(200);
+    let cases = std::env::var_os("PROPTEST_CASES").is_none().then_some(500);
     let usual = ProptestConfig::default();
     ProptestConfig {
         cases: cases.unwrap_or(usual.cases),
