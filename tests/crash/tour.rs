@@ -9,7 +9,7 @@ use orlop_tests::{PoolFs, Scratch, report};
 use crate::looking;
 use crate::trace::{Findings, Trace};
 use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::world::{World, answered, settled};
 
 pub(crate) struct Tour {
     world: World,
@@ -77,7 +77,7 @@ impl Stroll for Tour {
         scenario.take_back(world, &state).await;
 
         world.orders().end_after(effects / 2);
-        let _ = scenario.call(world, &state).await;
+        let _ = answered(scenario.call(world, &state)).await;
         if world.ended_after().await.is_some() {
             world.start_again().await;
             self.daemons.insert(world.process());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use orlop_tests::{Answer, PoolFs};
 
 use crate::tally::{self, Walked};
-use crate::world::{World, settled};
+use crate::world::{World, answered, settled};
 
 /// An operation, what it starts from, and how it is taken back.
 pub(crate) trait Scenario {
@@ -70,7 +70,7 @@ impl Walk {
     ) -> Option<String> {
         let name = scenario.name();
         self.world.orders().end_after(effects);
-        let answer = scenario.call(&self.world, state).await;
+        let answer = answered(scenario.call(&self.world, state)).await;
         let ended = self.world.ended_after().await;
         self.world.orders().forget();
         let told = match &ended {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use orlop_tests::{Answer, Cgroup, Client, Code, Daemon, GIB, Launch, PoolFs, TestPool};
+use orlop_tests::{Answer, Cgroup, Client, Code, Daemon, GIB, Launch, PoolFs, Status, TestPool};
 
 use crate::bystander::Bystander;
 use crate::tally;
@@ -59,6 +59,7 @@ impl World {
 
     /// After which effect the daemon ended; `None` if it lives.
     pub(crate) async fn ended_after(&mut self) -> Option<String> {
+        self.client.reconnect();
         if self.client.probe().await.is_ok() {
             return None;
         }
@@ -204,6 +205,12 @@ impl Orders {
     pub(crate) fn noted_effects(&self) -> usize {
         fs::read_to_string(self.file("effects")).map_or(0, |text| text.lines().count())
     }
+}
+
+/// No answer counts as one: a call whose daemon ends at a bad moment may never return.
+pub(crate) async fn answered<T>(call: impl Future<Output = Answer<T>>) -> Answer<T> {
+    let answer = tokio::time::timeout(PATIENCE, call).await;
+    answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")))
 }
 
 /// Asks again while something is still going on, as an orchestrator does.

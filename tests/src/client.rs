@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
@@ -39,42 +40,49 @@ pub fn int(bytes: u64) -> i64 {
 /// Cheap to clone; survives restarts of the daemon.
 #[derive(Clone)]
 pub struct Client {
-    channel: Channel,
+    endpoint: Endpoint,
+    channel: Arc<Mutex<Channel>>,
     scratch: Scratch,
 }
 
 impl Client {
     /// Of any plugin; `scratch` is where its volumes are staged and published.
     pub fn new(socket: &Path, scratch: Scratch) -> Self {
-        let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))
-            .expect("an endpoint")
-            .connect_lazy();
-        Self { channel, scratch }
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()));
+        let endpoint = endpoint.expect("an endpoint");
+        let channel = Arc::new(Mutex::new(endpoint.connect_lazy()));
+        Self { endpoint, channel, scratch }
+    }
+
+    /// This client and its clones forget a connection whose daemon was killed: once in thousands of
+    /// times the library does not notice, and a call never returns.
+    pub fn reconnect(&self) {
+        *self.channel.lock().expect("the channel") = self.endpoint.connect_lazy();
     }
 
     pub fn identity(&self) -> IdentityClient<Channel> {
-        IdentityClient::new(self.channel.clone())
+        IdentityClient::new(self.channel())
     }
 
     pub fn controller(&self) -> ControllerClient<Channel> {
-        ControllerClient::new(self.channel.clone())
+        ControllerClient::new(self.channel())
     }
 
     pub fn node(&self) -> NodeClient<Channel> {
-        NodeClient::new(self.channel.clone())
+        NodeClient::new(self.channel())
     }
 
     pub fn group_controller(&self) -> GroupControllerClient<Channel> {
-        GroupControllerClient::new(self.channel.clone())
+        GroupControllerClient::new(self.channel())
     }
 
     pub fn snapshot_metadata(&self) -> SnapshotMetadataClient<Channel> {
-        SnapshotMetadataClient::new(self.channel.clone())
+        SnapshotMetadataClient::new(self.channel())
     }
 
     /// For clients of the other packages.
     pub fn channel(&self) -> Channel {
-        self.channel.clone()
+        self.channel.lock().expect("the channel").clone()
     }
 
     pub fn scratch(&self) -> &Scratch {

@@ -23,6 +23,10 @@ use crate::poison::lock;
 /// Sizes that are used again are few; each template takes up to some MiB of the pool.
 const KEPT: usize = 32;
 
+/// mkfs takes up to 64 MiB while it works, for the log of XFS. Where there is less than this, room is
+/// for volumes.
+const ROOM: u64 = 256 << 20;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     fs: FsType,
@@ -49,9 +53,9 @@ impl Templates {
         slot
     }
 
-    /// An open file would keep the filesystem it is on from being unmounted.
-    pub(super) fn clear(&self) {
-        lock(&self.recent).clear();
+    /// An open file would keep the filesystem it is on from being unmounted. `false`: there was none.
+    pub(super) fn clear(&self) -> bool {
+        !std::mem::take(&mut *lock(&self.recent)).is_empty()
     }
 }
 
@@ -72,7 +76,10 @@ pub(super) fn renew(copy: &File, filesystem: &NewFilesystem) -> Result<()> {
 impl Store {
     /// What the volume is to begin with; `None`: it begins blank, and mkfs runs when it is first
     /// staged. A thick volume does, for it must have each block for itself.
-    pub(super) fn template_for(&self, new: &NewVolume) -> Option<(Arc<Original>, NewFilesystem)> {
+    pub(super) fn template_for(
+        self: &Arc<Self>,
+        new: &NewVolume,
+    ) -> Option<(Arc<Original>, NewFilesystem)> {
         let filesystem = new.filesystem?;
         let usual = new.source.is_none()
             && new.parameters.mkfs_options.is_empty()
@@ -90,10 +97,10 @@ impl Store {
         }
     }
 
-    fn template(&self, shape: Shape) -> Result<Option<Arc<Original>>> {
+    fn template(self: &Arc<Self>, shape: Shape) -> Result<Option<Arc<Original>>> {
         let slot = self.templates.slot(shape);
         let mut slot = lock(&slot);
-        if slot.is_none() && self.below_floor()?.is_none() {
+        if slot.is_none() && self.capacity(Provisioning::Thin)?.available_bytes >= ROOM {
             *slot = Some(Arc::new(self.make_template(shape)?));
         }
         Ok(slot.clone())

@@ -39,17 +39,19 @@ impl Store {
         self.check_present()?;
         // A damaged volume keeps its name until someone has looked at it.
         self.volumes.get(&new.id)?;
-        let (original, filesystem) = match self.original_of(new)? {
-            Some(original) => (Some(Arc::new(original)), None),
-            None => self.template_for(new).unzip(),
-        };
+        let source = self.original_of(new)?.map(Arc::new);
         let demand = Demand {
             length: new.capacity_bytes,
             promise: new.capacity_bytes,
-            physical: self.taken_at_once(new, original.as_deref()),
+            physical: self.taken_at_once(new, source.as_deref()),
             must_fit: true,
         };
-        let reservation = self.try_reserve(demand)?;
+        let reservation = self.reserve_before_templates(demand)?;
+        // Only now: it may not take what the volume was promised.
+        let (original, filesystem) = match source {
+            Some(source) => (Some(source), None),
+            None => self.template_for(new).unzip(),
+        };
         let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)))?;
         let mut draft = VolumeDraft {
             store: Arc::clone(self),
@@ -69,6 +71,14 @@ impl Store {
             None => draft.shape()?,
         }
         Ok(draft)
+    }
+
+    /// A volume goes before what only makes others quicker.
+    fn reserve_before_templates(self: &Arc<Self>, demand: Demand) -> Result<Reservation> {
+        match self.try_reserve(demand) {
+            Err(Error::Exhausted(_)) if self.templates.clear() => self.try_reserve(demand),
+            outcome => outcome,
+        }
     }
 
     fn original_of(&self, new: &NewVolume) -> Result<Option<Original>> {
