@@ -28,7 +28,7 @@ impl Engine {
                 || request.capability.mode.is_read_only(),
             capability: request.capability.clone(),
         };
-        self.check_published_here(pool, &record, wanted.read_only)?;
+        self.check_published_here(pool, &record, &wanted)?;
         self.ensure_staged(pool, &record, wanted)
     }
 
