@@ -120,6 +120,8 @@ fn one_of_several_readers_does_not_stage_as_if_it_were_alone() {
     }
     show_on_read_only_device(&here, &id);
     here.engine.stage_volume(&reader(&id)).unwrap();
+    let other = StageVolume { capability: block(SingleNodeReaderOnly), ..stage(&id) };
+    refused!(here.engine.stage_volume(&other), Error::Conflict { .. });
 }
 
 #[test]
