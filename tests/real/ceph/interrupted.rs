@@ -2,8 +2,6 @@
 //! process or by another, and succeeds; the data is what it was, and nothing is left.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -142,30 +140,15 @@ async fn a_node_that_is_killed_while_it_prepares_a_filesystem_keeps_no_reader_aw
     }
 }
 
-/// Writes to the start of a device until it fails.
-struct Writer {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<std::io::Result<()>>,
-}
-
-impl Writer {
-    fn on(device: PathBuf) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while !end.load(Ordering::Acquire) {
-                write_direct(&device, 0, &Pattern::new(1).bytes(0, 4096))?;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(())
-        });
-        Self { stop, thread }
-    }
-
-    fn has_failed(self) -> bool {
-        self.stop.store(true, Ordering::Release);
-        self.thread.join().unwrap().is_err()
-    }
+/// Writes to the start of the device until that fails, as it must in the end.
+fn write_until_refused(device: PathBuf) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let deadline = Instant::now() + PATIENCE;
+        while write_direct(&device, 0, &Pattern::new(1).bytes(0, 4096)).is_ok() {
+            assert!(Instant::now() < deadline, "the node's workload noticed nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +164,7 @@ async fn another_controller_ends_what_a_killed_one_began_to_take_from_a_node() {
         let before = up_on(&client, &old, "took-a", &volume, block()).await;
         let device = before.data_path();
         write_direct(&device, 0, &Pattern::new(1).bytes(0, 4096)).expect("published to write");
-        let writer = Writer::on(device.clone());
+        let workload = write_until_refused(device.clone());
         let taking = {
             let (client, id) = (killed.client(), before.id.clone());
             async move { client.controller_unpublish(&id, "took-a").await }
@@ -191,7 +174,7 @@ async fn another_controller_ends_what_a_killed_one_began_to_take_from_a_node() {
         persist(|| client.controller_unpublish(&before.id, "took-a")).await;
         let late = write_direct(&device, 0, &Pattern::new(2).bytes(0, 4096));
         assert!(late.is_err(), "the node wrote after it had lost the volume");
-        assert!(writer.has_failed(), "the node's workload noticed nothing");
+        workload.join().unwrap();
         let after = up_on(&client, &new, "took-b", &volume, block()).await;
         Pattern::new(1).check(&after.data_path(), 4096);
         let seed = 100 + round;
