@@ -106,7 +106,7 @@ async fn a_node_that_is_killed_while_it_prepares_a_filesystem_keeps_no_reader_aw
     let reader = mount("xfs").mode(Mode::MultiNodeReaderOnly);
     let mut dice = Dice::new(2);
     let mut volumes = vec![original.volume_id];
-    for round in 0..6 {
+    for round in 0..4 {
         let create = client.create(&format!("read {round}")).capability(reader.clone());
         let volume = create.from_snapshot(&snapshot).done().await;
         let a = published_to(&client, ("prepare-a", &first), &volume, reader.clone()).await;
