@@ -28,7 +28,6 @@ impl Engine {
                 || request.capability.mode.is_read_only(),
             capability: request.capability.clone(),
         };
-        self.check_published_here(pool, &record, wanted.read_only)?;
         self.ensure_staged(pool, &record, wanted)
     }
 
@@ -65,8 +64,13 @@ impl Engine {
         record: &VolumeRecord,
         wanted: Stage,
     ) -> Result<()> {
-        if let Some(current) = self.live_stage(pool, &record.id)? {
-            check_same_stage(record, &current, &wanted)?;
+        let current = self.live_stage(pool, &record.id)?;
+        // First: a stage for another use is there already, whatever the volume is published for.
+        if let Some(current) = &current {
+            check_same_stage(record, current, &wanted)?;
+        }
+        self.check_published_here(pool, record, &wanted)?;
+        if current.is_some() {
             check_reachable(pool, &record.id)?;
             return self.complete_stage(pool, record, &wanted);
         }

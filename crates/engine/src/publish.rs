@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{
-    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, VolumeId, VolumeRecord,
+    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, Stage, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
@@ -184,7 +185,7 @@ impl Engine {
         &self,
         pool: &PoolRef,
         record: &VolumeRecord,
-        read_only: bool,
+        wanted: &Stage,
     ) -> Result<()> {
         if !pool.is_shared() || record.ephemeral {
             return Ok(());
@@ -198,12 +199,33 @@ impl Engine {
             Some(publication) if publication.leaving => {
                 Err(Error::precondition(format!("volume {volume} is being taken from node {node}")))
             }
-            Some(publication) if !read_only && !publication.writes() => Err(Error::precondition(
-                format!("volume {volume} is published to node {node} for reading only"),
-            )),
-            Some(_) => Ok(()),
+            Some(publication) => check_as_published(publication, wanted).map_err(|what| {
+                Error::precondition(format!("volume {volume} is published to node {node} {what}"))
+            }),
         }
     }
+}
+
+/// Other nodes were let in, or kept out, for what this one was to do with the volume. The text says
+/// what that was.
+fn check_as_published(
+    publication: &ControllerPublication,
+    wanted: &Stage,
+) -> std::result::Result<(), &'static str> {
+    let (granted, asked) = (&publication.capability, &wanted.capability);
+    match (granted.is_block(), asked.is_block()) {
+        (true, false) => return Err("as a raw block device, not as a filesystem mount"),
+        (false, true) => return Err("as a filesystem mount, not as a raw block device"),
+        (true, true) | (false, false) => {}
+    }
+    if !wanted.read_only && !publication.writes() {
+        return Err("for reading only");
+    }
+    // A node that is alone replays the journal when it mounts, even to read.
+    if !asked.is_block() && granted.mode.is_multi_node() && !asked.mode.is_multi_node() {
+        return Err("as one of several, not for an access mode of a single node");
+    }
+    Ok(())
 }
 
 /// Where several controllers work, another one may have published the volume since it was looked

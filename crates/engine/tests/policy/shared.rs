@@ -3,8 +3,8 @@
 use orlop_engine::request::{ControllerPublish, CreateVolume, StageVolume, VolumeUsage};
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    AccessMode, Consistency, Device, DeviceAccess, DeviceSignature, Error, FormatState, FsType,
-    FsUuid, Pool, ReaderState, VolumeId,
+    AccessMode, CapabilitySet, Consistency, Device, DeviceAccess, DeviceSignature, Error,
+    FormatState, FsType, FsUuid, Pool, ReaderState, VolumeId,
 };
 
 use crate::bench::*;
@@ -101,6 +101,27 @@ fn a_volume_is_staged_only_where_it_is_published_and_only_as_that() {
     refused!(there.engine.stage_volume(&stage(&id)), Error::Precondition(_));
     refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
     here.assert_node_is_clean();
+}
+
+/// Alone it would mount a device that it may write to, under the eyes of the others.
+#[test]
+fn one_of_several_readers_does_not_stage_as_if_it_were_alone() {
+    let (here, _) = Bench::sharing();
+    let both = [mount(None, MultiNodeReaderOnly), block(SingleNodeWriter)].to_vec();
+    let capabilities = CapabilitySet::new(both).unwrap();
+    let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
+    let capability = mount(None, MultiNodeReaderOnly);
+    let reading = ControllerPublish { capability, ..controller_publish(&id, HERE) };
+    here.engine.controller_publish(&reading).unwrap();
+    for capability in [mount(None, SingleNodeReaderOnly), block(SingleNodeReaderOnly)] {
+        let alone = StageVolume { capability, ..stage(&id) };
+        refused!(here.engine.stage_volume(&alone), Error::Precondition(_));
+        here.assert_node_is_clean();
+    }
+    show_on_read_only_device(&here, &id);
+    here.engine.stage_volume(&reader(&id)).unwrap();
+    let other = StageVolume { capability: block(SingleNodeReaderOnly), ..stage(&id) };
+    refused!(here.engine.stage_volume(&other), Error::Conflict { .. });
 }
 
 #[test]
