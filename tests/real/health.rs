@@ -11,6 +11,7 @@ use orlop_sys::tool;
 use orlop_tests::*;
 
 const VOLUME: u64 = 320 * MIB;
+const BLANK: (&str, &str) = ("mkfsOptions", "-L blank");
 const KINDS: [FsKind; 3] = [FsKind::Xfs, FsKind::Ext4, FsKind::Btrfs];
 
 async fn abnormal(client: &Client, volume: &str) -> bool {
@@ -224,7 +225,8 @@ async fn data_on_a_blank_volume_is_not_formatted_over() {
     let client = daemon.client();
     for provisioning in ["thin", "thick"] {
         for (what, offset) in [("start", 0), ("end", VOLUME - MIB)] {
-            let create = client.create(what).size(VOLUME).fs("ext4");
+            // With options of its own it is not born with its filesystem.
+            let create = client.create(what).size(VOLUME).fs("ext4").parameter(BLANK.0, BLANK.1);
             let volume = create.parameter("provisioning", provisioning).done().await;
             let node = client.on_node(&volume, mount("ext4"));
             let image = pool.volume_data(&node.id);
@@ -233,7 +235,8 @@ async fn data_on_a_blank_volume_is_not_formatted_over() {
             client.delete(&node.id).await.unwrap();
         }
     }
-    let volume = client.create("filesystem").size(VOLUME).fs("ext4").done().await;
+    let create = client.create("filesystem").size(VOLUME).fs("ext4");
+    let volume = create.parameter(BLANK.0, BLANK.1).done().await;
     let node = client.on_node(&volume, mount("ext4"));
     let image = pool.volume_data(&node.id);
     make_another(FsKind::Ext4, &image);

@@ -169,7 +169,7 @@ async fn a_refused_inline_volume_leaves_nothing() {
     }
     let mut ordinary = good.clone();
     ordinary.volume_context.clear();
-    ordinary.staging_target_path = ordinary.target_path.clone();
+    ordinary.staging_target_path = format!("{}-staging", ordinary.target_path);
     expect_code(client.node_publish(ordinary).await, Code::NotFound);
 
     client.node_publish(good.clone()).await.unwrap();
