@@ -1,13 +1,16 @@
 //! The pool's filesystem becomes read-only, or the disk below it gives errors.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use orlop_sys::tool;
 use orlop_tests::*;
 use tokio::sync::Mutex;
 
 use crate::{complaint, is_abnormal, run};
 
 const VOLUME: u64 = 32 * MIB;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -62,8 +65,15 @@ async fn a_disk_that_fails(fs: PoolFs) {
     Pattern::new(1).write(&node.target, MIB);
 
     run("xfs_io", &["-x", "-c", "shutdown", text(&disks.path)]);
-    expect_code(create("another").send().await, Code::Internal);
-    // The filesystem has noticed by now.
+    let deadline = Instant::now() + PATIENCE;
+    // The filesystem itself notices when it writes to its journal.
+    loop {
+        expect_code(create("another").send().await, Code::Internal);
+        let _ = tool::run("sync", ["--file-system", text(&pool.path)]);
+        if client.probe().await.is_err() || Instant::now() > deadline {
+            break;
+        }
+    }
     complaint(&client).await;
     assert!(is_abnormal(&client, &node.id).await);
     expect_code(client.snapshot("snapshot", &node.id).await, Code::Internal);

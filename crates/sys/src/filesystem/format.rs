@@ -1,6 +1,7 @@
 use std::ffi::OsString;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::fsync;
 
@@ -22,6 +23,19 @@ pub struct Format<'a> {
 
 /// Makes a filesystem, whatever was there before. It is on the device when this returns.
 pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
+    make(device, format, |mkfs, arguments| tool::run(mkfs, arguments).map(drop))
+}
+
+/// Where half a filesystem does no harm: mkfs is stopped if it takes longer than that.
+pub(super) fn format_within(limit: Duration, device: &Path, format: &Format<'_>) -> Result<()> {
+    make(device, format, |mkfs, arguments| tool::run_within(limit, mkfs, arguments).map(drop))
+}
+
+fn make(
+    device: &Path,
+    format: &Format<'_>,
+    run: impl FnOnce(&str, Vec<OsString>) -> Result<()>,
+) -> Result<()> {
     // A superblock that the new filesystem happens not to overwrite would make it ambiguous.
     if probe(device)? != Signature::Blank {
         erase_signatures(device)?;
@@ -34,7 +48,7 @@ pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
     };
     arguments.push(device.into());
     wait_until_unclaimed(device)?;
-    tool::run(format.kind.mkfs(), arguments)?;
+    run(format.kind.mkfs(), arguments)?;
     match format.kind {
         FsKind::Ext4 | FsKind::Xfs => {}
         FsKind::Btrfs => set_btrfs_uuid(device, format.uuid)?,

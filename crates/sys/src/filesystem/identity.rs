@@ -9,9 +9,10 @@ mod xfs;
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use super::btrfs::rename_btrfs;
-use super::format::{Format, format};
+use super::format::{Format, format_within};
 use super::{FsKind, checksum};
 use crate::error::Result;
 use crate::rand::random_bytes;
@@ -21,6 +22,9 @@ const EXT4_WITH_SEED: [&str; 2] = ["-O", "metadata_csum,metadata_csum_seed"];
 /// An empty file is all zero. Else the kernel writes the inode tables after the first mount, and a
 /// thin volume takes space for them. From e2fsprogs 1.47 on.
 const EXT4_ALL_ZERO: [&str; 2] = ["-E", "assume_storage_prezeroed=1"];
+
+/// Who waits for a template wants a volume, which can do without.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Makes a filesystem, in an empty image file, that [`renew_identity`] can be used on copies of.
 pub fn format_template(image: &Path, kind: FsKind) -> Result<()> {
@@ -35,7 +39,8 @@ pub fn format_template(image: &Path, kind: FsKind) -> Result<()> {
 
 fn format_with(image: &Path, kind: FsKind, options: &[&str]) -> Result<()> {
     let extra_options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-    format(image, &Format { kind, uuid: random_bytes()?, extra_options: &extra_options })
+    let format = Format { kind, uuid: random_bytes()?, extra_options: &extra_options };
+    format_within(PATIENCE, image, &format)
 }
 
 /// Gives a copy of what [`format_template`] made a UUID. The caller syncs the file.
