@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, FormatState, IoLimits,
-    NameDigest, NewSnapshot, NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord,
-    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
+    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, Error, FormatState,
+    IoLimits, NameDigest, NewSnapshot, NewVolume, Pool, Provisioning, Result, SnapshotId,
+    SnapshotRecord, VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
 };
 use orlop_pools::{RbdPool, RbdPoolConfig};
 use orlop_sys::ceph::{Access, Cluster, ClusterConfig, Image, IoCtx, Update};
@@ -205,6 +205,19 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Calls again while it is told to, as an orchestrator does.
+pub(crate) fn settled<T>(call: impl Fn() -> Result<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match call() {
+            Err(Error::Busy(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            outcome => return outcome.unwrap(),
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use orlop_model::{ContentSource, Pool, VolumeId};
 use orlop_sys::ceph::{Access, IMAGE_LOCK, IoCtx, NewImage, Update, header_of};
 
 use crate::bed::{
-    Bed, MIB, cluster, copy_of, create, new_volume, snapshot, until, volume, volume_id, write,
+    Bed, MIB, cluster, copy_of, create, new_volume, settled, snapshot, until, volume, volume_id,
+    write,
 };
 
 /// In the order in which librbd makes the parts of an image.
@@ -253,10 +254,11 @@ fn makers_may_be_killed_at_any_moment() {
         let name = format!("v{round}");
         let id = volume_id(&pool, &name);
         kill_a_maker(&bed, &id, moments[round % moments.len()]);
-        let record = volume(&pool, &name, 8 * MIB);
+        let new = new_volume(&pool, &name, 8 * MIB);
+        let record = settled(|| create(&pool, &new));
         assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
         assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
-        pool.ensure_no_volume(&id).unwrap();
+        settled(|| pool.ensure_no_volume(&id));
         assert_eq!(bed.image_names(), [""; 0]);
     }
 }
