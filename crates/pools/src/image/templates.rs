@@ -53,9 +53,9 @@ impl Templates {
         slot
     }
 
-    /// An open file would keep the filesystem it is on from being unmounted. `false`: there was none.
-    pub(super) fn clear(&self) -> bool {
-        !std::mem::take(&mut *lock(&self.recent)).is_empty()
+    /// An open file would keep the filesystem it is on from being unmounted.
+    pub(super) fn clear(&self) {
+        lock(&self.recent).clear();
     }
 }
 

@@ -46,7 +46,7 @@ impl Store {
             physical: self.taken_at_once(new, source.as_deref()),
             must_fit: true,
         };
-        let reservation = self.reserve_before_templates(demand)?;
+        let reservation = self.try_reserve(demand)?;
         // Only now: it may not take what the volume was promised.
         let (original, filesystem) = match source {
             Some(source) => (Some(source), None),
@@ -71,14 +71,6 @@ impl Store {
             None => draft.shape()?,
         }
         Ok(draft)
-    }
-
-    /// A volume goes before what only makes others quicker.
-    fn reserve_before_templates(self: &Arc<Self>, demand: Demand) -> Result<Reservation> {
-        match self.try_reserve(demand) {
-            Err(Error::Exhausted(_)) if self.templates.clear() => self.try_reserve(demand),
-            outcome => outcome,
-        }
     }
 
     fn original_of(&self, new: &NewVolume) -> Result<Option<Original>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Call, call, close, copied};
-use super::library::Handle;
+use super::library::{Handle, end_without_destructors};
 use super::objects::IoCtx;
 use crate::error::Result;
 
@@ -52,6 +52,7 @@ impl Cluster {
         let connected = Self { handle, monitors: config.monitors.clone() };
         connected.configure(config)?;
         connecting.check(call!(rados.rados_connect(handle)))?;
+        end_without_destructors();
         Ok(Arc::new(connected))
     }
 

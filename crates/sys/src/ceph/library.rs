@@ -199,6 +199,23 @@ pub(super) fn library() -> Result<&'static Library> {
     Ok(library)
 }
 
+unsafe extern "C" {
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Threads of librados may still be at work when the process ends, also after every connection was
+/// shut down. Its destructors would take from them what they use, so none of them runs: what was
+/// registered last is called first.
+pub(super) fn end_without_destructors() {
+    extern "C" fn end(status: c_int, _: *mut c_void) {
+        // SAFETY: takes a number; nothing runs after it.
+        unsafe { libc::_exit(status) }
+    }
+    // SAFETY: the function is there as long as the process, and does without its argument. A refusal
+    // for want of memory leaves things as they were.
+    unsafe { on_exit(end, std::ptr::null_mut()) };
+}
+
 fn open(file: &str) -> Result<Handle> {
     let name = CString::new(file).map_err(|_| missing(file, "its name holds a NUL".to_owned()))?;
     // SAFETY: the name is terminated. What the libraries do when they are loaded is theirs to
