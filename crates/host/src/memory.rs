@@ -48,6 +48,7 @@ struct DeviceState {
     signature: DeviceSignature,
     size: u64,
     filesystem_size: u64,
+    has_given_up: bool,
     limits: IoLimits,
 }
 
@@ -57,6 +58,7 @@ impl Default for DeviceState {
             signature: DeviceSignature::Blank,
             size: DEFAULT_DEVICE_SIZE,
             filesystem_size: DEFAULT_DEVICE_SIZE,
+            has_given_up: false,
             limits: IoLimits::default(),
         }
     }
@@ -128,6 +130,11 @@ impl MemoryHost {
         }
     }
 
+    /// As ext4 does after an I/O error since Linux 6.15: its mounts look as before.
+    pub fn let_filesystem_give_up(&self, device: &Device) {
+        self.lock().device(device).has_given_up = true;
+    }
+
     pub fn mounts(&self) -> Vec<TargetPath> {
         self.lock().mounts.keys().cloned().collect()
     }
@@ -160,6 +167,7 @@ impl MemoryHost {
         state.records.clear();
         for device in state.devices.values_mut() {
             device.limits = IoLimits::default();
+            device.has_given_up = false;
         }
     }
 
