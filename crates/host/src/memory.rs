@@ -42,7 +42,10 @@ struct State {
     uuids_drawn: u64,
     log: Vec<Operation>,
     failures: Vec<(Op, Error)>,
+    interludes: Vec<(Op, Interlude)>,
 }
+
+type Interlude = Box<dyn FnOnce() + Send>;
 
 struct DeviceState {
     signature: DeviceSignature,
@@ -86,6 +89,11 @@ impl MemoryHost {
     /// The next `op` fails so and has no effect. Several for one `op` are met in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.lock().failures.push((op, error));
+    }
+
+    /// What happens while the next `op` is under way.
+    pub fn during_next(&self, op: Op, interlude: impl FnOnce() + Send + 'static) {
+        self.lock().interludes.push((op, Box::new(interlude)));
     }
 
     /// Everything that had an effect, in order; what held already is not in it.
@@ -178,6 +186,12 @@ impl MemoryHost {
     /// The state, unless a test wants this operation to fail.
     fn attempt(&self, op: Op) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
+        if let Some(index) = state.interludes.iter().position(|(during, _)| *during == op) {
+            let (_, happen) = state.interludes.remove(index);
+            drop(state);
+            happen();
+            state = self.lock();
+        }
         match state.failures.iter().position(|(failing, _)| *failing == op) {
             Some(index) => Err(state.failures.remove(index).1),
             None => Ok(state),
