@@ -16,6 +16,7 @@ use crate::poison::lock;
 
 impl Store {
     pub(super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.check_present()?;
         self.group_snapshots.adopt(id)?;
         let Some(record) = self.group_snapshots.get(id)? else {
             return Ok(());

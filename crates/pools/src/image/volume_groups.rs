@@ -6,6 +6,7 @@ use super::store::Store;
 
 impl Store {
     pub(super) fn save_volume_group(&self, record: &VolumeGroupRecord) -> Result<()> {
+        self.check_present()?;
         // A damaged group keeps its name until someone has looked at it.
         self.volume_groups.get(&record.id)?;
         self.volume_groups.write_file(record)?;
@@ -14,6 +15,7 @@ impl Store {
     }
 
     pub(super) fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
+        self.check_present()?;
         self.volume_groups.get(id)?;
         self.volume_groups.remove_file(id)?;
         self.volume_groups.take_out(id);
