@@ -108,6 +108,26 @@ fn a_mkfs_that_fails_stops_no_volume_from_being_made() {
 }
 
 #[test]
+fn a_mkfs_that_failed_is_not_tried_again_at_once() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    // XFS is not made that small.
+    let shape = Shape { fs: FsType::Xfs, bytes: 16 * MIB };
+    let failed_at = |name| {
+        create(&pool, &mount_volume_of(&pool, name, shape.fs, shape.bytes));
+        match &*lock(&pool.store.templates.slot(shape)) {
+            Template::Failed(at) => *at,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = failed_at("first");
+    assert_eq!(failed_at("second"), first, "tried again");
+    let long_ago = first.checked_sub(AFTER_A_FAILURE).unwrap();
+    *lock(&pool.store.templates.slot(shape)) = Template::Failed(long_ago);
+    assert!(failed_at("third") >= first, "not tried again");
+}
+
+#[test]
 fn only_what_was_used_last_is_kept() {
     let templates = Templates::default();
     let shape = |bytes| Shape { fs: FsType::Ext4, bytes };
