@@ -45,6 +45,17 @@ impl Survey {
     }
 }
 
+/// Ends with the survey, also with one that panics: it must not be the last.
+struct UnderWay {
+    store: Arc<Store>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.store.ledger).survey.under_way = false;
+    }
+}
+
 /// The thread that looks, if there is one; waited for before the pool goes.
 #[derive(Debug, Default)]
 pub(super) struct Surveyor(Mutex<Option<JoinHandle<()>>>);
@@ -93,10 +104,11 @@ impl Store {
     fn send_surveyor(self: &Arc<Self>) -> bool {
         let store = Arc::clone(self);
         let look = move || {
-            if let Err(error) = store.survey() {
+            // Not before: our caller holds the lock that the end of it asks for.
+            let under_way = UnderWay { store };
+            if let Err(error) = under_way.store.survey() {
                 tracing::debug!(%error, "the pool's files could not be looked at");
             }
-            lock(&store.ledger).survey.under_way = false;
         };
         match thread::Builder::new().name("survey".to_owned()).spawn(look) {
             Ok(thread) => {

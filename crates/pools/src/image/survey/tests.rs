@@ -37,6 +37,25 @@ fn what_was_written_is_noticed_without_anyone_waiting() {
 }
 
 #[test]
+fn a_survey_that_panics_is_not_the_last() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    lock(&pool.store.ledger).survey.under_way = true;
+    let store = Arc::clone(&pool.store);
+    let survey = thread::spawn(move || {
+        let under_way = UnderWay { store };
+        let _ledger = lock(&under_way.store.ledger);
+        panic!("in the middle of it");
+    });
+    survey.join().unwrap_err();
+    let_age(&pool);
+    promisable(&pool);
+    assert!(lock(&pool.store.surveyor.0).is_some(), "nobody looks any more");
+    pool.store.surveyor.wait();
+    assert!(!lock(&pool.store.ledger).survey.under_way);
+}
+
+#[test]
 fn books_stay_true_whatever_happens_during_a_survey() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
