@@ -122,7 +122,7 @@ impl Host for LinuxHost {
     }
 
     fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
-        filesystem::ensure_grown_mounted(device, fs, at)
+        filesystem::ensure_grown_mounted(device, fs, at, &self.freezer)
     }
 
     fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
