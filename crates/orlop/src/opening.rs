@@ -58,7 +58,9 @@ pub(crate) struct Opened {
 /// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
 /// know of at once, and ends the start.
 pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
-    host.thaw_leftovers()?;
+    if config.uses_machine() {
+        host.thaw_leftovers()?;
+    }
     let settings = Settings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use orlop_model::NameDigest;
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
-use orlop_sys::{filesystem, mounts};
+use orlop_sys::mounts;
 use orlop_tests::*;
 
 use crate::patient::Patient;
@@ -121,17 +120,13 @@ async fn a_filesystem_that_was_left_frozen_is_thawed() {
     node.up().await;
     patient.daemon.terminate();
     // As a daemon leaves it whose guard is killed together with it.
-    let path = node.staging.display().to_string();
-    let note = in_run_dir(&patient, "frozen").join(NameDigest::of_text(&path).as_str());
-    fs::write(&note, &path).unwrap();
-    filesystem::freeze(&node.staging).unwrap();
+    let freeze = NotedFreeze::begin(patient.daemon.launch(), &node.staging);
 
     patient.doctor(&[]).expect(1, &[("frozen", "repairable")]);
-    let still = filesystem::freeze(&node.staging).expect_err("a look does not thaw");
-    assert!(still.is_busy(), "{still}");
+    assert!(freeze.lasts(), "a look does not thaw");
     patient.doctor(&["--repair"]).expect(0, &[("frozen", "repaired")]);
     patient.doctor(&[]).expect(0, &[]);
-    assert!(!note.exists());
+    assert!(!freeze.is_noted());
     Pattern::new(3).write(&node.data_path(), MIB);
     patient.daemon.restart().await;
     node.down().await;

@@ -20,7 +20,7 @@ use super::limits::Limiter;
 use super::notes::Notes;
 use super::occupancy::mount_points_of;
 use super::records::NodeRecords;
-use super::run_dir::RunDirectory;
+use super::run_dir::{Claim, RunDirectory};
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,10 @@ pub enum VolumeStanding {
     Unknown,
 }
 
+/// No daemon starts in a run directory that had none, as long as this lives.
 pub struct Survey {
     run_dir: RunDirectory,
+    claim: Claim,
     records: Rc<NodeRecords>,
     workload_cgroup: String,
 }
@@ -42,7 +44,13 @@ impl Survey {
     pub fn of(run_dir: &Path, workload_cgroup: &str) -> Result<Self> {
         let run_dir = RunDirectory::at(run_dir)?;
         let records = Rc::new(NodeRecords::new(run_dir.volumes()));
-        Ok(Self { run_dir, records, workload_cgroup: workload_cgroup.to_owned() })
+        let claim = run_dir.claim()?;
+        Ok(Self { run_dir, claim, records, workload_cgroup: workload_cgroup.to_owned() })
+    }
+
+    /// Does a daemon use the run directory?
+    pub fn is_served(&self) -> bool {
+        self.claim.by_daemon
     }
 
     /// Devices with labels of the pools that are looked at.

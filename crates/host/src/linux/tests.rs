@@ -134,6 +134,7 @@ fn the_run_directory_is_closed_to_others() {
 fn a_relative_run_directory_is_refused() {
     let config = LinuxHostConfig {
         run_dir: "run/orlop".into(),
+        alone: true,
         off_limits: Vec::new(),
         filesystems: Some(Vec::new()),
         default_fs: None,
