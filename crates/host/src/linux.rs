@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use orlop_model::{
     Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
-    Result, TargetPath, Usage, VolumeId,
+    PoolId, Result, TargetPath, Usage, VolumeId,
 };
 use orlop_sys::file::{self, Lock};
 use orlop_sys::guard::GuardCommand;
@@ -33,6 +33,7 @@ use orlop_sys::{loopdev, ownership, rand};
 use failure::Doing;
 use freezer::Freezer;
 use limits::Limiter;
+use notes::Notes;
 use off_limits::OffLimits;
 use offer::Offer;
 use records::NodeRecords;
@@ -89,6 +90,16 @@ impl LinuxHost {
     /// that is alone in the run directory: then nobody else is just making a snapshot.
     pub fn thaw_leftovers(&self) -> Result<()> {
         self.freezer.thaw_leftovers()
+    }
+
+    /// Before anything of the pool is used here: only then may somebody who finds a device and no
+    /// record take it for a leftover.
+    pub fn note_pool(&self, id: &PoolId) -> Result<()> {
+        let (notes, name) = (Notes::new(self.run_dir.pools()), id.to_string());
+        match notes.has(&name)? {
+            true => Ok(()),
+            false => notes.write(&name, b""),
+        }
     }
 }
 

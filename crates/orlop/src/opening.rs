@@ -68,11 +68,14 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
         max_volumes: config.max_volumes,
         default_capacity: config.default_capacity,
     };
-    let engine = Engine::new(Vec::new(), host, settings)?;
+    let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
     let mut opened = Opened { engine, pools: Vec::new(), absent: Vec::new() };
     for pool in &config.pools {
         match with_pool(&opened.engine, pool) {
             Ok((engine, open)) => {
+                if let OpenPool::Image(pool) = &open {
+                    host.note_pool(pool.id())?;
+                }
                 opened.engine = engine;
                 opened.pools.push(open);
             }

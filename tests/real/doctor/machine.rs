@@ -7,7 +7,7 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::patient::Patient;
+use crate::patient::{Patient, doctor};
 
 fn attached(patient: &Patient, id: &str) -> LoopDevice {
     let options = AttachOptions { label: id, read_only: false, size: 16 * MIB };
@@ -87,6 +87,36 @@ async fn a_mount_without_a_record_is_taken_away_unless_it_is_busy() {
     patient.daemon.restart().await;
     node.up().await;
     Pattern::new(3).check(&node.data_path(), MIB);
+    node.down().await;
+}
+
+/// Where the daemon's records are not, nothing has one.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_another_run_directory_nothing_is_forgotten() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(3).write(&node.data_path(), MIB);
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let device = attached(&patient, &id);
+    let launch = patient.daemon.launch();
+    // The one is not there, the other is that of some other daemon.
+    let absent = launch.clone().env("ORLOP_RUN_DIR", patient.pool.scratch().join("other-run"));
+    let stranger = launch.clone().env("ORLOP_DRIVER_NAME", "csi.example.com");
+    patient.pool.scratch().ensure_dir("run/csi.example.com/volumes");
+    for mistaken in [absent, stranger] {
+        let mut report = doctor(&mistaken, &["--repair"]);
+        report.findings.sort();
+        report.expect(1, &[("forgotten-mount", "by-hand"), ("stray-device", "by-hand")]);
+        assert!(report.text.contains("ORLOP_RUN_DIR"), "{}", report.text);
+    }
+    Pattern::new(3).check(&node.data_path(), MIB);
+    assert!(is_attached(&device, &id));
+    patient.cure("stray-device");
+    patient.daemon.restart().await;
     node.down().await;
 }
 

@@ -1,6 +1,6 @@
 //! The directory under /run with all that Orlop knows of this boot.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Result, TargetPath, VolumeId};
@@ -22,8 +22,8 @@ impl RunDirectory {
     /// Makes what is missing of it.
     pub(super) fn ensure(path: &Path) -> Result<Self> {
         let run_dir = Self::at(path)?;
-        for part in [run_dir.volumes(), run_dir.frozen(), run_dir.limited(), run_dir.inline()] {
-            ensure_private(&part)?;
+        for part in ["volumes", "frozen", "limited", "inline", "pools"] {
+            ensure_private(&run_dir.root.as_path().join(part))?;
         }
         Ok(run_dir)
     }
@@ -81,8 +81,18 @@ impl RunDirectory {
         self.root.as_path().join("inline")
     }
 
+    pub(super) fn pools(&self) -> PathBuf {
+        self.root.as_path().join("pools")
+    }
+
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
         TargetPath::parse("run_dir", &format!("{}/inline/{id}", self.root))
+    }
+}
+
+impl Display for RunDirectory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.root.fmt(f)
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use orlop_model::{
-    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, Result, TargetPath,
-    VolumeId,
+    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
+    Result, TargetPath, VolumeId,
 };
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
@@ -53,8 +53,10 @@ impl Survey {
         self.claim.by_daemon
     }
 
-    /// Devices with labels of the pools that are looked at.
-    pub fn devices(&self, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
+    /// Devices with labels of a pool that is looked at. A run directory that is not the one of the
+    /// pool's daemon has no records either, so there what looks forgotten may be in use.
+    pub fn devices(&self, pool: &PoolId, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
+        let is_its_own = Notes::new(self.run_dir.pools()).has(&pool.to_string())?;
         let mut findings = Vec::new();
         for labelled in devices {
             let record = match self.records.read(&labelled.volume) {
@@ -64,9 +66,22 @@ impl Survey {
                 Err(error) => return Err(error),
             };
             let mounted = mount_points_of(&labelled.device)?;
-            findings.extend(judge(labelled, &record, mounted));
+            let finding = judge(labelled, &record, mounted);
+            findings.extend(match labelled.behind {
+                BehindDevice::Volume if !is_its_own => finding.map(|it| self.only_told(it)),
+                BehindDevice::Volume | BehindDevice::LostData | BehindDevice::Nothing => finding,
+            });
         }
         Ok(findings)
+    }
+
+    fn only_told(&self, mut finding: Finding) -> Finding {
+        finding.remedy = Remedy::ByHand(format!(
+            "no daemon served this pool with the run directory {}: look with the ORLOP_RUN_DIR and \
+             ORLOP_DRIVER_NAME of the one that did",
+            self.run_dir
+        ));
+        finding
     }
 
     pub fn node_records(

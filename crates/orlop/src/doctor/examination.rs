@@ -131,7 +131,7 @@ impl Examination {
     fn survey(&self, survey: &Survey, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for inspection in self.inspections() {
-            findings.extend(survey.devices(&inspection.devices)?);
+            findings.extend(survey.devices(&inspection.id, &inspection.devices)?);
         }
         findings.extend(survey.node_records(|id| self.standing(id))?);
         findings.extend(survey.limits()?);
