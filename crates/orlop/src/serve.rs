@@ -122,6 +122,7 @@ async fn stopping(mut stopped: watch::Receiver<bool>) {
 fn host_config(config: &Config) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: config.run_dir.join(&config.driver_name),
+        alone: config.uses_machine(),
         off_limits: config.pools.iter().filter_map(PoolConfig::directory).collect(),
         filesystems: config.filesystems.clone(),
         default_fs: config.default_fs,
