@@ -206,6 +206,13 @@ impl Export {
         file::set_length(&file, bytes)
     }
 
+    /// Returns when all is done that was asked of it before: it takes one request after the other,
+    /// and waits for the cluster meanwhile.
+    pub fn wait_until_idle(&self) -> Result<()> {
+        let path = self.file();
+        OpenOptions::new().read(true).open(&path).on("open", &path).map(drop)
+    }
+
     /// Every failed write of a workload is in the log.
     pub fn keep_log_short(&self) {
         let log = self.log();
@@ -221,19 +228,27 @@ impl Export {
     /// Lets go of the image and removes the directory. One that is still writing is an error that
     /// [`crate::Error::is_busy`]; it ends when it is done.
     pub fn ensure_stopped(&self) -> Result<()> {
-        if let Some(process) = self.process()? {
-            let asking = || self.file();
-            match pidfd_send_signal(&process, Signal::TERM) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &asking()),
-            }
-            if !ends_soon(&process).on("wait for the export of", &asking())? {
-                return Err(Errno::BUSY).on("end the export of", &asking());
-            }
+        match self.process()? {
+            // Whoever started it was killed before it told its number; it would show the image on,
+            // and keep it open, once nobody knows of it.
+            None => self.kill_unfinished()?,
+            Some(process) => self.end(&process)?,
         }
         // A process that was killed has left its mount behind.
         mounts::ensure_unmounted(&self.file())?;
         file::remove_tree(&self.directory)
+    }
+
+    fn end(&self, process: &OwnedFd) -> Result<()> {
+        let shown = self.file();
+        match pidfd_send_signal(process, Signal::TERM) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(errno).on("end the export of", &shown),
+        }
+        if !ends_soon(process).on("wait for the export of", &shown)? {
+            return Err(Errno::BUSY).on("end the export of", &shown);
+        }
+        Ok(())
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor
