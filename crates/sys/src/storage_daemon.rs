@@ -23,6 +23,7 @@ const PROGRAM: &str = "qemu-storage-daemon";
 /// have to wait for.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
+const KILL_ATTEMPTS: usize = 3;
 /// How librados tells in its log under which number the cluster knows it.
 const CLIENT_MARK: &str = "authenticate success, global_id ";
 
@@ -103,9 +104,20 @@ impl Export {
         }
     }
 
-    /// One that is about to show our file and has not said yet that it does.
+    /// One that is about to show our file and has not said yet that it does. It makes itself a process
+    /// of its own meanwhile, so one look may miss it.
     fn kill_unfinished(&self) -> Result<()> {
+        for _ in 0..KILL_ATTEMPTS {
+            if !self.kill_all_seen()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_all_seen(&self) -> Result<bool> {
         let (own, processes) = (self.directory.as_path(), Path::new("/proc"));
+        let mut seen = false;
         for entry in fs::read_dir(processes).on("list", processes)? {
             let name = entry.on("list", processes)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -113,13 +125,14 @@ impl Export {
             else {
                 continue;
             };
+            seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno).on("stop what is about to show", own),
             }
             ends_soon(&process).on("wait for what was about to show", own)?;
         }
-        Ok(())
+        Ok(seen)
     }
 
     fn write_private(&self, path: &Path, text: &str) -> Result<()> {
