@@ -21,7 +21,9 @@ mod inspect;
 mod layout;
 pub(crate) mod marker;
 mod nodes;
+mod own_client;
 mod pulse;
+mod size_lock;
 pub(crate) mod snapshots;
 mod store;
 mod volume_draft;
@@ -52,6 +54,11 @@ impl RbdPool {
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })
+    }
+
+    /// When no call is under way any more, and before the process ends.
+    pub fn close(&self) {
+        self.store.close();
     }
 }
 

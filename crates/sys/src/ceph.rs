@@ -20,7 +20,7 @@ mod snapshots;
 mod trash;
 mod watchers;
 
-pub use cluster::{Cluster, ClusterConfig};
+pub use cluster::{Cluster, ClusterConfig, FOR_GOOD};
 pub use diff::{Extent, Written};
 pub use directory::{header_of, metadata_key};
 pub use image::{Image, Parent};

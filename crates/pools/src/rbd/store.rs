@@ -71,6 +71,7 @@ impl Store {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
+        connection.introduce(&config.run_dir, &id)?;
         ensure_trash(&connection)?;
         let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
@@ -85,11 +86,19 @@ impl Store {
         if config.serves_node {
             store.ensure_node_known(&config.node_id)?;
             store.release_orphaned_exports()?;
+            store.release_left_locks()?;
         }
         if config.housekeeping {
             store.background.start(&store)?;
         }
         Ok(store)
+    }
+
+    /// What is left is what the background has begun, and does not end with a call.
+    pub(super) fn close(&self) {
+        if self.background.stop() {
+            self.connection.leave();
+        }
     }
 
     pub(super) fn ask<T>(

@@ -223,13 +223,16 @@ impl VolumeDraft {
         let bytes = self.record.capacity_bytes;
         let finishing = || format!("make volume {}", self.record.id);
         let shape = self.store.ask(finishing, |io| {
-            let access = Access::ReadWrite;
-            let image = match io.open_image(&name, access) {
-                Err(error) if error.is_not_found() => return Ok(None),
-                image => image?,
+            let open = |access| match io.open_image(&name, access) {
+                Err(error) if error.is_not_found() => Ok(None),
+                image => image.map(Some),
             };
+            let Some(mut image) = open(Access::ReadOnly)? else { return Ok(None) };
             if image.size()? < bytes {
-                image.ensure_size(bytes)?;
+                // Whoever is killed meanwhile counts as its user for a while.
+                let Some(writable) = open(Access::ReadWrite)? else { return Ok(None) };
+                writable.ensure_size(bytes)?;
+                image = writable;
             }
             Ok(Some((image.id()?, image.size()?, image.parent()?)))
         })?;

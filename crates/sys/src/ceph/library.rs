@@ -49,6 +49,7 @@ library! { Rados, "librados.so.2":
     fn rados_connect(Handle) -> c_int;
     fn rados_shutdown(Handle);
     fn rados_blocklist_add(Handle, *mut c_char, u32) -> c_int;
+    fn rados_getaddrs(Handle, *mut *mut c_char) -> c_int;
     fn rados_wait_for_latest_osdmap(Handle) -> c_int;
     fn rados_mon_command(
         Handle, *const Text, usize, Text, usize,
