@@ -75,6 +75,7 @@ impl Bed {
             timeout: PATIENCE,
             create: true,
             housekeeping: false,
+            cuts_unrestorable_groups: true,
             node_id: "n1".parse().unwrap(),
             serves_node: false,
             run_dir: self.run_dir.path().to_owned(),
