@@ -54,7 +54,8 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
 enum Freeing {
     Freed,
     Needed,
-    /// By a client that was killed, which the cluster has not noticed yet.
+    /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
+    /// together with others.
     InUse,
 }
 

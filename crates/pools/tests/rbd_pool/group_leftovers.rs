@@ -132,6 +132,23 @@ fn what_may_still_be_made_is_not_swept() {
     assert_eq!(group_snapshots_of(&bed.image(&a.id)).len(), 1);
 }
 
+/// Else a cut that has begun could not be taken back: librbd opens all images for that.
+#[test]
+fn what_is_in_a_group_is_not_freed() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
+    let mut draft = pool.begin_group_snapshot(&new_group(&pool, "g", &[&a, &b])).unwrap();
+    let image = bed.io().image_id(&a.id.to_string()).unwrap().unwrap();
+    // By somebody who knows nothing of Orlop: it does not delete what is being cut.
+    bed.io().ensure_trashed(&a.id.to_string(), &image).unwrap();
+    assert!(!bed.io().try_free_trashed(&image).unwrap());
+    draft.cut().unwrap();
+    drop(draft);
+    assert_eq!((rbd_groups(&bed), notes(&bed)), (vec![], 0));
+    assert!(bed.io().try_free_trashed(&image).unwrap());
+}
+
 #[test]
 fn a_group_of_an_operator_is_left_alone() {
     let Some(bed) = Bed::new() else { return };
