@@ -149,7 +149,7 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
         limits: limits.is_ok(),
         group_snapshots: config.pools.iter().any(|pool| match pool {
             PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => RbdPool::CUTS_GROUPS,
+            PoolConfig::Rbd(_) => RbdPool::cuts_groups(),
         }),
         mode: config.mode,
     }

@@ -7,6 +7,7 @@ mod away;
 mod data;
 mod exports;
 mod fencing;
+mod groups;
 mod growing;
 mod interrupted;
 mod killing;
