@@ -197,6 +197,7 @@ impl Host for LinuxHost {
             available_bytes: space.free,
             total_inodes: space.inodes,
             free_inodes: space.inodes_free,
+            has_given_up: file::has_given_up(path.as_path()).doing("look for errors")?,
         })
     }
 

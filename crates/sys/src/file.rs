@@ -118,7 +118,7 @@ impl Space {
 }
 
 /// Has an ext4 stopped writing after an error? Linux 6.15 and later do not call it read-only then.
-fn has_given_up(path: &Path) -> Result<bool> {
+pub fn has_given_up(path: &Path) -> Result<bool> {
     let device = std::fs::metadata(path).on("look at", path)?.dev();
     let numbers = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     // No such link, or no such file: it is another filesystem.
