@@ -224,6 +224,7 @@ impl Engine {
             self.clear_aside(pool, id)?;
         }
         self.release_devices(pool, id)?;
+        self.leave_readers(pool, id)?;
         node.stage = None;
         node.publications = self.present_publications(pool, id)?;
         self.host.save_node_record(id, &node)

@@ -76,7 +76,9 @@ impl Store {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
-        connection.introduce(&config.run_dir, &id)?;
+        if config.serves_node || config.housekeeping {
+            connection.introduce(&config.run_dir, &id)?;
+        }
         ensure_trash(&connection)?;
         let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
