@@ -138,7 +138,7 @@ impl Store {
             Outcome::Differs => return Err(overtaken(id)),
         }
         // It is deleted; what goes wrong now costs space until someone has time, not the answer.
-        if let Err(error) = self.sweep::<OfImages>() {
+        if let Err(error) = self.ensure_swept::<OfImages>(name) {
             tracing::warn!(%error, "deleted, but its space is only freed later");
         }
         self.background.wake();

@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Whose maker is known to do no more.
+    /// Of what is known to be needed no more, or whose maker does no more. `Differs`: there is no note.
     pub(super) fn ensure_swept<What: Leftover>(&self, name: &str) -> Result<Outcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the note of {name}");

@@ -130,7 +130,7 @@ impl Store {
             Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until someone has time, not the answer.
-        if let Err(error) = self.sweep::<OfImage>() {
+        if let Err(error) = self.ensure_swept::<OfImage>(&snapshot) {
             tracing::warn!(%error, "deleted, but its space is only freed later");
         }
         self.background.wake();

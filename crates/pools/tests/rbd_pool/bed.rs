@@ -63,7 +63,8 @@ impl Bed {
     pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         root_or_opted_out()?;
-        let namespace = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("t{number}-{}", std::process::id());
         run("rbd", &["namespace", "create", &format!("rbd/{namespace}")]);
         Some(Self { namespace, run_dir: tempfile::tempdir().unwrap() })
     }
