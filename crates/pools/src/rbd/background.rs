@@ -6,7 +6,7 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
 
@@ -20,10 +20,23 @@ const SOON: Duration = Duration::from_secs(30);
 
 type Chore = fn(&Store) -> Result<()>;
 
+/// What one thread does.
+struct Duty {
+    thread: &'static str,
+    /// At start and every hour, as it looks at every volume; before the others.
+    hourly: &'static [Chore],
+    /// Also when there is something to do.
+    prompt: &'static [Chore],
+}
+
 /// A flattening takes as long as the volume is large; freeing does not wait for it.
-const THREADS: [(&str, &[Chore]); 2] = [
-    ("rbd-free", &[Store::sweep_volumes, Store::sweep_cuts, Store::sweep_kept, Store::free_trash]),
-    ("rbd-flatten", &[Store::flatten_noted]),
+const DUTIES: [Duty; 2] = [
+    Duty {
+        thread: "rbd-free",
+        hourly: &[Store::sweep_volumes],
+        prompt: &[Store::sweep_cuts, Store::sweep_kept, Store::free_trash],
+    },
+    Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Store::flatten_noted] },
 ];
 
 /// Dropped, it ends its threads when they are next idle.
@@ -34,12 +47,12 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn start(&self, store: &Arc<Store>) -> Result<()> {
-        for (name, chores) in THREADS {
+        for duty in DUTIES {
             let (sender, receiver) = mpsc::channel();
             let store = Arc::downgrade(store);
             thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || work(&store, chores, &receiver))
+                .name(duty.thread.to_owned())
+                .spawn(move || work(&store, &duty, &receiver))
                 .map_err(|error| Error::failed("start a thread", error))?;
             lock(&self.threads).push(sender);
         }
@@ -56,8 +69,8 @@ impl Background {
     }
 }
 
-fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
-    let mut pause = HOUR;
+fn work(store: &Weak<Store>, duty: &Duty, woken: &Receiver<()>) {
+    let (mut pause, mut sweep_at) = (HOUR, Instant::now());
     loop {
         match woken.recv_timeout(pause) {
             Ok(()) => while woken.try_recv().is_ok() {},
@@ -65,12 +78,22 @@ fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(store) = store.upgrade() else { return };
-        pause = HOUR;
-        for chore in chores {
-            if let Err(error) = chore(&store) {
-                tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
-                pause = SOON;
-            }
+        if Instant::now() >= sweep_at {
+            sweep_at = Instant::now() + do_all(&store, duty.hourly);
+        }
+        pause = do_all(&store, duty.prompt);
+        pause = pause.min(sweep_at.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Returns when to do them again. One that fails does not keep the others from being done.
+fn do_all(store: &Store, chores: &[Chore]) -> Duration {
+    let mut again = HOUR;
+    for chore in chores {
+        if let Err(error) = chore(store) {
+            tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
+            again = SOON;
         }
     }
+    again
 }
