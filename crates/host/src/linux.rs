@@ -138,7 +138,7 @@ impl Host for LinuxHost {
     }
 
     fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
-        filesystem::ensure_grown_mounted(device, fs, at)
+        filesystem::ensure_grown_mounted(device, fs, at, &self.freezer)
     }
 
     fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
@@ -197,6 +197,7 @@ impl Host for LinuxHost {
             available_bytes: space.free,
             total_inodes: space.inodes,
             free_inodes: space.inodes_free,
+            has_given_up: file::has_given_up(path.as_path()).doing("look for errors")?,
         })
     }
 

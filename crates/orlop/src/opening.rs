@@ -42,8 +42,7 @@ impl OpenPool {
     pub(crate) fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
-            // The cluster keeps no account of who has a pool open.
-            Self::Rbd(_) => {}
+            Self::Rbd(pool) => pool.close(),
         }
     }
 }

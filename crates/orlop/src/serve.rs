@@ -32,9 +32,10 @@ impl Failure {
 pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
     privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
-    // Two are enough to accept and parse; the work is done on blocking threads.
+    // One is enough to accept and parse; the work is done on blocking threads. A second one would
+    // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(Failure::of)?;
@@ -148,7 +149,7 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
         limits: limits.is_ok(),
         group_snapshots: config.pools.iter().any(|pool| match pool {
             PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => RbdPool::CUTS_GROUPS,
+            PoolConfig::Rbd(_) => RbdPool::cuts_groups(),
         }),
         mode: config.mode,
     }

@@ -23,6 +23,7 @@ const PROGRAM: &str = "qemu-storage-daemon";
 /// have to wait for.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
+const KILL_ATTEMPTS: usize = 3;
 /// How librados tells in its log under which number the cluster knows it.
 const CLIENT_MARK: &str = "authenticate success, global_id ";
 
@@ -103,9 +104,20 @@ impl Export {
         }
     }
 
-    /// One that is about to show our file and has not said yet that it does.
+    /// One that is about to show our file and has not said yet that it does. It makes itself a process
+    /// of its own meanwhile, so one look may miss it.
     fn kill_unfinished(&self) -> Result<()> {
+        for _ in 0..KILL_ATTEMPTS {
+            if !self.kill_all_seen()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_all_seen(&self) -> Result<bool> {
         let (own, processes) = (self.directory.as_path(), Path::new("/proc"));
+        let mut seen = false;
         for entry in fs::read_dir(processes).on("list", processes)? {
             let name = entry.on("list", processes)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -113,13 +125,14 @@ impl Export {
             else {
                 continue;
             };
+            seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno).on("stop what is about to show", own),
             }
             ends_soon(&process).on("wait for what was about to show", own)?;
         }
-        Ok(())
+        Ok(seen)
     }
 
     fn write_private(&self, path: &Path, text: &str) -> Result<()> {
@@ -206,6 +219,13 @@ impl Export {
         file::set_length(&file, bytes)
     }
 
+    /// Returns when all is done that was asked of it before: it takes one request after the other,
+    /// and waits for the cluster meanwhile.
+    pub fn wait_until_idle(&self) -> Result<()> {
+        let path = self.file();
+        OpenOptions::new().read(true).open(&path).on("open", &path).map(drop)
+    }
+
     /// Every failed write of a workload is in the log.
     pub fn keep_log_short(&self) {
         let log = self.log();
@@ -221,19 +241,27 @@ impl Export {
     /// Lets go of the image and removes the directory. One that is still writing is an error that
     /// [`crate::Error::is_busy`]; it ends when it is done.
     pub fn ensure_stopped(&self) -> Result<()> {
-        if let Some(process) = self.process()? {
-            let asking = || self.file();
-            match pidfd_send_signal(&process, Signal::TERM) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &asking()),
-            }
-            if !ends_soon(&process).on("wait for the export of", &asking())? {
-                return Err(Errno::BUSY).on("end the export of", &asking());
-            }
+        match self.process()? {
+            // Whoever started it was killed before it told its number; it would show the image on,
+            // and keep it open, once nobody knows of it.
+            None => self.kill_unfinished()?,
+            Some(process) => self.end(&process)?,
         }
         // A process that was killed has left its mount behind.
         mounts::ensure_unmounted(&self.file())?;
         file::remove_tree(&self.directory)
+    }
+
+    fn end(&self, process: &OwnedFd) -> Result<()> {
+        let shown = self.file();
+        match pidfd_send_signal(process, Signal::TERM) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(errno).on("end the export of", &shown),
+        }
+        if !ends_soon(process).on("wait for the export of", &shown)? {
+            return Err(Errno::BUSY).on("end the export of", &shown);
+        }
+        Ok(())
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

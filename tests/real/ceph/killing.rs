@@ -177,3 +177,60 @@ async fn whatever_call_a_controller_is_killed_in_can_be_repeated() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
+
+/// The cluster takes the killed one for alive for half a minute, with the image open; its successor
+/// knows better.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_need_not_wait_for_the_controller_that_was_killed() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut controller = ceph.controller("succeeded-c").await;
+    let (client, io) = (controller.client(), ceph.io(""));
+    let volume = client.create("left open").size(VOLUME).block().done().await.volume_id;
+    let users = || {
+        let image = io.open_image(&volume, Access::ReadOnly).unwrap();
+        image.watchers().unwrap().into_iter().map(|user| user.address).collect::<Vec<_>>()
+    };
+    let left = loop {
+        let grown = client.get_volume(&volume).await.unwrap().volume.unwrap().capacity_bytes;
+        let growing = {
+            let (client, volume) = (client.clone(), volume.clone());
+            let size = u64::try_from(grown).unwrap() + VOLUME;
+            tokio::spawn(async move { client.expand(&volume, size).await })
+        };
+        while users().is_empty() && !growing.is_finished() {}
+        controller.kill9();
+        let _ = growing.await;
+        let left = users();
+        if let [address] = left.as_slice() {
+            break address.clone();
+        }
+        // It was done with the image just before.
+        controller.restart().await;
+    };
+    controller.restart().await;
+    assert!(ceph.ceph(&["osd", "blocklist", "ls"]).contains(&left));
+    client.delete(&volume).await.unwrap();
+}
+
+/// Nobody has to be stopped then; unless it ended in the midst of its housekeeping.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_ends_in_good_order_is_not_blocklisted() {
+    needs_root!();
+    let mut controller = TestCeph::shared().controller("orderly-c").await;
+    let stopped = |controller: &Daemon| controller.log().matches("stopped the client").count();
+    let mut orderly = false;
+    for _ in 0..20 {
+        let before = stopped(&controller);
+        controller.restart().await;
+        orderly = stopped(&controller) == before;
+        if orderly {
+            break;
+        }
+    }
+    assert!(orderly, "each successor has stopped its predecessor");
+    let before = stopped(&controller);
+    controller.kill9();
+    controller.restart().await;
+    assert_eq!(stopped(&controller), before + 1);
+}

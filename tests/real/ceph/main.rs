@@ -7,6 +7,8 @@ mod away;
 mod data;
 mod exports;
 mod fencing;
+mod groups;
+mod growing;
 mod interrupted;
 mod killing;
 mod moving;

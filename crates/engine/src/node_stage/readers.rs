@@ -23,9 +23,12 @@ impl Engine {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
         }
-        let prepared = pool
-            .ensure_attached(&record.id, DeviceAccess::ReadWrite)
-            .and_then(|device| self.prepare_filesystem(pool, record, &device, mount, true));
+        let prepared =
+            pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).and_then(|device| {
+                let record = self.record_now(pool, &record.id)?;
+                self.check_claim(&record)?;
+                self.prepare_filesystem(pool, &record, &device, mount, true)
+            });
         // While this node could still write, the claim stays: another one that prepares would be a
         // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
         pool.ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
@@ -52,6 +55,15 @@ impl Engine {
         Ok(state)
     }
 
+    /// The claim goes when the volume is unpublished, which may have been while the device was
+    /// waited for.
+    fn check_claim(&self, record: &VolumeRecord) -> Result<()> {
+        match record.published.get(&self.settings.node_id) {
+            Some(own) if own.reader == ReaderState::Preparing => Ok(()),
+            Some(_) | None => Err(Error::Busy(record.id.to_string())),
+        }
+    }
+
     fn set_reader(&self, pool: &PoolRef, record: &VolumeRecord, state: ReaderState) -> Result<()> {
         pool.update_volume(&record.id, &mut |record| {
             if let Some(own) = record.published.get_mut(&self.settings.node_id) {
@@ -62,10 +74,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Nothing of the volume is attached here any more: others need not wait for what this node had
+    /// begun, nor leave out what no node has mounted.
+    pub(super) fn leave_readers(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        if !pool.is_shared() {
+            return Ok(());
+        }
+        let left = pool.update_volume(id, &mut |record| {
+            if let Some(own) = record.published.get_mut(&self.settings.node_id) {
+                own.reader = ReaderState::Away;
+            }
+            Ok(())
+        });
+        match left {
+            // Then there is nobody to be told.
+            Err(Error::NoSuchVolume(_) | Error::Damaged { .. }) => Ok(()),
+            left => left.map(drop),
+        }
+    }
+
     /// The record has changed since the call began: this node or another one has prepared it.
     pub(super) fn prepared_filesystem(&self, pool: &PoolRef, id: &VolumeId) -> Result<FsType> {
-        let record = pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
-        match record.format {
+        match self.record_now(pool, id)?.format {
             FormatState::Formatted { fs, .. } => Ok(fs),
             FormatState::Blank
             | FormatState::Formatting { .. }

@@ -59,10 +59,14 @@ impl Attachments {
         }
     }
 
+    pub(super) fn writers_export(&self, id: &VolumeId) -> Export {
+        self.devices.export(id, DeviceAccess::ReadWrite)
+    }
+
     /// The export that a device of this kind is on: one that is there for writers serves readers
     /// of the same node as well.
     fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
-        let writers = self.devices.export(id, DeviceAccess::ReadWrite);
+        let writers = self.writers_export(id);
         if access == DeviceAccess::ReadWrite || is_running(&writers, id)? {
             return Ok((writers, DeviceAccess::ReadWrite));
         }
@@ -213,10 +217,14 @@ impl Store {
         let export = self.attachments.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
         let was_running = is_running(&export, id)?;
+        let mut unnoted = None;
         if export.exists() {
+            // Of a start that was interrupted before the client was noted.
+            unnoted = if was_running { None } else { self.address_of(id, &export)? };
             export.ensure_stopped().doing(ending)?;
         }
         match access {
+            // Readers do not show up as users of the image.
             DeviceAccess::ReadOnly => Ok(()),
             // A controller may go by the name of the node that it runs on, and is not it.
             DeviceAccess::ReadWrite if !self.attachments.reach.serves_node => Ok(()),
@@ -224,7 +232,7 @@ impl Store {
             DeviceAccess::ReadWrite if was_running && !self.is_writer_watching(id)? => {
                 self.forget_writer(id, &self.attachments.node)
             }
-            DeviceAccess::ReadWrite => self.ensure_let_go(id),
+            DeviceAccess::ReadWrite => self.ensure_let_go(id, unnoted),
         }
     }
 
@@ -256,13 +264,10 @@ impl Store {
             )));
         }
         // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
-        let lock = self.lock_size(id, &image_id)?;
+        let lock = self.lock_size_for(id, &image_id, &export)?;
         let whole = lock.ensure_size(id, record.capacity_bytes)?;
-        if !lock.is_held().doing(refreshing)? {
-            return Err(Error::Busy(format!("the size of volume {id}")));
-        }
         export.show_size(whole).doing(refreshing)?;
-        self.ensure_not_cut(id, lock)?;
+        drop(lock);
         let mut size = None;
         for access in BOTH {
             if let Some((there, _)) = self.attachments.devices.find(id, access)? {

@@ -3,6 +3,7 @@
 //! All of it may be done by several processes at once and be left half-done: what is to do is
 //! written in the pool.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -10,20 +11,23 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
 
+use super::cut::OfImage;
+use super::group_cut::OfImages;
 use super::store::Store;
 use crate::poison::lock;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// After something could not be done, such as while the cluster still takes a client that was
-/// killed for alive.
-const SOON: Duration = Duration::from_secs(30);
+/// killed for alive; then after twice that, and so on.
+const SOON: Duration = Duration::from_secs(2);
+const LATER: Duration = Duration::from_secs(60);
 
 type Chore = fn(&Store) -> Result<()>;
 
 /// What one thread does.
 struct Duty {
     thread: &'static str,
-    /// At start and every hour, as it looks at every volume; before the others.
+    /// At start and every hour, before the others: they look at every volume.
     hourly: &'static [Chore],
     /// Also when there is something to do.
     prompt: &'static [Chore],
@@ -34,7 +38,12 @@ const DUTIES: [Duty; 2] = [
     Duty {
         thread: "rbd-free",
         hourly: &[Store::sweep_volumes],
-        prompt: &[Store::sweep_cuts, Store::sweep_kept, Store::free_trash],
+        prompt: &[
+            Store::sweep::<OfImage>,
+            Store::sweep::<OfImages>,
+            Store::sweep_kept,
+            Store::free_trash,
+        ],
     },
     Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Store::flatten_noted] },
 ];
@@ -43,6 +52,8 @@ const DUTIES: [Duty; 2] = [
 #[derive(Debug, Default)]
 pub(super) struct Background {
     threads: Mutex<Vec<Sender<()>>>,
+    /// How many of them are at work.
+    busy: AtomicUsize,
 }
 
 impl Background {
@@ -56,8 +67,13 @@ impl Background {
                 .map_err(|error| Error::failed("start a thread", error))?;
             lock(&self.threads).push(sender);
         }
-        self.wake();
         Ok(())
+    }
+
+    /// Nothing more is begun. `true`: nor is anything under way.
+    pub(super) fn stop(&self) -> bool {
+        lock(&self.threads).clear();
+        self.busy.load(Ordering::SeqCst) == 0
     }
 
     /// There is something to do.
@@ -70,30 +86,40 @@ impl Background {
 }
 
 fn work(store: &Weak<Store>, duty: &Duty, woken: &Receiver<()>) {
-    let (mut pause, mut sweep_at) = (HOUR, Instant::now());
+    let (mut failures, mut sweep_at) = (0, Instant::now());
     loop {
-        match woken.recv_timeout(pause) {
+        match woken.recv_timeout(pause(failures, sweep_at)) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(store) = store.upgrade() else { return };
-        if Instant::now() >= sweep_at {
-            sweep_at = Instant::now() + do_all(&store, duty.hourly);
+        let busy = &store.background.busy;
+        busy.fetch_add(1, Ordering::SeqCst);
+        let sweeps = Instant::now() >= sweep_at;
+        let swept = !sweeps || do_all(&store, duty.hourly);
+        if sweeps && swept {
+            sweep_at = Instant::now() + HOUR;
         }
-        pause = do_all(&store, duty.prompt);
-        pause = pause.min(sweep_at.saturating_duration_since(Instant::now()));
+        failures = if do_all(&store, duty.prompt) && swept { 0 } else { failures + 1 };
+        busy.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Returns when to do them again. One that fails does not keep the others from being done.
-fn do_all(store: &Store, chores: &[Chore]) -> Duration {
-    let mut again = HOUR;
+fn pause(failures: u32, sweep_at: Instant) -> Duration {
+    match failures.checked_sub(1) {
+        None => sweep_at.saturating_duration_since(Instant::now()),
+        Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
+    }
+}
+
+fn do_all(store: &Store, chores: &[Chore]) -> bool {
+    let mut done = true;
     for chore in chores {
         if let Err(error) = chore(store) {
             tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
-            again = SOON;
+            done = false;
         }
     }
-    again
+    done
 }

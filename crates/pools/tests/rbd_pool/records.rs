@@ -7,6 +7,7 @@ use orlop_model::{
     VolumeRecord,
 };
 use orlop_pools::RbdPool;
+use orlop_sys::ceph::FOR_GOOD;
 
 use crate::bed::{Bed, MIB, volume, volume_id};
 
@@ -69,12 +70,12 @@ fn a_client_that_the_cluster_has_thrown_out_comes_back_as_another() {
     // The only one that has this image open.
     let image = bed.image(&record.id);
     let thrown_out = image.watchers().unwrap().remove(0).address;
-    other.cluster().blocklist(&thrown_out).unwrap();
+    other.cluster().blocklist(&thrown_out, FOR_GOOD).unwrap();
     assert!(image.write(0, &[1; 4096]).and_then(|()| image.flush()).is_err());
     drop(image);
 
     let own = pool_address(&bed, &pool, &record);
-    other.cluster().blocklist(&own).unwrap();
+    other.cluster().blocklist(&own, FOR_GOOD).unwrap();
     assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
     assert_eq!(pool.update_volume(&record.id, &mut count).unwrap().limits.read_iops, Some(1));
     assert_ne!(pool_address(&bed, &pool, &record), own);

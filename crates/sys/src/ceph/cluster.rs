@@ -5,8 +5,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Call, call, close, copied};
+use super::handle::{Call, call, close, copied, owned};
 use super::library::{Handle, end_without_destructors};
+use super::locks::without_protocol;
 use super::objects::IoCtx;
 use crate::error::Result;
 
@@ -39,7 +40,7 @@ unsafe impl Sync for Cluster {}
 
 /// Five years. A client that was cut off must not be able to write when it is back, whenever that
 /// is.
-const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+pub const FOR_GOOD: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 
 impl Cluster {
     pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
@@ -119,11 +120,22 @@ impl Cluster {
         Ok(text)
     }
 
+    /// Where the cluster sees this client, as [`Cluster::blocklist`] takes it.
+    pub fn own_address(&self) -> Result<String> {
+        let mut text = ptr::null_mut();
+        let code = call!(rados.rados_getaddrs(self.handle, &raw mut text));
+        self.call("ask for our own address at").check(code)?;
+        let address = without_protocol(&owned(text)).to_owned();
+        // SAFETY: the library hands out a copy, made with malloc, that nobody else has.
+        unsafe { libc::free(text.cast()) };
+        Ok(address)
+    }
+
     /// An object store that is asked anything by us, or by whoever connects later, has learned of it
     /// first: what the old client wrote until then is there, and nothing comes after it.
-    pub fn blocklist(&self, address: &str) -> Result<()> {
+    pub fn blocklist(&self, address: &str, lasting: Duration) -> Result<()> {
         let calling = Call { operation: "blocklist the client", subject: address };
-        let seconds = u32::try_from(FENCED_FOR.as_secs()).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(lasting.as_secs()).unwrap_or(u32::MAX);
         let address = calling.text(address)?;
         let text = address.as_ptr().cast_mut();
         calling.check(call!(rados.rados_blocklist_add(self.handle, text, seconds)))?;
