@@ -7,6 +7,7 @@ mod away;
 mod data;
 mod exports;
 mod fencing;
+mod full;
 mod growing;
 mod interrupted;
 mod killing;
@@ -14,6 +15,7 @@ mod moving;
 mod outage;
 mod racing;
 mod sharing;
+mod stuck;
 
 use std::time::{Duration, Instant};
 
