@@ -20,9 +20,11 @@ use crate::{mounts, resolve};
 
 mod backing;
 mod discard;
+mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
+pub use users::user_of;
 
 const CONTROL: &str = "/dev/loop-control";
 

@@ -19,8 +19,7 @@ use crate::error::{Context, Result};
 use crate::{file, mounts, tool};
 
 const PROGRAM: &str = "qemu-storage-daemon";
-/// For the last writes and for the lock to be let go. Never killed: what it holds, others would
-/// have to wait for.
+/// For the lock to be let go in good order, which is to write, and waits where the cluster is full.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
 const KILL_ATTEMPTS: usize = 3;
@@ -39,6 +38,13 @@ pub struct Source<'a> {
     pub namespace: &'a str,
     pub image: &'a str,
     pub read_only: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    InGoodOrder,
+    /// By us, or before. The cluster has to be told, or others wait for what it had.
+    Killed,
 }
 
 /// May be running, or not, or be half-made.
@@ -238,30 +244,38 @@ impl Export {
         }
     }
 
-    /// Lets go of the image and removes the directory. One that is still writing is an error that
-    /// [`crate::Error::is_busy`]; it ends when it is done.
-    pub fn ensure_stopped(&self) -> Result<()> {
-        match self.process()? {
+    /// Lets go of the image and removes the directory. Nothing may be on its way to the image any more:
+    /// a process that does not end by itself is killed.
+    pub fn ensure_stopped(&self) -> Result<Ending> {
+        let ending = match self.process()? {
             // Whoever started it was killed before it told its number; it would show the image on,
             // and keep it open, once nobody knows of it.
-            None => self.kill_unfinished()?,
+            None => {
+                self.kill_unfinished()?;
+                Ending::Killed
+            }
             Some(process) => self.end(&process)?,
-        }
+        };
         // A process that was killed has left its mount behind.
         mounts::ensure_unmounted(&self.file())?;
-        file::remove_tree(&self.directory)
+        file::remove_tree(&self.directory)?;
+        Ok(ending)
     }
 
-    fn end(&self, process: &OwnedFd) -> Result<()> {
+    fn end(&self, process: &OwnedFd) -> Result<Ending> {
         let shown = self.file();
-        match pidfd_send_signal(process, Signal::TERM) {
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(errno) => return Err(errno).on("end the export of", &shown),
+        for (signal, ending) in
+            [(Signal::TERM, Ending::InGoodOrder), (Signal::KILL, Ending::Killed)]
+        {
+            match pidfd_send_signal(process, signal) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno).on("end the export of", &shown),
+            }
+            if ends_soon(process).on("wait for the export of", &shown)? {
+                return Ok(ending);
+            }
         }
-        if !ends_soon(process).on("wait for the export of", &shown)? {
-            return Err(Errno::BUSY).on("end the export of", &shown);
-        }
-        Ok(())
+        Err(Errno::BUSY).on("end the export of", &shown)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

@@ -7,6 +7,7 @@ mod away;
 mod data;
 mod exports;
 mod fencing;
+mod full;
 mod groups;
 mod growing;
 mod interrupted;
@@ -15,6 +16,7 @@ mod moving;
 mod outage;
 mod racing;
 mod sharing;
+mod stuck;
 
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, Watcher};
 use orlop_sys::loopdev::{self, AttachOptions};
-use orlop_sys::storage_daemon::{Export, Source};
+use orlop_sys::storage_daemon::{Ending, Export, Source};
 
 use super::devices::{BOTH, Devices, described};
 use super::failure::Doing;
@@ -216,12 +216,12 @@ impl Store {
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.attachments.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
-        let was_running = is_running(&export, id)?;
-        let mut unnoted = None;
+        let (mut ended, mut unnoted) = (Ending::Killed, None);
         if export.exists() {
             // Of a start that was interrupted before the client was noted.
+            let was_running = is_running(&export, id)?;
             unnoted = if was_running { None } else { self.address_of(id, &export)? };
-            export.ensure_stopped().doing(ending)?;
+            ended = export.ensure_stopped().doing(ending)?;
         }
         match access {
             // Readers do not show up as users of the image.
@@ -229,7 +229,9 @@ impl Store {
             // A controller may go by the name of the node that it runs on, and is not it.
             DeviceAccess::ReadWrite if !self.attachments.reach.serves_node => Ok(()),
             // It may have been killed just before it was asked to end.
-            DeviceAccess::ReadWrite if was_running && !self.is_writer_watching(id)? => {
+            DeviceAccess::ReadWrite
+                if ended == Ending::InGoodOrder && !self.is_writer_watching(id)? =>
+            {
                 self.forget_writer(id, &self.attachments.node)
             }
             DeviceAccess::ReadWrite => self.ensure_let_go(id, unnoted),

@@ -92,7 +92,7 @@ impl Store {
                     // What is damaged is refused: it may not be what its name says.
                     let known = self.require(id)?;
                     self.check_unused(id, &known.image_id)?;
-                    match self.try_replace(id, &known.image_id, Some(&known.text), DELETED)? {
+                    match self.try_mark_deleted(&known)? {
                         Outcome::Done => self.ensure_buried(id, &known.image_id)?,
                         Outcome::Differs => return Err(busy()),
                     }

@@ -42,6 +42,18 @@ unsafe impl Sync for Cluster {}
 /// is.
 pub const FOR_GOOD: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 
+/// After this part of its time an operation counts as late, and librados asks the monitors where the
+/// stores are now. Its own setting is ten seconds: an operation that is given up before would never
+/// be late, and a store that comes back under another address would never be found.
+const LATE: u32 = 4;
+/// How often librados looks for that, and tells the stores that it lives; more would be lost time.
+const LONGEST_TICK: Duration = Duration::from_secs(5);
+
+fn seconds(duration: Duration) -> String {
+    let duration = duration.min(LONGEST_TICK);
+    format!("{}.{:03}", duration.as_secs(), duration.subsec_millis())
+}
+
 impl Cluster {
     pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
         let connecting = Call { operation: "connect to", subject: &config.monitors };
@@ -60,6 +72,7 @@ impl Cluster {
     fn configure(&self, config: &ClusterConfig) -> Result<()> {
         let connect = config.connect_timeout.as_secs().to_string();
         let operation = config.operation_timeout.as_secs().to_string();
+        let late = seconds(config.operation_timeout / LATE);
         let keyring = config.keyring.to_string_lossy();
         let options = [
             ("mon_host", config.monitors.as_str()),
@@ -67,6 +80,8 @@ impl Cluster {
             ("client_mount_timeout", &connect),
             ("rados_mon_op_timeout", &operation),
             ("rados_osd_op_timeout", &operation),
+            ("objecter_timeout", &late),
+            ("objecter_tick_interval", &late),
             // Its own log would go around ours, and a file of its own would need rotating.
             ("log_to_stderr", "false"),
             ("err_to_stderr", "false"),

@@ -123,9 +123,21 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let user = File::open(disk.path()).unwrap();
     assert!(ensure_detached(&disk.device, &disk.label).unwrap_err().is_busy());
     assert!(status(&disk.device).unwrap().unwrap().detaching);
+    let told = user_of(&disk.device).unwrap();
+    assert!(told.contains("has it open"), "{told}");
     drop(user);
     ensure_detached(&disk.device, &disk.label).unwrap();
     assert_eq!(find(&disk.image, false).unwrap(), None);
+}
+
+#[test]
+fn who_sees_a_device_mounted_is_told() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let told = user_of(&volume.disk.device).unwrap();
+    assert!(told.contains("sees it mounted at"), "{told}");
 }
 
 #[test]
