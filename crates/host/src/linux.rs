@@ -153,8 +153,12 @@ impl Host for LinuxHost {
         occupancy::target_exists(path)
     }
 
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
+        self.off_limits.check(path)
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.off_limits.check(target)?;
+        self.off_limits.check_stage(target)?;
         mounting::ensure_mounted(request, target)
     }
 

@@ -8,20 +8,26 @@ use orlop_model::{Error, Result, TargetPath};
 
 pub(super) struct OffLimits {
     directories: Vec<PathBuf>,
-    /// Inside of them, but made for volumes.
-    except: PathBuf,
+    /// Inside of them, but made for volumes that have no stage of a caller's.
+    private_stages: PathBuf,
 }
 
 impl OffLimits {
-    pub(super) fn new(directories: Vec<PathBuf>, except: PathBuf) -> Self {
-        Self { directories, except }
+    pub(super) fn new(directories: Vec<PathBuf>, private_stages: PathBuf) -> Self {
+        Self { directories, private_stages }
     }
 
+    /// Of a stage, which may be one of our own.
+    pub(super) fn check_stage(&self, target: &TargetPath) -> Result<()> {
+        match resolved(target.as_path()).starts_with(resolved(&self.private_stages)) {
+            true => Ok(()),
+            false => self.check(target),
+        }
+    }
+
+    /// Of whatever a caller names.
     pub(super) fn check(&self, target: &TargetPath) -> Result<()> {
         let place = resolved(target.as_path());
-        if place.starts_with(resolved(&self.except)) {
-            return Ok(());
-        }
         let overlaps = |directory: &&PathBuf| {
             let directory = resolved(directory);
             place.starts_with(&directory) || directory.starts_with(&place)
