@@ -18,6 +18,7 @@
 
 mod caller;
 mod copies;
+mod grown;
 mod known;
 mod life;
 mod round;

@@ -142,7 +142,9 @@ impl Engine {
         let device = pool.ensure_attached(&record.id, access)?;
         let fs = match access {
             DeviceAccess::ReadWrite => {
-                self.prepare_filesystem(pool, record, &device, mount, wanted.read_only)?
+                let record = self.record_now(pool, &record.id)?;
+                self.check_published_here(pool, &record, wanted)?;
+                self.prepare_filesystem(pool, &record, &device, mount, wanted.read_only)?
             }
             DeviceAccess::ReadOnly => self.prepared_filesystem(pool, &record.id)?,
         };
@@ -154,6 +156,13 @@ impl Engine {
         };
         self.host.ensure_mounted(&request, &wanted.path)?;
         self.finish_mount(&device, fs, wanted, mount)
+    }
+
+    /// For one who holds the device and so is the only writer. What the call began with may be out
+    /// of date: while it waited for the device, the volume may have been at another node, and what
+    /// was blank then may hold data now.
+    fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
+        pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
     }
 
     /// Makes what is on the device ready to be mounted at its full size.

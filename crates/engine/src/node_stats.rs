@@ -72,15 +72,16 @@ impl Engine {
             return Ok(gone("the volume is not mounted there any more"));
         }
         let read_only = self.host.occupant(path)?.is_some_and(|at| at.filesystem_read_only);
-        let condition = if read_only && !stage.read_only {
+        let usage = match self.host.usage(path) {
+            Ok(usage) => usage,
+            Err(error) => return Ok(gone(&error.to_string())),
+        };
+        let condition = if usage.has_given_up || (read_only && !stage.read_only) {
             Condition::abnormal("the filesystem has become read-only; look for I/O errors")
         } else {
             Condition::healthy("the filesystem is mounted")
         };
-        Ok(match self.host.usage(path) {
-            Ok(usage) => VolumeStats { usage: VolumeUsage::Filesystem(usage), condition },
-            Err(error) => gone(&error.to_string()),
-        })
+        Ok(VolumeStats { usage: VolumeUsage::Filesystem(usage), condition })
     }
 }
 

@@ -42,12 +42,16 @@ struct State {
     uuids_drawn: u64,
     log: Vec<Operation>,
     failures: Vec<(Op, Error)>,
+    interludes: Vec<(Op, Interlude)>,
 }
+
+type Interlude = Box<dyn FnOnce() + Send>;
 
 struct DeviceState {
     signature: DeviceSignature,
     size: u64,
     filesystem_size: u64,
+    has_given_up: bool,
     limits: IoLimits,
 }
 
@@ -57,6 +61,7 @@ impl Default for DeviceState {
             signature: DeviceSignature::Blank,
             size: DEFAULT_DEVICE_SIZE,
             filesystem_size: DEFAULT_DEVICE_SIZE,
+            has_given_up: false,
             limits: IoLimits::default(),
         }
     }
@@ -84,6 +89,11 @@ impl MemoryHost {
     /// The next `op` fails so and has no effect. Several for one `op` are met in order.
     pub fn fail_next(&self, op: Op, error: Error) {
         self.lock().failures.push((op, error));
+    }
+
+    /// What happens while the next `op` is under way.
+    pub fn during_next(&self, op: Op, interlude: impl FnOnce() + Send + 'static) {
+        self.lock().interludes.push((op, Box::new(interlude)));
     }
 
     /// Everything that had an effect, in order; what held already is not in it.
@@ -128,6 +138,11 @@ impl MemoryHost {
         }
     }
 
+    /// As ext4 does after an I/O error since Linux 6.15: its mounts look as before.
+    pub fn let_filesystem_give_up(&self, device: &Device) {
+        self.lock().device(device).has_given_up = true;
+    }
+
     pub fn mounts(&self) -> Vec<TargetPath> {
         self.lock().mounts.keys().cloned().collect()
     }
@@ -160,6 +175,7 @@ impl MemoryHost {
         state.records.clear();
         for device in state.devices.values_mut() {
             device.limits = IoLimits::default();
+            device.has_given_up = false;
         }
     }
 
@@ -170,6 +186,12 @@ impl MemoryHost {
     /// The state, unless a test wants this operation to fail.
     fn attempt(&self, op: Op) -> Result<MutexGuard<'_, State>> {
         let mut state = self.lock();
+        if let Some(index) = state.interludes.iter().position(|(during, _)| *during == op) {
+            let (_, happen) = state.interludes.remove(index);
+            drop(state);
+            happen();
+            state = self.lock();
+        }
         match state.failures.iter().position(|(failing, _)| *failing == op) {
             Some(index) => Err(state.failures.remove(index).1),
             None => Ok(state),

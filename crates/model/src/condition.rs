@@ -25,4 +25,6 @@ pub struct Usage {
     /// Filesystems without a fixed number of inodes (btrfs) report 0 in all.
     pub total_inodes: u64,
     pub free_inodes: u64,
+    /// It writes no more after an error, whatever its mount says.
+    pub has_given_up: bool,
 }

@@ -123,6 +123,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
         overcommit_percent: 100,
         managed_size: None,
         create: false,
+        thaw_guard: None,
     });
     let inspection = ImagePool::inspect(&pool, &config.node_id)?
         .ok_or_else(|| Error::failed(looking(), "there is none: no orlop.pool is in it"))?;

@@ -24,7 +24,7 @@ use orlop_model::{
 use crate::poison::lock;
 use content::clipped;
 use draft::{GroupSnapshotDraft, SnapshotDraft, VolumeDraft};
-use state::{MemoryVolume, State};
+use state::{Interlude, MemoryVolume, State};
 
 /// Of the range that the kernel leaves to experiments.
 const MAJOR: u32 = 240;
@@ -327,6 +327,10 @@ impl Pool for MemoryPool {
     }
 
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+        let interlude = lock(&self.state).attach_interlude.take();
+        if let Some(Interlude(happen)) = interlude {
+            happen();
+        }
         let mut state = lock(&self.state);
         state.fault("ensure_attached")?;
         let path = match access {

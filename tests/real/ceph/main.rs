@@ -8,6 +8,7 @@ mod data;
 mod exports;
 mod fencing;
 mod full;
+mod groups;
 mod growing;
 mod interrupted;
 mod killing;

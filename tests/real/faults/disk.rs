@@ -1,5 +1,6 @@
 //! The pool's filesystem becomes read-only, or the disk below it gives errors.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,10 @@ async fn a_disk_that_fails(fs: PoolFs) {
     let node = client.on_node(&volume, block());
     node.up().await;
     Pattern::new(1).write(&node.target, MIB);
+    let volume = client.create("mounted").size(VOLUME).fs("ext4").done().await;
+    let mounted = client.on_node(&volume, mount("ext4"));
+    mounted.up().await;
+    Pattern::new(3).write(&mounted.data_path(), MIB);
 
     run("xfs_io", &["-x", "-c", "shutdown", text(&disks.path)]);
     let deadline = Instant::now() + PATIENCE;
@@ -76,10 +81,12 @@ async fn a_disk_that_fails(fs: PoolFs) {
     }
     complaint(&client).await;
     assert!(is_abnormal(&client, &node.id).await);
+    assert!(gives_up(&mounted).await, "the dead filesystem is called healthy");
     expect_code(client.snapshot("snapshot", &node.id).await, Code::Internal);
     write_direct(&node.target, 0, &Pattern::new(2).bytes(0, 4096)).unwrap_err();
     // The node can be cleared all the same.
     node.down().await;
+    mounted.down().await;
     expect_code(client.delete(&node.id).await, Code::Internal);
 
     daemon.terminate();
@@ -91,9 +98,26 @@ async fn a_disk_that_fails(fs: PoolFs) {
     }
     daemon.restart().await;
     assert!(!is_abnormal(&client, &node.id).await);
-    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+    assert_eq!(client.list_volumes().await.unwrap().len(), 2);
     create("another").done().await;
     node.up().await;
     Pattern::new(1).check(&node.target, MIB);
     node.down().await;
+    mounted.up().await;
+    assert!(!mounted.stats().await.unwrap().volume_condition.unwrap().abnormal);
+    Pattern::new(3).check(&mounted.data_path(), MIB);
+    mounted.down().await;
+}
+
+/// A filesystem notices that its disk is gone when it writes to its journal; does the node tell?
+async fn gives_up(node: &OnNode) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let written = File::create(node.target.join("late")).and_then(|file| file.sync_all());
+        let condition = node.stats().await.unwrap().volume_condition.unwrap();
+        if condition.abnormal {
+            return written.is_err();
+        }
+    }
+    false
 }

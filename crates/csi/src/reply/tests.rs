@@ -35,7 +35,13 @@ fn sizes_beyond_the_wire_stop_at_its_end() {
 
 #[test]
 fn usage_counts_what_can_be_counted() {
-    let full = Usage { total_bytes: 100, available_bytes: 30, total_inodes: 10, free_inodes: 4 };
+    let full = Usage {
+        total_bytes: 100,
+        available_bytes: 30,
+        total_inodes: 10,
+        free_inodes: 4,
+        has_given_up: false,
+    };
     let entries = usage(VolumeUsage::Filesystem(full));
     let shown: Vec<_> = entries
         .iter()

@@ -22,7 +22,8 @@ impl Engine {
                 let fs = self.filesystem_to_make(record)?;
                 self.check_blank(pool, record, device)?;
                 let uuid = self.host.random_uuid()?;
-                self.set_format(pool, record, FormatState::Formatting { fs, uuid })?;
+                let formatting = FormatState::Formatting { fs, uuid };
+                self.set_format(pool, record, FormatState::Blank, formatting)?;
                 self.make_filesystem(pool, record, device, fs, uuid)
             }
             FormatState::Formatting { fs, uuid } => {
@@ -38,7 +39,7 @@ impl Engine {
             }
             FormatState::Renewing { fs, old, new } => {
                 let found = self.check_identity(record, device, fs, &[old, new])?;
-                self.renew(pool, record, device, fs, (found, new))
+                self.renew(pool, record, device, fs, found, (old, new))
             }
             FormatState::Raw => self.adopt(pool, record, device),
         }
@@ -48,7 +49,7 @@ impl Engine {
     pub(super) fn mark_raw(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
         match record.format {
             FormatState::Blank | FormatState::Formatting { .. } => {
-                self.set_format(pool, record, FormatState::Raw)
+                self.set_format(pool, record, record.format, FormatState::Raw)
             }
             FormatState::Formatted { .. }
             | FormatState::Copied { .. }
@@ -72,7 +73,8 @@ impl Engine {
         uuid: FsUuid,
     ) -> Result<FsType> {
         self.host.format(device, fs, uuid, &record.parameters.mkfs_options)?;
-        self.set_format(pool, record, FormatState::Formatted { fs, uuid })?;
+        let formatting = FormatState::Formatting { fs, uuid };
+        self.set_format(pool, record, formatting, FormatState::Formatted { fs, uuid })?;
         Ok(fs)
     }
 
@@ -86,14 +88,16 @@ impl Engine {
         fs: FsType,
         uuid: FsUuid,
     ) -> Result<FsType> {
+        let copied = FormatState::Copied { fs, uuid };
         match fs {
             FsType::Btrfs => {
                 let new = self.host.random_uuid()?;
-                self.set_format(pool, record, FormatState::Renewing { fs, old: uuid, new })?;
-                self.renew(pool, record, device, fs, (uuid, new))
+                let renewing = FormatState::Renewing { fs, old: uuid, new };
+                self.set_format(pool, record, copied, renewing)?;
+                self.renew(pool, record, device, fs, uuid, (uuid, new))
             }
             FsType::Xfs | FsType::Ext4 => {
-                self.set_format(pool, record, FormatState::Formatted { fs, uuid })?;
+                self.set_format(pool, record, copied, FormatState::Formatted { fs, uuid })?;
                 Ok(fs)
             }
         }
@@ -105,12 +109,14 @@ impl Engine {
         record: &VolumeRecord,
         device: &Device,
         fs: FsType,
-        (found, new): (FsUuid, FsUuid),
+        found: FsUuid,
+        (old, new): (FsUuid, FsUuid),
     ) -> Result<FsType> {
         if found != new {
             self.host.renew_uuid(device, fs, new)?;
         }
-        self.set_format(pool, record, FormatState::Formatted { fs, uuid: new })?;
+        let renewing = FormatState::Renewing { fs, old, new };
+        self.set_format(pool, record, renewing, FormatState::Formatted { fs, uuid: new })?;
         Ok(fs)
     }
 
@@ -120,7 +126,8 @@ impl Engine {
         let wanted = self.filesystem_to_make(record)?;
         match self.host.signature(device)? {
             DeviceSignature::Filesystem { fs, uuid, .. } if fs == wanted => {
-                self.set_format(pool, record, FormatState::Copied { fs, uuid })?;
+                let copied = FormatState::Copied { fs, uuid };
+                self.set_format(pool, record, FormatState::Raw, copied)?;
                 self.settle_copy(pool, record, device, fs, uuid)
             }
             DeviceSignature::Filesystem { .. }
@@ -177,9 +184,20 @@ impl Engine {
         }
     }
 
-    fn set_format(&self, pool: &PoolRef, record: &VolumeRecord, format: FormatState) -> Result<()> {
+    /// Only if nobody else has come further meanwhile: on a shared pool the volume may have been at
+    /// another node.
+    fn set_format(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        from: FormatState,
+        to: FormatState,
+    ) -> Result<()> {
         pool.update_volume(&record.id, &mut |record| {
-            record.format = format;
+            if record.format != from && record.format != to {
+                return Err(Error::Busy(record.id.to_string()));
+            }
+            record.format = to;
             Ok(())
         })?;
         Ok(())

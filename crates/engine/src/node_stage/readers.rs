@@ -23,9 +23,12 @@ impl Engine {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
         }
-        let prepared = pool
-            .ensure_attached(&record.id, DeviceAccess::ReadWrite)
-            .and_then(|device| self.prepare_filesystem(pool, record, &device, mount, true));
+        let prepared =
+            pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).and_then(|device| {
+                let record = self.record_now(pool, &record.id)?;
+                self.check_claim(&record)?;
+                self.prepare_filesystem(pool, &record, &device, mount, true)
+            });
         // While this node could still write, the claim stays: another one that prepares would be a
         // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
         pool.ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
@@ -50,6 +53,15 @@ impl Engine {
             Ok(())
         })?;
         Ok(state)
+    }
+
+    /// The claim goes when the volume is unpublished, which may have been while the device was
+    /// waited for.
+    fn check_claim(&self, record: &VolumeRecord) -> Result<()> {
+        match record.published.get(&self.settings.node_id) {
+            Some(own) if own.reader == ReaderState::Preparing => Ok(()),
+            Some(_) | None => Err(Error::Busy(record.id.to_string())),
+        }
     }
 
     fn set_reader(&self, pool: &PoolRef, record: &VolumeRecord, state: ReaderState) -> Result<()> {
@@ -83,8 +95,7 @@ impl Engine {
 
     /// The record has changed since the call began: this node or another one has prepared it.
     pub(super) fn prepared_filesystem(&self, pool: &PoolRef, id: &VolumeId) -> Result<FsType> {
-        let record = pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
-        match record.format {
+        match self.record_now(pool, id)?.format {
             FormatState::Formatted { fs, .. } => Ok(fs),
             FormatState::Blank
             | FormatState::Formatting { .. }

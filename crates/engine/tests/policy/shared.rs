@@ -1,10 +1,11 @@
 //! Pools that several nodes and several controllers use at once.
 
 use orlop_engine::request::{ControllerPublish, CreateVolume, StageVolume, VolumeUsage};
+use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
     AccessMode, CapabilitySet, Consistency, Device, DeviceAccess, DeviceSignature, Error,
-    FormatState, FsType, FsUuid, Pool, ReaderState, VolumeId,
+    FormatState, FsType, FsUuid, Pool, ReaderState, VolumeId, VolumeRecord,
 };
 
 use crate::bench::*;
@@ -241,4 +242,71 @@ fn a_full_node_gets_no_more_and_has_the_last_word() {
     refused!(engine.stage_volume(&other), Error::Exhausted(_));
     here.unstage(&first).unwrap();
     engine.stage_volume(&other).unwrap();
+}
+
+/// A call that goes on after a long time must not go by what it read before.
+#[test]
+fn what_another_node_wrote_while_the_device_was_waited_for_is_not_formatted() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    here.host.fail_next(Op::Format, Error::failed("mkfs", "killed"));
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Failed { .. });
+    assert!(matches!(here.format(&id), FormatState::Formatting { .. }));
+
+    let (elsewhere, machine, volume) = (there, here.host.clone(), id.clone());
+    here.pool().during_next_attach(move || {
+        let engine = &elsewhere.engine;
+        engine.controller_unpublish(&volume, Some(&node(HERE))).unwrap();
+        engine.controller_publish(&controller_publish(&volume, THERE)).unwrap();
+        elsewhere.stage(&volume);
+        machine.set_signature(&elsewhere.device(&volume), signature_of(&elsewhere, &volume));
+        elsewhere.unstage(&volume).unwrap();
+        engine.controller_unpublish(&volume, Some(&node(THERE))).unwrap();
+        engine.controller_publish(&controller_publish(&volume, HERE)).unwrap();
+    });
+    here.stage(&id);
+    assert_eq!(here.host.count(Op::Format), 0);
+}
+
+fn signature_of(bench: &Bench, id: &VolumeId) -> DeviceSignature {
+    let FormatState::Formatted { fs, uuid } = bench.format(id) else {
+        panic!("{:?}", bench.format(id));
+    };
+    DeviceSignature::Filesystem { fs, uuid, needs_check: false }
+}
+
+#[test]
+fn a_node_that_lost_its_claim_while_it_waited_for_the_device_does_not_prepare() {
+    let (here, there) = Bench::sharing();
+    let capability = mount(None, MultiNodeReaderOnly);
+    let id = here.create_as(CreateVolume { capabilities: only(capability.clone()), ..volume("v") });
+    let request = ControllerPublish { capability, ..controller_publish(&id, HERE) };
+    here.engine.controller_publish(&request).unwrap();
+    let volume = id.clone();
+    here.pool().during_next_attach(move || {
+        there.engine.controller_unpublish(&volume, Some(&node(HERE))).unwrap();
+        there.engine.controller_publish(&request).unwrap();
+    });
+    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy(_));
+    assert_eq!(here.format(&id), FormatState::Blank);
+    here.assert_node_is_clean();
+}
+
+#[test]
+fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
+    let (here, there) = Bench::sharing();
+    let id = here.create("v");
+    here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
+    let further = FormatState::Formatted { fs: FsType::Ext4, uuid: FsUuid::from_bytes([7; 16]) };
+    let volume = id.clone();
+    here.host.during_next(Op::Format, move || {
+        let change = &mut |record: &mut VolumeRecord| {
+            record.format = further;
+            Ok(())
+        };
+        there.pool().update_volume(&volume, change).unwrap();
+    });
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Busy(_));
+    assert_eq!(here.format(&id), further);
 }

@@ -61,6 +61,18 @@ fn a_filesystem_that_turned_read_only_is_abnormal() {
 }
 
 #[test]
+fn a_filesystem_that_gave_up_is_abnormal_however_it_is_mounted() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.publish(&id);
+    bench.host.let_filesystem_give_up(&bench.device(&id));
+    for at in [STAGING, TARGET] {
+        assert!(stats(&bench, &id, at).unwrap().condition.abnormal, "{at}");
+    }
+}
+
+#[test]
 fn one_that_was_to_be_read_only_is_not() {
     let bench = Bench::new();
     let id = bench.create("v");

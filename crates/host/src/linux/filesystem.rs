@@ -5,6 +5,7 @@ use orlop_sys::filesystem::{self as fs, Format, FsKind, Signature};
 use rustix::io::Errno;
 
 use super::failure::{Doing, explained};
+use super::freezer::Freezer;
 use super::occupancy::occupant;
 
 pub(super) fn kind_of(fs: FsType) -> FsKind {
@@ -96,7 +97,12 @@ pub(super) fn ensure_grown_unmounted(device: &Device, fs: FsType) -> Result<()> 
     }
 }
 
-pub(super) fn ensure_grown_mounted(device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
+pub(super) fn ensure_grown_mounted(
+    device: &Device,
+    fs: FsType,
+    at: &TargetPath,
+    freezer: &Freezer,
+) -> Result<()> {
     // Growing goes by path: where the volume is not mounted, it would reach the filesystem that
     // holds the empty directory.
     if !occupant(at)?.is_some_and(|there| there.is_of(device) && !there.is_device_node) {
@@ -106,9 +112,6 @@ pub(super) fn ensure_grown_mounted(device: &Device, fs: FsType, at: &TargetPath)
     }
     let doing = format!("grow the {fs} at {at}");
     let (mount_point, kind) = (at.as_path(), kind_of(fs));
-    if fs::fits_device(mount_point, &device.path, kind).doing(&doing)? {
-        return Ok(());
-    }
     fs::grow_mounted(mount_point, &device.path, kind).map_err(|failure| {
         let forbidden = failure.errno() == Some(Errno::PERM);
         match forbidden && fs == FsType::Ext4 {
@@ -118,7 +121,13 @@ pub(super) fn ensure_grown_mounted(device: &Device, fs: FsType, at: &TargetPath)
             ),
             false => explained(&doing, &failure),
         }
-    })
+    })?;
+    // Asked also where nothing had to grow: an earlier call may have ended in between.
+    if fs::growth_is_written(mount_point, &device.path, kind).doing(&doing)? {
+        return Ok(());
+    }
+    freezer.freeze(at)?;
+    freezer.ensure_thawed(at).map(drop)
 }
 
 pub(super) fn ensure_trimmed(mount: &TargetPath) -> Result<()> {

@@ -187,6 +187,7 @@ impl Host for MemoryHost {
             available_bytes: total,
             total_inodes: 1024,
             free_inodes: 1024,
+            has_given_up: device.is_some_and(|device| device.has_given_up),
         })
     }
 

@@ -8,9 +8,10 @@ use orlop_model::{NodeId, Topology};
 use orlop_pools::image::{Floor, ImagePoolConfig};
 use orlop_pools::rbd::RbdPoolConfig;
 
-use super::file::PoolSettings;
+use super::file::{LogFormat, PoolSettings};
 use super::settle::bytes;
 use super::{ConfigError, size};
+use crate::thaw_guard;
 
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
 const DEFAULT_CEPH_POOL: &str = "rbd";
@@ -47,6 +48,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) mode: Mode,
     pub(super) attach: bool,
     pub(super) run_dir: PathBuf,
+    pub(super) log: LogFormat,
 }
 
 pub(super) fn require_one(given: &[PoolSettings]) -> Result<(), ConfigError> {
@@ -129,6 +131,7 @@ fn image(
             .map(|text| bytes("ORLOP_POOL_IMAGE_SIZE", &text))
             .transpose()?,
         create: settings.create.unwrap_or(true),
+        thaw_guard: Some(thaw_guard::command(around.log)),
     })
 }
 
@@ -178,6 +181,7 @@ fn rbd(
         housekeeping: around.mode.serves_controller(),
         node_id: around.node_id.clone(),
         serves_node: around.mode.serves_node(),
+        cuts_unrestorable_groups: false,
         run_dir: around.run_dir.clone(),
     })
 }

@@ -34,12 +34,17 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
     let mode = mode(settings.mode.as_deref())?;
     let run_dir = settings.run_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR));
     let attach = settings.attach.unwrap_or(true);
+    let log = LogConfig {
+        level: settings.log.level.unwrap_or_else(|| "info".to_owned()),
+        format: settings.log.format.unwrap_or_default(),
+    };
     let surroundings = Surroundings {
         place: &place,
         node_id: &node_id,
         mode,
         attach,
         run_dir: run_dir.join(&driver_name),
+        log: log.format,
     };
     Ok(Config {
         mode,
@@ -56,10 +61,7 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
         workload_cgroup: settings.workload_cgroup.unwrap_or_else(|| "/".to_owned()),
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
-        log: LogConfig {
-            level: settings.log.level.unwrap_or_else(|| "info".to_owned()),
-            format: settings.log.format.unwrap_or_default(),
-        },
+        log,
     })
 }
 

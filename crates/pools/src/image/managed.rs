@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
 use orlop_sys::file::{self, Space};
-use orlop_sys::filesystem::{self, Format, FsKind};
+use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
+use orlop_sys::guard::{GuardCommand, ThawGuard};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
@@ -108,6 +109,23 @@ impl Managed {
         Ok(managed)
     }
 
+    /// Held still for a moment, with all volumes in it.
+    pub(super) fn ensure_growth_written(&self, guard: Option<GuardCommand>) -> Result<()> {
+        let writing = || format!("write back the growth of {}", self.mount_point.display());
+        let root = self.root();
+        if filesystem::growth_is_written(root, &self.device.path(), FsKind::Xfs).doing(writing)? {
+            return Ok(());
+        }
+        // Whatever ends this, the guard thaws when it is let go; if it was killed as well, the
+        // next start does.
+        let guard = guard.map(ThawGuard::new);
+        if let Some(Err(error)) = guard.as_ref().map(|guard| guard.note(root)) {
+            tracing::warn!(%error, "no thaw guard while the pool's image is written back");
+        }
+        filesystem::freeze(root).doing(writing)?;
+        filesystem::ensure_thawed(root).doing(writing).map(drop)
+    }
+
     /// The root of the filesystem in the image.
     pub(super) fn root(&self) -> &Path {
         &self.mount_point
@@ -124,7 +142,7 @@ impl Managed {
         if let Some(there) = mounts::mount_at(target).doing(mounting)? {
             let number = self.device.device_number().doing(mounting)?;
             if (there.major, there.minor) == number {
-                return Ok(());
+                return ensure_thawed(target);
             }
             return Err(Error::failed(
                 mounting(),
@@ -156,6 +174,16 @@ impl Managed {
             Err(error) => tracing::warn!(%error, "the pool's image stays mounted"),
         }
     }
+}
+
+/// Nobody but us freezes it, and whoever did has ended: the pool's lock is ours.
+fn ensure_thawed(mount_point: &Path) -> Result<()> {
+    let thawing = || format!("thaw the pool's image at {}", mount_point.display());
+    match filesystem::ensure_thawed(mount_point).doing(thawing)? {
+        ThawOutcome::Thawed => tracing::warn!("thawed the pool's image, which was left frozen"),
+        ThawOutcome::WasNotFrozen => {}
+    }
+    Ok(())
 }
 
 fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {

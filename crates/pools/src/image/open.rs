@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use orlop_model::{Error, Result, Topology};
 use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind};
+use orlop_sys::guard::GuardCommand;
 
 use super::attach::Attachments;
 use super::ballast::Ballast;
@@ -41,6 +42,8 @@ pub struct ImagePoolConfig {
     /// Make a pool where there is none. Off, a disk that is not mounted ends the start instead of
     /// becoming an empty pool on whatever is below.
     pub create: bool,
+    /// The process that thaws a managed image, should this one be killed while it is frozen.
+    pub thaw_guard: Option<GuardCommand>,
 }
 
 impl Store {
@@ -50,7 +53,9 @@ impl Store {
             Kind::Plain => None,
             Kind::Managed => {
                 Layout::new(&config.path).sweep_staging()?;
-                Some(Managed::open(&config.path, marker.id(), config.managed_size)?)
+                let managed = Managed::open(&config.path, marker.id(), config.managed_size)?;
+                managed.ensure_growth_written(config.thaw_guard.clone())?;
+                Some(managed)
             }
         };
         let layout = Layout::new(managed.as_ref().map_or(&config.path, Managed::root));

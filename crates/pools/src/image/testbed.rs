@@ -109,6 +109,7 @@ impl Bed {
             overcommit_percent: 100,
             managed_size: None,
             create: true,
+            thaw_guard: None,
         }
     }
 

@@ -32,6 +32,11 @@ impl MemoryPool {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
     }
 
+    /// What happens while the next caller waits for its device.
+    pub fn during_next_attach(&self, interlude: impl FnOnce() + Send + 'static) {
+        lock(&self.state).attach_interlude = Some(Interlude(Box::new(interlude)));
+    }
+
     /// The pool stays, its devices are gone.
     pub fn reboot(&self) {
         for volume in lock(&self.state).volumes.values_mut() {

@@ -27,6 +27,7 @@ pub(super) struct State {
     /// Why nothing works at all.
     pub(super) broken: Option<String>,
     pub(super) interlude: Option<Interlude>,
+    pub(super) attach_interlude: Option<Interlude>,
 }
 
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(super) struct Fault {
     pub(super) error: Error,
 }
 
-/// What a test lets happen in the middle of a copy.
+/// What a test lets happen in the middle of a call.
 pub(super) struct Interlude(pub(super) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Interlude {

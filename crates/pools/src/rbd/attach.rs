@@ -5,6 +5,7 @@
 //! noted in the image, the device is attached. Undone in reverse. So whoever can write is noted,
 //! and a device that is there has an export.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -73,15 +74,19 @@ impl Attachments {
     }
 }
 
-/// Without links, as the kernel tells the files of devices.
+/// Without links, as the kernel tells the files of devices. Whoever does not serve a node makes
+/// nothing, and finds no exports where there is no directory.
 fn exports_in(config: &RbdPoolConfig) -> Result<PathBuf> {
     let exports = config.run_dir.join("exports");
-    if !config.serves_node {
-        return Ok(exports);
+    let failed =
+        |doing: &str, error| Error::failed(format!("{doing} {}", exports.display()), error);
+    if config.serves_node {
+        std::fs::create_dir_all(&exports).map_err(|error| failed("make", error))?;
     }
-    std::fs::create_dir_all(&exports)
-        .and_then(|()| exports.canonicalize())
-        .map_err(|error| Error::failed(format!("make {}", exports.display()), error))
+    match exports.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(exports),
+        resolved => resolved.map_err(|error| failed("look at", error)),
+    }
 }
 
 impl Store {

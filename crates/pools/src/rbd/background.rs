@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use orlop_model::{Error, Result};
 
+use super::cut::OfImage;
+use super::group_cut::OfImages;
 use super::store::Store;
 use crate::poison::lock;
 
@@ -24,7 +26,16 @@ type Chore = fn(&Store) -> Result<()>;
 
 /// A flattening takes as long as the volume is large; freeing does not wait for it.
 const THREADS: [(&str, &[Chore]); 2] = [
-    ("rbd-free", &[Store::sweep_volumes, Store::sweep_cuts, Store::sweep_kept, Store::free_trash]),
+    (
+        "rbd-free",
+        &[
+            Store::sweep_volumes,
+            Store::sweep::<OfImage>,
+            Store::sweep::<OfImages>,
+            Store::sweep_kept,
+            Store::free_trash,
+        ],
+    ),
     ("rbd-flatten", &[Store::flatten_noted]),
 ];
 

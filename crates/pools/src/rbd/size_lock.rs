@@ -4,48 +4,34 @@
 //! image's lock: there the smaller one, if it comes second, cuts off what the larger one has just
 //! added. An export even shrinks when it is told so, and it is told the size that it is to show. So
 //! whoever changes the size holds a lock of ours meanwhile, for one client that does it: ourselves,
-//! or an export, whose address is in the lock then. It is taken away only after that client has
-//! fallen silent and was blocklisted: should it only have slept, what it does next is refused.
+//! or an export.
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{FOR_GOOD, Image, IoCtx, LockHolder, Watcher, header_of};
-use orlop_sys::rand::random_bytes;
+use orlop_sys::ceph::header_of;
 use orlop_sys::storage_daemon::Export;
 
 use super::failure::Doing;
-use super::fence::{open_to_change, still_silent};
+use super::image_lock::{ImageLock, held_for};
 use super::store::Store;
 use super::volume_records::named_image;
 
 const LOCK: &str = "orlop.size";
-/// Between what tells locks apart and the client that one is held for.
-const HELD_FOR: char = '@';
-/// For another to be done with what takes an instant.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
-
 /// While this lives, nobody else changes the size of the image.
 #[derive(Debug)]
-pub(super) struct SizeLock {
-    io: Arc<IoCtx>,
-    image_id: String,
-    cookie: String,
-    /// Open longer than it is locked, so that whoever holds the lock and lives watches it.
-    image: Image,
-}
+pub(super) struct SizeLock(ImageLock);
 
 impl SizeLock {
     /// The size that the image has then.
     pub(super) fn ensure_size(&self, id: &VolumeId, bytes: u64) -> Result<u64> {
+        let Self(lock) = self;
         // librbd tells what it has last heard of, which may be older than the lock.
-        let size = || self.io.image_size(&self.image_id);
+        let size = || lock.io().image_size(lock.image_id());
         let grow = || {
             if size()? < bytes {
-                self.image.ensure_size(bytes)?;
+                lock.image().ensure_size(bytes)?;
             }
             size()
         };
@@ -53,18 +39,10 @@ impl SizeLock {
     }
 }
 
-impl Drop for SizeLock {
-    fn drop(&mut self) {
-        if let Err(error) = self.io.unlock(&header_of(&self.image_id), LOCK, &self.cookie) {
-            tracing::warn!(%error, "others have to take the lock from a client that is gone");
-        }
-    }
-}
-
 impl Store {
     /// For ourselves.
     pub(super) fn lock_size(&self, id: &VolumeId, image_id: &str) -> Result<SizeLock> {
-        self.locked_size(id, image_id, nonce(id)?)
+        self.lock_image(image_id, LOCK, &size_of(id)).map(SizeLock)
     }
 
     /// For an export of this node, which is then asked to show another size.
@@ -80,25 +58,7 @@ impl Store {
                 "the export of volume {id} is not known to the cluster yet"
             ))
         })?;
-        self.locked_size(id, image_id, format!("{}{HELD_FOR}{address}", nonce(id)?))
-    }
-
-    fn locked_size(&self, id: &VolumeId, image_id: &str, cookie: String) -> Result<SizeLock> {
-        let locking = || format!("lock the size of volume {id}");
-        let header = header_of(image_id);
-        let deadline = Instant::now() + PATIENCE;
-        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
-        let (io, image) = self.ask(locking, open)?;
-        loop {
-            if io.try_lock(&header, LOCK, &cookie).doing(locking)? {
-                return Ok(SizeLock { io, image_id: image_id.to_owned(), cookie, image });
-            }
-            take_from_silent_holder(&io, &image, &header).doing(locking)?;
-            if Instant::now() >= deadline {
-                return Err(Error::Busy(format!("the size of volume {id}")));
-            }
-            thread::sleep(PAUSE);
-        }
+        self.lock_image_for(&address, image_id, LOCK, &size_of(id)).map(SizeLock)
     }
 
     /// A lock that an earlier process of this node held for the export. What it asked of the export
@@ -143,32 +103,10 @@ impl Store {
     }
 }
 
-fn nonce(id: &VolumeId) -> Result<String> {
-    let nonce: [u8; 8] = random_bytes().doing(|| format!("lock the size of volume {id}"))?;
-    Ok(format!("{:016x}", u64::from_be_bytes(nonce)))
+fn size_of(id: &VolumeId) -> String {
+    format!("the size of volume {id}")
 }
 
 fn address_of(id: &VolumeId, export: &Export) -> Result<Option<String>> {
     export.remembered_address().doing(|| format!("look at the export of volume {id}"))
-}
-
-/// `None`: for the client that has it.
-fn held_for(holder: &LockHolder) -> Option<&str> {
-    holder.cookie.split_once(HELD_FOR).map(|(_, address)| address)
-}
-
-fn is_held_for(holder: &LockHolder, watcher: &Watcher) -> bool {
-    held_for(holder).map_or_else(|| holder.is(watcher), |address| address == watcher.address)
-}
-
-/// Both are stopped: the client that the lock is for, and the one that has it and would go on as if
-/// it still had.
-fn take_from_silent_holder(io: &IoCtx, image: &Image, header: &str) -> orlop_sys::Result<()> {
-    let look = || io.silent_holder(image, (header, LOCK), is_held_for);
-    let Some(holder) = still_silent(look)? else { return Ok(()) };
-    for address in [held_for(&holder), Some(holder.address.as_str())].into_iter().flatten() {
-        tracing::warn!(address, "blocklisted: it holds a lock and is silent");
-        io.cluster().blocklist(address, FOR_GOOD)?;
-    }
-    io.ensure_lock_broken(header, LOCK, &holder)
 }

@@ -10,6 +10,7 @@ use orlop_sys::ceph::{ClusterConfig, IoCtx};
 use super::attach::Attachments;
 use super::background::Background;
 use super::connection::Connection;
+use super::group_snapshots::can_restore_groups;
 use super::marker;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -35,6 +36,9 @@ pub struct RbdPoolConfig {
     /// Free what is deleted and flatten what is too deep. One of all who use the pool is enough,
     /// and more do no harm.
     pub housekeeping: bool,
+    /// Cut groups also where librbd could not restore them. For tests: making and deleting is the
+    /// same everywhere.
+    pub cuts_unrestorable_groups: bool,
     /// This process.
     pub node_id: NodeId,
     /// Are volumes used on this machine, by this process?
@@ -64,6 +68,7 @@ pub(super) struct Store {
     pub(super) connection: Connection,
     pub(super) background: Background,
     pub(super) attachments: Attachments,
+    pub(super) cuts_groups: bool,
 }
 
 impl Store {
@@ -83,6 +88,7 @@ impl Store {
             connection,
             background: Background::default(),
             attachments,
+            cuts_groups: config.cuts_unrestorable_groups || can_restore_groups(),
         });
         store.connection.pulse.start(&store)?;
         if config.serves_node {

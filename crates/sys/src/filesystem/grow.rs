@@ -2,16 +2,24 @@
 
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use super::ext4::Ext4Superblock;
+use super::signature::bytes_at;
 use super::{FsKind, open_mount_root};
 use crate::abi::{self, XfsGeometry};
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::loopdev;
+use crate::resolve::open_existing;
 
 const OPERATION: &str = "grow the filesystem at";
 
 /// XFS starts no allocation group smaller than this.
 const SMALLEST_XFS_GROUP: u64 = 64;
+/// Where the superblock of XFS tells how many blocks there are, and how much is read for it: no
+/// sector is larger.
+const XFS_BLOCKS_AT: usize = 8;
+const XFS_SUPERBLOCK: usize = 4096;
 /// The largest sector that btrfs rounds a device's size down to.
 const LARGEST_BTRFS_SECTOR: u64 = 64 << 10;
 /// btrfs is never resized to less than this, not even from less.
@@ -37,7 +45,8 @@ pub fn fits_device(mount_point: &Path, device: &Path, kind: FsKind) -> Result<bo
     }
 }
 
-/// Grows to the end of the device; there already is fine. ext4 asks for CAP_SYS_RESOURCE.
+/// Grows to the end of the device; there already is fine. ext4 asks for CAP_SYS_RESOURCE. What was
+/// grown may have to be [written back](growth_is_written).
 pub fn grow_mounted(mount_point: &Path, device: &Path, kind: FsKind) -> Result<()> {
     if fits_device(mount_point, device, kind)? {
         return Ok(());
@@ -57,6 +66,33 @@ pub fn grow_mounted(mount_point: &Path, device: &Path, kind: FsKind) -> Result<(
         FsKind::Btrfs => abi::btrfs_grow_to_device(root),
     };
     grown.on(OPERATION, mount_point)
+}
+
+/// Whether the device would mount at its new size after a power cut. XFS keeps growth in its log for
+/// a while, and Linux 6.18 cannot replay one growth upon another: it refuses blocks beyond the end
+/// that the superblock on the device still tells. A freeze writes the superblock.
+pub fn growth_is_written(mount_point: &Path, device: &Path, kind: FsKind) -> Result<bool> {
+    match kind {
+        FsKind::Xfs => {
+            let root = open_mount_root("read the size of", mount_point)?;
+            let geometry = abi::xfs_geometry(root).on("read the geometry of", mount_point)?;
+            Ok(xfs_blocks_on(device)? == geometry.data_blocks)
+        }
+        FsKind::Ext4 | FsKind::Btrfs => Ok(true),
+    }
+}
+
+/// Past the device's page cache, which XFS does not use.
+fn xfs_blocks_on(device: &Path) -> Result<u64> {
+    const OPERATION: &str = "read the superblock of";
+    let opened = open_existing(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
+    let mut room = vec![0; 2 * XFS_SUPERBLOCK];
+    let start = room.as_ptr().align_offset(XFS_SUPERBLOCK);
+    let missing = || Error::refused(OPERATION, device, "it is cut short");
+    let superblock = room.get_mut(start..start + XFS_SUPERBLOCK).ok_or_else(missing)?;
+    let length = rustix::io::pread(opened, &mut *superblock, 0).before(OPERATION, device)?;
+    let blocks = superblock.get(..length).and_then(|read| bytes_at(read, XFS_BLOCKS_AT));
+    blocks.map(u64::from_be_bytes).ok_or_else(missing)
 }
 
 fn usable_xfs_blocks(geometry: &XfsGeometry, device_bytes: u64) -> u64 {

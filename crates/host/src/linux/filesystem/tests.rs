@@ -115,6 +115,42 @@ fn a_mounted_filesystem_grows_with_its_device() {
 }
 
 #[test]
+fn a_power_cut_finds_a_grown_xfs_whole() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    for step in 1..=6 {
+        bed.grow("stage.img", SMALL + step * 16 * MIB);
+        host.ensure_grown_mounted(&staged.device, FsType::Xfs, &staged.path).unwrap();
+        let written =
+            fs::growth_is_written(staged.path.as_path(), &staged.device.path, FsKind::Xfs);
+        assert!(written.unwrap(), "step {step}");
+        // Each a growth upon growth that a log may still hold.
+        let name = format!("cut-{step}");
+        let copy = std::fs::File::create_new(bed.file(&name)).unwrap();
+        let image = std::fs::File::open(bed.file("stage.img")).unwrap();
+        orlop_sys::file::copy_sparse(&image, &copy).unwrap();
+        let cut = bed.attach(&name);
+        let path = bed.path("cut");
+        host.ensure_mounted(&read_write(&cut, FsType::Xfs), &path).unwrap();
+        host.ensure_unmounted(&path).unwrap();
+    }
+}
+
+/// As a process leaves it that is killed between the growth and its way to the device.
+#[test]
+fn growth_that_is_only_in_the_log_is_written_by_the_next_call() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    let (mount_point, device) = (staged.path.as_path(), &staged.device.path);
+    bed.grow("stage.img", LARGER);
+    fs::grow_mounted(mount_point, device, FsKind::Xfs).unwrap();
+    host.ensure_grown_mounted(&staged.device, FsType::Xfs, &staged.path).unwrap();
+    assert!(fs::growth_is_written(mount_point, device, FsKind::Xfs).unwrap());
+}
+
+#[test]
 fn a_mounted_ext4_grows_where_the_kernel_lets_it() {
     let Some(bed) = Testbed::new() else { return };
     let host = bed.host();

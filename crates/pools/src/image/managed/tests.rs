@@ -103,6 +103,36 @@ fn growth_that_a_crash_interrupted_is_finished() {
 }
 
 #[test]
+fn a_power_cut_finds_a_grown_image_whole() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = ImagePool::open(config(&bed)).unwrap();
+    let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    // In use, so it stays mounted from start to start, and growth comes upon growth.
+    pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    drop(pool);
+    for step in 1..=5 {
+        let bytes = BYTES + step * 16 * MIB;
+        let pool =
+            ImagePool::open(ImagePoolConfig { managed_size: Some(bytes), ..bed.config() }).unwrap();
+        let managed = pool.store.managed.as_ref().unwrap();
+        let device = managed.device.path();
+        assert!(filesystem::growth_is_written(managed.root(), &device, FsKind::Xfs).unwrap());
+    }
+}
+
+#[test]
+fn an_image_that_was_left_frozen_is_thawed() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = ImagePool::open(config(&bed)).unwrap();
+    let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    drop(pool);
+    filesystem::freeze(&mount_point_in(&bed.pool_path())).unwrap();
+    let pool = ImagePool::open(config(&bed)).unwrap();
+    create(&pool, &volume_of(&pool, "b", 32 * MIB));
+}
+
+#[test]
 fn kinds_do_not_change() {
     let Some(bed) = Bed::plain() else { return };
     drop(bed.open());

@@ -5,6 +5,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::*;
 use crate::file::space;
+use crate::filesystem::{ensure_thawed, freeze};
 use crate::testbed::{Disk, MIB, Mounted, SMALL, Volume, root, scratch};
 
 fn assert_grows(kind: FsKind) {
@@ -32,6 +33,24 @@ fn assert_grows(kind: FsKind) {
 fn xfs_grows_while_mounted() {
     if root() {
         assert_grows(FsKind::Xfs);
+    }
+}
+
+#[test]
+fn growth_of_xfs_is_written_by_a_freeze() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Xfs);
+    let (mount_point, device) = (volume.root(), volume.disk.path());
+    let is_written = || growth_is_written(mount_point, &device, FsKind::Xfs).unwrap();
+    for step in 1..=5 {
+        volume.disk.grow(SMALL + step * 16 * MIB);
+        assert!(is_written(), "the device alone grew");
+        grow_mounted(mount_point, &device, FsKind::Xfs).unwrap();
+        freeze(mount_point).unwrap();
+        ensure_thawed(mount_point).unwrap();
+        assert!(is_written());
     }
 }
 
