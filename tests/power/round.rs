@@ -91,7 +91,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} at random moments and {} right after an answer, in {steps} steps; {} volumes and \
-             snapshots compared, {} of them used, {} pools emptied; 0 lost",
+             snapshots compared, {} of them used, {} pools emptied",
             self.at_random, self.after_an_answer, self.compared, self.used, self.emptied,
         )
     }

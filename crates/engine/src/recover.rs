@@ -3,14 +3,22 @@
 //! Half-made volumes are the pools' own business, frozen filesystems the host's. What remains
 //! is a device that was attached by a call which never got as far as mounting it.
 
-use orlop_model::{DeviceAccess, Result, VolumeId};
+use orlop_model::{DeviceAccess, Error, Result, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
 
 impl Engine {
     pub(crate) fn recover(&self, pool: &PoolRef) -> Result<()> {
         for id in pool.attached_volumes()? {
-            self.release_unless_wanted(pool, &id)?;
+            match self.release_unless_wanted(pool, &id) {
+                Err(away @ Error::Unreachable { .. }) => return Err(away),
+                // In nobody's way until its volume is used or deleted, and the next start tries
+                // again.
+                Err(error) => {
+                    tracing::warn!(%error, volume = %id, "a device that nobody wants stays");
+                }
+                Ok(()) => {}
+            }
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ async fn stay_small() {
         let looked = tokio::task::spawn_blocking(move || memory::give_back(resident)).await;
         match looked {
             Ok(Ok(now)) => resident = now,
-            Ok(Err(error)) => return tracing::debug!(%error, "memory is kept"),
+            Ok(Err(error)) => tracing::debug!(%error, "memory is kept for now"),
             Err(_stopping) => return,
         }
     }

@@ -216,6 +216,10 @@ impl Pool for RbdPool {
         self.store.condition(id)
     }
 
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        self.store.conditions(ids)
+    }
+
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         self.store.ensure_attached(id, access)
     }

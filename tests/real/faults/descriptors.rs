@@ -1,11 +1,11 @@
 //! The daemon may open no further file.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::run;
+use crate::{PATIENCE, run};
 
 const VOLUME: u64 = 32 * MIB;
 
@@ -59,7 +59,9 @@ async fn no_descriptor_is_left() {
         create("third").send().await.unwrap_err();
     }
     limit(&daemon, 1024);
+    let deadline = Instant::now() + PATIENCE;
     while open_files(&daemon) > before {
+        assert!(Instant::now() < deadline, "{before} files were open before, now more");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use orlop_sys::tool;
 use orlop_tests::*;
 use tokio::sync::Mutex;
 
-use crate::{complaint, is_abnormal, run};
+use crate::{PATIENCE, complaint, is_abnormal, run};
 
 const VOLUME: u64 = 32 * MIB;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

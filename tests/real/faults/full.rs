@@ -55,6 +55,10 @@ async fn without_space(pool: TestPool) {
     let attached = create("attached").done().await;
     client.controller_publish(&attached.volume_id, NODE, block(), false).await.unwrap();
     let node = client.on_node(&volume, block());
+    let both = [volume.volume_id.clone(), attached.volume_id.clone()];
+    let cut = client.group_snapshot("cut", &both).await.unwrap();
+    let mut groups = VolumeGroups::of(&client);
+    let group = groups.create("group", &[&both[1]]).await.unwrap().volume_group_id;
     node.up().await;
     Pattern::new(1).write(&node.target, MIB);
     assert!(!is_abnormal(&client, &node.id).await);
@@ -73,6 +77,10 @@ async fn without_space(pool: TestPool) {
     write_direct(&node.target, 8 * MIB, &bytes).unwrap_err();
     Pattern::new(1).check(&node.target, MIB);
     // What gives space back is possible.
+    groups.modify(&group, &[]).await.unwrap();
+    groups.delete(&group).await.unwrap();
+    client.delete_group_snapshot(&cut.group_snapshot_id, &cut.member_ids()).await.unwrap();
+    assert_eq!(client.list_snapshots().await.unwrap(), []);
     client.controller_unpublish(&attached.volume_id, NODE).await.unwrap();
     client.delete(&attached.volume_id).await.unwrap();
 

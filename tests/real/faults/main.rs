@@ -14,8 +14,13 @@ mod full;
 mod strangers;
 mod tools;
 
+use std::time::Duration;
+
 use orlop_sys::tool;
 use orlop_tests::{Client, Code, expect_code};
+
+/// Far more than anything here takes; reached only by what never happens.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn is_abnormal(client: &Client, volume: &str) -> bool {
     client.condition(volume).await.unwrap().abnormal

@@ -2,12 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_sys::tool;
 use orlop_tests::*;
 
-use crate::run;
+use crate::{PATIENCE, run};
 
 const VOLUME: u64 = 320 * MIB;
 
@@ -97,7 +97,9 @@ async fn a_tool_that_hangs() {
         let node = node.clone();
         async move { node.stage().await }
     });
+    let deadline = Instant::now() + PATIENCE;
     while !started.exists() {
+        assert!(Instant::now() < deadline, "mkfs is not started");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // The caller's patience ends; the work does not.
@@ -112,8 +114,10 @@ async fn a_tool_that_hangs() {
     raw.unstage().await.unwrap();
 
     std::fs::write(&go, "").unwrap();
+    let deadline = Instant::now() + PATIENCE;
     while let Err(status) = node.stage().await {
         assert_eq!(status.code(), Code::Aborted, "{status}");
+        assert!(Instant::now() < deadline, "it is not staged");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     node.unstage().await.unwrap();

@@ -16,6 +16,21 @@ fn a_device_that_nobody_recorded_is_released() {
     bench.assert_node_is_clean();
 }
 
+/// Somebody else may have it open: udev, or a person who looks at it.
+#[test]
+fn a_device_that_cannot_be_released_stops_neither_the_start_nor_the_others() {
+    let mut bench = Bench::new();
+    let ids = ["a", "b", "c"].map(|name| bench.create(name));
+    for id in &ids {
+        bench.pool().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
+    }
+    bench.pool().fail_after("ensure_detached", 1, Error::failed("detach", "busy"));
+    bench.restart();
+    assert_eq!(bench.pool().attached_volumes().unwrap().len(), 1);
+    bench.restart();
+    bench.assert_node_is_clean();
+}
+
 #[test]
 fn what_is_in_use_is_left_alone() {
     let mut bench = Bench::new();

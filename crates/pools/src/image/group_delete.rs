@@ -8,7 +8,7 @@ use orlop_model::{
 };
 
 use super::failure::Doing;
-use super::layout::Layout;
+use super::layout::{Home, Layout};
 use super::register::Register;
 use super::shelf::Shelf;
 use super::store::Store;
@@ -16,6 +16,7 @@ use crate::poison::lock;
 
 impl Store {
     pub(super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.check_present()?;
         self.group_snapshots.adopt(id)?;
         let Some(record) = self.group_snapshots.get(id)? else {
             return Ok(());
@@ -26,16 +27,20 @@ impl Store {
             self.adopt(&self.snapshots, member)?;
             self.snapshots.get(member)?;
         }
-        self.group_snapshots.remove_file(id)?;
+        self.despite_full(|| self.group_snapshots.remove_file(id))
+            .doing(|| format!("delete group snapshot {id}"))?;
         for member in &record.members {
             self.forget_member(member);
         }
         self.group_snapshots.take_out(id);
+        self.ballast.ensure();
         Ok(())
     }
 
     fn forget_member(&self, id: &SnapshotId) {
-        if let Err(error) = discard(&self.layout, &self.snapshots, id) {
+        let home = self.snapshots.home(id);
+        let moved = self.despite_full(|| self.layout.move_to_trash(home.directory(), id));
+        if let Err(error) = discard(id, moved) {
             tracing::warn!(%error, %id, "its space is only freed at the next start");
         }
         let mut ledger = lock(&self.ledger);
@@ -47,7 +52,7 @@ impl Store {
         if self.snapshots.get(id)?.is_some() {
             return Err(Error::conflict(format!("snapshot {id}"), "it is of another group"));
         }
-        discard(&self.layout, &self.snapshots, id)
+        discard(id, self.layout.move_to_trash(self.snapshots.home(id).directory(), id))
     }
 }
 
@@ -63,20 +68,16 @@ pub(super) fn sweep_orphans(
         |record: &SnapshotRecord| record.group.as_ref().is_some_and(|group| !groups.holds(group));
     for id in snapshots.ids_where(is_orphan) {
         snapshots.take_out(&id);
-        match discard(layout, snapshots, &id) {
+        match discard(&id, layout.move_to_trash(snapshots.home(&id).directory(), &id)) {
             Ok(()) => tracing::info!(%id, "removed a member of an unfinished group snapshot"),
             Err(error) => tracing::warn!(%error, %id, "a leftover stays"),
         }
     }
 }
 
-/// As for any snapshot: into the trash, then freed. Missing is fine.
-fn discard(layout: &Layout, snapshots: &Shelf<SnapshotRecord>, id: &SnapshotId) -> Result<()> {
-    let directory = snapshots.home(id);
-    let trash = layout
-        .move_to_trash(directory.directory(), id)
-        .doing(|| format!("remove snapshot {id}"))?;
-    if let Some(trash) = trash
+/// As for any snapshot: from the trash it is freed. Missing is fine.
+fn discard(id: &SnapshotId, moved: orlop_sys::Result<Option<Home>>) -> Result<()> {
+    if let Some(trash) = moved.doing(|| format!("remove snapshot {id}"))?
         && let Err(error) = trash.remove()
     {
         tracing::warn!(%error, "its space is only freed at the next start");

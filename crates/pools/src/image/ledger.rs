@@ -103,13 +103,16 @@ impl Ledger {
     }
 
     fn room(&self, space: &Space, owned_at_most: u128, largest_file: u64) -> Room {
-        let owned =
-            (u128::from(space.free) + self.used).min(owned_at_most).min(u128::from(space.total));
+        let owned = (u128::from(space.free) + self.used).min(owned_at_most);
+        self.room_of(space, owned, largest_file)
+    }
+
+    fn room_of(&self, space: &Space, owned: u128, largest_file: u64) -> Room {
         Room {
             total: space.total,
             free: space.free,
             floor: self.floor.of(space.total),
-            owned,
+            owned: owned.min(u128::from(space.total)),
             overcommit_percent: self.overcommit_percent,
             promised: self.promised + self.reserved,
             earmarked: self.earmarked,
@@ -165,7 +168,11 @@ impl Store {
         let mut ledger = lock(&self.ledger);
         let room = self.room(&mut ledger, Freshness::Recent)?;
         room.check_ever_possible(&self.name, &demand)?;
-        if room.check(&self.name, &demand).is_err() {
+        if let Err(refusal) = room.check(&self.name, &demand) {
+            // Else each of many callers that a full pool refuses would look at all its files.
+            if self.was_refused(&ledger, &demand)? {
+                return Err(refusal);
+            }
             let room = self.room(&mut ledger, Freshness::Exact)?;
             room.check(&self.name, &demand)?;
         }
@@ -177,6 +184,16 @@ impl Store {
             written: 0,
             shared: 0,
         })
+    }
+
+    /// Has a look of a moment ago shown that there is no room for this?
+    fn was_refused(&self, ledger: &Ledger, demand: &Demand) -> Result<bool> {
+        let space = self.space()?;
+        let Some(owned) = ledger.survey.owned_at_most(space.free) else {
+            return Ok(false);
+        };
+        let room = ledger.room_of(&space, owned, self.largest_file());
+        Ok(room.check(&self.name, demand).is_err())
     }
 
     pub(super) fn capacity(self: &Arc<Self>, provisioning: Provisioning) -> Result<PoolCapacity> {

@@ -102,19 +102,22 @@ impl<R: Recorded> Register<R> {
             .collect()
     }
 
-    /// Durable once it returns; after a crash the old record is there or the new one.
     pub(super) fn write_file(&self, record: &R) -> Result<()> {
         let text = to_text(record)?;
-        file::replace_file(&self.directory, &Self::name_of(record.id()), &text)
+        self.replace_file(record.id(), &text)
             .doing(|| format!("save the record of {} {}", R::KIND, record.id()))
     }
 
+    /// Durable once it returns; after a crash the old record is there or the new one.
+    pub(super) fn replace_file(&self, id: &R::Id, text: &[u8]) -> orlop_sys::Result<()> {
+        file::replace_file(&self.directory, &Self::name_of(id), text)
+    }
+
     /// Durable once it returns; missing is fine.
-    pub(super) fn remove_file(&self, id: &R::Id) -> Result<()> {
-        let removing = || format!("remove the record of {} {id}", R::KIND);
-        file::ensure_no_file(&self.path_of(id)).doing(removing)?;
+    pub(super) fn remove_file(&self, id: &R::Id) -> orlop_sys::Result<()> {
+        file::ensure_no_file(&self.path_of(id))?;
         // Also if it was missing: an earlier removal may have failed just here.
-        file::sync_dir(&self.directory).doing(removing)
+        file::sync_dir(&self.directory)
     }
 
     pub(super) fn put(&self, record: R) {

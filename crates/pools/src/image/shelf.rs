@@ -164,12 +164,11 @@ impl<R: Kept> Shelf<R> {
                 allocated
             }
         };
-        let shared = match &record {
+        let noted = file::number(&home.data(), SHARED).ok().flatten();
+        let shared = noted.unwrap_or(match &record {
             Ok(record) if !record.is_copy() => 0,
-            Ok(_) | Err(_) => {
-                file::number(&home.data(), SHARED).ok().flatten().unwrap_or(UNKNOWN_SHARE)
-            }
-        };
+            Ok(_) | Err(_) => UNKNOWN_SHARE,
+        });
         let own = allocated.saturating_sub(shared);
         write(&self.entries).insert(id.clone(), Entry { record, charge, shared, own });
         Booked { charge, own }

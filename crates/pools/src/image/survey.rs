@@ -17,10 +17,13 @@ use crate::poison::lock;
 
 /// After this long it is time to look again.
 const SERVES: Duration = Duration::from_secs(5);
+/// For so long a refusal is certain if there was no room for it by any reading of the last look.
+const SETTLES: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     last: Option<Seen>,
+    ceiling: Option<Ceiling>,
     under_way: bool,
 }
 
@@ -33,15 +36,43 @@ struct Seen {
     at: Instant,
 }
 
+/// The most that free space and the files can have taken together when all of them were looked at
+/// for a refusal.
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    owned: u128,
+    free: u64,
+    at: Instant,
+}
+
 impl Survey {
     #[cfg(test)]
     pub(super) fn forget(&mut self) {
         self.last = None;
     }
 
+    /// What they can take together now at most, by the last look for a refusal; `None` if that was
+    /// too long ago. What volumes write moves bytes from one to the other; what strangers gave back
+    /// since is free now.
+    pub(super) fn owned_at_most(&self, free: u64) -> Option<u128> {
+        let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < SETTLES)?;
+        Some(ceiling.owned + u128::from(free.saturating_sub(ceiling.free)))
+    }
+
     fn note(&mut self, owned: u128) -> u128 {
         self.last = Some(Seen { owned, at: Instant::now() });
         owned
+    }
+}
+
+/// Ends with the survey, also with one that panics: it must not be the last.
+struct UnderWay {
+    store: Arc<Store>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.store.ledger).survey.under_way = false;
     }
 }
 
@@ -84,19 +115,24 @@ impl Store {
         let before = self.space()?.free;
         self.volumes.ids().for_each(|id| ledger.note_seen(self.volumes.look_at(&id)));
         self.snapshots.ids().for_each(|id| ledger.note_seen(self.snapshots.look_at(&id)));
-        // Volumes are written and discarded meanwhile: the smaller of both counts no byte twice.
-        let free = before.min(self.space()?.free);
+        // Volumes are written and discarded meanwhile: the smaller of both counts no byte twice,
+        // the larger leaves none out.
+        let after = self.space()?.free;
+        let free = before.max(after);
         let owned = ledger.used() + u128::from(free);
+        ledger.survey.ceiling = Some(Ceiling { owned, free, at: Instant::now() });
+        let owned = ledger.used() + u128::from(before.min(after));
         Ok(ledger.survey.note(owned))
     }
 
     fn send_surveyor(self: &Arc<Self>) -> bool {
         let store = Arc::clone(self);
         let look = move || {
-            if let Err(error) = store.survey() {
+            // Not before: our caller holds the lock that the end of it asks for.
+            let under_way = UnderWay { store };
+            if let Err(error) = under_way.store.survey() {
                 tracing::debug!(%error, "the pool's files could not be looked at");
             }
-            lock(&store.ledger).survey.under_way = false;
         };
         match thread::Builder::new().name("survey".to_owned()).spawn(look) {
             Ok(thread) => {

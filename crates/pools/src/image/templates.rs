@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use orlop_model::{FsType, NewFilesystem, NewVolume, Provisioning, Result};
 use orlop_sys::file;
@@ -33,8 +34,19 @@ struct Shape {
     bytes: u64,
 }
 
+/// Each attempt may take as long as mkfs is given, and all who want the same shape wait for it.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(60);
+
 /// Whoever comes first makes it, others of the same shape wait.
-type Slot = Arc<Mutex<Option<Arc<Original>>>>;
+type Slot = Arc<Mutex<Template>>;
+
+#[derive(Debug, Default)]
+enum Template {
+    #[default]
+    NotMade,
+    Made(Arc<Original>),
+    Failed(Instant),
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Templates {
@@ -100,10 +112,20 @@ impl Store {
     fn template(self: &Arc<Self>, shape: Shape) -> Result<Option<Arc<Original>>> {
         let slot = self.templates.slot(shape);
         let mut slot = lock(&slot);
-        if slot.is_none() && self.capacity(Provisioning::Thin)?.available_bytes >= ROOM {
-            *slot = Some(Arc::new(self.make_template(shape)?));
+        match &*slot {
+            Template::Made(template) => return Ok(Some(Arc::clone(template))),
+            Template::Failed(at) if at.elapsed() < AFTER_A_FAILURE => return Ok(None),
+            Template::NotMade | Template::Failed(_) => {}
         }
-        Ok(slot.clone())
+        if self.capacity(Provisioning::Thin)?.available_bytes < ROOM {
+            return Ok(None);
+        }
+        let made = self.make_template(shape).map(Arc::new);
+        *slot = match &made {
+            Ok(template) => Template::Made(Arc::clone(template)),
+            Err(_) => Template::Failed(Instant::now()),
+        };
+        made.map(Some)
     }
 
     fn make_template(&self, shape: Shape) -> Result<Original> {

@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, Draft, FormatState,
     GroupSnapshotId, GroupSnapshotRecord, IoLimits, NameDigest, NewGroupSnapshot, NewSnapshot,
-    NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord, Topology, VolumeCapability,
-    VolumeId, VolumeParameters, VolumeRecord,
+    NewVolume, Pool, Provisioning, Result, SnapshotId, SnapshotRecord, Timestamp, Topology,
+    VolumeCapability, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeParameters, VolumeRecord,
 };
 use orlop_sys::file;
 use orlop_sys::filesystem::{Format, FsKind, format};
@@ -246,6 +247,22 @@ pub(super) fn group_of(pool: &ImagePool, name: &str, sources: &[VolumeRecord]) -
         id: GroupSnapshotId::new(pool.id().clone(), NameDigest::of(&group)),
         name: group.clone(),
         members: sources.iter().map(member).collect(),
+    }
+}
+
+/// A group of volumes, as a record alone.
+pub(super) fn volume_group(
+    pool: &ImagePool,
+    name: &str,
+    members: &[VolumeRecord],
+) -> VolumeGroupRecord {
+    VolumeGroupRecord {
+        version: RECORD_VERSION,
+        id: VolumeGroupId::new(pool.id().clone(), NameDigest::of_text(name)),
+        name: name.parse().unwrap(),
+        members: members.iter().map(|volume| volume.id.clone()).collect(),
+        max_members: 4,
+        created: Timestamp { seconds: 1, nanos: 2 },
     }
 }
 

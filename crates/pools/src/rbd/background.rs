@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
 
@@ -24,19 +24,28 @@ const LATER: Duration = Duration::from_secs(60);
 
 type Chore = fn(&Store) -> Result<()>;
 
+/// What one thread does.
+struct Duty {
+    thread: &'static str,
+    /// At start and every hour, before the others: they look at every volume.
+    hourly: &'static [Chore],
+    /// Also when there is something to do.
+    prompt: &'static [Chore],
+}
+
 /// A flattening takes as long as the volume is large; freeing does not wait for it.
-const THREADS: [(&str, &[Chore]); 2] = [
-    (
-        "rbd-free",
-        &[
-            Store::sweep_volumes,
+const DUTIES: [Duty; 2] = [
+    Duty {
+        thread: "rbd-free",
+        hourly: &[Store::sweep_volumes],
+        prompt: &[
             Store::sweep::<OfImage>,
             Store::sweep::<OfImages>,
             Store::sweep_kept,
             Store::free_trash,
         ],
-    ),
-    ("rbd-flatten", &[Store::flatten_noted]),
+    },
+    Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Store::flatten_noted] },
 ];
 
 /// Dropped, it ends its threads when they are next idle.
@@ -49,16 +58,15 @@ pub(super) struct Background {
 
 impl Background {
     pub(super) fn start(&self, store: &Arc<Store>) -> Result<()> {
-        for (name, chores) in THREADS {
+        for duty in DUTIES {
             let (sender, receiver) = mpsc::channel();
             let store = Arc::downgrade(store);
             thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || work(&store, chores, &receiver))
+                .name(duty.thread.to_owned())
+                .spawn(move || work(&store, &duty, &receiver))
                 .map_err(|error| Error::failed("start a thread", error))?;
             lock(&self.threads).push(sender);
         }
-        self.wake();
         Ok(())
     }
 
@@ -77,10 +85,10 @@ impl Background {
     }
 }
 
-fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
-    let mut failures = 0;
+fn work(store: &Weak<Store>, duty: &Duty, woken: &Receiver<()>) {
+    let (mut failures, mut sweep_at) = (0, Instant::now());
     loop {
-        match woken.recv_timeout(pause_after(failures)) {
+        match woken.recv_timeout(pause(failures, sweep_at)) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -88,14 +96,19 @@ fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
         let Some(store) = store.upgrade() else { return };
         let busy = &store.background.busy;
         busy.fetch_add(1, Ordering::SeqCst);
-        failures = if do_all(&store, chores) { 0 } else { failures + 1 };
+        let sweeps = Instant::now() >= sweep_at;
+        let swept = !sweeps || do_all(&store, duty.hourly);
+        if sweeps && swept {
+            sweep_at = Instant::now() + HOUR;
+        }
+        failures = if do_all(&store, duty.prompt) && swept { 0 } else { failures + 1 };
         busy.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-fn pause_after(failures: u32) -> Duration {
+fn pause(failures: u32, sweep_at: Instant) -> Duration {
     match failures.checked_sub(1) {
-        None => HOUR,
+        None => sweep_at.saturating_duration_since(Instant::now()),
         Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
     }
 }

@@ -48,6 +48,11 @@ pub struct RbdPoolConfig {
 }
 
 impl RbdPoolConfig {
+    /// Then the pool is left as it is.
+    fn only_looks(&self) -> bool {
+        !self.create && !self.housekeeping && !self.serves_node
+    }
+
     fn cluster(&self) -> ClusterConfig {
         ClusterConfig {
             monitors: self.monitors.clone(),
@@ -79,7 +84,9 @@ impl Store {
         if config.serves_node || config.housekeeping {
             connection.introduce(&config.run_dir, &id)?;
         }
-        ensure_trash(&connection)?;
+        if !config.only_looks() {
+            ensure_trash(&connection)?;
+        }
         let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
             name: config.name.clone(),

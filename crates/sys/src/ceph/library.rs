@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use crate::error::{Error, Result};
 
@@ -241,22 +241,31 @@ pub(super) fn library() -> Result<&'static Library> {
     Ok(library)
 }
 
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
 /// Threads of librados may still be at work when the process ends, also after every connection was
 /// shut down. Its destructors would take from them what they use, so none of them runs: what was
-/// registered last is called first.
+/// registered last is called first, and the libraries register nothing after the first connection.
+#[cfg(target_env = "gnu")]
 pub(super) fn end_without_destructors() {
+    static REGISTERED: Once = Once::new();
     extern "C" fn end(status: c_int, _: *mut c_void) {
         // SAFETY: takes a number; nothing runs after it.
         unsafe { libc::_exit(status) }
     }
-    // SAFETY: the function is there as long as the process, and does without its argument. A refusal
-    // for want of memory leaves things as they were.
-    unsafe { on_exit(end, std::ptr::null_mut()) };
+    REGISTERED.call_once(|| {
+        // SAFETY: the function is there as long as the process, and does without its argument. A
+        // refusal for want of memory leaves things as they were.
+        unsafe { on_exit(end, std::ptr::null_mut()) };
+    });
 }
+
+/// Other C libraries have no `on_exit`.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn end_without_destructors() {}
 
 fn open(file: &str) -> Result<Handle> {
     let name = CString::new(file).map_err(|_| missing(file, "its name holds a NUL".to_owned()))?;

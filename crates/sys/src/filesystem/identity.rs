@@ -11,6 +11,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::btrfs::rename_btrfs;
 use super::format::{Format, format_within};
 use super::{FsKind, checksum};
@@ -29,11 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Makes a filesystem, in an empty image file, that [`renew_identity`] can be used on copies of.
 pub fn format_template(image: &Path, kind: FsKind) -> Result<()> {
     match kind {
-        FsKind::Ext4 => {
-            let zeroed = [EXT4_WITH_SEED, EXT4_ALL_ZERO].concat();
-            format_with(image, kind, &zeroed).or_else(|_| format_with(image, kind, &EXT4_WITH_SEED))
-        }
+        FsKind::Ext4 => format_ext4(|options| format_with(image, kind, options)),
         FsKind::Xfs | FsKind::Btrfs => format_with(image, kind, &[]),
+    }
+}
+
+/// An older mkfs refuses what it does not know. One that hangs would do so again.
+fn format_ext4(mut attempt: impl FnMut(&[&str]) -> Result<()>) -> Result<()> {
+    match attempt(&[EXT4_WITH_SEED, EXT4_ALL_ZERO].concat()) {
+        Err(error) if error.errno() != Some(Errno::TIMEDOUT) => attempt(&EXT4_WITH_SEED),
+        outcome => outcome,
     }
 }
 

@@ -80,3 +80,30 @@ fn the_ballast_is_what_lets_a_record_be_replaced() {
     pool.store.ballast.ensure();
     assert!(pool.store.ballast.held() >= BYTES);
 }
+
+#[test]
+fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
+    for bed in [Bed::xfs(), Bed::ext4(), Bed::btrfs()].into_iter().flatten() {
+        let pool = bed.open();
+        let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 32 * MIB)));
+        scribble(&data_of(&pool, &volumes[0].id), 1, 8 * MIB);
+        let mut group = volume_group(&pool, "g", &volumes);
+        pool.save_volume_group(&group, None).unwrap();
+        let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
+        fill(&bed);
+
+        let refused = pool.save_volume_group(&volume_group(&pool, "new", &volumes), None);
+        assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+        let was = group.clone();
+        group.members.clear();
+        pool.save_volume_group(&group, Some(&was)).unwrap();
+        pool.ensure_no_volume_group(&group.id).unwrap();
+        pool.ensure_no_group_snapshot(&cut.id).unwrap();
+        for directory in ["groups", "group-snapshots", "snapshots", "trash"] {
+            let left = listing(&bed, directory);
+            // The record of the group that was refused was begun under a hidden name.
+            assert!(left.iter().all(|name| name.starts_with('.')), "{directory}: {left:?}");
+        }
+        assert!(pool.store.ballast.held() >= BYTES);
+    }
+}

@@ -64,6 +64,34 @@ fn a_pool_that_went_away_is_noticed() {
     pool.check_health().unwrap();
 }
 
+/// What lies below the mount point of a disk may look like an empty pool.
+#[test]
+fn nothing_is_changed_in_what_only_looks_like_the_pool() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, MIB)));
+    let group = volume_group(&pool, "g", &volumes);
+    pool.save_volume_group(&group, None).unwrap();
+    let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
+    let elsewhere = bed.pool_path().with_extension("moved");
+    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
+        fs::create_dir_all(bed.pool_path().join(directory)).unwrap();
+    }
+    for refused in [
+        pool.save_volume_group(&group, Some(&group)),
+        pool.ensure_no_volume_group(&group.id),
+        pool.ensure_no_group_snapshot(&cut.id),
+    ] {
+        assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
+    }
+    assert!(listing(&bed, "groups").is_empty());
+    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
+    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    pool.ensure_no_group_snapshot(&cut.id).unwrap();
+    pool.ensure_no_volume_group(&group.id).unwrap();
+}
+
 #[test]
 fn a_read_only_filesystem_is_noticed() {
     let Some(bed) = Bed::xfs() else { return };

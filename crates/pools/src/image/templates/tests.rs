@@ -54,6 +54,27 @@ fn a_volume_is_born_with_its_filesystem() {
     }
 }
 
+/// Counted once for each volume it would promise room that is not there.
+#[test]
+fn what_volumes_share_with_a_template_is_not_counted_after_a_restart_either() {
+    for bed in Bed::sharing() {
+        let pool = open_roomy(&bed);
+        for name in ["one", "two", "three"] {
+            create(&pool, &mount_volume_of(&pool, name, FsType::Ext4, BYTES));
+        }
+        let raw = create(&pool, &volume_of(&pool, "raw", MIB));
+        scribble(&data_of(&pool, &raw.id), 1, MIB);
+        let seen = |pool: &ImagePool| {
+            pool.store.volumes.ids().for_each(|id| _ = pool.store.volumes.look_at(&id));
+            pool.store.volumes.own_bytes()
+        };
+        let before = seen(&pool);
+        assert!(before >= u128::from(MIB), "what is not shared counts");
+        drop(pool);
+        assert_eq!(open_roomy(&bed).store.volumes.own_bytes(), before);
+    }
+}
+
 #[test]
 fn what_needs_a_mkfs_of_its_own_begins_blank() {
     let Some(bed) = Bed::xfs() else { return };
@@ -84,6 +105,26 @@ fn a_mkfs_that_fails_stops_no_volume_from_being_made() {
     let record = create(&pool, &mount_volume_of(&pool, "a", FsType::Xfs, 16 * MIB));
     assert_eq!(record.format, FormatState::Blank);
     assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn a_mkfs_that_failed_is_not_tried_again_at_once() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    // XFS is not made that small.
+    let shape = Shape { fs: FsType::Xfs, bytes: 16 * MIB };
+    let failed_at = |name| {
+        create(&pool, &mount_volume_of(&pool, name, shape.fs, shape.bytes));
+        match &*lock(&pool.store.templates.slot(shape)) {
+            Template::Failed(at) => *at,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = failed_at("first");
+    assert_eq!(failed_at("second"), first, "tried again");
+    let long_ago = first.checked_sub(AFTER_A_FAILURE).unwrap();
+    *lock(&pool.store.templates.slot(shape)) = Template::Failed(long_ago);
+    assert!(failed_at("third") >= first, "not tried again");
 }
 
 #[test]

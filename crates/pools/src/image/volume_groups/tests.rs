@@ -1,21 +1,14 @@
 use std::fs;
 
-use orlop_model::record::RECORD_VERSION;
-use orlop_model::{Error, NameDigest, Pool, Timestamp};
+use orlop_model::{Error, Pool};
 
 use super::super::ImagePool;
 use super::super::testbed::*;
 use super::*;
 
 fn group(pool: &ImagePool, name: &str, volumes: &[&str]) -> VolumeGroupRecord {
-    VolumeGroupRecord {
-        version: RECORD_VERSION,
-        id: VolumeGroupId::new(pool.id().clone(), NameDigest::of_text(name)),
-        name: name.parse().unwrap(),
-        members: volumes.iter().map(|volume| volume_id(pool, volume)).collect(),
-        max_members: 4,
-        created: Timestamp { seconds: 1, nanos: 2 },
-    }
+    let members = volumes.iter().map(|volume| volume_id(pool, volume)).collect();
+    VolumeGroupRecord { members, ..volume_group(pool, name, &[]) }
 }
 
 #[test]

@@ -64,6 +64,22 @@ fn copies_are_whole_and_live_side_by_side() {
 }
 
 #[test]
+fn a_mkfs_that_refuses_an_option_is_asked_without_it_and_one_that_hangs_is_not() {
+    let after = |errno| {
+        let mut failures =
+            vec![crate::Error::Call { operation: "run", path: "mkfs".into(), errno }];
+        let mut attempts = 0;
+        let outcome = format_ext4(|_| {
+            attempts += 1;
+            failures.pop().map_or(Ok(()), Err)
+        });
+        (attempts, outcome.is_ok())
+    };
+    assert_eq!(after(Errno::IO), (2, true));
+    assert_eq!(after(Errno::TIMEDOUT), (1, false));
+}
+
+#[test]
 fn another_kind_is_refused() {
     if !root() {
         return;
