@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use orlop_sys::mounts::all_mounts;
+use orlop_sys::mounts::{all_mounts, ensure_unmounted};
 use orlop_tests::*;
 
 const ROUNDS: usize = 30;
 /// Reached only if the daemon or the swapper never gets its turn.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Lets a path be, in quick succession, nothing, a link to a victim, and a directory.
+/// Changes in quick succession what a path is.
 struct Swapper {
     stop: Arc<AtomicBool>,
     linked: Arc<AtomicUsize>,
@@ -24,20 +24,41 @@ struct Swapper {
 }
 
 impl Swapper {
+    /// Nothing, a link to a victim, and a directory.
     fn start(path: &Path, victim: &Path) -> Self {
+        let (path, victim) = (path.to_owned(), victim.to_owned());
+        Self::repeating(move || {
+            // Each may fail: the daemon works at the same path.
+            let linked = symlink(&victim, &path).is_ok();
+            if linked {
+                let _ = std::fs::remove_file(&path);
+            }
+            if std::fs::create_dir(&path).is_ok() {
+                let _ = std::fs::remove_dir(&path);
+            }
+            linked
+        })
+    }
+
+    /// A link that leads here, then there, and never nowhere.
+    fn between(path: &Path, places: [PathBuf; 2]) -> Self {
+        let (path, next) = (path.to_owned(), path.with_extension("next"));
+        symlink(&places[0], &path).unwrap();
+        Self::repeating(move || {
+            for place in &places {
+                symlink(place, &next).unwrap();
+                std::fs::rename(&next, &path).unwrap();
+            }
+            true
+        })
+    }
+
+    fn repeating(step: impl Fn() -> bool + Send + 'static) -> Self {
         let (stop, linked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (end, path, victim) = (Arc::clone(&stop), path.to_owned(), victim.to_owned());
-        let count = Arc::clone(&linked);
+        let (end, count) = (Arc::clone(&stop), Arc::clone(&linked));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Acquire) {
-                // Each may fail: the daemon works at the same path.
-                if symlink(&victim, &path).is_ok() {
-                    count.fetch_add(1, Ordering::AcqRel);
-                    let _ = std::fs::remove_file(&path);
-                }
-                if std::fs::create_dir(&path).is_ok() {
-                    let _ = std::fs::remove_dir(&path);
-                }
+                count.fetch_add(usize::from(step()), Ordering::AcqRel);
             }
         });
         Self { stop, linked, thread: Some(thread) }
@@ -177,4 +198,38 @@ async fn a_link_at_the_staging_path_is_never_followed() {
     node.unstage().await.unwrap();
     tidy(&node.staging);
     victim.check();
+}
+
+/// It led elsewhere when it was looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_on_the_way_does_not_lead_to_where_the_daemon_lives() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.stage().await.unwrap();
+    let (way, outside) = (pool.scratch().join("way"), pool.scratch().ensure_dir("outside"));
+    let inside = pool.scratch().join("run/csi.orlop.io");
+
+    let swapper = Swapper::between(&way, [outside.clone(), inside.clone()]);
+    let mut rounds = Rounds::begin(&swapper);
+    while rounds.go_on() {
+        rounds.won += usize::from(node.publish_at(&way.join("new"), false).await.is_ok());
+        let led_astray =
+            all_mounts().unwrap().into_iter().any(|it| it.mount_point.starts_with(&inside));
+        assert!(!led_astray, "a volume is mounted in the run directory");
+        // Where that looks is for the link to say.
+        let _ = node.unpublish_at(&way.join("new")).await;
+        ensure_unmounted(&outside.join("new")).unwrap();
+    }
+    report(&format!("published behind a link {rounds}"));
+    swapper.stop();
+    std::fs::remove_file(&way).unwrap();
+    symlink(&outside, &way).unwrap();
+    node.unpublish_at(&way.join("new")).await.unwrap();
+    tidy(&outside.join("new"));
+    tidy(&inside.join("new"));
+    node.unstage().await.unwrap();
 }
