@@ -20,6 +20,15 @@ fn is_full(ceph: &TestCeph) -> bool {
     ceph.ceph(&["health", "--format", "json"]).contains("OSD_FULL")
 }
 
+/// The monitors are told of it a little later.
+async fn until_room(client: &Client, holds: impl Fn(i64) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds(client.capacity().await.unwrap().available_capacity) {
+        assert!(Instant::now() < deadline, "never: another capacity");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// None of the lower marks may be above it.
 fn set_full_at(ceph: &TestCeph, ratio: &str) {
     for mark in ["nearfull", "backfillfull", "full"] {
@@ -44,11 +53,11 @@ async fn what_is_full_can_be_emptied() {
     dead.kill_exporters();
     set_full_at(&ceph, "0.01");
     until("the stores are full", || is_full(&ceph)).await;
+    until_room(&client, |free| free == 0).await;
 
     expect_code(create("more").send().await, Code::ResourceExhausted);
     expect_code(client.snapshot("more", &idle.id).await, Code::ResourceExhausted);
     expect_code(client.expand(&idle.id, 2 * VOLUME).await, Code::ResourceExhausted);
-    assert_eq!(client.capacity().await.unwrap().available_capacity, 0);
     assert_eq!(client.list_volumes().await.unwrap().len(), 3);
 
     // One that let go by itself, and one that has to be fenced.
@@ -64,12 +73,7 @@ async fn what_is_full_can_be_emptied() {
 
     set_full_at(&ceph, "0.95");
     until("there is room", || !is_full(&ceph)).await;
-    // The monitors are told of it a little later.
-    let deadline = Instant::now() + PATIENCE;
-    while client.capacity().await.unwrap().available_capacity == 0 {
-        assert!(Instant::now() < deadline, "never: there is room");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until_room(&client, |free| free > 0).await;
     delete(&client, &create("more").done().await.volume_id).await;
     dead.restart().await;
     lost.down().await;

@@ -213,11 +213,14 @@ async fn a_successor_need_not_wait_for_the_controller_that_was_killed() {
     client.delete(&volume).await.unwrap();
 }
 
-/// Nobody has to be stopped then; unless it ended in the midst of its housekeeping.
+/// Nobody has to be stopped then; unless it ended in the midst of housekeeping that takes long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_ends_in_good_order_is_not_blocklisted() {
     needs_root!();
-    let mut controller = TestCeph::shared().controller("orderly-c").await;
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/orderly"]);
+    let launch = ceph.launch("orderly-c", "controller").env("ORLOP_RBD_NAMESPACE", "orderly");
+    let mut controller = launch.start().await;
     let stopped = |controller: &Daemon| controller.log().matches("stopped the client").count();
     let mut orderly = false;
     for _ in 0..20 {

@@ -21,6 +21,8 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// killed for alive; then after twice that, and so on.
 const SOON: Duration = Duration::from_secs(2);
 const LATER: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 type Chore = fn(&Store) -> Result<()>;
 
@@ -70,10 +72,18 @@ impl Background {
         Ok(())
     }
 
-    /// Nothing more is begun. `true`: nor is anything under way.
+    /// Nothing more is begun. `true`: nor is anything under way, which is waited for a little; to
+    /// flatten a volume takes longer.
     pub(super) fn stop(&self) -> bool {
         lock(&self.threads).clear();
-        self.busy.load(Ordering::SeqCst) == 0
+        let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            match self.busy.load(Ordering::SeqCst) {
+                0 => return true,
+                _ if Instant::now() >= deadline => return false,
+                _ => thread::sleep(PAUSE),
+            }
+        }
     }
 
     /// There is something to do.
