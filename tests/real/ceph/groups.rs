@@ -127,8 +127,10 @@ impl Written {
         let begun = tokio::spawn(call);
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         self.controller.kill9();
+        let killed = Instant::now();
         let acknowledged = begun.await.unwrap().is_ok();
         self.goes_on("after the controller was killed").await;
+        report(&format!("ceph: three rounds of writing took {:?} after a kill", killed.elapsed()));
         self.controller.restart().await;
         acknowledged
     }
