@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::can_clone_by_number;
 use orlop_tests::*;
 
+use crate::killing::answered;
 use crate::{VOLUME, delete, down_from, persist, up_on};
 
 const MEMBERS: usize = 3;
@@ -147,7 +148,7 @@ impl Written {
             let used = up_on(&client, &self.node, &self.home, &restored, capability).await;
             stamps.push(read_stamp(&used.data_path()));
             down_from(&client, &self.home, &used).await;
-            persist(|| client.delete(&used.id)).await;
+            answered(|| client.delete(&used.id)).await;
         }
         stamps
     }
@@ -157,7 +158,7 @@ impl Written {
         let client = self.controller.client();
         for volume in &self.volumes {
             down_from(&client, &self.home, volume).await;
-            persist(|| client.delete(&volume.id)).await;
+            answered(|| client.delete(&volume.id)).await;
         }
         assert_eq!(client.list_snapshots().await.unwrap(), []);
     }
