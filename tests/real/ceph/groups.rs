@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::can_clone_by_number;
 use orlop_tests::*;
 
+use crate::killing::answered;
 use crate::{VOLUME, delete, down_from, persist, up_on};
 
 const MEMBERS: usize = 3;
@@ -127,8 +128,10 @@ impl Written {
         let begun = tokio::spawn(call);
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         self.controller.kill9();
+        let killed = Instant::now();
         let acknowledged = begun.await.unwrap().is_ok();
         self.goes_on("after the controller was killed").await;
+        report(&format!("ceph: three rounds of writing took {:?} after a kill", killed.elapsed()));
         self.controller.restart().await;
         acknowledged
     }
@@ -145,7 +148,7 @@ impl Written {
             let used = up_on(&client, &self.node, &self.home, &restored, capability).await;
             stamps.push(read_stamp(&used.data_path()));
             down_from(&client, &self.home, &used).await;
-            persist(|| client.delete(&used.id)).await;
+            answered(|| client.delete(&used.id)).await;
         }
         stamps
     }
@@ -155,7 +158,7 @@ impl Written {
         let client = self.controller.client();
         for volume in &self.volumes {
             down_from(&client, &self.home, volume).await;
-            persist(|| client.delete(&volume.id)).await;
+            answered(|| client.delete(&volume.id)).await;
         }
         assert_eq!(client.list_snapshots().await.unwrap(), []);
     }
