@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity conformance conformance-host-path torture fuzz bench bench-delta lint fmt clean-run
+.PHONY: help run build test unit real sanity conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -45,6 +45,12 @@ conformance:
 conformance-host-path:
 	cargo build --locked --package csi-conformance
 	scripts/without-leaks tests/conformance/host-path
+
+#: ceph-newest all tests of the rbd pool with the newest Ceph of Debian; as root, fetches 300 MB first
+ceph-newest:
+	$(BUILD_ALL)
+	scripts/prerequisites
+	scripts/without-leaks scripts/ceph-newest
 
 #: torture     the long versions of the tests that end the daemon; hours, as root
 torture:

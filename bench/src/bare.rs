@@ -84,7 +84,7 @@ impl Bare {
     }
 
     pub(crate) fn life(&self, kind: Kind, watch: &mut Stopwatch) {
-        self.create(watch);
+        self.create(kind, &mut watch.steps("create"));
         let device = self.stage(kind, &mut watch.steps("stage"));
         self.publish(kind, &device, &mut watch.steps("publish"));
         self.unpublish(kind, &mut watch.steps("unpublish"));
@@ -92,18 +92,18 @@ impl Bare {
         self.delete(&mut watch.steps("delete"));
     }
 
-    fn create(&self, watch: &mut Stopwatch) {
-        let mut steps = watch.steps("create");
+    /// A volume for mount is born with its filesystem.
+    fn create(&self, kind: Kind, steps: &mut Steps<'_>) {
         let temporary = self.directory.join("new");
         let file = steps.run(OPEN, || create_sized(&temporary, self.size));
-        make_durable(&file, &temporary, &self.image(), &mut steps);
+        match kind {
+            Kind::Block => steps.run(FSYNC, || file.sync_all().expect("sync")),
+            Kind::Mount => steps.run(FROM_TEMPLATE, || self.template.copy_to(&file)),
+        }
+        put_in_place(&temporary, &self.image(), steps);
     }
 
     fn stage(&self, kind: Kind, steps: &mut Steps<'_>) -> LoopDevice {
-        match kind {
-            Kind::Block => {}
-            Kind::Mount => steps.run(FROM_TEMPLATE, || self.template.copy_to(&self.image())),
-        }
         let device = steps.run(CONFIGURE, || attach(&self.image(), self.size));
         match kind {
             Kind::Block => {}
@@ -169,14 +169,14 @@ impl Bare {
         let temporary = self.directory.join("new");
         let file = steps.run(OPEN, || create_sized(&temporary, 0));
         steps.run(CLONE, || clone(source, &file));
-        make_durable(&file, &temporary, &self.image(), &mut steps);
+        steps.run(FSYNC, || file.sync_all().expect("sync"));
+        put_in_place(&temporary, &self.image(), &mut steps);
         drop(steps);
         std::fs::remove_file(self.image()).expect("unlink");
     }
 }
 
-fn make_durable(file: &File, temporary: &Path, path: &Path, steps: &mut Steps<'_>) {
-    steps.run(FSYNC, || file.sync_all().expect("sync"));
+fn put_in_place(temporary: &Path, path: &Path, steps: &mut Steps<'_>) {
     steps.run(RENAME, || std::fs::rename(temporary, path).expect("rename"));
     let parent = path.parent().expect("a parent");
     steps.run(FSYNC_DIRECTORY, || file::sync_dir(parent).expect("sync"));

@@ -6,11 +6,13 @@ mod copies;
 mod crowd;
 mod io;
 mod life;
+mod queues;
 
 use clap::ValueEnum;
 
 pub(crate) use callers::CREATIONS;
 pub(crate) use changes::DELTA;
+pub(crate) use queues::WAYS;
 
 use crate::Effort;
 use crate::ground::Drivers;
@@ -26,6 +28,8 @@ pub(crate) enum Experiment {
     Changes,
     /// I/O through a published volume
     Io,
+    /// I/O through loop devices with other settings, and by a kernel thread without one
+    Queues,
     /// Calls, memory and a cold start with many volumes present
     Crowd,
     /// Creations a second with several callers, and memory under that load
@@ -35,8 +39,15 @@ pub(crate) enum Experiment {
 impl Experiment {
     /// Callers are the last: host-path's block volumes need a loop device each, and those that
     /// the kernel made for them are in everyone's way until they are removed.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Life, Self::Copies, Self::Changes, Self::Io, Self::Crowd, Self::Callers];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Life,
+        Self::Copies,
+        Self::Changes,
+        Self::Io,
+        Self::Queues,
+        Self::Crowd,
+        Self::Callers,
+    ];
 
     pub(crate) async fn run(self, drivers: &Drivers, effort: Effort, results: &mut Results) {
         match self {
@@ -44,6 +55,7 @@ impl Experiment {
             Self::Copies => copies::run(drivers, effort, results).await,
             Self::Changes => changes::run(drivers, effort, results).await,
             Self::Io => io::run(drivers, effort, results).await,
+            Self::Queues => queues::run(drivers, effort, results).await,
             Self::Crowd => crowd::run(drivers, effort, results).await,
             Self::Callers => callers::run(drivers, effort, results).await,
         }

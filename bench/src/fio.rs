@@ -27,7 +27,27 @@ pub(crate) const JOBS: [Job; 6] = [
     Job::sequential("1 MiB sequential write", "write"),
 ];
 
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Engine {
+    Aio,
+    /// Each operation is handed to a thread of the kernel, as a loop device does it.
+    ByKernelThread,
+}
+
+impl Engine {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Aio => &["--ioengine=libaio"],
+            Self::ByKernelThread => &["--ioengine=io_uring", "--force_async=1"],
+        }
+    }
+}
+
 impl Job {
+    pub(crate) fn is_random(&self) -> bool {
+        self.pattern.starts_with("rand")
+    }
+
     const fn random(name: &'static str, pattern: &'static str, depth: u32) -> Self {
         Self { name, pattern, block: "4k", depth, unit: Unit::Rate }
     }
@@ -47,15 +67,16 @@ impl Job {
             format!("--runtime={}ms", duration.as_millis()),
             "--time_based".to_owned(),
             "--direct=1".to_owned(),
-            "--ioengine=libaio".to_owned(),
             "--randrepeat=0".to_owned(),
             "--output-format=json".to_owned(),
         ]
     }
 
     /// Operations or bytes a second.
-    pub(crate) fn run(&self, target: &Path, bytes: u64, duration: Duration) -> f64 {
-        let output = tool::run("fio", self.arguments(target, bytes, duration)).expect("run fio");
+    pub(crate) fn run(&self, target: &Path, bytes: u64, duration: Duration, engine: Engine) -> f64 {
+        let mut arguments = self.arguments(target, bytes, duration);
+        arguments.extend(engine.arguments().iter().map(|&argument| argument.to_owned()));
+        let output = tool::run("fio", arguments).expect("run fio");
         let report: Value = serde_json::from_slice(&output.stdout).expect("a report in JSON");
         let direction = if self.pattern.ends_with("read") { "read" } else { "write" };
         let figures = &report["jobs"][0][direction];

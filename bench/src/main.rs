@@ -116,7 +116,8 @@ impl Cli {
     }
 }
 
-#[tokio::main]
+// One thread: what is measured is the driver, not how threads of its caller wake each other.
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let cli = Cli::parse();
     assert!(orlop_tests::root(), "the benchmark needs root");

@@ -9,7 +9,7 @@ mod targets;
 
 use std::path::Path;
 
-use crate::results::{IoRow, Results, Row};
+use crate::results::{IoRow, QueueRow, Results, Row};
 use figure::Figure;
 
 /// One row, while the run goes on.
@@ -31,6 +31,11 @@ pub(crate) fn io_line(row: &IoRow) -> String {
     format!("    {:<48} {}", row.job, told.join(", "))
 }
 
+pub(crate) fn queue_line(row: &QueueRow) -> String {
+    let told = row.figures.each_ref().map(|series| Figure(row.unit, series.median()).to_string());
+    format!("    {:<48} {}", row.job, told.join(", "))
+}
+
 /// Writes the page, and its plots beside it.
 pub(crate) fn write(results: &Results, page: &Path) {
     let directory = page.parent().expect("a report has a directory");
@@ -49,6 +54,7 @@ pub(crate) fn write(results: &Results, page: &Path) {
         plots.join("\n"),
         tables::sections(results, &verdicts),
         tables::io(results),
+        tables::queues(results),
         tables::bare_calls(results),
     ];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();

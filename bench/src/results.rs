@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::experiments::WAYS;
 use crate::ground::{Drivers, Ground};
 use crate::series::Series;
 
@@ -97,6 +98,13 @@ pub(crate) struct IoRow {
     pub(crate) bare_file: Series,
 }
 
+/// One kind of I/O, by each of the ways to the same data.
+pub(crate) struct QueueRow {
+    pub(crate) job: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) figures: [Series; WAYS.len()],
+}
+
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) ours: String,
@@ -106,6 +114,7 @@ pub(crate) struct Results {
     pub(crate) sections: Vec<Section>,
     pub(crate) bare_calls: Vec<(&'static str, Series)>,
     pub(crate) io: Vec<IoRow>,
+    pub(crate) queues: Vec<QueueRow>,
     pub(crate) took: Duration,
 }
 

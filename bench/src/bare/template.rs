@@ -1,7 +1,7 @@
 //! A formatted ext4 that is shared instead of made again; each copy gets a UUID of its own.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -30,9 +30,8 @@ impl Template {
         Self { file, superblock }
     }
 
-    pub(crate) fn copy_to(&self, path: &Path) {
-        let copy = OpenOptions::new().write(true).open(path).expect("open the copy");
-        clone(&self.file, &copy);
+    pub(crate) fn copy_to(&self, copy: &File) {
+        clone(&self.file, copy);
         copy.write_all_at(&self.renewed(), SUPERBLOCK).expect("write the superblock");
         copy.sync_all().expect("sync the copy");
     }

@@ -1,6 +1,7 @@
 //! Snapshot, restore and clone of volumes that hold data.
 
 use std::fs::File;
+use std::path::Path;
 
 use orlop_tests::{GIB, MIB};
 
@@ -51,8 +52,8 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         "Of volumes that hold this much data and are not in use. host-path copies with cp, dd and \
          tar and does not fsync; since coreutils 9, cp shares extents where it can, so on XFS its \
          snapshot of a block volume and its clone of a mount volume are reflinks too, for the price \
-         of starting a program. The floor is a new file, FICLONE, fsync, rename and fsync of the \
-         directory. 10 GiB are measured for block volumes alone, and are ten times the same GiB on \
+         of starting a program. The floor is a new file, FICLONE of the same data, fsync, rename and \
+         fsync of the directory. 10 GiB are measured for block volumes alone, and are ten times the same GiB on \
          the disk.",
     );
     let seed = effort.of(GIB, 8 * MIB);
@@ -93,7 +94,8 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
     } else {
         let ours = filled(&ground.ours, case).await;
         let peer = filled(&ground.peer, case).await;
-        (ours, peer, bare::filled_image(&source, case.data))
+        let file = same_extents(&ground.ours, &ours, &source);
+        (ours, peer, file.unwrap_or_else(|| bare::filled_image(&source, case.data)))
     };
 
     let mut times = Times::default();
@@ -133,6 +135,14 @@ async fn filled(contender: &Contender, case: &Case) -> String {
     bare::fill(&node.data_path(), case.data);
     contender.down(&node, &mut unwatched).await;
     node.id
+}
+
+/// What sharing costs depends on the number of extents, and a filesystem scatters them.
+fn same_extents(contender: &Contender, volume: &str, copy: &Path) -> Option<File> {
+    let original = File::open(contender.volume_file(volume)?).expect("open a volume's data");
+    let copy = bare::create_sized(copy, 0);
+    bare::clone(&original, &copy);
+    Some(copy)
 }
 
 async fn sharing(contender: &Contender, case: &Case, seed: &File) -> String {

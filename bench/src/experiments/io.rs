@@ -8,7 +8,7 @@ use orlop_tests::{GIB, MIB, OnNode};
 use crate::Effort;
 use crate::bare;
 use crate::contender::{Contender, Kind};
-use crate::fio::{JOBS, Job};
+use crate::fio::{Engine, JOBS, Job};
 use crate::ground::{Drivers, Ground};
 use crate::results::{IoRow, Results};
 use crate::series::Series;
@@ -39,16 +39,34 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
 }
 
 fn measure(ground: &Ground, job: &Job, targets: [&Path; 4], size: u64, effort: Effort) -> IoRow {
-    let duration = Duration::from_millis(effort.of(1200, 200));
-    let mut figures = targets.map(|_| Series::default());
-    for _ in 0..effort.of(4, 1) {
-        for (target, series) in targets.iter().zip(&mut figures) {
+    let how = effort.of(Rounds { count: 12, each: 400 }, Rounds { count: 1, each: 200 });
+    let [ours, peer, bare_loop, bare_file] =
+        in_turns(ground, &how, targets, |target, time| job.run(target, size, time, Engine::Aio));
+    IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, bare_file }
+}
+
+pub(super) struct Rounds {
+    pub(super) count: usize,
+    /// Milliseconds.
+    pub(super) each: u64,
+}
+
+/// Each round begins with another: whoever comes after a writer may have to pay for it.
+pub(super) fn in_turns<T: Copy, const N: usize>(
+    ground: &Ground,
+    rounds: &Rounds,
+    subjects: [T; N],
+    run: impl Fn(T, Duration) -> f64,
+) -> [Series; N] {
+    let mut figures = subjects.map(|_| Series::default());
+    for round in 0..rounds.count {
+        for turn in 0..N {
+            let who = (round + turn) % N;
             ground.settle();
-            series.push(job.run(target, size, duration));
+            figures[who].push(run(subjects[who], Duration::from_millis(rounds.each)));
         }
     }
-    let [ours, peer, bare_loop, bare_file] = figures;
-    IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, bare_file }
+    figures
 }
 
 async fn published(contender: &Contender, size: u64) -> OnNode {

@@ -17,8 +17,9 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
     results.begin(
         "A volume's life",
         "One volume of 1 GiB after the other. Mount volumes of Orlop are a new ext4 each; those of \
-         host-path are directories that are bound. The floor of a stage for mount is a reflinked \
-         template with a fresh UUID, LOOP_CONFIGURE and mount.",
+         host-path are directories that are bound. For mount, the floor of a creation is a reflinked \
+         template with a fresh UUID, fsync, rename and fsync of the directory; that of a stage is \
+         LOOP_CONFIGURE and mount.",
     );
     results.add(probes(&ground, effort).await.row("Probe".into(), &["Probe"], Circumstance::Usual));
     let bare = Bare::new(&ground, SIZE);

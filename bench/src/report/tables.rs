@@ -1,9 +1,11 @@
 //! Tables in Markdown.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use super::figure::Figure;
+use super::figure::{Figure, digits};
 use super::targets::Verdict;
+use crate::experiments::WAYS;
 use crate::results::{Results, Row, Section, Unit};
 use crate::series::Series;
 
@@ -109,6 +111,36 @@ pub(crate) fn io(results: &Results) -> String {
             [&row.bare_loop, &row.bare_file].map(|bare| row.ours.ratio_to(bare).to_string());
         let _ =
             writeln!(text, "| {} | {} | {} |", row.job, figures.join(" | "), ratios.join(" | "));
+    }
+    text
+}
+
+pub(crate) fn queues(results: &Results) -> String {
+    if results.queues.is_empty() {
+        return String::new();
+    }
+    let ublk = match Path::new("/dev/ublk-control").exists() {
+        true => "ublk, which this kernel has, hands it to a thread of a process instead",
+        false => {
+            "ublk would hand it to a thread of a process instead; this kernel does not have it"
+        }
+    };
+    let mut text = format!(
+        "### What stands between a loop device and its file\n\nThe same data by several ways, in \
+         brackets as a multiple of the file's figure. A loop device hands each operation to a \
+         thread of the kernel. io_uring can be told to do the same with a file (`force_async`): \
+         where that is as slow as the loop device, the handing over is what it costs, and no \
+         setting of the device takes that away. {ublk}.\n\n| job | {} |\n|---|{}\n",
+        WAYS.join(" | "),
+        "--:|".repeat(WAYS.len())
+    );
+    for row in &results.queues {
+        let [file, ..] = &row.figures;
+        let told = row.figures.each_ref().map(|series| {
+            let of_file = digits(series.median() / file.median());
+            format!("{} ({of_file}x)", Figure(row.unit, series.median()))
+        });
+        let _ = writeln!(text, "| {} | {} |", row.job, told.join(" | "));
     }
     text
 }

@@ -10,7 +10,7 @@ use orlop_model::{
 };
 
 use crate::locks::{Held, Key, Locks};
-use crate::publish::NodeLoad;
+use crate::node_load::{NodeLoad, SharedLoad};
 use crate::request::{NodeInfo, Volume, VolumeContext};
 use crate::volume_group::Membership;
 
@@ -45,6 +45,7 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) locks: Locks,
     pub(crate) load: Arc<NodeLoad>,
+    pub(crate) shared_load: Arc<SharedLoad>,
     pub(crate) membership: Arc<Membership>,
 }
 
@@ -58,6 +59,7 @@ impl Engine {
             settings,
             locks: Locks::default(),
             load: Arc::default(),
+            shared_load: Arc::default(),
             membership: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))

@@ -15,6 +15,7 @@ mod list;
 mod locks;
 mod metadata;
 mod modify;
+mod node_load;
 mod node_publish;
 mod node_stage;
 mod node_stats;

@@ -21,6 +21,7 @@ impl Engine {
         let (pool, record) = self.require_volume(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
+        self.host.check_stage_path(&request.path)?;
         let wanted = Stage {
             path: request.path.clone(),
             read_only: request.publish.read_only
@@ -224,6 +225,7 @@ impl Engine {
             self.clear_aside(pool, id)?;
         }
         self.release_devices(pool, id)?;
+        self.leave_readers(pool, id)?;
         node.stage = None;
         node.publications = self.present_publications(pool, id)?;
         self.host.save_node_record(id, &node)

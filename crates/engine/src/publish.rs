@@ -1,8 +1,5 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which nodes may use a volume.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use orlop_model::{
     AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, Stage, VolumeId,
     VolumeRecord,
@@ -10,62 +7,6 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
-
-/// How many records are read at a time.
-const PAGE: usize = 256;
-
-/// Which volumes each node has, so that a full node is noticed without reading all records.
-/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
-#[derive(Debug, Default)]
-pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
-
-impl NodeLoad {
-    /// Page by page: all records at once would be in memory twice.
-    pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
-        if pool.is_shared() {
-            return Ok(());
-        }
-        let mut last = None;
-        loop {
-            let page = pool.volumes(last.as_ref(), PAGE)?;
-            for (id, record) in &page {
-                for node in record.iter().flat_map(|record| record.published.keys()) {
-                    self.add(node, id);
-                }
-            }
-            match page.into_iter().next_back() {
-                Some((id, _)) => last = Some(id),
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, node: &NodeId, volume: &VolumeId) {
-        self.entries().entry(node.clone()).or_default().insert(volume.clone());
-    }
-
-    /// Counts the volume in, unless that would be one too many (CP-17).
-    fn try_add(&self, node: &NodeId, volume: &VolumeId, most: u32) -> Result<()> {
-        let mut entries = self.entries();
-        let volumes = entries.entry(node.clone()).or_default();
-        let full = u32::try_from(volumes.len()).is_ok_and(|count| most != 0 && count >= most);
-        if full && !volumes.contains(volume) {
-            return Err(Error::Exhausted(format!("node {node} has {most} volumes, its limit")));
-        }
-        volumes.insert(volume.clone());
-        Ok(())
-    }
-
-    fn remove(&self, node: &NodeId, volume: &VolumeId) {
-        if let Some(volumes) = self.entries().get_mut(node) {
-            volumes.remove(volume);
-        }
-    }
-}
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
@@ -85,7 +26,8 @@ impl Engine {
         }
         check_other_nodes(&record, request)?;
         if pool.is_shared() {
-            self.check_counted_room(request)?;
+            let most = self.settings.max_volumes;
+            self.shared_load.try_add(&request.node, most, self.pools.values())?;
             return publish(pool, request).map(|()| answer);
         }
         self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
@@ -94,29 +36,6 @@ impl Engine {
             self.load.remove(&request.node, &record.id);
         }
         written.map(|()| answer)
-    }
-
-    /// CP-17 where nothing is remembered. Two controllers may both see the last place free; the
-    /// node itself has the last word when it stages.
-    fn check_counted_room(&self, request: &ControllerPublish) -> Result<()> {
-        let most = usize::try_from(self.settings.max_volumes).unwrap_or(usize::MAX);
-        if most == 0 {
-            return Ok(());
-        }
-        let mut count = 0;
-        for pool in self.pools.values() {
-            let volumes = match pool.volumes(None, 0) {
-                // Of another pool, which must not keep this one from being used.
-                Err(Error::Unreachable { .. }) => continue,
-                volumes => volumes?,
-            };
-            let there = |record: &VolumeRecord| record.published.contains_key(&request.node);
-            count += volumes.iter().flat_map(|(_, record)| record).filter(|it| there(it)).count();
-        }
-        if count < most {
-            return Ok(());
-        }
-        Err(Error::Exhausted(format!("node {} has {most} volumes, its limit", request.node)))
     }
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).

@@ -19,19 +19,21 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
     Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
-    Result, TargetPath, Usage, VolumeId,
+    PoolId, Result, TargetPath, Usage, VolumeId,
 };
+use orlop_sys::file::{self, Lock};
 use orlop_sys::guard::GuardCommand;
-use orlop_sys::{file, loopdev, ownership, rand};
+use orlop_sys::{loopdev, ownership, rand};
 
 use failure::Doing;
 use freezer::Freezer;
 use limits::Limiter;
+use notes::Notes;
 use off_limits::OffLimits;
 use offer::Offer;
 use records::NodeRecords;
@@ -42,6 +44,8 @@ pub use survey::{Survey, VolumeStanding};
 pub struct LinuxHostConfig {
     /// Must be cleared by a reboot, as mounts are: a directory under /run.
     pub run_dir: PathBuf,
+    /// Must this process be the only one that uses the run directory?
+    pub alone: bool,
     /// Nothing is mounted on, above or in these; the run directory need not be among them.
     pub off_limits: Vec<PathBuf>,
     /// `None`: all whose tools are installed.
@@ -62,12 +66,13 @@ pub struct LinuxHost {
     freezer: Freezer,
     limiter: Limiter,
     off_limits: OffLimits,
+    _lock: Option<Lock>,
 }
 
 impl LinuxHost {
-    /// Also thaws what an earlier process left frozen.
     pub fn new(config: LinuxHostConfig) -> Result<Self> {
         let run_dir = RunDirectory::ensure(&config.run_dir)?;
+        let lock = config.alone.then(|| run_dir.lock()).transpose()?;
         let mut off_limits = config.off_limits;
         off_limits.push(config.run_dir);
         Ok(Self {
@@ -77,13 +82,24 @@ impl LinuxHost {
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
+            _lock: lock,
         })
     }
 
     /// Thaws every filesystem that a note says was frozen when its process ended. For a process
-    /// that holds its pools' locks: then nobody else is just making a snapshot.
+    /// that is alone in the run directory: then nobody else is just making a snapshot.
     pub fn thaw_leftovers(&self) -> Result<()> {
         self.freezer.thaw_leftovers()
+    }
+
+    /// Before anything of the pool is used here: only then may somebody who finds a device and no
+    /// record take it for a leftover.
+    pub fn note_pool(&self, id: &PoolId) -> Result<()> {
+        let (notes, name) = (Notes::new(self.run_dir.pools()), id.to_string());
+        match notes.has(&name)? {
+            true => Ok(()),
+            false => notes.write(&name, b""),
+        }
     }
 }
 
@@ -137,9 +153,13 @@ impl Host for LinuxHost {
         occupancy::target_exists(path)
     }
 
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
+        self.off_limits.check(path)
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.off_limits.check(target)?;
-        mounting::ensure_mounted(request, target)
+        self.off_limits.check_stage(target)?;
+        mounting::ensure_mounted(request, target, |place| self.off_limits.check_stage_place(place))
     }
 
     fn ensure_bound_directory(
@@ -149,12 +169,13 @@ impl Host for LinuxHost {
         read_only: bool,
     ) -> Result<()> {
         self.off_limits.check(target)?;
-        mounting::ensure_bound_directory(source, target, read_only)
+        let check = |place: &Path| self.off_limits.check_place(place);
+        mounting::ensure_bound_directory(source, target, read_only, check)
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
         self.off_limits.check(target)?;
-        mounting::ensure_bound_device(device, target)
+        mounting::ensure_bound_device(device, target, |place| self.off_limits.check_place(place))
     }
 
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {

@@ -55,6 +55,21 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
 }
 
+impl Config {
+    pub(crate) fn has_image_pool(&self) -> bool {
+        self.pools.iter().any(|pool| match pool {
+            PoolConfig::Image(_) => true,
+            PoolConfig::Rbd(_) => false,
+        })
+    }
+
+    /// Does it attach, mount or freeze anything here? A controller of Ceph pools does not: any
+    /// number of them may run, also beside a node's daemon.
+    pub(crate) fn uses_machine(&self) -> bool {
+        self.mode.serves_node() || self.has_image_pool()
+    }
+}
+
 /// Where to listen.
 #[derive(Debug)]
 pub(crate) struct Sockets {

@@ -1,7 +1,8 @@
 //! `orlop doctor`: what no longer belongs together, said in words, and put right if asked to.
 //!
-//! The pool's lock decides: where a daemon holds it, only looking is safe. What a look beside a
-//! daemon finds must be there a moment later as well, for a call under way leaves the same traces.
+//! The locks of the pool and of the run directory decide: where a daemon holds one, only looking is
+//! safe. What a look beside a daemon finds must be there a moment later as well, for a call under way
+//! leaves the same traces.
 
 mod examination;
 mod report;

@@ -42,8 +42,7 @@ impl OpenPool {
     pub(crate) fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
-            // The cluster keeps no account of who has a pool open.
-            Self::Rbd(_) => {}
+            Self::Rbd(pool) => pool.close(),
         }
     }
 }
@@ -58,7 +57,9 @@ pub(crate) struct Opened {
 /// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
 /// know of at once, and ends the start.
 pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
-    host.thaw_leftovers()?;
+    if config.uses_machine() {
+        host.thaw_leftovers()?;
+    }
     let settings = Settings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),
@@ -66,11 +67,14 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
         max_volumes: config.max_volumes,
         default_capacity: config.default_capacity,
     };
-    let engine = Engine::new(Vec::new(), host, settings)?;
+    let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
     let mut opened = Opened { engine, pools: Vec::new(), absent: Vec::new() };
     for pool in &config.pools {
         match with_pool(&opened.engine, pool) {
             Ok((engine, open)) => {
+                if let OpenPool::Image(pool) = &open {
+                    host.note_pool(pool.id())?;
+                }
                 opened.engine = engine;
                 opened.pools.push(open);
             }

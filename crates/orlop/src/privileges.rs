@@ -2,7 +2,7 @@
 
 use orlop_sys::privilege::{self, CapabilitySet, Kept};
 
-use crate::config::{Config, PoolConfig};
+use crate::config::Config;
 
 /// Mounts, loop devices and freezes; paths of other users; groups of volumes; nodes of devices;
 /// and growing an ext4 that is mounted.
@@ -22,11 +22,7 @@ const IMAGE_CONTROLLER: CapabilitySet =
 const RBD_CONTROLLER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
 fn needed(config: &Config) -> CapabilitySet {
-    let has_image_pool = config.pools.iter().any(|pool| match pool {
-        PoolConfig::Image(_) => true,
-        PoolConfig::Rbd(_) => false,
-    });
-    match (config.mode.serves_node(), has_image_pool) {
+    match (config.mode.serves_node(), config.has_image_pool()) {
         (true, _) => NODE,
         (false, true) => IMAGE_CONTROLLER,
         (false, false) => RBD_CONTROLLER,

@@ -32,9 +32,10 @@ impl Failure {
 pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
     privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
-    // Two are enough to accept and parse; the work is done on blocking threads.
+    // One is enough to accept and parse; the work is done on blocking threads. A second one would
+    // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(Failure::of)?;
@@ -86,7 +87,7 @@ async fn stay_small() {
         let looked = tokio::task::spawn_blocking(move || memory::give_back(resident)).await;
         match looked {
             Ok(Ok(now)) => resident = now,
-            Ok(Err(error)) => return tracing::debug!(%error, "memory is kept"),
+            Ok(Err(error)) => tracing::debug!(%error, "memory is kept for now"),
             Err(_stopping) => return,
         }
     }
@@ -121,6 +122,7 @@ async fn stopping(mut stopped: watch::Receiver<bool>) {
 fn host_config(config: &Config) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: config.run_dir.join(&config.driver_name),
+        alone: config.uses_machine(),
         off_limits: config.pools.iter().filter_map(PoolConfig::directory).collect(),
         filesystems: config.filesystems.clone(),
         default_fs: config.default_fs,
@@ -147,7 +149,7 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
         limits: limits.is_ok(),
         group_snapshots: config.pools.iter().any(|pool| match pool {
             PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => RbdPool::CUTS_GROUPS,
+            PoolConfig::Rbd(_) => RbdPool::cuts_groups(),
         }),
         mode: config.mode,
     }

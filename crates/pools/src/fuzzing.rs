@@ -9,8 +9,11 @@ use serde::Deserialize;
 use crate::image::attach::{label_of, parse_label};
 use crate::image::marker as image_marker;
 use crate::rbd::capacity::available_to;
-use crate::rbd::cut::Note;
+use crate::rbd::cut::OfImage;
+use crate::rbd::group_cut::OfImages;
+use crate::rbd::group_snapshots::GroupEntry;
 use crate::rbd::marker as rbd_marker;
+use crate::rbd::pending::Note;
 use crate::rbd::snapshots::Entry;
 use crate::recorded::{Recorded, parse_record, to_text};
 
@@ -23,7 +26,10 @@ pub fn records(input: &[u8]) {
         2 => record::<GroupSnapshotRecord>(text),
         3 => record::<VolumeGroupRecord>(text),
         4 => marks(text),
-        5 => snapshot_entry(text),
+        5 => {
+            snapshot_entry(text);
+            group_entry(text);
+        }
         6 => cluster_answers(text),
         _ => label(text),
     }
@@ -66,6 +72,14 @@ fn marks(text: &[u8]) {
     }
 }
 
+fn group_entry(text: &[u8]) {
+    let Some(id) = named_id::<GroupSnapshotRecord>(text) else { return };
+    let Ok(entry) = GroupEntry::parse(&id, text) else { return };
+    let written = entry.text().unwrap_or_default();
+    let again = GroupEntry::parse(&id, &written);
+    assert!(again.is_ok_and(|again| again.place == entry.place && again.record == entry.record));
+}
+
 /// A record and a place in one object: neither may hide a part of the other.
 fn snapshot_entry(text: &[u8]) {
     let Some(id) = named_id::<SnapshotRecord>(text) else { return };
@@ -77,7 +91,8 @@ fn snapshot_entry(text: &[u8]) {
 
 fn cluster_answers(text: &[u8]) {
     drop(available_to("rbd", text));
-    drop(serde_json::from_slice::<Note>(text));
+    drop(serde_json::from_slice::<Note<OfImage>>(text));
+    drop(serde_json::from_slice::<Note<OfImages>>(text));
 }
 
 fn label(text: &[u8]) {

@@ -7,6 +7,7 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod image;
+mod in_use;
 pub mod memory;
 mod poison;
 pub mod rbd;

@@ -134,7 +134,8 @@ impl Pool for MemoryPool {
         start: Option<&VolumeId>,
         limit: usize,
     ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.fault("volumes")?;
         let entries = state.volumes.range(after(start)).take(at_most(limit));
         Ok(entries.map(|(id, volume)| (id.clone(), volume.checked().cloned())).collect())
     }

@@ -16,12 +16,18 @@ mod depth;
 mod devices;
 mod failure;
 mod fence;
+pub(crate) mod group_cut;
+pub(crate) mod group_snapshots;
 mod growth;
+mod image_lock;
 mod inspect;
 mod layout;
 pub(crate) mod marker;
 mod nodes;
+mod own_client;
+pub(crate) mod pending;
 mod pulse;
+mod size_lock;
 pub(crate) mod snapshots;
 mod store;
 mod volume_draft;
@@ -31,12 +37,12 @@ mod volume_records;
 use std::sync::Arc;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Draft, Error, GroupSnapshotId, GroupSnapshotRecord,
-    NewGroupSnapshot, NewSnapshot, NewVolume, NodeId, Pool, PoolCapacity, PoolId, Provisioning,
-    Ranges, Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord,
-    VolumeId, VolumeRecord,
+    Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
+    NewSnapshot, NewVolume, NodeId, Pool, PoolCapacity, PoolId, Provisioning, Ranges, Result,
+    SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
+use group_snapshots::can_restore_groups;
 pub use store::RbdPoolConfig;
 use store::Store;
 
@@ -46,12 +52,19 @@ pub struct RbdPool {
 }
 
 impl RbdPool {
-    /// What RBD cuts together cannot be restored before librbd has `rbd_clone4` (decision 0019).
-    pub const CUTS_GROUPS: bool = false;
+    /// What RBD cuts together can be restored where librbd has `rbd_clone4` (decision 0019).
+    pub fn cuts_groups() -> bool {
+        can_restore_groups()
+    }
 
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })
+    }
+
+    /// When no call is under way any more, and before the process ends.
+    pub fn close(&self) {
+        self.store.close();
     }
 }
 
@@ -114,21 +127,17 @@ impl Pool for RbdPool {
 
     fn begin_group_snapshot(
         &self,
-        _new: &NewGroupSnapshot,
+        new: &NewGroupSnapshot,
     ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
-        Err(Error::NotOffered(
-            "a group snapshot",
-            format!("pool {} is of Ceph, whose group snapshots cannot be copied", self.store.name),
-        ))
+        Ok(Box::new(self.store.begin_group_snapshot(new)?))
     }
 
-    /// None was ever made.
-    fn group_snapshot(&self, _id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
-        Ok(None)
+    fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
+        self.store.group_snapshot(id)
     }
 
-    fn ensure_no_group_snapshot(&self, _id: &GroupSnapshotId) -> Result<()> {
-        Ok(())
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.store.ensure_no_group_snapshot(id)
     }
 
     fn cuts_at_once(&self) -> bool {
@@ -136,7 +145,7 @@ impl Pool for RbdPool {
     }
 
     fn cuts_groups_at_once(&self) -> bool {
-        false
+        true
     }
 
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
@@ -205,6 +214,10 @@ impl Pool for RbdPool {
 
     fn condition(&self, id: &VolumeId) -> Result<Condition> {
         self.store.condition(id)
+    }
+
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        self.store.conditions(ids)
     }
 
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {

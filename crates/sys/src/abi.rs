@@ -9,6 +9,7 @@ mod child;
 mod fiemap;
 #[cfg(target_env = "gnu")]
 mod heap;
+mod pages;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -28,6 +29,7 @@ pub(crate) use fiemap::{
 };
 #[cfg(target_env = "gnu")]
 pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
+pub(crate) use pages::write_out_pages;
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_SET_STATUS64: Opcode = 0x4C04;

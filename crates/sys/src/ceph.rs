@@ -1,7 +1,8 @@
 //! A Ceph cluster: its objects (librados) and its images (librbd).
 //!
 //! Both libraries are loaded when a cluster is first connected to, so that a machine without Ceph
-//! needs neither. Every symbol that is used is looked up then; without one of them nothing starts.
+//! needs neither. Every symbol that is used is looked up then; without one of them nothing starts,
+//! but for those that [`can_clone_by_number`] and [`can_compare_by_number`] ask for.
 //!
 //! All calls block, at most as long as the timeouts of [`ClusterConfig`] let a single operation
 //! with the cluster take. Handles close themselves; a child keeps its parents open.
@@ -9,6 +10,7 @@
 mod cluster;
 mod diff;
 pub(crate) mod directory;
+mod groups;
 mod handle;
 mod image;
 mod images;
@@ -20,14 +22,14 @@ mod snapshots;
 mod trash;
 mod watchers;
 
-pub use cluster::{Cluster, ClusterConfig};
-pub use diff::{Extent, Written};
+pub use cluster::{Cluster, ClusterConfig, FOR_GOOD};
+pub use diff::{Extent, Written, can_compare_by_number};
 pub use directory::{header_of, metadata_key};
 pub use image::{Image, Parent};
-pub use images::{Access, NewImage};
+pub use images::{Access, NewImage, can_clone_by_number};
 pub use locks::{IMAGE_LOCK, LockHolder};
 pub use objects::IoCtx;
 pub use omap::{Outcome, Update};
-pub use snapshots::{ImageSnapshot, SnapshotSpace};
+pub use snapshots::{ImageSnapshot, SnapshotRef, SnapshotSpace};
 pub use trash::Trashed;
 pub use watchers::Watcher;

@@ -20,9 +20,11 @@ use crate::{mounts, resolve};
 
 mod backing;
 mod discard;
+mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
+pub use users::user_of;
 
 const CONTROL: &str = "/dev/loop-control";
 
@@ -33,6 +35,10 @@ const SECTOR: u32 = 4096;
 /// Others may win every race for a free device for a while, but not this often.
 const ATTACH_ATTEMPTS: u32 = 256;
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
+/// For a device that nobody has: the kernel is still at the end of an unmount, which writes to
+/// whatever the device is on.
+const KERNEL_PATIENCE: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -312,14 +318,18 @@ fn is_gone(errno: Errno) -> bool {
 
 fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>) -> Result<()> {
     let path = device.path();
-    let deadline = Instant::now() + DETACH_PATIENCE;
+    let began = Instant::now();
+    let mut look_at = began + DETACH_PATIENCE;
     for attempt in 0.. {
         if !request_detach(device, &is_ours)? {
             discard::remove_if_disabled(device);
             return Ok(());
         }
-        if Instant::now() >= deadline {
-            break;
+        if Instant::now() >= look_at {
+            if began.elapsed() >= KERNEL_PATIENCE || user_of(device).is_some() {
+                break;
+            }
+            look_at = Instant::now() + LOOK_AGAIN;
         }
         // Looked at without opening the device, for an open descriptor would itself keep it.
         if device.has_backing_file() {

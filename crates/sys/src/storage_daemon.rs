@@ -19,10 +19,10 @@ use crate::error::{Context, Result};
 use crate::{file, mounts, tool};
 
 const PROGRAM: &str = "qemu-storage-daemon";
-/// For the last writes and for the lock to be let go. Never killed: what it holds, others would
-/// have to wait for.
+/// For the lock to be let go in good order, which is to write, and waits where the cluster is full.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
+const KILL_ATTEMPTS: usize = 3;
 /// How librados tells in its log under which number the cluster knows it.
 const CLIENT_MARK: &str = "authenticate success, global_id ";
 
@@ -38,6 +38,13 @@ pub struct Source<'a> {
     pub namespace: &'a str,
     pub image: &'a str,
     pub read_only: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    InGoodOrder,
+    /// By us, or before. The cluster has to be told, or others wait for what it had.
+    Killed,
 }
 
 /// May be running, or not, or be half-made.
@@ -103,9 +110,20 @@ impl Export {
         }
     }
 
-    /// One that is about to show our file and has not said yet that it does.
+    /// One that is about to show our file and has not said yet that it does. It makes itself a process
+    /// of its own meanwhile, so one look may miss it.
     fn kill_unfinished(&self) -> Result<()> {
+        for _ in 0..KILL_ATTEMPTS {
+            if !self.kill_all_seen()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_all_seen(&self) -> Result<bool> {
         let (own, processes) = (self.directory.as_path(), Path::new("/proc"));
+        let mut seen = false;
         for entry in fs::read_dir(processes).on("list", processes)? {
             let name = entry.on("list", processes)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
@@ -113,13 +131,14 @@ impl Export {
             else {
                 continue;
             };
+            seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno).on("stop what is about to show", own),
             }
             ends_soon(&process).on("wait for what was about to show", own)?;
         }
-        Ok(())
+        Ok(seen)
     }
 
     fn write_private(&self, path: &Path, text: &str) -> Result<()> {
@@ -206,6 +225,13 @@ impl Export {
         file::set_length(&file, bytes)
     }
 
+    /// Returns when all is done that was asked of it before: it takes one request after the other,
+    /// and waits for the cluster meanwhile.
+    pub fn wait_until_idle(&self) -> Result<()> {
+        let path = self.file();
+        OpenOptions::new().read(true).open(&path).on("open", &path).map(drop)
+    }
+
     /// Every failed write of a workload is in the log.
     pub fn keep_log_short(&self) {
         let log = self.log();
@@ -218,22 +244,38 @@ impl Export {
         }
     }
 
-    /// Lets go of the image and removes the directory. One that is still writing is an error that
-    /// [`crate::Error::is_busy`]; it ends when it is done.
-    pub fn ensure_stopped(&self) -> Result<()> {
-        if let Some(process) = self.process()? {
-            let asking = || self.file();
-            match pidfd_send_signal(&process, Signal::TERM) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &asking()),
+    /// Lets go of the image and removes the directory. Nothing may be on its way to the image any more:
+    /// a process that does not end by itself is killed.
+    pub fn ensure_stopped(&self) -> Result<Ending> {
+        let ending = match self.process()? {
+            // Whoever started it was killed before it told its number; it would show the image on,
+            // and keep it open, once nobody knows of it.
+            None => {
+                self.kill_unfinished()?;
+                Ending::Killed
             }
-            if !ends_soon(&process).on("wait for the export of", &asking())? {
-                return Err(Errno::BUSY).on("end the export of", &asking());
-            }
-        }
+            Some(process) => self.end(&process)?,
+        };
         // A process that was killed has left its mount behind.
         mounts::ensure_unmounted(&self.file())?;
-        file::remove_tree(&self.directory)
+        file::remove_tree(&self.directory)?;
+        Ok(ending)
+    }
+
+    fn end(&self, process: &OwnedFd) -> Result<Ending> {
+        let shown = self.file();
+        for (signal, ending) in
+            [(Signal::TERM, Ending::InGoodOrder), (Signal::KILL, Ending::Killed)]
+        {
+            match pidfd_send_signal(process, signal) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno).on("end the export of", &shown),
+            }
+            if ends_soon(process).on("wait for the export of", &shown)? {
+                return Ok(ending);
+            }
+        }
+        Err(Errno::BUSY).on("end the export of", &shown)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

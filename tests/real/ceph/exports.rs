@@ -68,3 +68,21 @@ async fn an_export_that_is_killed_is_told_and_replaced() {
         delete(&client, &volume.volume_id).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_in_use_is_no_finding_also_behind_a_link() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let launch = ceph.launch("linked", "all");
+    let link = launch.scratch().join("link");
+    std::os::unix::fs::symlink(launch.scratch().ensure_dir("run"), &link).unwrap();
+    let daemon = launch.env("ORLOP_RUN_DIR", &link).start().await;
+    let client = daemon.client();
+    let volume = client.create("linked").size(VOLUME).block().done().await;
+    let used = up_on(&client, &daemon, "linked", &volume, block()).await;
+    // Other tests work on the same pool, which leaves findings of other kinds.
+    let told = daemon.launch().run(&["doctor"]).stdout;
+    assert!(told.contains("the Ceph pool rbd") && !told.contains("orphaned-export"), "{told}");
+    down_from(&client, "linked", &used).await;
+    delete(&client, &volume.volume_id).await;
+}

@@ -122,3 +122,31 @@ async fn a_snapshot_of_a_volume_whose_node_is_silent_stops_the_node_for_good() {
     client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
     delete(&client, &volume.volume_id).await;
 }
+
+/// The whole node is dead: its daemon and the client that was to be stopped. Nobody waits until the
+/// cluster has noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_died_before_it_could_be_stopped_holds_nothing_up() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controller = ceph.controller("dead-c").await;
+    let (mut old, new) = (ceph.node("dead-a").await, ceph.node("dead-b").await);
+    let client = controller.client();
+    let volume = client.create("dead").size(VOLUME).fs("xfs").done().await;
+    let before = up_on(&client, &old, "dead-a", &volume, mount("xfs")).await;
+    Pattern::new(1).write(&before.data_path(), DATA);
+    let address = writer(ceph, &volume.volume_id);
+    old.kill9();
+    old.kill_exporters();
+
+    client.controller_unpublish(&before.id, "dead-a").await.unwrap();
+    assert!(blocked_until(ceph, &address).is_some());
+    let after = up_on(&client, &new, "dead-b", &volume, mount("xfs")).await;
+    Pattern::new(1).check(&after.data_path(), DATA);
+    old.restart().await;
+    before.down().await;
+    assert_eq!(old.leaks(), Vec::<String>::new());
+    Pattern::new(1).check(&after.data_path(), DATA);
+    down_from(&client, "dead-b", &after).await;
+    delete(&client, &volume.volume_id).await;
+}

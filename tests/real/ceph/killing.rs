@@ -15,7 +15,7 @@ const LATEST_MOMENT: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asked until it succeeds. For a moment the killed one counts as a user of what it had open.
-async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
+pub(crate) async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match call().await {
@@ -176,4 +176,64 @@ async fn whatever_call_a_controller_is_killed_in_can_be_repeated() {
         assert!(Instant::now() < deadline, "{left:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// The cluster takes the killed one for alive for half a minute, with the image open; its successor
+/// knows better.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_need_not_wait_for_the_controller_that_was_killed() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut controller = ceph.controller("succeeded-c").await;
+    let (client, io) = (controller.client(), ceph.io(""));
+    let volume = client.create("left open").size(VOLUME).block().done().await.volume_id;
+    let users = || {
+        let image = io.open_image(&volume, Access::ReadOnly).unwrap();
+        image.watchers().unwrap().into_iter().map(|user| user.address).collect::<Vec<_>>()
+    };
+    let left = loop {
+        let grown = client.get_volume(&volume).await.unwrap().volume.unwrap().capacity_bytes;
+        let growing = {
+            let (client, volume) = (client.clone(), volume.clone());
+            let size = u64::try_from(grown).unwrap() + VOLUME;
+            tokio::spawn(async move { client.expand(&volume, size).await })
+        };
+        while users().is_empty() && !growing.is_finished() {}
+        controller.kill9();
+        let _ = growing.await;
+        let left = users();
+        if let [address] = left.as_slice() {
+            break address.clone();
+        }
+        // It was done with the image just before.
+        controller.restart().await;
+    };
+    controller.restart().await;
+    assert!(ceph.ceph(&["osd", "blocklist", "ls"]).contains(&left));
+    client.delete(&volume).await.unwrap();
+}
+
+/// Nobody has to be stopped then; unless it ended in the midst of housekeeping that takes long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_ends_in_good_order_is_not_blocklisted() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/orderly"]);
+    let launch = ceph.launch("orderly-c", "controller").env("ORLOP_RBD_NAMESPACE", "orderly");
+    let mut controller = launch.start().await;
+    let stopped = |controller: &Daemon| controller.log().matches("stopped the client").count();
+    let mut orderly = false;
+    for _ in 0..20 {
+        let before = stopped(&controller);
+        controller.restart().await;
+        orderly = stopped(&controller) == before;
+        if orderly {
+            break;
+        }
+    }
+    assert!(orderly, "each successor has stopped its predecessor");
+    let before = stopped(&controller);
+    controller.kill9();
+    controller.restart().await;
+    assert_eq!(stopped(&controller), before + 1);
 }

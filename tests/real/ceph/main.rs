@@ -7,12 +7,16 @@ mod away;
 mod data;
 mod exports;
 mod fencing;
+mod full;
+mod groups;
+mod growing;
 mod interrupted;
 mod killing;
 mod moving;
 mod outage;
 mod racing;
 mod sharing;
+mod stuck;
 
 use std::time::{Duration, Instant};
 

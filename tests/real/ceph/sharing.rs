@@ -40,6 +40,27 @@ async fn several_nodes_read_a_filesystem() {
     }
 }
 
+/// One that has unstaged it, but is still published to, counts no more as having it mounted: whoever
+/// comes next is alone, and makes the filesystem as large as the volume.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_unstaged_stands_in_nobodys_way() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controller = ceph.controller("past-c").await;
+    let (first, second) = (ceph.node("past-a").await, ceph.node("past-b").await);
+    let client = controller.client();
+    let reader = mount("xfs").mode(Mode::MultiNodeReaderOnly);
+    let volume = client.create("read in turn").size(VOLUME).capability(reader.clone()).done().await;
+    let a = up_on(&client, &first, "past-a", &volume, reader.clone()).await;
+    a.down().await;
+    client.expand(&a.id, 2 * VOLUME).await.unwrap();
+    let b = up_on(&client, &second, "past-b", &volume, reader).await;
+    assert_size(&b, 2 * VOLUME);
+    down_from(&client, "past-b", &b).await;
+    client.controller_unpublish(&a.id, "past-a").await.unwrap();
+    delete(&client, &volume.volume_id).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn several_nodes_write_to_a_raw_device_and_one_of_them_is_fenced() {
     needs_root!();

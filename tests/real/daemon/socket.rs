@@ -1,4 +1,4 @@
-//! One daemon for a socket, one for a pool; nothing but the socket in its directory.
+//! One daemon for a socket, a pool, a run directory; nothing but the socket in its directory.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -104,6 +104,28 @@ async fn a_pool_has_one_daemon() {
     assert!(!second.socket().exists());
     assert!(daemon.client().probe().await.unwrap());
     // The pool is free again once the first has ended, however it ended.
+    daemon.kill9();
+    second.start().await.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_directory_has_one_daemon() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    let freeze = NotedFreeze::begin(daemon.launch(), &node.staging);
+    let second = another(&pool).env("ORLOP_RUN_DIR", pool.scratch().join("run"));
+    let ended = second.run_to_end();
+    assert_eq!(ended.status.code(), Some(1));
+    let reason = reason(&ended);
+    assert!(reason.contains("another daemon uses the run directory"), "{reason}");
+    assert!(freeze.lasts(), "what the first has frozen is none of the second's business");
+    drop(freeze);
+    node.down().await;
     daemon.kill9();
     second.start().await.terminate();
 }

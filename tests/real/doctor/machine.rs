@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use orlop_model::NameDigest;
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
-use orlop_sys::{filesystem, mounts};
+use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::patient::Patient;
+use crate::patient::{Patient, doctor};
 
 fn attached(patient: &Patient, id: &str) -> LoopDevice {
     let options = AttachOptions { label: id, read_only: false, size: 16 * MIB };
@@ -91,6 +90,36 @@ async fn a_mount_without_a_record_is_taken_away_unless_it_is_busy() {
     node.down().await;
 }
 
+/// Where the daemon's records are not, nothing has one.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_another_run_directory_nothing_is_forgotten() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(3).write(&node.data_path(), MIB);
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let device = attached(&patient, &id);
+    let launch = patient.daemon.launch();
+    // The one is not there, the other is that of some other daemon.
+    let absent = launch.clone().env("ORLOP_RUN_DIR", patient.pool.scratch().join("other-run"));
+    let stranger = launch.clone().env("ORLOP_DRIVER_NAME", "csi.example.com");
+    patient.pool.scratch().ensure_dir("run/csi.example.com/volumes");
+    for mistaken in [absent, stranger] {
+        let mut report = doctor(&mistaken, &["--repair"]);
+        report.findings.sort();
+        report.expect(1, &[("forgotten-mount", "by-hand"), ("stray-device", "by-hand")]);
+        assert!(report.text.contains("ORLOP_RUN_DIR"), "{}", report.text);
+    }
+    Pattern::new(3).check(&node.data_path(), MIB);
+    assert!(is_attached(&device, &id));
+    patient.cure("stray-device");
+    patient.daemon.restart().await;
+    node.down().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_mounted_of_a_volume_that_is_gone_stays() {
     needs_root!();
@@ -121,17 +150,13 @@ async fn a_filesystem_that_was_left_frozen_is_thawed() {
     node.up().await;
     patient.daemon.terminate();
     // As a daemon leaves it whose guard is killed together with it.
-    let path = node.staging.display().to_string();
-    let note = in_run_dir(&patient, "frozen").join(NameDigest::of_text(&path).as_str());
-    fs::write(&note, &path).unwrap();
-    filesystem::freeze(&node.staging).unwrap();
+    let freeze = NotedFreeze::begin(patient.daemon.launch(), &node.staging);
 
     patient.doctor(&[]).expect(1, &[("frozen", "repairable")]);
-    let still = filesystem::freeze(&node.staging).expect_err("a look does not thaw");
-    assert!(still.is_busy(), "{still}");
+    assert!(freeze.lasts(), "a look does not thaw");
     patient.doctor(&["--repair"]).expect(0, &[("frozen", "repaired")]);
     patient.doctor(&[]).expect(0, &[]);
-    assert!(!note.exists());
+    assert!(!freeze.is_noted());
     Pattern::new(3).write(&node.data_path(), MIB);
     patient.daemon.restart().await;
     node.down().await;

@@ -4,7 +4,7 @@ use std::fs;
 
 use orlop_tests::*;
 
-use crate::patient::{Patient, footprint};
+use crate::patient::{Patient, doctor, footprint};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_in_use_are_no_finding() {
@@ -35,6 +35,24 @@ async fn nothing_is_repaired_beside_a_daemon() {
     fs::write(&record, text).unwrap();
     patient.doctor(&[]).expect(0, &[]);
     patient.daemon.terminate();
+}
+
+/// Also where neither its socket is told nor a pool that it has locked, as on Ceph.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_is_known_by_its_run_directory() {
+    needs_root!();
+    let patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    let launch = patient.daemon.launch().clone();
+    let elsewhere = patient.pool.scratch().join("other-pool");
+    let launch = launch.without_env("CSI_ENDPOINT").env("ORLOP_POOL", elsewhere);
+    let freeze = NotedFreeze::begin(&launch, &node.staging);
+    doctor(&launch, &["--repair"]).expect(1, &[("no-pool", "by-hand")]);
+    assert!(freeze.lasts(), "the daemon may have frozen it just now");
+    drop(freeze);
+    node.down().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,6 @@
 
 use orlop_tests::*;
 
-use crate::stamps::{Stamping, assert_one_instant, read_stamp};
 use crate::{ids, members, take_down};
 
 const MEMBERS: usize = 10;

@@ -4,7 +4,6 @@
 
 mod instant;
 mod killed;
-mod stamps;
 mod whole;
 
 use orlop_tests::*;

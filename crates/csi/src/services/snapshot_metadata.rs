@@ -2,21 +2,26 @@
 
 mod pages;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use orlop_engine::Engine;
 use orlop_engine::request::BlockRanges;
 use orlop_model::Result;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Status};
 
 use self::pages::{Page, Pages};
 use super::{Answer, answer, note_snapshot};
+use crate::crowd::Busy;
 use crate::dispatch::Core;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
-type Messages<Message> = ReceiverStream<std::result::Result<Message, Status>>;
+type Unkept<Message> = ReceiverStream<std::result::Result<Message, Status>>;
+type Messages<Message> =
+    Pin<Box<dyn Stream<Item = std::result::Result<Message, Status>> + Send + 'static>>;
 
 pub(crate) struct SnapshotMetadata {
     core: Arc<Core>,
@@ -30,7 +35,7 @@ impl SnapshotMetadata {
     async fn allocated(
         &self,
         request: v1::GetMetadataAllocatedRequest,
-    ) -> Result<Messages<v1::GetMetadataAllocatedResponse>> {
+    ) -> Result<Unkept<v1::GetMetadataAllocatedResponse>> {
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let most = parse::max_results(request.max_results)?;
@@ -44,7 +49,7 @@ impl SnapshotMetadata {
     async fn delta(
         &self,
         request: v1::GetMetadataDeltaRequest,
-    ) -> Result<Messages<v1::GetMetadataDeltaResponse>> {
+    ) -> Result<Unkept<v1::GetMetadataDeltaResponse>> {
         parse::require([
             ("base_snapshot_id", !request.base_snapshot_id.is_empty()),
             ("target_snapshot_id", !request.target_snapshot_id.is_empty()),
@@ -70,6 +75,22 @@ impl SnapshotMetadata {
         let blocks = self.core.step(find).await?;
         Ok(Pages::new(Arc::clone(&self.core), place, blocks, most))
     }
+}
+
+fn busy_with<Message>(request: &Request<Message>) -> Option<Busy> {
+    request.extensions().get().map(Busy::with)
+}
+
+/// A connection is not silent while somebody reads a stream on it, however slowly. Streams are few;
+/// of other calls only those that are being answered keep theirs.
+fn kept_by<Message: Send + 'static>(
+    stream: Unkept<Message>,
+    busy: Option<Busy>,
+) -> Messages<Message> {
+    Box::pin(stream.map(move |message| {
+        let _held = &busy;
+        message
+    }))
 }
 
 /// Extents have the sizes that they have (SM-10).
@@ -100,13 +121,17 @@ impl v1::snapshot_metadata_server::SnapshotMetadata for SnapshotMetadata {
         &self,
         request: Request<v1::GetMetadataAllocatedRequest>,
     ) -> Answer<Self::GetMetadataAllocatedStream> {
-        answer(self.allocated(request.into_inner()).await)
+        let busy = busy_with(&request);
+        let stream = self.allocated(request.into_inner()).await;
+        answer(stream.map(|stream| kept_by(stream, busy)))
     }
 
     async fn get_metadata_delta(
         &self,
         request: Request<v1::GetMetadataDeltaRequest>,
     ) -> Answer<Self::GetMetadataDeltaStream> {
-        answer(self.delta(request.into_inner()).await)
+        let busy = busy_with(&request);
+        let stream = self.delta(request.into_inner()).await;
+        answer(stream.map(|stream| kept_by(stream, busy)))
     }
 }

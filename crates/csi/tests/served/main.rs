@@ -15,6 +15,7 @@ mod plugin;
 mod reclaim_space;
 mod required_fields;
 mod secrets;
+mod slow_reader;
 mod v0_codes;
 mod v0_volumes;
 mod volume_groups;

@@ -244,6 +244,22 @@ fn a_full_node_gets_no_more_and_has_the_last_word() {
     engine.stage_volume(&other).unwrap();
 }
 
+#[test]
+fn records_are_not_read_for_every_publication_to_a_node_with_much_room() {
+    let (here, _) = Bench::sharing();
+    let roomy = orlop_engine::Settings { max_volumes: 102, ..settings() };
+    let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
+    let engine = orlop_engine::Engine::new(pools, here.host.clone(), roomy).unwrap();
+    let ids = ["a", "b", "c"].map(|name| here.create(name));
+    engine.controller_publish(&controller_publish(&ids[0], HERE)).unwrap();
+    here.pool().fail_next("volumes", Error::failed("read", "all records"));
+    engine.controller_publish(&controller_publish(&ids[1], HERE)).unwrap();
+    // Less than a hundred places would be left: now it has to be known how many.
+    let third = controller_publish(&ids[2], HERE);
+    refused!(engine.controller_publish(&third), Error::Failed { .. });
+    engine.controller_publish(&third).unwrap();
+}
+
 /// A call that goes on after a long time must not go by what it read before.
 #[test]
 fn what_another_node_wrote_while_the_device_was_waited_for_is_not_formatted() {

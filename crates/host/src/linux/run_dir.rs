@@ -1,10 +1,10 @@
 //! The directory under /run with all that Orlop knows of this boot.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Result, TargetPath, VolumeId};
-use orlop_sys::file;
+use orlop_sys::file::{self, Lock};
 
 use super::failure::Doing;
 
@@ -12,12 +12,18 @@ pub(super) struct RunDirectory {
     root: TargetPath,
 }
 
+/// What somebody who only looks finds: a daemon, or none, and then none starts as long as this lives.
+pub(super) struct Claim {
+    pub(super) by_daemon: bool,
+    _lock: Option<Lock>,
+}
+
 impl RunDirectory {
     /// Makes what is missing of it.
     pub(super) fn ensure(path: &Path) -> Result<Self> {
         let run_dir = Self::at(path)?;
-        for part in [run_dir.volumes(), run_dir.frozen(), run_dir.limited(), run_dir.inline()] {
-            ensure_private(&part)?;
+        for part in ["volumes", "frozen", "limited", "inline", "pools"] {
+            ensure_private(&run_dir.root.as_path().join(part))?;
         }
         Ok(run_dir)
     }
@@ -30,6 +36,33 @@ impl RunDirectory {
         let text = path.to_str().ok_or_else(|| unusable(&"it is not UTF-8"))?;
         let root = TargetPath::parse("run_dir", text).map_err(|error| unusable(&error))?;
         Ok(Self { root })
+    }
+
+    /// For as long as the lock lives, this process is the only daemon in this directory.
+    pub(super) fn lock(&self) -> Result<Lock> {
+        let lock = file::try_lock(&self.lock_file()).doing("lock the run directory")?;
+        lock.ok_or_else(|| {
+            Error::precondition(format!(
+                "another daemon uses the run directory {}; stop it, or give this one another \
+                 ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
+                self.root
+            ))
+        })
+    }
+
+    /// Makes nothing: where no daemon ever was, there is no file to lock.
+    pub(super) fn claim(&self) -> Result<Claim> {
+        const DOING: &str = "look for a daemon";
+        let file = self.lock_file();
+        if !file.try_exists().doing(DOING)? {
+            return Ok(Claim { by_daemon: false, _lock: None });
+        }
+        let lock = file::try_lock(&file).doing(DOING)?;
+        Ok(Claim { by_daemon: lock.is_none(), _lock: lock })
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.root.as_path().join("daemon.lock")
     }
 
     pub(super) fn volumes(&self) -> PathBuf {
@@ -48,8 +81,18 @@ impl RunDirectory {
         self.root.as_path().join("inline")
     }
 
+    pub(super) fn pools(&self) -> PathBuf {
+        self.root.as_path().join("pools")
+    }
+
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
         TargetPath::parse("run_dir", &format!("{}/inline/{id}", self.root))
+    }
+}
+
+impl Display for RunDirectory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.root.fmt(f)
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use orlop_model::{
-    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, Result, TargetPath,
-    VolumeId,
+    BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
+    Result, TargetPath, VolumeId,
 };
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
@@ -20,7 +20,7 @@ use super::limits::Limiter;
 use super::notes::Notes;
 use super::occupancy::mount_points_of;
 use super::records::NodeRecords;
-use super::run_dir::RunDirectory;
+use super::run_dir::{Claim, RunDirectory};
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,10 @@ pub enum VolumeStanding {
     Unknown,
 }
 
+/// No daemon starts in a run directory that had none, as long as this lives.
 pub struct Survey {
     run_dir: RunDirectory,
+    claim: Claim,
     records: Rc<NodeRecords>,
     workload_cgroup: String,
 }
@@ -42,11 +44,19 @@ impl Survey {
     pub fn of(run_dir: &Path, workload_cgroup: &str) -> Result<Self> {
         let run_dir = RunDirectory::at(run_dir)?;
         let records = Rc::new(NodeRecords::new(run_dir.volumes()));
-        Ok(Self { run_dir, records, workload_cgroup: workload_cgroup.to_owned() })
+        let claim = run_dir.claim()?;
+        Ok(Self { run_dir, claim, records, workload_cgroup: workload_cgroup.to_owned() })
     }
 
-    /// Devices with labels of the pools that are looked at.
-    pub fn devices(&self, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
+    /// Does a daemon use the run directory?
+    pub fn is_served(&self) -> bool {
+        self.claim.by_daemon
+    }
+
+    /// Devices with labels of a pool that is looked at. A run directory that is not the one of the
+    /// pool's daemon has no records either, so there what looks forgotten may be in use.
+    pub fn devices(&self, pool: &PoolId, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
+        let is_its_own = Notes::new(self.run_dir.pools()).has(&pool.to_string())?;
         let mut findings = Vec::new();
         for labelled in devices {
             let record = match self.records.read(&labelled.volume) {
@@ -56,9 +66,22 @@ impl Survey {
                 Err(error) => return Err(error),
             };
             let mounted = mount_points_of(&labelled.device)?;
-            findings.extend(judge(labelled, &record, mounted));
+            let finding = judge(labelled, &record, mounted);
+            findings.extend(match labelled.behind {
+                BehindDevice::Volume if !is_its_own => finding.map(|it| self.only_told(it)),
+                BehindDevice::Volume | BehindDevice::LostData | BehindDevice::Nothing => finding,
+            });
         }
         Ok(findings)
+    }
+
+    fn only_told(&self, mut finding: Finding) -> Finding {
+        finding.remedy = Remedy::ByHand(format!(
+            "no daemon served this pool with the run directory {}: look with the ORLOP_RUN_DIR and \
+             ORLOP_DRIVER_NAME of the one that did",
+            self.run_dir
+        ));
+        finding
     }
 
     pub fn node_records(

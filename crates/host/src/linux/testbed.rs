@@ -29,6 +29,7 @@ pub(super) fn may_use_root() -> bool {
 pub(super) fn config_in(directory: &Path) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: directory.join("run"),
+        alone: false,
         off_limits: Vec::new(),
         filesystems: None,
         default_fs: None,

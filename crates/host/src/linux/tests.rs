@@ -121,7 +121,7 @@ fn a_group_gets_the_whole_volume() {
 fn the_run_directory_is_closed_to_others() {
     let Some(bed) = Testbed::new() else { return };
     let host = bed.host();
-    for part in ["volumes", "frozen", "limited", "inline"] {
+    for part in ["volumes", "frozen", "limited", "inline", "pools"] {
         let metadata = std::fs::metadata(bed.file("run").join(part)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o700, "{part}");
     }
@@ -134,6 +134,7 @@ fn the_run_directory_is_closed_to_others() {
 fn a_relative_run_directory_is_refused() {
     let config = LinuxHostConfig {
         run_dir: "run/orlop".into(),
+        alone: true,
         off_limits: Vec::new(),
         filesystems: Some(Vec::new()),
         default_fs: None,

@@ -181,6 +181,7 @@ fn rbd(
         housekeeping: around.mode.serves_controller(),
         node_id: around.node_id.clone(),
         serves_node: around.mode.serves_node(),
+        cuts_unrestorable_groups: false,
         run_dir: around.run_dir.clone(),
     })
 }

@@ -14,13 +14,14 @@ use crate::config::{Config, PoolConfig, Sockets};
 /// After which a call's traces are gone, unless something is wrong.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
-/// The pools stay locked as long as this lives.
+/// The pools and the run directory stay locked as long as this lives.
 #[derive(Default)]
 pub(crate) struct Examination {
     pub(crate) pools: Vec<PoolSeen>,
     pub(crate) findings: Vec<Finding>,
     /// What could not be looked at, and why.
     pub(crate) unseen: Vec<String>,
+    machine: Option<Survey>,
 }
 
 pub(crate) struct PoolSeen {
@@ -114,23 +115,23 @@ impl Examination {
     fn see_machine(&mut self, config: &Config, sockets: Option<&Sockets>) -> Result<()> {
         let run_dir = config.run_dir.join(&config.driver_name);
         let survey = Survey::of(&run_dir, &config.workload_cgroup)?;
-        let in_use = self.inspections().any(|inspection| inspection.in_use)
+        let in_use = survey.is_served()
+            || self.inspections().any(|inspection| inspection.in_use)
             || sockets.is_some_and(|sockets| answers(&sockets.csi));
-        let findings = self.survey(&survey, in_use)?;
-        if !in_use {
-            self.findings.extend(findings);
-            return Ok(());
+        let mut findings = self.survey(&survey, in_use)?;
+        if in_use {
+            std::thread::sleep(A_MOMENT);
+            findings = lasting(findings, &self.survey(&survey, in_use)?);
         }
-        std::thread::sleep(A_MOMENT);
-        let later = self.survey(&survey, in_use)?;
-        self.findings.extend(lasting(findings, &later));
+        self.findings.extend(findings);
+        self.machine = Some(survey);
         Ok(())
     }
 
     fn survey(&self, survey: &Survey, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for inspection in self.inspections() {
-            findings.extend(survey.devices(&inspection.devices)?);
+            findings.extend(survey.devices(&inspection.id, &inspection.devices)?);
         }
         findings.extend(survey.node_records(|id| self.standing(id))?);
         findings.extend(survey.limits()?);

@@ -20,6 +20,7 @@ use super::failure::Doing;
 use super::original::check_data;
 use super::shelf::Shelf;
 use super::store::Store;
+use crate::in_use::still_in_use;
 use crate::poison::lock;
 
 const READ_ONLY_SUFFIX: &str = "/ro";
@@ -126,12 +127,7 @@ fn detach(
     };
     match loopdev::ensure_detached_even_dead(device, &label_of(id, access), data) {
         Ok(()) => *slot = None,
-        Err(error) if error.is_busy() => {
-            return Err(Error::precondition(format!(
-                "{} of volume {id} is still in use; unmount or close it first",
-                device.path().display()
-            )));
-        }
+        Err(error) if error.is_busy() => return Err(still_in_use(device, id)),
         Err(error) => return Err(error).doing(|| format!("detach volume {id}")),
     }
     Ok(())

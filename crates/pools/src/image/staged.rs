@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use orlop_model::Result;
-use orlop_sys::file::{self, RenameOutcome};
+use orlop_sys::file::{self, BackingKind, RenameOutcome};
 
 use super::failure::Doing;
 use super::layout::Home;
@@ -16,14 +16,15 @@ use crate::recorded::{Recorded, to_text};
 pub(super) struct Staged {
     home: Home,
     data: File,
+    backing: BackingKind,
 }
 
 impl Staged {
-    pub(super) fn create(home: Home) -> Result<Self> {
+    pub(super) fn create(home: Home, backing: BackingKind) -> Result<Self> {
         home.create()?;
         let path = home.data();
         match file::create_file(&path).doing(|| format!("create {}", path.display())) {
-            Ok(data) => Ok(Self { home, data }),
+            Ok(data) => Ok(Self { home, data, backing }),
             Err(error) => {
                 remove(&home);
                 Err(error)
@@ -53,10 +54,24 @@ impl Staged {
     pub(super) fn place<R: Recorded>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
         let creating = || format!("create {} {}", R::KIND, record.id());
         let text = to_text(record)?;
-        // The record first: where one journal serves the whole filesystem, it takes the data's
-        // length and extents along, and little is left for the sync that follows.
-        file::create_file_durable(&self.home.record(), &text).doing(creating)?;
-        file::sync_file(&self.data).doing(creating)?;
+        match self.backing {
+            // One fsync for both. The log of XFS is strictly ordered, so syncing the record takes
+            // along all that happened to the data before.
+            BackingKind::Xfs => {
+                file::write_out(&self.data).doing(creating)?;
+                file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+            }
+            // The record first: where one journal serves the whole filesystem, it takes the data's
+            // length and extents along, and little is left for the sync that follows.
+            BackingKind::Btrfs
+            | BackingKind::Ext4
+            | BackingKind::Tmpfs
+            | BackingKind::Overlay
+            | BackingKind::Other => {
+                file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+                file::sync_file(&self.data).doing(creating)?;
+            }
+        }
         file::sync_dir(self.home.directory()).doing(creating)?;
         file::rename_new(self.home.directory(), place.directory()).doing(creating)
     }

@@ -52,7 +52,7 @@ impl Store {
             Some(source) => (Some(source), None),
             None => self.template_for(new).unzip(),
         };
-        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)))?;
+        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.backing)?;
         let mut draft = VolumeDraft {
             store: Arc::clone(self),
             staged,

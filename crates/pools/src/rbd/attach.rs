@@ -5,13 +5,14 @@
 //! noted in the image, the device is attached. Undone in reverse. So whoever can write is noted,
 //! and a device that is there has an export.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, Watcher};
 use orlop_sys::loopdev::{self, AttachOptions};
-use orlop_sys::storage_daemon::{Export, Source};
+use orlop_sys::storage_daemon::{Ending, Export, Source};
 
 use super::devices::{BOTH, Devices, described};
 use super::failure::Doing;
@@ -58,10 +59,14 @@ impl Attachments {
         }
     }
 
+    pub(super) fn writers_export(&self, id: &VolumeId) -> Export {
+        self.devices.export(id, DeviceAccess::ReadWrite)
+    }
+
     /// The export that a device of this kind is on: one that is there for writers serves readers
     /// of the same node as well.
     fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
-        let writers = self.devices.export(id, DeviceAccess::ReadWrite);
+        let writers = self.writers_export(id);
         if access == DeviceAccess::ReadWrite || is_running(&writers, id)? {
             return Ok((writers, DeviceAccess::ReadWrite));
         }
@@ -69,15 +74,19 @@ impl Attachments {
     }
 }
 
-/// Without links, as the kernel tells the files of devices.
+/// Without links, as the kernel tells the files of devices. Whoever does not serve a node makes
+/// nothing, and finds no exports where there is no directory.
 fn exports_in(config: &RbdPoolConfig) -> Result<PathBuf> {
     let exports = config.run_dir.join("exports");
-    if !config.serves_node {
-        return Ok(exports);
+    let failed =
+        |doing: &str, error| Error::failed(format!("{doing} {}", exports.display()), error);
+    if config.serves_node {
+        std::fs::create_dir_all(&exports).map_err(|error| failed("make", error))?;
     }
-    std::fs::create_dir_all(&exports)
-        .and_then(|()| exports.canonicalize())
-        .map_err(|error| Error::failed(format!("make {}", exports.display()), error))
+    match exports.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(exports),
+        resolved => resolved.map_err(|error| failed("look at", error)),
+    }
 }
 
 impl Store {
@@ -207,19 +216,25 @@ impl Store {
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.attachments.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
-        let was_running = is_running(&export, id)?;
+        let (mut ended, mut unnoted) = (Ending::Killed, None);
         if export.exists() {
-            export.ensure_stopped().doing(ending)?;
+            // Of a start that was interrupted before the client was noted.
+            let was_running = is_running(&export, id)?;
+            unnoted = if was_running { None } else { self.address_of(id, &export)? };
+            ended = export.ensure_stopped().doing(ending)?;
         }
         match access {
+            // Readers do not show up as users of the image.
             DeviceAccess::ReadOnly => Ok(()),
             // A controller may go by the name of the node that it runs on, and is not it.
             DeviceAccess::ReadWrite if !self.attachments.reach.serves_node => Ok(()),
             // It may have been killed just before it was asked to end.
-            DeviceAccess::ReadWrite if was_running && !self.is_writer_watching(id)? => {
+            DeviceAccess::ReadWrite
+                if ended == Ending::InGoodOrder && !self.is_writer_watching(id)? =>
+            {
                 self.forget_writer(id, &self.attachments.node)
             }
-            DeviceAccess::ReadWrite => self.ensure_let_go(id),
+            DeviceAccess::ReadWrite => self.ensure_let_go(id, unnoted),
         }
     }
 
@@ -251,13 +266,10 @@ impl Store {
             )));
         }
         // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
-        let lock = self.lock_size(id, &image_id)?;
+        let lock = self.lock_size_for(id, &image_id, &export)?;
         let whole = lock.ensure_size(id, record.capacity_bytes)?;
-        if !lock.is_held().doing(refreshing)? {
-            return Err(Error::Busy(format!("the size of volume {id}")));
-        }
         export.show_size(whole).doing(refreshing)?;
-        self.ensure_not_cut(id, lock)?;
+        drop(lock);
         let mut size = None;
         for access in BOTH {
             if let Some((there, _)) = self.attachments.devices.find(id, access)? {

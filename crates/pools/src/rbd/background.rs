@@ -3,48 +3,87 @@
 //! All of it may be done by several processes at once and be left half-done: what is to do is
 //! written in the pool.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
 
+use super::cut::OfImage;
+use super::group_cut::OfImages;
 use super::store::Store;
 use crate::poison::lock;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// After something could not be done, such as while the cluster still takes a client that was
-/// killed for alive.
-const SOON: Duration = Duration::from_secs(30);
+/// killed for alive; then after twice that, and so on.
+const SOON: Duration = Duration::from_secs(2);
+const LATER: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 type Chore = fn(&Store) -> Result<()>;
 
+/// What one thread does.
+struct Duty {
+    thread: &'static str,
+    /// At start and every hour, before the others: they look at every volume.
+    hourly: &'static [Chore],
+    /// Also when there is something to do.
+    prompt: &'static [Chore],
+}
+
 /// A flattening takes as long as the volume is large; freeing does not wait for it.
-const THREADS: [(&str, &[Chore]); 2] = [
-    ("rbd-free", &[Store::sweep_volumes, Store::sweep_cuts, Store::sweep_kept, Store::free_trash]),
-    ("rbd-flatten", &[Store::flatten_noted]),
+const DUTIES: [Duty; 2] = [
+    Duty {
+        thread: "rbd-free",
+        hourly: &[Store::sweep_volumes],
+        prompt: &[
+            Store::sweep::<OfImage>,
+            Store::sweep::<OfImages>,
+            Store::sweep_kept,
+            Store::free_trash,
+        ],
+    },
+    Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Store::flatten_noted] },
 ];
 
 /// Dropped, it ends its threads when they are next idle.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     threads: Mutex<Vec<Sender<()>>>,
+    /// How many of them are at work.
+    busy: AtomicUsize,
 }
 
 impl Background {
     pub(super) fn start(&self, store: &Arc<Store>) -> Result<()> {
-        for (name, chores) in THREADS {
+        for duty in DUTIES {
             let (sender, receiver) = mpsc::channel();
             let store = Arc::downgrade(store);
             thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || work(&store, chores, &receiver))
+                .name(duty.thread.to_owned())
+                .spawn(move || work(&store, &duty, &receiver))
                 .map_err(|error| Error::failed("start a thread", error))?;
             lock(&self.threads).push(sender);
         }
-        self.wake();
         Ok(())
+    }
+
+    /// Nothing more is begun. `true`: nor is anything under way, which is waited for a little; to
+    /// flatten a volume takes longer.
+    pub(super) fn stop(&self) -> bool {
+        lock(&self.threads).clear();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            match self.busy.load(Ordering::SeqCst) {
+                0 => return true,
+                _ if Instant::now() >= deadline => return false,
+                _ => thread::sleep(PAUSE),
+            }
+        }
     }
 
     /// There is something to do.
@@ -56,21 +95,41 @@ impl Background {
     }
 }
 
-fn work(store: &Weak<Store>, chores: &[Chore], woken: &Receiver<()>) {
-    let mut pause = HOUR;
+fn work(store: &Weak<Store>, duty: &Duty, woken: &Receiver<()>) {
+    let (mut failures, mut sweep_at) = (0, Instant::now());
     loop {
-        match woken.recv_timeout(pause) {
+        match woken.recv_timeout(pause(failures, sweep_at)) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(store) = store.upgrade() else { return };
-        pause = HOUR;
-        for chore in chores {
-            if let Err(error) = chore(&store) {
-                tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
-                pause = SOON;
-            }
+        let busy = &store.background.busy;
+        busy.fetch_add(1, Ordering::SeqCst);
+        let sweeps = Instant::now() >= sweep_at;
+        let swept = !sweeps || do_all(&store, duty.hourly);
+        if sweeps && swept {
+            sweep_at = Instant::now() + HOUR;
+        }
+        failures = if do_all(&store, duty.prompt) && swept { 0 } else { failures + 1 };
+        busy.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn pause(failures: u32, sweep_at: Instant) -> Duration {
+    match failures.checked_sub(1) {
+        None => sweep_at.saturating_duration_since(Instant::now()),
+        Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
+    }
+}
+
+fn do_all(store: &Store, chores: &[Chore]) -> bool {
+    let mut done = true;
+    for chore in chores {
+        if let Err(error) = chore(store) {
+            tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
+            done = false;
         }
     }
+    done
 }

@@ -16,6 +16,7 @@ use orlop_sys::ceph::{
 };
 
 use super::background::HOUR;
+use super::cut::OfImage;
 use super::layout::{
     DELETED, image_of, is_ours, kept_name, kept_prefix, record_key, volume_prefix,
 };
@@ -53,7 +54,8 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
 enum Freeing {
     Freed,
     Needed,
-    /// By a client that was killed, which the cluster has not noticed yet.
+    /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
+    /// together with others.
     InUse,
 }
 
@@ -72,7 +74,7 @@ impl Store {
         for _ in 0..ATTEMPTS {
             match self.find(id)? {
                 None => {
-                    self.forget_cuts_for(&copying(id));
+                    self.forget_cuts_for::<OfImage>(&copying(id));
                     return Ok(());
                 }
                 Some(Found { image_id, standing: Standing::Deleted }) => {
@@ -90,7 +92,7 @@ impl Store {
                     // What is damaged is refused: it may not be what its name says.
                     let known = self.require(id)?;
                     self.check_unused(id, &known.image_id)?;
-                    match self.try_replace(id, &known.image_id, Some(&known.text), DELETED)? {
+                    match self.try_mark_deleted(&known)? {
                         Outcome::Done => self.ensure_buried(id, &known.image_id)?,
                         Outcome::Differs => return Err(busy()),
                     }

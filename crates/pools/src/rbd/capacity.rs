@@ -129,11 +129,23 @@ impl Store {
     }
 
     pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {
-        let abnormal = |error: Error| Ok(Condition::abnormal(error.to_string()));
+        self.condition_within(id, &self.available())
+    }
+
+    /// How much room there is, is asked once for all of them.
+    pub(super) fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let available = self.available();
+        let abnormal = |error: Error| Condition::abnormal(error.to_string());
+        let within = |id| self.condition_within(id, &available).unwrap_or_else(abnormal);
+        ids.iter().map(within).collect()
+    }
+
+    fn condition_within(&self, id: &VolumeId, available: &Result<u64>) -> Result<Condition> {
+        let abnormal = |error: &Error| Ok(Condition::abnormal(error.to_string()));
         let known = match self.known(id) {
             Ok(Some(known)) => known,
             Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
-            Err(unwell) => return abnormal(unwell),
+            Err(unwell) => return abnormal(&unwell),
         };
         let looking = || format!("look at volume {id}");
         let size = self.ask(looking, |io| {
@@ -147,9 +159,9 @@ impl Store {
                 )));
             }
             Ok(_) => {}
-            Err(unwell) => return abnormal(unwell),
+            Err(unwell) => return abnormal(&unwell),
         }
-        match self.available() {
+        match available {
             Ok(0) => Ok(Condition::abnormal("the Ceph pool is full")),
             Ok(_) => Ok(Condition::healthy("the image is there, with room to write")),
             Err(unwell) => abnormal(unwell),

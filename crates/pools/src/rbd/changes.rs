@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use orlop_model::{ByteRange, Result, SnapshotId};
 use orlop_model::{Error, Ranges, VolumeId};
-use orlop_sys::ceph::{Access, Image, Written};
+use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::failure::Doing;
-use super::snapshots::Entry;
+use super::snapshots::{Entry, Place};
 use super::store::Store;
 
 /// How much of an image is asked for at a time: memory does not grow with the volume.
@@ -29,22 +29,28 @@ impl Store {
         target: &SnapshotId,
         start: u64,
     ) -> Result<Ranges> {
+        let comparing = || format!("compare snapshot {target} with {base}");
         let (base, entry) = (self.require_snapshot(base)?, self.require_snapshot(target)?);
         let end = entry.record.size_bytes;
-        if base.place.image != entry.place.image {
-            // The volume was deleted and made anew in between: nothing is known to be the same.
+        let comparable = match base.place.at() {
+            SnapshotRef::Name(_) => true,
+            SnapshotRef::Number(_) => can_compare_by_number().doing(comparing)?,
+        };
+        if base.place.image != entry.place.image || !comparable {
+            // The volume was deleted and made anew in between, or librbd cannot tell: nothing is
+            // known to be the same.
             let all = ByteRange { start, length: end.saturating_sub(start) };
             return Ok(Box::new((all.length > 0).then_some(Ok(all)).into_iter()));
         }
         let image = self.open_snapshot(&entry)?;
-        Ok(Box::new(Windows::new(target, image, Some(base.place.snapshot), start, end)))
+        Ok(Box::new(Windows::new(target, image, Some(base.place), start, end)))
     }
 
     fn open_snapshot(&self, entry: &Entry) -> Result<Image> {
         let opening = || format!("open snapshot {}", entry.record.id);
         let place = &entry.place;
         self.ask(opening, |io| {
-            io.open_image_by_id(&place.image, Some(&place.snapshot), Access::ReadOnly)
+            io.open_image_by_id(&place.image, Some(place.at()), Access::ReadOnly)
         })
     }
 
@@ -91,14 +97,14 @@ impl Store {
 struct Windows {
     id: SnapshotId,
     image: Image,
-    since: Option<String>,
+    since: Option<Place>,
     position: u64,
     end: u64,
     found: VecDeque<ByteRange>,
 }
 
 impl Windows {
-    fn new(id: &SnapshotId, image: Image, since: Option<String>, start: u64, end: u64) -> Self {
+    fn new(id: &SnapshotId, image: Image, since: Option<Place>, start: u64, end: u64) -> Self {
         Self { id: id.clone(), image, since, position: start, end, found: VecDeque::new() }
     }
 
@@ -106,7 +112,7 @@ impl Windows {
         let length = WINDOW.min(self.end - self.position);
         let written = match &self.since {
             None => Written::Ever,
-            Some(snapshot) => Written::Since(snapshot),
+            Some(place) => Written::Since(place.at()),
         };
         let (found, end) = (&mut self.found, self.end);
         let note = |extent: orlop_sys::ceph::Extent| {

@@ -1,12 +1,14 @@
 //! The one connection to the cluster, and what to do when the cluster has thrown us out.
 
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, PoolId, Result};
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
 use super::failure::Doing;
+use super::own_client::OwnClient;
 use super::pulse::Pulse;
 use crate::poison::lock;
 
@@ -18,6 +20,7 @@ pub(super) struct Connection {
     current: Mutex<Arc<IoCtx>>,
     /// Held by whoever connects anew, which takes a while; the others use what there is meanwhile.
     renewing: Mutex<()>,
+    own: OnceLock<OwnClient>,
     pub(super) pulse: Arc<Pulse>,
 }
 
@@ -42,8 +45,26 @@ impl Connection {
             namespace,
             current: Mutex::new(current),
             renewing: Mutex::default(),
+            own: OnceLock::new(),
             pulse: Arc::default(),
         })
+    }
+
+    /// Before the first image is opened.
+    pub(super) fn introduce(&self, run_dir: &Path, pool: &PoolId) -> Result<()> {
+        if let Some(own) = OwnClient::take_place(run_dir, pool)? {
+            own.succeed(&self.io())?;
+            // Whoever was quicker has taken a place as well, and ours is free again.
+            let _ = self.own.set(own);
+        }
+        Ok(())
+    }
+
+    /// Nothing is open any more, so that nobody has to be stopped by a successor.
+    pub(super) fn leave(&self) {
+        if let Some(own) = self.own.get() {
+            own.forget();
+        }
     }
 
     pub(super) fn pool(&self) -> &str {
@@ -89,6 +110,11 @@ impl Connection {
             return Ok(current);
         }
         let new = connect(&self.config, &self.pool, &self.namespace)?;
+        if let Some(own) = self.own.get()
+            && let Err(error) = own.note(&new)
+        {
+            tracing::warn!(%error, "should this process be killed, its client will count as alive");
+        }
         *lock(&self.current) = Arc::clone(&new);
         Ok(new)
     }
@@ -97,6 +123,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.pulse.end();
+        self.leave();
     }
 }
 

@@ -12,6 +12,7 @@ use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::storage_daemon::Export;
 
 use super::failure::Doing;
+use crate::in_use::still_in_use;
 use crate::poison::lock;
 
 pub(super) const BOTH: [DeviceAccess; 2] = [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite];
@@ -113,10 +114,7 @@ impl Devices {
                 lock(&self.known).remove(&(id.clone(), access));
                 Ok(())
             }
-            Err(error) if error.is_busy() => Err(Error::precondition(format!(
-                "{} of volume {id} is still in use; unmount or close it first",
-                there.device.path().display()
-            ))),
+            Err(error) if error.is_busy() => Err(still_in_use(&there.device, id)),
             Err(error) => Err(error).doing(|| format!("detach volume {id}")),
         }
     }

@@ -6,12 +6,16 @@
 //! or comes too late to be written. The client is put on the cluster's blocklist, by its address
 //! and number, so that other clients of the node go on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, IMAGE_LOCK, Image, IoCtx, Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{
+    Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Outcome, Update, header_of,
+    metadata_key,
+};
 use serde::Deserialize;
 
 use super::layout::{record_key, writer_key};
@@ -80,7 +84,7 @@ impl Store {
             return Ok(());
         };
         let fencing = || format!("fence node {node} from volume {id}");
-        self.ask(fencing, |io| io.cluster().blocklist(&address))?;
+        self.ask(fencing, |io| io.cluster().blocklist(&address, FOR_GOOD))?;
         // Nobody gets the volume before the client is stopped for good, so it may be let back in
         // meanwhile: what it writes then is written by whom the volume is published to.
         if let Some(until) = self.fenced_until(fencing, &address)? {
@@ -94,17 +98,20 @@ impl Store {
         self.forget_client(id, node, &address)
     }
 
-    /// For a client of this node that has ended: it can write no more, but others would have to wait
-    /// until the cluster has noticed.
-    pub(super) fn ensure_let_go(&self, id: &VolumeId) -> Result<()> {
+    /// For a client of this node that has ended, noted or not: it can write no more, but others would
+    /// have to wait until the cluster has noticed.
+    pub(super) fn ensure_let_go(&self, id: &VolumeId, unnoted: Option<String>) -> Result<()> {
         let node = &self.attachments.node;
-        let Some(address) = self.noted_writer(id, node)? else {
-            return Ok(());
-        };
+        let noted = self.noted_writer(id, node)?;
         let freeing = || format!("free volume {id} from a client that has ended");
-        self.ask(freeing, |io| io.cluster().blocklist(&address))?;
-        tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
-        self.forget_client(id, node, &address)
+        for address in BTreeSet::from_iter(noted.iter().chain(&unnoted)) {
+            self.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
+            tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
+        }
+        match noted {
+            Some(address) => self.forget_client(id, node, &address),
+            None => Ok(()),
+        }
     }
 
     /// `None`: for good. An entry that was there before is not prolonged by another (seen with
@@ -127,20 +134,32 @@ impl Store {
 /// so it is done here before, and for good.
 pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
     let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
-    let silent = || io.silent_holder(&image, &header_of(image_id), IMAGE_LOCK);
-    let Some(holder) = silent()? else { return Ok(image) };
-    // The lock and the watchers are asked for one after the other. A client that closes and opens
-    // the image all the time may look silent once, or twice, but not each time.
+    let header = header_of(image_id);
+    let look = || io.silent_holder(&image, (&header, IMAGE_LOCK), LockHolder::is);
+    if let Some(holder) = still_silent(look)? {
+        let address = holder.address;
+        tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
+        io.cluster().blocklist(&address, FOR_GOOD)?;
+    }
+    Ok(image)
+}
+
+/// The lock and the watchers are asked for one after the other. A client that closes and opens the
+/// image all the time may look silent once, or twice, but not each time.
+pub(super) fn still_silent(
+    look: impl Fn() -> orlop_sys::Result<Option<LockHolder>>,
+) -> orlop_sys::Result<Option<LockHolder>> {
+    let first = look()?;
     for _ in 0..LOOKS {
+        if first.is_none() {
+            break;
+        }
         thread::sleep(BETWEEN_LOOKS);
-        if silent()?.as_ref() != Some(&holder) {
-            return Ok(image);
+        if look()? != first {
+            return Ok(None);
         }
     }
-    let address = holder.address;
-    tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
-    io.cluster().blocklist(&address)?;
-    Ok(image)
+    Ok(first)
 }
 
 const BLOCKLIST: &str = r#"{"prefix": "osd blocklist ls", "format": "json"}"#;

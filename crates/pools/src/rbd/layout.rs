@@ -6,12 +6,16 @@
 //!     s-POOL-DIGEST        a snapshot: its record, and where its data is
 //!     g-POOL-DIGEST        a volume group
 //!     member.VOLUME        which group a volume is in
+//!     gs-POOL-DIGEST       a group snapshot: its record, and which RBD group its data is in
 //!     pending.SNAPSHOT     a snapshot of an image that nobody answers for yet, or any more
+//!     pending-group.NAME   the same of several images that are cut together
 //!     flatten.VOLUME       a volume that is to be made independent of what it was copied from
 //! v-POOL-DIGEST            an image; among its metadata
 //!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
 //!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
+//!     orlop.joined.IMAGE   changes whenever the volume joins a group
 //! orlop.nodes              an object; its keys are the nodes that reach the pool
+//! orlop-cut.NAME           an RBD group: of what was cut together, and of the images while it is
 //! orlop-kept.IMAGE         an image whose volume is deleted, but a snapshot of it is not
 //! ```
 //!
@@ -34,8 +38,10 @@ pub(super) const DELETED: &[u8] = b"-";
 
 pub(super) const MEMBER: &str = "member.";
 pub(super) const PENDING: &str = "pending.";
+pub(super) const PENDING_GROUP: &str = "pending-group.";
 pub(super) const FLATTEN: &str = "flatten.";
 const KEPT: &str = "orlop-kept.";
+const CUT_GROUP: &str = "orlop-cut.";
 
 /// All volumes of the pool have names that begin so.
 pub(super) fn volume_prefix(pool: &PoolId) -> String {
@@ -54,6 +60,10 @@ pub(super) fn writer_key(image_id: &str, node: &NodeId) -> String {
     format!("{OURS}writer.{image_id}.{node}")
 }
 
+pub(super) fn joined_key(image_id: &str) -> String {
+    format!("{OURS}joined.{image_id}")
+}
+
 pub(super) fn kept_name(image_id: &str) -> String {
     format!("{KEPT}{image_id}")
 }
@@ -69,6 +79,16 @@ fn is_kept(image: &str) -> bool {
 
 pub(super) fn kept_prefix() -> &'static str {
     KEPT
+}
+
+/// The RBD group of snapshots that are cut together.
+pub(super) fn cut_group(name: &str) -> String {
+    format!("{CUT_GROUP}{name}")
+}
+
+/// `None`: the group is not Orlop's.
+pub(super) fn name_of_cut_group(group: &str) -> Option<&str> {
+    group.strip_prefix(CUT_GROUP)
 }
 
 /// A name that no snapshot of any image had before: what an earlier attempt left is never taken

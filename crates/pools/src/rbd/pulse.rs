@@ -34,7 +34,8 @@ struct State {
     away: Option<String>,
     /// Calls that have no answer yet.
     waiting: usize,
-    last_answer: Instant,
+    /// The last answer; or, if nobody waited for one then, the first question after it.
+    silent_since: Instant,
     /// How often someone wanted to know, and up to which of them there was an answer: the last.
     wanted: u64,
     known: u64,
@@ -52,7 +53,7 @@ impl Default for Pulse {
         let state = State {
             away: None,
             waiting: 0,
-            last_answer: Instant::now(),
+            silent_since: Instant::now(),
             wanted: 0,
             known: 0,
             health: Ok(()),
@@ -93,7 +94,7 @@ impl Pulse {
         let mut state = self.state();
         match &answer {
             Err(Error::Unreachable { reason, .. }) => self.lose(&mut state, reason),
-            Ok(_) | Err(_) => state.last_answer = Instant::now(),
+            Ok(_) | Err(_) => state.silent_since = Instant::now(),
         }
         drop(state);
         answer
@@ -101,11 +102,14 @@ impl Pulse {
 
     fn admit(&self, doing: impl Fn() -> String) -> Result<Waiting<'_>> {
         let mut state = self.state();
-        let crowded = state.waiting >= MOST_WAITING && state.last_answer.elapsed() > SILENCE;
+        let crowded = state.waiting >= MOST_WAITING && state.silent_since.elapsed() > SILENCE;
         let reason = match &state.away {
             Some(why) => why.clone(),
             None if crowded => format!("{MOST_WAITING} calls wait for the Ceph cluster already"),
             None => {
+                if state.waiting == 0 {
+                    state.silent_since = Instant::now();
+                }
                 state.waiting += 1;
                 return Ok(Waiting { pulse: self });
             }
@@ -167,7 +171,7 @@ impl Pulse {
         match &health {
             Err(Error::Unreachable { reason, .. }) => self.lose(&mut state, reason),
             Ok(()) | Err(_) => {
-                state.last_answer = Instant::now();
+                state.silent_since = Instant::now();
                 if state.away.take().is_some() {
                     tracing::info!("the Ceph cluster is back");
                 }

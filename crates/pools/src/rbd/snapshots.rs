@@ -8,12 +8,14 @@ use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord};
-use orlop_sys::ceph::{Outcome, Update};
+use orlop_sys::ceph::{Outcome, SnapshotRef, Update};
 use serde::{Deserialize, Serialize};
 
-use super::cut::{Cut, dropped};
+use super::cut::{Cut, OfImage};
 use super::layout::RECORDS;
+use super::pending::dropped;
 use super::store::Store;
+use super::volume_records::Known;
 use crate::recorded::parse_record;
 
 /// Where the data of a snapshot is.
@@ -22,6 +24,15 @@ pub(crate) struct Place {
     /// The id of an image: names come and go.
     pub(crate) image: String,
     pub(crate) snapshot: String,
+    /// Of one that was cut together with others: it is found by this alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u64>,
+}
+
+impl Place {
+    pub(crate) fn at(&self) -> SnapshotRef<'_> {
+        self.number.map_or(SnapshotRef::Name(&self.snapshot), SnapshotRef::Number)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -95,30 +106,21 @@ impl Store {
         }
         let source = self.require(&new.source.id)?;
         self.check_any_room()?;
-        let record = SnapshotRecord {
-            version: RECORD_VERSION,
-            id: new.id.clone(),
-            name: new.name.clone(),
-            source: source.record.id,
-            size_bytes: source.record.capacity_bytes,
-            format: new.format,
-            capabilities: source.record.capabilities,
-            created: SystemTime::now().into(),
-            group: None,
-            consistency: new.consistency,
-        };
-        Ok(SnapshotDraft { store: Arc::clone(self), image_id: source.image_id, record, cut: None })
+        let image_id = source.image_id.clone();
+        let record = new_record(new, source);
+        Ok(SnapshotDraft { store: Arc::clone(self), image_id, record, cut: None })
     }
 
     /// The record goes first, and in its place comes a note that its data may go too: a crash in
     /// between leaves it to the housekeeping.
     pub(super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let Some(text) = self.snapshot_text(id)? else {
-            self.forget_cuts_for(&id.to_string());
+            self.forget_cuts_for::<OfImage>(&id.to_string());
             return Ok(());
         };
         let entry = Entry::parse(id, &text)?;
-        let (note, text_of_note) = dropped(&entry.place.image, &entry.place.snapshot)?;
+        let Place { image, snapshot, .. } = entry.place;
+        let (note, text_of_note) = dropped(&snapshot, OfImage { image })?;
         let key = id.to_string();
         let update =
             Update::default().expect(&key, Some(&text)).remove(&key).set(&note, &text_of_note);
@@ -128,11 +130,27 @@ impl Store {
             Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until someone has time, not the answer.
-        if let Err(error) = self.sweep_cuts() {
+        if let Err(error) = self.ensure_swept::<OfImage>(&snapshot) {
             tracing::warn!(%error, "deleted, but its space is only freed later");
         }
         self.background.wake();
         Ok(())
+    }
+}
+
+/// Of a snapshot that is cut alone. How large it is, and of when, is known when it is cut.
+pub(super) fn new_record(new: &NewSnapshot, source: Known) -> SnapshotRecord {
+    SnapshotRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        source: source.record.id,
+        size_bytes: source.record.capacity_bytes,
+        format: new.format,
+        capabilities: source.record.capabilities,
+        created: SystemTime::now().into(),
+        group: None,
+        consistency: new.consistency,
     }
 }
 
@@ -165,14 +183,15 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
         self.cut()?;
         let Self { store, record, cut, .. } = *self;
         let Some(cut) = cut else { return Err(Self::overtaken(&record.id)) };
-        let place = Place { image: cut.image_id.clone(), snapshot: cut.snapshot.clone() };
+        let (image, snapshot) = (cut.image_id().to_owned(), cut.snapshot().to_owned());
+        let place = Place { image, snapshot, number: None };
         let entry = Entry { place, record };
         let key = entry.record.id.to_string();
         let update = Update::default().expect(&key, None).set(&key, &entry.text()?);
         if !cut.try_commit(update)? {
             return Err(Self::overtaken(&entry.record.id));
         }
-        store.forget_cuts_for(&key);
+        store.forget_cuts_for::<OfImage>(&key);
         Ok(entry.record)
     }
 }

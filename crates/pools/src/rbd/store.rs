@@ -10,6 +10,7 @@ use orlop_sys::ceph::{ClusterConfig, IoCtx};
 use super::attach::Attachments;
 use super::background::Background;
 use super::connection::Connection;
+use super::group_snapshots::can_restore_groups;
 use super::marker;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -35,6 +36,9 @@ pub struct RbdPoolConfig {
     /// Free what is deleted and flatten what is too deep. One of all who use the pool is enough,
     /// and more do no harm.
     pub housekeeping: bool,
+    /// Cut groups also where librbd could not restore them. For tests: making and deleting is the
+    /// same everywhere.
+    pub cuts_unrestorable_groups: bool,
     /// This process.
     pub node_id: NodeId,
     /// Are volumes used on this machine, by this process?
@@ -44,6 +48,11 @@ pub struct RbdPoolConfig {
 }
 
 impl RbdPoolConfig {
+    /// Then the pool is left as it is.
+    fn only_looks(&self) -> bool {
+        !self.create && !self.housekeeping && !self.serves_node
+    }
+
     fn cluster(&self) -> ClusterConfig {
         ClusterConfig {
             monitors: self.monitors.clone(),
@@ -64,6 +73,7 @@ pub(super) struct Store {
     pub(super) connection: Connection,
     pub(super) background: Background,
     pub(super) attachments: Attachments,
+    pub(super) cuts_groups: bool,
 }
 
 impl Store {
@@ -71,7 +81,12 @@ impl Store {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
-        ensure_trash(&connection)?;
+        if config.serves_node || config.housekeeping {
+            connection.introduce(&config.run_dir, &id)?;
+        }
+        if !config.only_looks() {
+            ensure_trash(&connection)?;
+        }
         let attachments = Attachments::recover(config)?;
         let store = Arc::new(Self {
             name: config.name.clone(),
@@ -80,16 +95,25 @@ impl Store {
             connection,
             background: Background::default(),
             attachments,
+            cuts_groups: config.cuts_unrestorable_groups || can_restore_groups(),
         });
         store.connection.pulse.start(&store)?;
         if config.serves_node {
             store.ensure_node_known(&config.node_id)?;
             store.release_orphaned_exports()?;
+            store.release_left_locks()?;
         }
         if config.housekeeping {
             store.background.start(&store)?;
         }
         Ok(store)
+    }
+
+    /// What is left is what the background has begun, and does not end with a call.
+    pub(super) fn close(&self) {
+        if self.background.stop() {
+            self.connection.leave();
+        }
     }
 
     pub(super) fn ask<T>(

@@ -15,10 +15,14 @@ use orlop_model::{
     ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeId,
     VolumeRecord,
 };
-use orlop_sys::ceph::{Access, NewImage, Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{
+    Access, NewImage, Outcome, Parent, SnapshotRef, Update, header_of, metadata_key,
+};
 
-use super::cut::Cut;
+use super::cut::{Cut, OfImage};
+use super::group_snapshots::can_restore_groups;
 use super::layout::{OURS, image_of, record_key};
+use super::snapshots::{Entry, Place};
 use super::store::Store;
 use super::volume_records::{Found, Standing};
 use crate::recorded::{new_volume_record, to_text};
@@ -43,8 +47,7 @@ enum Origin {
     Zeroes,
     Snapshot {
         id: SnapshotId,
-        image_id: String,
-        snapshot: String,
+        place: Place,
     },
     /// Not cut yet.
     Volume {
@@ -77,12 +80,9 @@ impl Store {
             None => return Ok(Origin::Zeroes),
             Some(ContentSource::Snapshot(id)) => {
                 let entry = self.require_snapshot(id)?;
+                check_restorable(&entry)?;
                 let image_id = entry.place.image.clone();
-                let origin = Origin::Snapshot {
-                    id: id.clone(),
-                    image_id: entry.place.image,
-                    snapshot: entry.place.snapshot,
-                };
+                let origin = Origin::Snapshot { id: id.clone(), place: entry.place };
                 (origin, entry.record.size_bytes, image_id)
             }
             Some(ContentSource::Volume(id)) => {
@@ -95,6 +95,18 @@ impl Store {
         self.check_depth(&image_id)?;
         Ok(origin)
     }
+}
+
+/// What was cut together with others may have been cut by a controller with another librbd.
+fn check_restorable(entry: &Entry) -> Result<()> {
+    if entry.place.number.is_none() || can_restore_groups() {
+        return Ok(());
+    }
+    Err(Error::precondition(format!(
+        "snapshot {} was cut together with others, and librbd of this machine has no rbd_clone4, \
+         which restores such a one; Ceph 19 has it",
+        entry.record.id
+    )))
 }
 
 /// What the source of a copy is cut for.
@@ -130,7 +142,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
             Outcome::Done => {
                 self.store.note_depth(&self.record.id, &image_id);
                 if matches!(self.origin, Origin::Cut(_)) {
-                    self.store.forget_cuts_for(&copying(&self.record.id));
+                    self.store.forget_cuts_for::<OfImage>(&copying(&self.record.id));
                 }
                 Ok(self.record.clone())
             }
@@ -195,13 +207,27 @@ impl VolumeDraft {
         outcome.ok_or_else(|| self.without_source())
     }
 
-    fn parent(&self) -> Option<(&str, &str)> {
+    fn parent(&self) -> Option<(&str, SnapshotRef<'_>)> {
         match &self.origin {
             Origin::Zeroes => None,
-            Origin::Snapshot { image_id, snapshot, .. } => Some((image_id, snapshot)),
-            Origin::Cut(cut) => Some((&cut.image_id, &cut.snapshot)),
+            Origin::Snapshot { place, .. } => Some((&place.image, place.at())),
+            Origin::Cut(cut) => Some((cut.image_id(), SnapshotRef::Name(cut.snapshot()))),
             // Was cut before; without a snapshot there is nothing to clone.
-            Origin::Volume { image_id } => Some((image_id, "")),
+            Origin::Volume { image_id } => Some((image_id, SnapshotRef::Name(""))),
+        }
+    }
+
+    fn is_of(&self, parent: Option<&Parent>) -> bool {
+        match (self.parent(), parent) {
+            (None, None) => true,
+            (Some((image, snapshot)), Some(parent)) => {
+                let same = match snapshot {
+                    SnapshotRef::Name(name) => parent.snapshot == name,
+                    SnapshotRef::Number(number) => parent.number == number,
+                };
+                same && parent.image_id == image
+            }
+            (None, Some(_)) | (Some(_), None) => false,
         }
     }
 
@@ -223,20 +249,21 @@ impl VolumeDraft {
         let bytes = self.record.capacity_bytes;
         let finishing = || format!("make volume {}", self.record.id);
         let shape = self.store.ask(finishing, |io| {
-            let access = Access::ReadWrite;
-            let image = match io.open_image(&name, access) {
-                Err(error) if error.is_not_found() => return Ok(None),
-                image => image?,
+            let open = |access| match io.open_image(&name, access) {
+                Err(error) if error.is_not_found() => Ok(None),
+                image => image.map(Some),
             };
+            let Some(mut image) = open(Access::ReadOnly)? else { return Ok(None) };
             if image.size()? < bytes {
-                image.ensure_size(bytes)?;
+                // Whoever is killed meanwhile counts as its user for a while.
+                let Some(writable) = open(Access::ReadWrite)? else { return Ok(None) };
+                writable.ensure_size(bytes)?;
+                image = writable;
             }
             Ok(Some((image.id()?, image.size()?, image.parent()?)))
         })?;
         let Some((image_id, size, parent)) = shape else { return Err(self.overtaken()) };
-        let came_from = parent.map(|parent| (parent.image_id, parent.snapshot));
-        let wanted = self.parent().map(|(image, snapshot)| (image.to_owned(), snapshot.to_owned()));
-        if size != bytes || came_from != wanted {
+        if size != bytes || !self.is_of(parent.as_ref()) {
             return Err(self.overtaken());
         }
         // Whoever took this image for that of a dead maker may have taken the entry away.

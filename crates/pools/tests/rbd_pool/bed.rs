@@ -33,10 +33,14 @@ fn root_or_opted_out() -> Option<()> {
     None
 }
 
-/// Where its ceph.conf is. The script takes it down when this process has ended.
+/// Where its ceph.conf is. The script takes it down when this process has ended; `ORLOP_TEST_CEPH` names
+/// one that is there already, of another version of Ceph, say.
 pub(crate) fn cluster() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
+        if let Some(running) = std::env::var_os("ORLOP_TEST_CEPH") {
+            return running.into();
+        }
         let pid = std::process::id();
         let directory = std::env::temp_dir().join(format!("orlop-ceph-{pid}"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ceph-cluster");
@@ -59,7 +63,8 @@ impl Bed {
     pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         root_or_opted_out()?;
-        let namespace = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("t{number}-{}", std::process::id());
         run("rbd", &["namespace", "create", &format!("rbd/{namespace}")]);
         Some(Self { namespace, run_dir: tempfile::tempdir().unwrap() })
     }
@@ -75,6 +80,7 @@ impl Bed {
             timeout: PATIENCE,
             create: true,
             housekeeping: false,
+            cuts_unrestorable_groups: true,
             node_id: "n1".parse().unwrap(),
             serves_node: false,
             run_dir: self.run_dir.path().to_owned(),

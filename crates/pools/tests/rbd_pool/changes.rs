@@ -1,5 +1,5 @@
 use orlop_model::{ByteRange, ContentSource, Pool, Ranges, SnapshotId};
-use orlop_sys::ceph::{Access, Image};
+use orlop_sys::ceph::{Access, Image, SnapshotRef};
 
 use crate::bed::{Bed, MIB, OBJECT, copy_of, read, snapshot, volume, write};
 
@@ -18,7 +18,7 @@ fn holds(ranges: &[ByteRange], offset: u64) -> bool {
 }
 
 fn opened(bed: &Bed, image: &str, snapshot: &str) -> Image {
-    bed.io().open_image_by_id(image, Some(snapshot), Access::ReadOnly).unwrap()
+    bed.io().open_image_by_id(image, Some(SnapshotRef::Name(snapshot)), Access::ReadOnly).unwrap()
 }
 
 /// Where the cluster keeps the data of a snapshot.

@@ -1,4 +1,5 @@
-use orlop_model::{ContentSource, NewVolume, Pool};
+use orlop_model::{ContentSource, Error, NewVolume, Pool};
+use orlop_sys::ceph::Update;
 
 use crate::bed::{Bed, MIB, byte_at, copy_of, new_volume, until, volume, write};
 
@@ -65,4 +66,29 @@ fn copies_of_copies_are_flattened_before_they_are_too_deep() {
         pool.ensure_no_volume(&record.id).unwrap();
     }
     until("all is free", || bed.is_empty());
+}
+
+/// Whoever flattens it has it open. That is no user: it is done some time, and is to be waited for.
+#[test]
+fn what_is_being_flattened_is_busy_and_can_be_deleted_afterwards() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let record = volume(&pool, "a", 8 * MIB);
+    let (io, note) = (bed.io(), format!("flatten.{}", record.id));
+    io.ensure_object("orlop.records").unwrap();
+    io.update("orlop.records", &Update::default().set(&note, b"1")).unwrap();
+    let flattening = bed.image(&record.id);
+    let refused = pool.ensure_no_volume(&record.id);
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    flattening.flatten().unwrap();
+    drop(flattening);
+    pool.ensure_no_volume(&record.id).unwrap();
+    assert_eq!(pool.volume(&record.id).unwrap(), None);
+
+    // The note that is left does no harm, and goes with the next look at it.
+    let pool = bed.open_with_housekeeping();
+    until("all is free", || bed.is_empty());
+    until("the note is gone", || io.omap_get("orlop.records", &note).unwrap().is_none());
+    drop(pool);
 }

@@ -22,6 +22,8 @@ fn small_pool(bed: &Bed, directory: &TempDir) -> RbdPoolConfig {
     let key = keyring.to_str().unwrap();
     run("ceph", &[&user[..], &["mgr", &scope, "osd", &scope, "-o", key]].concat());
     assert!(fs::metadata(&keyring).unwrap().len() > 0);
+    // Which it does not before its stores have told of it.
+    until("the cluster reckons with the pool", || run("ceph", &["df"]).contains(POOL));
     RbdPoolConfig {
         pool: POOL.to_owned(),
         namespace: String::new(),

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use orlop_model::{ContentSource, Pool, VolumeId};
-use orlop_sys::ceph::{Access, IMAGE_LOCK, IoCtx, NewImage, Update, header_of};
+use orlop_sys::ceph::{Access, IMAGE_LOCK, IoCtx, LockHolder, NewImage, Update, header_of};
 
 use crate::bed::{
     Bed, MIB, cluster, copy_of, create, new_volume, settled, snapshot, until, volume, volume_id,
@@ -275,11 +275,12 @@ fn who_holds_a_lock_and_lives_is_not_taken_for_silent() {
     let (image, other) = (open(&here), open(&there));
     let header = header_of(&image.id().unwrap());
     assert!(there.try_lock(&header, "test", "cookie").unwrap());
-    assert_eq!(here.silent_holder(&image, &header, IMAGE_LOCK).unwrap(), None);
-    assert_eq!(here.silent_holder(&image, &header, "test").unwrap(), None);
+    let silent = |lock| here.silent_holder(&image, (&header, lock), LockHolder::is).unwrap();
+    assert_eq!(silent(IMAGE_LOCK), None);
+    assert_eq!(silent("test"), None);
     let address = other.watchers().unwrap();
     drop(other);
-    let silent = here.silent_holder(&image, &header, "test").unwrap().expect("a silent holder");
+    let silent = silent("test").expect("a silent holder");
     assert!(address.iter().any(|watcher| watcher.address == silent.address), "{silent:?}");
     here.ensure_lock_broken(&header, "test", &silent).unwrap();
     assert!(here.try_lock(&header, "test", "another").unwrap());

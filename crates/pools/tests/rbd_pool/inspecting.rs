@@ -53,9 +53,15 @@ fn what_no_longer_belongs_together_is_told() {
 }
 
 #[test]
-fn a_look_makes_no_pool() {
+fn a_look_makes_nothing() {
     let Some(bed) = Bed::new() else { return };
     let before = bed.objects();
     assert!(RbdPool::inspect(&bed.config()).is_err());
+    assert_eq!(bed.objects(), before);
+
+    drop(bed.open());
+    bed.remove_object("rbd_trash");
+    let before = bed.objects();
+    assert_eq!(codes(&bed), [""; 0]);
     assert_eq!(bed.objects(), before);
 }

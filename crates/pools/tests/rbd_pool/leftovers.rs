@@ -121,3 +121,24 @@ fn an_image_that_was_kept_for_a_copy_goes_with_its_last_snapshot() {
     keeper.ensure_no_snapshot(&kept.id).unwrap();
     until("all is free", || bed.is_empty());
 }
+
+/// Every image would have to be looked at.
+#[test]
+fn a_deletion_does_not_search_the_whole_pool_for_leftovers() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let delete_one = |name| {
+        pool.ensure_no_volume(&volume(&pool, name, MIB).id).unwrap();
+        until("it is freed", || bed.trash_is_empty());
+    };
+    delete_one("first");
+    // The search at the start is over. Killed after the mark.
+    let record = volume(&pool, "a", MIB);
+    let image = bed.image(&record.id);
+    image.set_metadata(&format!("orlop.record.{}", image.id().unwrap()), "-").unwrap();
+    drop(image);
+    delete_one("second");
+    assert_eq!(bed.image_names(), [record.id.to_string()]);
+    let _keeper = bed.open_with_housekeeping();
+    until("all is free", || bed.is_empty());
+}

@@ -13,6 +13,8 @@ mod bed;
 mod changes;
 mod copies;
 mod full;
+mod group_leftovers;
+mod groups;
 mod half_made;
 mod inspecting;
 mod leftovers;

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
@@ -7,8 +7,9 @@ use orlop_model::{
     VolumeRecord,
 };
 use orlop_pools::RbdPool;
+use orlop_sys::ceph::FOR_GOOD;
 
-use crate::bed::{Bed, MIB, volume, volume_id};
+use crate::bed::{Bed, MIB, volume};
 
 fn count(record: &mut VolumeRecord) -> Result<()> {
     let was = record.limits.read_iops.unwrap_or(0);
@@ -69,12 +70,12 @@ fn a_client_that_the_cluster_has_thrown_out_comes_back_as_another() {
     // The only one that has this image open.
     let image = bed.image(&record.id);
     let thrown_out = image.watchers().unwrap().remove(0).address;
-    other.cluster().blocklist(&thrown_out).unwrap();
+    other.cluster().blocklist(&thrown_out, FOR_GOOD).unwrap();
     assert!(image.write(0, &[1; 4096]).and_then(|()| image.flush()).is_err());
     drop(image);
 
     let own = pool_address(&bed, &pool, &record);
-    other.cluster().blocklist(&own).unwrap();
+    other.cluster().blocklist(&own, FOR_GOOD).unwrap();
     assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
     assert_eq!(pool.update_volume(&record.id, &mut count).unwrap().limits.read_iops, Some(1));
     assert_ne!(pool_address(&bed, &pool, &record), own);
@@ -115,7 +116,7 @@ fn group(pool: &RbdPool, name: &str, members: &[&VolumeId]) -> VolumeGroupRecord
 fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
     let Some(bed) = Bed::new() else { return };
     let pools = [bed.open(), bed.open()];
-    let volumes = ["x", "y"].map(|name| volume_id(&pools[0], name));
+    let volumes = ["x", "y"].map(|name| volume(&pools[0], name, MIB).id);
     let first = group(&pools[0], "a", &[&volumes[0]]);
     pools[0].save_volume_group(&first, None).unwrap();
     assert_eq!(pools[1].volume_groups(None, 0).unwrap(), std::slice::from_ref(&first));
@@ -138,4 +139,31 @@ fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
         pools[1].ensure_no_volume_group(&second.id).unwrap();
     }
     assert_eq!(pools[0].volume_groups(None, 0).unwrap(), [emptied]);
+}
+
+/// Two controllers, of which neither knows what the other is about to do.
+#[test]
+fn a_volume_is_not_deleted_while_it_joins_a_group() {
+    let Some(bed) = Bed::new() else { return };
+    let pools = [bed.open(), bed.open()];
+    for round in 0..20 {
+        let record = volume(&pools[0], "a", MIB);
+        let group = group(&pools[0], "g", &[&record.id]);
+        let (joined, deleted) = std::thread::scope(|scope| {
+            let joining = scope.spawn(|| {
+                // At another moment of the deletion each time.
+                std::thread::sleep(Duration::from_micros(500 * round));
+                pools[0].save_volume_group(&group, None)
+            });
+            let deleted = pools[1].ensure_no_volume(&record.id);
+            (joining.join().unwrap(), deleted)
+        });
+        let there = pools[0].volume(&record.id).unwrap().is_some();
+        let left = pools[0].volume_group(&group.id).unwrap();
+        let is_member = left.as_ref().is_some_and(|group| group.members.contains(&record.id));
+        assert_eq!(there, is_member, "round {round}: {joined:?}, {deleted:?}");
+        assert_eq!((joined.is_ok(), deleted.is_ok()), (there, !there), "{joined:?}, {deleted:?}");
+        pools[1].ensure_no_volume_group(&group.id).unwrap();
+        pools[1].ensure_no_volume(&record.id).unwrap();
+    }
 }

@@ -102,7 +102,11 @@ fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
     is_damaged(create(&pool, &new_volume(&pool, "a", MIB)).err());
     is_damaged(pool.ensure_no_volume(&record.id).err());
     is_damaged(pool.volumes(None, 0).unwrap()[0].1.clone().err());
-    assert!(pool.condition(&record.id).unwrap().abnormal);
+    let (well, missing) = (volume(&pool, "b", MIB), volume_id(&pool, "c"));
+    let conditions = pool.conditions(&[record.id.clone(), well.id.clone(), missing]);
+    let abnormal: Vec<bool> = conditions.iter().map(|condition| condition.abnormal).collect();
+    assert_eq!(abnormal, [true, false, true], "{conditions:?}");
+    assert_eq!(pool.condition(&record.id).unwrap(), conditions[0]);
     assert_eq!(bed.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
 }
 

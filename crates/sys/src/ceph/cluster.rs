@@ -5,8 +5,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Call, call, close, copied};
+use super::handle::{Call, call, close, copied, owned};
 use super::library::{Handle, end_without_destructors};
+use super::locks::without_protocol;
 use super::objects::IoCtx;
 use crate::error::Result;
 
@@ -39,7 +40,19 @@ unsafe impl Sync for Cluster {}
 
 /// Five years. A client that was cut off must not be able to write when it is back, whenever that
 /// is.
-const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+pub const FOR_GOOD: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+
+/// After this part of its time an operation counts as late, and librados asks the monitors where the
+/// stores are now. Its own setting is ten seconds: an operation that is given up before would never
+/// be late, and a store that comes back under another address would never be found.
+const LATE: u32 = 4;
+/// How often librados looks for that, and tells the stores that it lives; more would be lost time.
+const LONGEST_TICK: Duration = Duration::from_secs(5);
+
+fn seconds(duration: Duration) -> String {
+    let duration = duration.min(LONGEST_TICK);
+    format!("{}.{:03}", duration.as_secs(), duration.subsec_millis())
+}
 
 impl Cluster {
     pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
@@ -59,6 +72,7 @@ impl Cluster {
     fn configure(&self, config: &ClusterConfig) -> Result<()> {
         let connect = config.connect_timeout.as_secs().to_string();
         let operation = config.operation_timeout.as_secs().to_string();
+        let late = seconds(config.operation_timeout / LATE);
         let keyring = config.keyring.to_string_lossy();
         let options = [
             ("mon_host", config.monitors.as_str()),
@@ -66,6 +80,8 @@ impl Cluster {
             ("client_mount_timeout", &connect),
             ("rados_mon_op_timeout", &operation),
             ("rados_osd_op_timeout", &operation),
+            ("objecter_timeout", &late),
+            ("objecter_tick_interval", &late),
             // Its own log would go around ours, and a file of its own would need rotating.
             ("log_to_stderr", "false"),
             ("err_to_stderr", "false"),
@@ -119,11 +135,22 @@ impl Cluster {
         Ok(text)
     }
 
+    /// Where the cluster sees this client, as [`Cluster::blocklist`] takes it.
+    pub fn own_address(&self) -> Result<String> {
+        let mut text = ptr::null_mut();
+        let code = call!(rados.rados_getaddrs(self.handle, &raw mut text));
+        self.call("ask for our own address at").check(code)?;
+        let address = without_protocol(&owned(text)).to_owned();
+        // SAFETY: the library hands out a copy, made with malloc, that nobody else has.
+        unsafe { libc::free(text.cast()) };
+        Ok(address)
+    }
+
     /// An object store that is asked anything by us, or by whoever connects later, has learned of it
     /// first: what the old client wrote until then is there, and nothing comes after it.
-    pub fn blocklist(&self, address: &str) -> Result<()> {
+    pub fn blocklist(&self, address: &str, lasting: Duration) -> Result<()> {
         let calling = Call { operation: "blocklist the client", subject: address };
-        let seconds = u32::try_from(FENCED_FOR.as_secs()).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(lasting.as_secs()).unwrap_or(u32::MAX);
         let address = calling.text(address)?;
         let text = address.as_ptr().cast_mut();
         calling.check(call!(rados.rados_blocklist_add(self.handle, text, seconds)))?;

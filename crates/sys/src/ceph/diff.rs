@@ -3,12 +3,16 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::handle::call;
+use super::handle::{Call, call};
 use super::image::Image;
+use super::library::library;
+use super::snapshots::SnapshotRef;
 use crate::error::Result;
 
 /// Ends an iteration early; librbd hands it through as it is.
 const ENOUGH: c_int = -libc::ECANCELED;
+/// A flag of `rbd_diff_iterate3`.
+const WHOLE_OBJECTS: u32 = 1 << 1;
 
 /// A part of an image that was written, or was given back since a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +30,12 @@ pub enum Written<'a> {
     /// What takes space of its own.
     Here,
     /// After an earlier snapshot of the same image was made, or given back since then.
-    Since(&'a str),
+    Since(SnapshotRef<'a>),
+}
+
+/// Can something be compared with a snapshot of a group? librbd has that since Ceph 20.
+pub fn can_compare_by_number() -> Result<bool> {
+    Ok(library()?.rbd.rbd_diff_iterate3.is_some())
 }
 
 type Visitor<'a> = &'a mut (dyn FnMut(Extent) -> bool + 'a);
@@ -41,15 +50,19 @@ impl Image {
         mut visit: impl FnMut(Extent) -> bool,
     ) -> Result<()> {
         let comparing = self.call("compare");
+        let mut visitor: Visitor<'_> = &mut visit;
+        let argument = (&raw mut visitor).cast::<c_void>();
         let (since, include_parent) = match written {
             Written::Ever => (None, 1),
             Written::Here => (None, 0),
             // What a clone did not write itself is what it was.
-            Written::Since(snapshot) => (Some(comparing.text(snapshot)?), 0),
+            Written::Since(SnapshotRef::Name(snapshot)) => (Some(comparing.text(snapshot)?), 0),
+            Written::Since(SnapshotRef::Number(number)) => {
+                let code = self.compare_with_number(number, (offset, length), argument)?;
+                return ended(&comparing, code);
+            }
         };
         let from = since.as_deref().map_or(ptr::null(), |name| name.as_ptr());
-        let mut visitor: Visitor<'_> = &mut visit;
-        let argument = (&raw mut visitor).cast::<c_void>();
         let code = call!(rbd.rbd_diff_iterate2(
             self.handle(),
             from,
@@ -60,11 +73,30 @@ impl Image {
             on_extent,
             argument,
         ));
-        if code != ENOUGH {
-            comparing.check(code)?;
-        }
-        Ok(())
+        ended(&comparing, code)
     }
+
+    fn compare_with_number(
+        &self,
+        number: u64,
+        (offset, length): (u64, u64),
+        argument: *mut c_void,
+    ) -> Result<c_int> {
+        let Some(iterate) = library()?.rbd.rbd_diff_iterate3 else {
+            return Err(self.call("compare").refused("librbd has no rbd_diff_iterate3"));
+        };
+        // SAFETY: as for `call`; the argument is the visitor of the caller, which waits for this.
+        Ok(unsafe {
+            iterate(self.handle(), number, offset, length, WHOLE_OBJECTS, on_extent, argument)
+        })
+    }
+}
+
+fn ended(comparing: &Call<'_>, code: c_int) -> Result<()> {
+    if code != ENOUGH {
+        comparing.check(code)?;
+    }
+    Ok(())
 }
 
 extern "C" fn on_extent(offset: u64, length: usize, exists: c_int, argument: *mut c_void) -> c_int {

@@ -12,6 +12,8 @@ use crate::error::Result;
 const DIRECTORY: &str = "rbd_directory";
 const METADATA_PREFIX: &str = "metadata_";
 const PAGE: u64 = 1000;
+/// `CEPH_NOSNAP`: the image as it is now.
+const NO_SNAPSHOT: u64 = u64::MAX - 1;
 
 impl IoCtx {
     /// The image's own id, which no other image had or will have; `None`: there is no such name.
@@ -116,6 +118,15 @@ impl IoCtx {
         };
         let value = Decoder::new(&answer).bytes().map(<[u8]>::to_vec);
         Ok(Some(self.understood(&object, value)?))
+    }
+
+    /// As the cluster has it. A client that has the image open may not have heard of it yet.
+    pub fn image_size(&self, image_id: &str) -> Result<u64> {
+        let object = header_of(image_id);
+        let answer = self.execute(&object, ("rbd", "get_size"), &NO_SNAPSHOT.to_le_bytes())?;
+        // The order of its objects comes first, in one byte.
+        let size = answer.split_first().and_then(|(_, rest)| rest.first_chunk());
+        Ok(u64::from_le_bytes(*self.understood(&object, size)?))
     }
 
     /// Takes a name from an image, so that another can have it, and from no other image. Whoever

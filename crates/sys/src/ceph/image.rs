@@ -34,6 +34,7 @@ pub struct Parent {
     pub image_id: String,
     /// Has another name in the trash, where it goes when it is removed while clones need it.
     pub snapshot: String,
+    pub number: u64,
 }
 
 impl Image {
@@ -99,7 +100,11 @@ impl Image {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        let parent = Parent { image_id: owned(image.image_id), snapshot: owned(snapshot.name) };
+        let parent = Parent {
+            image_id: owned(image.image_id),
+            snapshot: owned(snapshot.name),
+            number: snapshot.id,
+        };
         call!(rbd.rbd_linked_image_spec_cleanup(&raw mut image));
         call!(rbd.rbd_snap_spec_cleanup(&raw mut snapshot));
         Ok(Some(parent))

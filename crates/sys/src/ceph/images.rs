@@ -1,13 +1,14 @@
 //! Making images, and opening them.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::Arc;
 
 use super::handle::{Call, call, close};
 use super::image::Image;
-use super::library::Handle;
+use super::library::{Handle, library};
 use super::objects::IoCtx;
+use super::snapshots::SnapshotRef;
 use crate::error::Result;
 
 const LAYERING: u64 = 1;
@@ -39,8 +40,13 @@ pub enum NewImage<'a> {
     /// Of an image of the same pool; as large as it was then.
     CloneOf {
         image: &'a str,
-        snapshot: &'a str,
+        snapshot: SnapshotRef<'a>,
     },
+}
+
+/// Can snapshots of groups be cloned? librbd has that since 1.20, of Ceph 19.
+pub fn can_clone_by_number() -> Result<bool> {
+    Ok(library()?.rbd.rbd_clone4.is_some())
 }
 
 impl IoCtx {
@@ -58,19 +64,36 @@ impl IoCtx {
             }
             NewImage::CloneOf { image, snapshot } => {
                 options.set(&creating, OPTION_CLONE_FORMAT, CLONE_FORMAT)?;
-                let (image, snapshot) = (creating.text(image)?, creating.text(snapshot)?);
-                call!(rbd.rbd_clone3(
-                    io,
-                    image.as_ptr(),
-                    snapshot.as_ptr(),
-                    io,
-                    text.as_ptr(),
-                    options.handle
-                ))
+                self.clone_image(&creating, (image, snapshot), &text, &options)?
             }
         };
         creating.check(code)?;
         Ok(())
+    }
+
+    fn clone_image(
+        &self,
+        creating: &Call<'_>,
+        (image, snapshot): (&str, SnapshotRef<'_>),
+        name: &CStr,
+        options: &Options,
+    ) -> Result<c_int> {
+        let (io, options) = (self.handle(), options.handle);
+        let image = creating.text(image)?;
+        let (image, name) = (image.as_ptr(), name.as_ptr());
+        Ok(match snapshot {
+            SnapshotRef::Name(snapshot) => {
+                let snapshot = creating.text(snapshot)?;
+                call!(rbd.rbd_clone3(io, image, snapshot.as_ptr(), io, name, options))
+            }
+            SnapshotRef::Number(number) => {
+                let Some(clone) = library()?.rbd.rbd_clone4 else {
+                    return Err(creating.refused("librbd has no rbd_clone4"));
+                };
+                // SAFETY: as for `call`.
+                unsafe { clone(io, image, number, io, name, options) }
+            }
+        })
     }
 
     pub fn open_image(self: &Arc<Self>, name: &str, access: Access) -> Result<Image> {
@@ -93,14 +116,18 @@ impl IoCtx {
     pub fn open_image_by_id(
         self: &Arc<Self>,
         id: &str,
-        snapshot: Option<&str>,
+        snapshot: Option<SnapshotRef<'_>>,
         access: Access,
     ) -> Result<Image> {
         let subject = self.subject(id);
         let opening = Call { operation: "open the image", subject: &subject };
         let text = opening.text(id)?;
-        let snapshot = snapshot.map(|name| opening.text(name)).transpose()?;
-        let snapshot = snapshot.as_deref().map_or(ptr::null(), |name| name.as_ptr());
+        let (name, number) = match snapshot {
+            None => (None, None),
+            Some(SnapshotRef::Name(name)) => (Some(opening.text(name)?), None),
+            Some(SnapshotRef::Number(number)) => (None, Some(number)),
+        };
+        let snapshot = name.as_deref().map_or(ptr::null(), |name| name.as_ptr());
         let io = self.handle();
         let mut handle = ptr::null_mut();
         let code = match access {
@@ -112,7 +139,11 @@ impl IoCtx {
             }
         };
         opening.check(code)?;
-        Ok(Image::new(handle, Arc::clone(self), subject))
+        let image = Image::new(handle, Arc::clone(self), subject);
+        if let Some(number) = number {
+            image.look_at(number)?;
+        }
+        Ok(image)
     }
 }
 

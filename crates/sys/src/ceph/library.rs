@@ -1,12 +1,12 @@
 //! The functions of librados and librbd, looked up at run time.
 //!
 //! The signatures are those of `rados/librados.h` and `rbd/librbd.h` of Ceph 16, which later
-//! releases keep. Pointers to structures of Ceph are `c_void` here: they are only handed back.
+//! releases keep; what is optional came later, and is as in Ceph 20. Pointers to structures of Ceph are `c_void` here: they are only handed back.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use crate::error::{Error, Result};
 
@@ -16,10 +16,15 @@ pub(super) type ProgressCallback = extern "C" fn(u64, u64, *mut c_void) -> c_int
 pub(super) type DiffCallback = extern "C" fn(u64, usize, c_int, *mut c_void) -> c_int;
 
 macro_rules! library {
-    ($table:ident, $file:literal: $(fn $function:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+    (
+        $table:ident, $file:literal:
+        $(fn $function:ident($($argument:ty),*) $(-> $result:ty)?;)*
+        $(optional fn $later:ident($($given:ty),*) -> $answer:ty;)*
+    ) => {
         #[allow(clippy::struct_field_names, reason = "named as in the library")]
         pub(super) struct $table {
             $(pub(super) $function: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $(pub(super) $later: Option<unsafe extern "C" fn($($given),*) -> $answer>,)*
         }
 
         impl $table {
@@ -37,6 +42,15 @@ macro_rules! library {
                             >(symbol)
                         }
                     },)*
+                    $($later: find(library, $file, stringify!($later))?.map(|symbol| {
+                        // SAFETY: as above.
+                        unsafe {
+                            mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($given),*) -> $answer,
+                            >(symbol)
+                        }
+                    }),)*
                 })
             }
         }
@@ -49,6 +63,7 @@ library! { Rados, "librados.so.2":
     fn rados_connect(Handle) -> c_int;
     fn rados_shutdown(Handle);
     fn rados_blocklist_add(Handle, *mut c_char, u32) -> c_int;
+    fn rados_getaddrs(Handle, *mut *mut c_char) -> c_int;
     fn rados_wait_for_latest_osdmap(Handle) -> c_int;
     fn rados_mon_command(
         Handle, *const Text, usize, Text, usize,
@@ -125,7 +140,10 @@ library! { Rbd, "librbd.so.1":
     fn rbd_snap_remove(Handle, Text) -> c_int;
     fn rbd_snap_list(Handle, *mut RawSnapshotInfo, *mut c_int) -> c_int;
     fn rbd_snap_list_end(*mut RawSnapshotInfo);
+    fn rbd_snap_set_by_id(Handle, u64) -> c_int;
     fn rbd_snap_get_namespace_type(Handle, u64, *mut c_int) -> c_int;
+    fn rbd_snap_get_group_namespace(Handle, u64, *mut RawGroupSnapshot, usize) -> c_int;
+    fn rbd_snap_group_namespace_cleanup(*mut RawGroupSnapshot, usize) -> c_int;
     fn rbd_diff_iterate2(
         Handle, Text, u64, u64, u8, u8, DiffCallback, *mut c_void
     ) -> c_int;
@@ -135,6 +153,17 @@ library! { Rbd, "librbd.so.1":
     fn rbd_trash_remove(Handle, Text, bool) -> c_int;
     fn rbd_trash_list(Handle, *mut RawTrashed, *mut usize) -> c_int;
     fn rbd_trash_list_cleanup(*mut RawTrashed, usize);
+    fn rbd_get_group(Handle, *mut RawGroup, usize) -> c_int;
+    fn rbd_group_info_cleanup(*mut RawGroup, usize) -> c_int;
+    fn rbd_group_create(Handle, Text) -> c_int;
+    fn rbd_group_remove(Handle, Text) -> c_int;
+    fn rbd_group_image_add(Handle, Text, Handle, Text) -> c_int;
+    fn rbd_group_image_remove_by_id(Handle, Text, Handle, Text) -> c_int;
+    fn rbd_group_snap_create(Handle, Text, Text) -> c_int;
+    optional fn rbd_clone4(Handle, Text, u64, Handle, Text, Handle) -> c_int;
+    optional fn rbd_diff_iterate3(
+        Handle, u64, u64, u64, u32, DiffCallback, *mut c_void
+    ) -> c_int;
 }
 
 #[repr(C)]
@@ -160,6 +189,19 @@ pub(super) struct RawSnapshotInfo {
     pub(super) id: u64,
     pub(super) size: u64,
     pub(super) name: *const c_char,
+}
+
+#[repr(C)]
+pub(super) struct RawGroup {
+    pub(super) name: *mut c_char,
+    pub(super) pool: i64,
+}
+
+#[repr(C)]
+pub(super) struct RawGroupSnapshot {
+    pub(super) group_pool: i64,
+    pub(super) group_name: *mut c_char,
+    pub(super) group_snap_name: *mut c_char,
 }
 
 #[derive(Clone, Copy)]
@@ -199,22 +241,31 @@ pub(super) fn library() -> Result<&'static Library> {
     Ok(library)
 }
 
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
 /// Threads of librados may still be at work when the process ends, also after every connection was
 /// shut down. Its destructors would take from them what they use, so none of them runs: what was
-/// registered last is called first.
+/// registered last is called first, and the libraries register nothing after the first connection.
+#[cfg(target_env = "gnu")]
 pub(super) fn end_without_destructors() {
+    static REGISTERED: Once = Once::new();
     extern "C" fn end(status: c_int, _: *mut c_void) {
         // SAFETY: takes a number; nothing runs after it.
         unsafe { libc::_exit(status) }
     }
-    // SAFETY: the function is there as long as the process, and does without its argument. A refusal
-    // for want of memory leaves things as they were.
-    unsafe { on_exit(end, std::ptr::null_mut()) };
+    REGISTERED.call_once(|| {
+        // SAFETY: the function is there as long as the process, and does without its argument. A
+        // refusal for want of memory leaves things as they were.
+        unsafe { on_exit(end, std::ptr::null_mut()) };
+    });
 }
+
+/// Other C libraries have no `on_exit`.
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn end_without_destructors() {}
 
 fn open(file: &str) -> Result<Handle> {
     let name = CString::new(file).map_err(|_| missing(file, "its name holds a NUL".to_owned()))?;
@@ -228,13 +279,15 @@ fn open(file: &str) -> Result<Handle> {
 }
 
 fn symbol(library: Handle, file: &str, name: &str) -> Result<*mut c_void> {
+    let without = || missing(file, format!("it has no {name}; Ceph 16 or later is needed"));
+    find(library, file, name)?.ok_or_else(without)
+}
+
+fn find(library: Handle, file: &str, name: &str) -> Result<Option<*mut c_void>> {
     let text = CString::new(name).map_err(|_| missing(file, "a name holds a NUL".to_owned()))?;
     // SAFETY: an open library and a terminated name.
     let symbol = unsafe { libc::dlsym(library, text.as_ptr()) };
-    if symbol.is_null() {
-        return Err(missing(file, format!("it has no {name}; Ceph 16 or later is needed")));
-    }
-    Ok(symbol)
+    Ok((!symbol.is_null()).then_some(symbol))
 }
 
 fn last_reason() -> String {

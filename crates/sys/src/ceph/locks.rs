@@ -25,6 +25,12 @@ pub struct LockHolder {
     pub cookie: String,
 }
 
+impl LockHolder {
+    pub fn is(&self, watcher: &Watcher) -> bool {
+        self.client == format!("client.{}", watcher.client)
+    }
+}
+
 impl IoCtx {
     /// `false`: another holds it.
     pub fn try_lock(&self, object: &str, lock: &str, cookie: &str) -> Result<bool> {
@@ -94,17 +100,16 @@ impl IoCtx {
         }))
     }
 
-    /// Another client that has locked the header of this image, and watches the image no longer,
-    /// as all do who have it open to write.
+    /// Who has locked the header of this image while nobody watches the image whom the lock is held
+    /// for, as all do who have it open to write.
     pub fn silent_holder(
         &self,
         image: &Image,
-        header: &str,
-        lock: &str,
+        (header, lock): (&str, &str),
+        is_held_for: impl Fn(&LockHolder, &Watcher) -> bool,
     ) -> Result<Option<LockHolder>> {
         let Some(holder) = self.lock_holder(header, lock)? else { return Ok(None) };
-        let watches = |watcher: &Watcher| holder.client == format!("client.{}", watcher.client);
-        if image.watchers()?.iter().any(watches) {
+        if image.watchers()?.iter().any(|watcher| is_held_for(&holder, watcher)) {
             return Ok(None);
         }
         // It may have let go of both in good order just now.
@@ -132,7 +137,7 @@ impl IoCtx {
 }
 
 /// `v1:10.0.0.1:0/123`: of a client, everyone else tells the address alone.
-fn without_protocol(address: &str) -> &str {
+pub(super) fn without_protocol(address: &str) -> &str {
     ["v1:", "v2:", "any:"].iter().find_map(|it| address.strip_prefix(it)).unwrap_or(address)
 }
 

@@ -1,14 +1,25 @@
 //! Snapshots of an image.
 
+use std::ptr;
+
 use rustix::io::Errno;
 
 use super::handle::{call, owned};
 use super::image::Image;
-use super::library::RawSnapshotInfo;
+use super::library::{RawGroupSnapshot, RawSnapshotInfo};
 use crate::error::Result;
 
 const USER_SPACE: i32 = 0;
+const GROUP_SPACE: i32 = 1;
 const TRASH_SPACE: i32 = 2;
+
+/// Which snapshot of an image is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotRef<'a> {
+    Name(&'a str),
+    /// One of a group has a name too, but librbd looks for names only among those made alone.
+    Number(u64),
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSnapshot {
@@ -24,7 +35,9 @@ pub enum SnapshotSpace {
     User,
     /// Removed, but clones still need it.
     Trash,
-    /// Of a group or of mirroring.
+    /// Made together with those of other images; goes with its group.
+    Group,
+    /// Of mirroring.
     Other,
 }
 
@@ -47,9 +60,16 @@ impl Image {
         }
     }
 
+    /// From here on it shows what it was when this snapshot was made.
+    pub(super) fn look_at(&self, number: u64) -> Result<()> {
+        let looking = self.call("open a snapshot of");
+        looking.check(call!(rbd.rbd_snap_set_by_id(self.handle(), number)))?;
+        Ok(())
+    }
+
     pub fn snapshots(&self) -> Result<Vec<ImageSnapshot>> {
         let listing = self.call("list the snapshots of");
-        let blank = RawSnapshotInfo { id: 0, size: 0, name: std::ptr::null() };
+        let blank = RawSnapshotInfo { id: 0, size: 0, name: ptr::null() };
         let mut raw = vec![blank; 64];
         let count = loop {
             let mut room = i32::try_from(raw.len()).unwrap_or(i32::MAX);
@@ -85,8 +105,40 @@ impl Image {
         };
         Ok(Some(match space {
             USER_SPACE => SnapshotSpace::User,
+            GROUP_SPACE => SnapshotSpace::Group,
             TRASH_SPACE => SnapshotSpace::Trash,
             _ => SnapshotSpace::Other,
         }))
+    }
+
+    /// The one that was made of all images in this group.
+    pub fn snapshot_in_group(&self, group: &str) -> Result<Option<ImageSnapshot>> {
+        for snapshot in self.snapshots()?.into_iter().rev() {
+            if snapshot.space == SnapshotSpace::Group
+                && self.group_of(snapshot.number)?.as_deref() == Some(group)
+            {
+                return Ok(Some(snapshot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `None`: the snapshot or its group is gone.
+    fn group_of(&self, number: u64) -> Result<Option<String>> {
+        let mut raw = RawGroupSnapshot {
+            group_pool: 0,
+            group_name: ptr::null_mut(),
+            group_snap_name: ptr::null_mut(),
+        };
+        let size = size_of::<RawGroupSnapshot>();
+        let code =
+            call!(rbd.rbd_snap_get_group_namespace(self.handle(), number, &raw mut raw, size));
+        match self.call("look at a snapshot of").check(code) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        let group = owned(raw.group_name);
+        call!(rbd.rbd_snap_group_namespace_cleanup(&raw mut raw, size));
+        Ok(Some(group))
     }
 }

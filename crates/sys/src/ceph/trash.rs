@@ -88,8 +88,8 @@ impl IoCtx {
         Ok(())
     }
 
-    /// Frees all its data before it returns. `false`: a snapshot or a clone still needs it, or
-    /// someone has it open.
+    /// Frees all its data before it returns. `false`: a snapshot or a clone still needs it, it is in
+    /// a group, or someone has it open.
     pub fn try_free_trashed(&self, id: &str) -> Result<bool> {
         let subject = self.subject(id);
         let freeing = Call { operation: "free", subject: &subject };
@@ -98,8 +98,10 @@ impl IoCtx {
         match freeing.check(code) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(true),
-            Err(error) if matches!(error.errno(), Some(Errno::NOTEMPTY | Errno::BUSY)) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => match error.errno() {
+                Some(Errno::NOTEMPTY | Errno::BUSY | Errno::MLINK) => Ok(false),
+                Some(_) | None => Err(error),
+            },
         }
     }
 

@@ -12,6 +12,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result as CallResult, retry_on_intr};
 
 use super::set_length;
+use crate::abi::write_out_pages;
 use crate::crash;
 use crate::error::{Context, Result};
 use crate::resolve::parent_of;
@@ -133,6 +134,13 @@ pub fn ensure_file(path: &Path) -> Result<File> {
 
 pub fn sync_file(file: &File) -> Result<()> {
     fsync(file).on_fd("sync", file)
+}
+
+/// Brings a file's data to the device, but neither what the filesystem knows of it nor what lies in
+/// the device's cache. For XFS, whose log keeps the order of all changes: the next fsync of a file
+/// that was made later takes both along.
+pub fn write_out(file: &File) -> Result<()> {
+    write_out_pages(file).on_fd("write out", file)
 }
 
 /// Removes a file; missing is fine.

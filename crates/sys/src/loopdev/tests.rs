@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Barrier;
 
+use rustix::mount::{UnmountFlags, unmount};
+
 use super::*;
 use crate::file::allocated_bytes;
 use crate::filesystem::FsKind;
@@ -123,9 +125,39 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let user = File::open(disk.path()).unwrap();
     assert!(ensure_detached(&disk.device, &disk.label).unwrap_err().is_busy());
     assert!(status(&disk.device).unwrap().unwrap().detaching);
+    let told = user_of(&disk.device).unwrap();
+    assert!(told.contains("has it open"), "{told}");
     drop(user);
     ensure_detached(&disk.device, &disk.label).unwrap();
     assert_eq!(find(&disk.image, false).unwrap(), None);
+}
+
+#[test]
+fn who_sees_a_device_mounted_is_told() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let told = user_of(&volume.disk.device).unwrap();
+    assert!(told.contains("sees it mounted at"), "{told}");
+}
+
+/// As at the end of an unmount, when the filesystem is still there and nobody can be seen to use it.
+#[test]
+fn a_device_that_nobody_has_is_waited_for() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let kept = File::create(volume.root().join("file")).unwrap();
+    unmount(volume.root(), UnmountFlags::DETACH).unwrap();
+    assert_eq!(user_of(&volume.disk.device), None);
+    std::thread::scope(|scope| {
+        let detaching = scope.spawn(|| ensure_detached(&volume.disk.device, &volume.disk.label));
+        std::thread::sleep(DETACH_PATIENCE + DETACH_PATIENCE / 2);
+        drop(kept);
+        detaching.join().unwrap().unwrap();
+    });
 }
 
 #[test]

@@ -59,18 +59,47 @@ fn another_process_of_that_number_is_not_the_export() {
 }
 
 /// The port of discard, where nobody listens: librados goes on trying.
+const NOBODY: &str = "[v2:127.0.0.1:9]";
+
+fn is_shown_by_anyone(export: &Export) -> bool {
+    let mark = export.file().display().to_string();
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        contains(&words, mark.as_bytes())
+    })
+}
+
 #[test]
 fn a_start_that_takes_too_long_leaves_no_process() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
-    let nobody = Source { monitors: "[v2:127.0.0.1:9]", ..source() };
+    let nobody = Source { monitors: NOBODY, ..source() };
     let late = export.start(&nobody, Duration::from_secs(2)).unwrap_err();
     assert_eq!(late.errno(), Some(Errno::TIMEDOUT), "{late}");
-    let mark = export.file().display().to_string();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        assert!(!contains(&words, mark.as_bytes()), "{entry:?} is left");
-    }
+    assert!(!is_shown_by_anyone(&export));
     export.ensure_stopped().unwrap();
     assert!(!export.exists());
+}
+
+/// As after a daemon that was killed before the export had told the number of its process.
+#[test]
+fn an_export_that_nobody_knows_the_process_of_is_stopped() {
+    let scratch = scratch();
+    let export = Export::at(scratch.path().join("export"));
+    let starting = {
+        let export = export.clone();
+        std::thread::spawn(move || {
+            let nobody = Source { monitors: NOBODY, ..source() };
+            export.start(&nobody, Duration::from_secs(60))
+        })
+    };
+    while !is_shown_by_anyone(&export) {
+        assert!(!starting.is_finished(), "{:?}", starting.join());
+        std::thread::yield_now();
+    }
+    assert!(!export.is_running().unwrap());
+    export.ensure_stopped().unwrap();
+    assert!(!is_shown_by_anyone(&export));
+    assert!(!export.exists());
+    starting.join().unwrap().unwrap_err();
 }

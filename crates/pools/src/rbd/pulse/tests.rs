@@ -99,9 +99,19 @@ fn not_all_places_are_taken_by_calls_that_wait() {
     let bed = Bed::new();
     let waiting: Vec<_> = (0..MOST_WAITING).map(|_| bed.pulse.admit(doing).unwrap()).collect();
     drop(bed.pulse.admit(doing).expect("the cluster has just answered"));
-    bed.pulse.state().last_answer -= 2 * SILENCE;
+    bed.pulse.state().silent_since -= 2 * SILENCE;
     let refused = bed.pulse.admit(doing).map(drop);
     assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     drop(waiting);
     drop(bed.pulse.admit(doing).expect("nobody waits any more"));
+}
+
+#[test]
+fn a_burst_after_a_quiet_time_is_no_silence_of_the_cluster() {
+    let bed = Bed::new();
+    bed.pulse.state().silent_since -= 2 * SILENCE;
+    let burst: Vec<_> = (0..2 * MOST_WAITING).map(|_| bed.pulse.admit(doing)).collect();
+    assert!(burst.iter().all(Result::is_ok), "nobody had asked anything");
+    bed.pulse.state().silent_since -= 2 * SILENCE;
+    assert!(bed.pulse.admit(doing).is_err(), "now all of them wait in vain");
 }

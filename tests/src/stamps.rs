@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use orlop_tests::*;
+use crate::pattern::{Pattern, write_direct};
 
 const BLOCK: usize = 4096;
 
 /// A stamp is on stable storage before the next member gets it, so at any instant the numbers of
 /// the members, in their order, never rise and fall by one at most.
-pub(crate) struct Stamping {
+pub struct Stamping {
     finished: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Stamping {
-    pub(crate) fn start(paths: Vec<PathBuf>) -> Self {
+    pub fn start(paths: Vec<PathBuf>) -> Self {
         for path in &paths {
             // Files are made beforehand, with their blocks.
             Pattern::new(0).write(path, 4096);
@@ -45,12 +45,12 @@ impl Stamping {
     }
 
     /// The last round that reached all members.
-    pub(crate) fn finished(&self) -> u64 {
+    pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::Acquire)
     }
 
     /// Until it has gone on from here by some rounds.
-    pub(crate) async fn goes_on(&self) {
+    pub async fn goes_on(&self) {
         let wanted = self.finished() + 3;
         while self.finished() < wanted {
             let thread = self.thread.as_ref().expect("a running writer");
@@ -59,7 +59,7 @@ impl Stamping {
         }
     }
 
-    pub(crate) fn finish(mut self) {
+    pub fn finish(mut self) {
         self.stop.store(true, Ordering::Release);
         let thread = self.thread.take().expect("a running writer");
         thread.join().expect("the writer panicked").expect("the writer met an error");
@@ -77,7 +77,7 @@ fn stamp(path: &Path, round: u64) -> io::Result<()> {
     write_direct(path, 0, &round.to_le_bytes().repeat(BLOCK / 8))
 }
 
-pub(crate) fn read_stamp(path: &Path) -> u64 {
+pub fn read_stamp(path: &Path) -> u64 {
     let mut block = [0; BLOCK];
     let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.read_exact(&mut block).expect("read the stamp");
@@ -88,7 +88,7 @@ pub(crate) fn read_stamp(path: &Path) -> u64 {
 
 /// What was there at one instant, while rounds from `finished` on were written and `begun` was
 /// the latest possible.
-pub(crate) fn assert_one_instant(stamps: &[u64], finished: u64, begun: u64) {
+pub fn assert_one_instant(stamps: &[u64], finished: u64, begun: u64) {
     let (first, last) = (stamps[0], stamps[stamps.len() - 1]);
     assert!(stamps.is_sorted_by(|before, after| before >= after), "a stamp came late: {stamps:?}");
     assert!(first - last <= 1, "of several instants: {stamps:?}");

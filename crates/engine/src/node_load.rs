@@ -1,0 +1,132 @@
+//! How many volumes each node has, for its limit (CP-17).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, NodeId, Result, VolumeId};
+
+use crate::engine::PoolRef;
+
+/// How many records are read at a time: all at once would be in memory twice.
+const PAGE: usize = 256;
+/// How long a count is good for nodes that have [`SLACK`] places left, which other controllers do
+/// not fill meanwhile.
+const FRESH: Duration = Duration::from_secs(60);
+const SLACK: usize = 100;
+
+/// Which volumes each node has, so that a full node is noticed without reading all records.
+/// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
+#[derive(Debug, Default)]
+pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
+
+impl NodeLoad {
+    pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
+        match pool.is_shared() {
+            true => Ok(()),
+            false => each_publication(pool, |node, volume| self.add(node, volume)),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, node: &NodeId, volume: &VolumeId) {
+        self.entries().entry(node.clone()).or_default().insert(volume.clone());
+    }
+
+    /// Counts the volume in, unless that would be one too many (CP-17).
+    pub(crate) fn try_add(&self, node: &NodeId, volume: &VolumeId, most: u32) -> Result<()> {
+        let mut entries = self.entries();
+        let volumes = entries.entry(node.clone()).or_default();
+        let full = u32::try_from(volumes.len()).is_ok_and(|count| most != 0 && count >= most);
+        if full && !volumes.contains(volume) {
+            return Err(full_node(node, most));
+        }
+        volumes.insert(volume.clone());
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, node: &NodeId, volume: &VolumeId) {
+        if let Some(volumes) = self.entries().get_mut(node) {
+            volumes.remove(volume);
+        }
+    }
+}
+
+/// The same of shared pools, as it was a while ago. Two controllers may both see the last place
+/// free; the node itself has the last word when it stages.
+#[derive(Debug, Default)]
+pub(crate) struct SharedLoad(Mutex<Option<Counted>>);
+
+#[derive(Debug)]
+struct Counted {
+    at: Instant,
+    volumes: HashMap<NodeId, usize>,
+}
+
+impl SharedLoad {
+    /// Counts one more volume in, unless that would be one too many. `pools` are all of them: a
+    /// node's limit is for whatever it has.
+    pub(crate) fn try_add<'a>(
+        &self,
+        node: &NodeId,
+        most: u32,
+        pools: impl Iterator<Item = &'a PoolRef>,
+    ) -> Result<()> {
+        let limit = usize::try_from(most).unwrap_or(usize::MAX);
+        if most == 0 || self.try_add_remembered(node, limit) {
+            return Ok(());
+        }
+        let (mut volumes, mut complete) = (HashMap::new(), true);
+        for pool in pools {
+            match each_publication(pool, |node, _| *volumes.entry(node.clone()).or_default() += 1) {
+                // Of another pool, which must not keep this one from being used.
+                Err(Error::Unreachable { .. }) => complete = false,
+                counted => counted?,
+            }
+        }
+        let count: &mut usize = volumes.entry(node.clone()).or_default();
+        if *count >= limit {
+            return Err(full_node(node, most));
+        }
+        *count += 1;
+        *self.counted() = complete.then(|| Counted { at: Instant::now(), volumes });
+        Ok(())
+    }
+
+    fn try_add_remembered(&self, node: &NodeId, limit: usize) -> bool {
+        let mut counted = self.counted();
+        let Some(counted) = counted.as_mut().filter(|it| it.at.elapsed() < FRESH) else {
+            return false;
+        };
+        let count = counted.volumes.entry(node.clone()).or_default();
+        *count += 1;
+        count.saturating_add(SLACK) <= limit
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Option<Counted>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn full_node(node: &NodeId, most: u32) -> Error {
+    Error::Exhausted(format!("node {node} has {most} volumes, its limit"))
+}
+
+fn each_publication(pool: &PoolRef, mut found: impl FnMut(&NodeId, &VolumeId)) -> Result<()> {
+    let mut last = None;
+    loop {
+        let page = pool.volumes(last.as_ref(), PAGE)?;
+        for (id, record) in &page {
+            for node in record.iter().flat_map(|record| record.published.keys()) {
+                found(node, id);
+            }
+        }
+        match page.into_iter().next_back() {
+            Some((id, _)) => last = Some(id),
+            None => return Ok(()),
+        }
+    }
+}

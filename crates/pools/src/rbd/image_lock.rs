@@ -1,0 +1,134 @@
+//! Locks of ours on images, for what librbd itself does not keep apart.
+//!
+//! A lock is held for one client: for ourselves, or for an export, whose address is in the lock then.
+//! It is taken away only after that client has fallen silent, as it watches the image no longer, and
+//! was blocklisted: should it only have slept, what it does next is refused.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, Result};
+use orlop_sys::ceph::{FOR_GOOD, Image, IoCtx, LockHolder, Watcher, header_of};
+use orlop_sys::rand::random_bytes;
+
+use super::failure::Doing;
+use super::fence::{open_to_change, still_silent};
+use super::store::Store;
+
+/// Between what tells locks apart and the client that one is held for.
+const HELD_FOR: char = '@';
+/// For another to be done with what takes an instant.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// While this lives, nobody else has the image's lock of this name.
+#[derive(Debug)]
+pub(super) struct ImageLock {
+    io: Arc<IoCtx>,
+    name: &'static str,
+    image_id: String,
+    cookie: String,
+    /// Open longer than it is locked, so that whoever holds the lock and lives watches it.
+    image: Image,
+}
+
+impl ImageLock {
+    /// The client that has it.
+    pub(super) fn io(&self) -> &Arc<IoCtx> {
+        &self.io
+    }
+
+    pub(super) fn image(&self) -> &Image {
+        &self.image
+    }
+
+    pub(super) fn image_id(&self) -> &str {
+        &self.image_id
+    }
+}
+
+impl Drop for ImageLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.io.unlock(&header_of(&self.image_id), self.name, &self.cookie) {
+            tracing::warn!(%error, "others have to take the lock from a client that is gone");
+        }
+    }
+}
+
+impl Store {
+    /// For ourselves. `what` is locked, for whoever reads of it.
+    pub(super) fn lock_image(
+        &self,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+    ) -> Result<ImageLock> {
+        self.locked_image(image_id, name, what, nonce(what)?)
+    }
+
+    /// For the client at this address.
+    pub(super) fn lock_image_for(
+        &self,
+        address: &str,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+    ) -> Result<ImageLock> {
+        self.locked_image(image_id, name, what, format!("{}{HELD_FOR}{address}", nonce(what)?))
+    }
+
+    fn locked_image(
+        &self,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+        cookie: String,
+    ) -> Result<ImageLock> {
+        let locking = || format!("lock {what}");
+        let header = header_of(image_id);
+        let deadline = Instant::now() + PATIENCE;
+        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
+        let (io, image) = self.ask(locking, open)?;
+        loop {
+            if io.try_lock(&header, name, &cookie).doing(locking)? {
+                return Ok(ImageLock { io, name, image_id: image_id.to_owned(), cookie, image });
+            }
+            take_from_silent_holder(&io, &image, (&header, name)).doing(locking)?;
+            if Instant::now() >= deadline {
+                return Err(Error::Busy(what.to_owned()));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn nonce(what: &str) -> Result<String> {
+    let nonce: [u8; 8] = random_bytes().doing(|| format!("lock {what}"))?;
+    Ok(format!("{:016x}", u64::from_be_bytes(nonce)))
+}
+
+/// `None`: for the client that has it.
+pub(super) fn held_for(holder: &LockHolder) -> Option<&str> {
+    holder.cookie.split_once(HELD_FOR).map(|(_, address)| address)
+}
+
+fn is_held_for(holder: &LockHolder, watcher: &Watcher) -> bool {
+    held_for(holder).map_or_else(|| holder.is(watcher), |address| address == watcher.address)
+}
+
+/// Both are stopped: the client that the lock is for, and the one that has it and would go on as if
+/// it still had.
+fn take_from_silent_holder(
+    io: &IoCtx,
+    image: &Image,
+    (header, name): (&str, &str),
+) -> orlop_sys::Result<()> {
+    let look = || io.silent_holder(image, (header, name), is_held_for);
+    let Some(holder) = still_silent(look)? else { return Ok(()) };
+    for address in [held_for(&holder), Some(holder.address.as_str())].into_iter().flatten() {
+        tracing::warn!(address, "blocklisted: it holds a lock and is silent");
+        io.cluster().blocklist(address, FOR_GOOD)?;
+    }
+    io.ensure_lock_broken(header, name, &holder)
+}

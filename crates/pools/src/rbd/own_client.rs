@@ -1,0 +1,80 @@
+//! Which client this process is, kept for whoever comes after it on this machine.
+//!
+//! The cluster takes a client that was killed for alive for half a minute: what it had open counts as
+//! in use, and the locks of images stay its own. Its successor knows better, as the lock of a file
+//! ends with a process, and puts the client on the blocklist, which ends all that at once. An hour is
+//! enough for one that is dead, and a daemon that is killed over and over does not fill the list.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orlop_model::{Error, PoolId, Result};
+use orlop_sys::ceph::IoCtx;
+use orlop_sys::file::{self, Lock};
+
+use super::failure::Doing;
+
+const STOPPED_FOR: Duration = Duration::from_secs(3600);
+/// A controller and a node may share a run directory; each has a place of its own.
+const PLACES: usize = 16;
+
+/// A place that no other process has while this lives.
+#[derive(Debug)]
+pub(super) struct OwnClient {
+    directory: PathBuf,
+    /// The file that says where the cluster sees the client, while it may have something open.
+    name: String,
+    _lock: Lock,
+}
+
+impl OwnClient {
+    /// `None`: all places are taken, and nothing will be known of this client.
+    pub(super) fn take_place(run_dir: &Path, pool: &PoolId) -> Result<Option<Self>> {
+        let taking = || "take a place among the clients of this machine".to_owned();
+        let directory = run_dir.join("clients");
+        file::ensure_private_directory(&directory).doing(taking)?;
+        for place in 0..PLACES {
+            let name = format!("{pool}.{place}");
+            let lock = file::try_lock(&directory.join(format!("{name}.lock"))).doing(taking)?;
+            if let Some(lock) = lock {
+                return Ok(Some(Self { directory, name, _lock: lock }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Before anything is opened: who had the place is stopped, and we are known.
+    pub(super) fn succeed(&self, io: &IoCtx) -> Result<()> {
+        if let Some(address) = self.predecessor()? {
+            match io.cluster().blocklist(&address, STOPPED_FOR) {
+                Ok(()) => {
+                    tracing::info!(address, "stopped the client of a process that was killed")
+                }
+                Err(error) => tracing::warn!(%error, "a killed client counts for half a minute"),
+            }
+        }
+        self.note(io)
+    }
+
+    fn predecessor(&self) -> Result<Option<String>> {
+        match std::fs::read_to_string(self.directory.join(&self.name)) {
+            Ok(address) => Ok(Some(address)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::failed("read who was here before", error)),
+        }
+    }
+
+    pub(super) fn note(&self, io: &IoCtx) -> Result<()> {
+        let noting = || "note the address of our Ceph client".to_owned();
+        let address = io.cluster().own_address().doing(noting)?;
+        file::replace_file_until_reboot(&self.directory, &self.name, address.as_bytes())
+            .doing(noting)
+    }
+
+    /// Nothing is open any more.
+    pub(super) fn forget(&self) {
+        if let Err(error) = file::ensure_no_file(&self.directory.join(&self.name)) {
+            tracing::debug!(%error, "a successor will stop this client, which has ended");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The object stores are full, not just a pool by its quota: nothing can be added, and all can be
+//! taken away.
+
+use std::time::{Duration, Instant};
+
+use orlop_tests::*;
+
+use crate::{PATIENCE, VOLUME, delete, up_on};
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// As the stores themselves have noticed.
+fn is_full(ceph: &TestCeph) -> bool {
+    ceph.ceph(&["health", "--format", "json"]).contains("OSD_FULL")
+}
+
+/// The monitors are told of it a little later.
+async fn until_room(client: &Client, holds: impl Fn(i64) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds(client.capacity().await.unwrap().available_capacity) {
+        assert!(Instant::now() < deadline, "never: another capacity");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// None of the lower marks may be above it.
+fn set_full_at(ceph: &TestCeph, ratio: &str) {
+    for mark in ["nearfull", "backfillfull", "full"] {
+        ceph.ceph(&["osd", &format!("set-{mark}-ratio"), ratio]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_full_can_be_emptied() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let controller = ceph.controller("full-c").await;
+    let (mut dead, node) = (ceph.node("full-a").await, ceph.node("full-b").await);
+    let client = controller.client();
+    let create = |name: &str| client.create(name).size(VOLUME).block();
+    let filled = create("filled").done().await.volume_id;
+    let lost = up_on(&client, &dead, "full-a", &create("lost").done().await, block()).await;
+    let idle = up_on(&client, &node, "full-b", &create("idle").done().await, block()).await;
+    let snapshot = client.snapshot("before", &filled).await.unwrap().snapshot_id;
+    ceph.rbd(&["bench", "--io-type", "write", "--io-size", "4M", "--io-total", "200M", &filled]);
+    dead.kill9();
+    dead.kill_exporters();
+    set_full_at(&ceph, "0.01");
+    until("the stores are full", || is_full(&ceph)).await;
+    until_room(&client, |free| free == 0).await;
+
+    expect_code(create("more").send().await, Code::ResourceExhausted);
+    expect_code(client.snapshot("more", &idle.id).await, Code::ResourceExhausted);
+    expect_code(client.expand(&idle.id, 2 * VOLUME).await, Code::ResourceExhausted);
+    assert_eq!(client.list_volumes().await.unwrap().len(), 3);
+
+    // One that let go by itself, and one that has to be fenced.
+    idle.down().await;
+    client.controller_unpublish(&idle.id, "full-b").await.unwrap();
+    client.controller_unpublish(&lost.id, "full-a").await.unwrap();
+    client.delete_snapshot(&snapshot).await.unwrap();
+    for volume in [&idle.id, &lost.id, &filled] {
+        delete(&client, volume).await;
+    }
+    assert!(client.list_volumes().await.unwrap().is_empty());
+    until("what was deleted is freed", || ceph.rbd(&["trash", "ls"]).is_empty()).await;
+
+    set_full_at(&ceph, "0.95");
+    until("there is room", || !is_full(&ceph)).await;
+    until_room(&client, |free| free > 0).await;
+    delete(&client, &create("more").done().await.volume_id).await;
+    dead.restart().await;
+    lost.down().await;
+    assert_eq!([dead.leaks(), node.leaks()].concat(), Vec::<String>::new());
+}
