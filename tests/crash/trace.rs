@@ -149,13 +149,15 @@ const HARMLESS_REQUESTS: &[&str] = &[
 const HARMLESS_FILES: &[&str] =
     &["<socket:", "<anon_inode:", "/dev/null>", "/daemon.log>", "/csi.sock\"", "/crash/"];
 
-/// strace before a command; what it sees is added to a file.
+/// strace before a command; what it sees of each thread is added to a file of its own. A daemon that
+/// was killed may leave a program behind, which its strace follows while the next one writes too:
+/// in one file, lines of both would end up in each other.
 pub(crate) struct Trace {
+    /// With the number of the thread as its extension.
     file: PathBuf,
 }
 
 const STRACE: &str = "/usr/bin/strace";
-
 impl Trace {
     pub(crate) fn to(file: PathBuf) -> Self {
         assert!(Path::new(STRACE).is_file(), "strace is not installed; see scripts/prerequisites");
@@ -166,36 +168,48 @@ impl Trace {
         let harmless = format!("trace=!{}", HARMLESS.join(","));
         // -D: the command stays a child of whoever starts it.
         let file = self.file.to_str().expect("paths of tests are text");
-        let how = ["-D", "-f", "--seccomp-bpf", "-q", "-y", "-s", "256", "-A", "-o", file];
+        let how = ["-D", "-ff", "--seccomp-bpf", "-q", "-y", "-s", "256", "-A", "-o", file];
         let what = ["-e", &harmless, "-e", "signal=none"];
         let words = [STRACE].into_iter().chain(how).chain(what);
         words.map(str::to_owned).collect()
     }
 
-    /// Waits until strace has written the end of a process.
+    /// Waits until strace has written the end of a process that ended by itself.
     pub(crate) fn wait_for_end_of(&self, process: u32) {
-        let end = format!("{process} +++ ");
         let deadline = Instant::now() + PATIENCE;
-        while !self.text().lines().any(|line| unpadded(line).starts_with(&end)) {
+        let has_ended = |text: &String| text.lines().any(is_end);
+        while !self.texts().get(&process).is_some_and(has_ended) {
             assert!(Instant::now() < deadline, "strace does not see the end of {process}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.file).unwrap_or_default()).into_owned()
-    }
-
     pub(crate) fn findings(&self, daemons: &BTreeSet<u32>) -> Findings {
-        Findings::of(&self.text(), daemons)
+        let texts = self.texts();
+        Findings::of(&texts, &threads_of(&texts, daemons))
+    }
+
+    fn texts(&self) -> Texts {
+        let directory = self.file.parent().expect("a directory around the trace");
+        let entries = fs::read_dir(directory).expect("list the traces");
+        let paths = entries.map(|entry| entry.expect("list the traces").path());
+        let ours = paths.filter(|path| path.file_stem() == self.file.file_stem());
+        let read = |path: PathBuf| {
+            let thread = path.extension()?.to_str()?.parse().ok()?;
+            let bytes = fs::read(&path).expect("read a trace");
+            Some((thread, String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        ours.filter_map(read).collect()
     }
 }
 
-/// strace pads the number of a process with blanks.
-fn unpadded(line: &str) -> String {
-    let (process, rest) = line.split_once(' ').unwrap_or((line, ""));
-    format!("{process} {}", rest.trim_start())
+/// Of a thread that was not killed.
+fn is_end(line: &str) -> bool {
+    line.starts_with("+++ ")
 }
+
+/// What was seen of each thread, by its number.
+type Texts = BTreeMap<u32, String>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -211,32 +225,26 @@ pub(crate) type Place = (String, String);
 /// One thread of the daemon.
 #[derive(Default)]
 struct Thread {
-    /// A call whose return is in another line.
-    unfinished: String,
     /// An effect that no point has followed yet.
     pending: Option<(Place, String)>,
     last_point: String,
 }
 
 impl Findings {
-    fn of(text: &str, daemons: &BTreeSet<u32>) -> Self {
-        let lines: Vec<_> = text.lines().filter_map(parse).collect();
-        let ours = threads_of(&lines, daemons);
-        let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
+    fn of(texts: &Texts, ours: &BTreeSet<u32>) -> Self {
         let mut findings = Self::default();
-        for (process, event) in lines.into_iter().filter(|(process, _)| ours.contains(process)) {
-            let thread = threads.entry(process).or_default();
-            if event.starts_with("+++") {
-                // Killed after an effect, at its point: the point's note may be cut off.
-                threads.remove(&process);
-                continue;
-            }
-            if let Some(call) = thread.complete(event) {
-                findings.take(thread, &call);
+        for text in ours.iter().filter_map(|thread| texts.get(thread)) {
+            // What is pending in the end counts for nothing: killed after an effect, at its point,
+            // the point's note may be cut off.
+            let mut thread = Thread::default();
+            for line in text.lines() {
+                match is_end(line) {
+                    // Another thread may get the same number.
+                    true => thread = Thread::default(),
+                    false => findings.take(&mut thread, line),
+                }
             }
         }
-        let left = threads.into_values().filter_map(|thread| thread.pending);
-        findings.without_point.extend(left);
         findings
     }
 
@@ -252,39 +260,23 @@ impl Findings {
     }
 }
 
-/// A line is "PROCESS EVENT".
-fn parse(line: &str) -> Option<(u32, &str)> {
-    let (process, event) = line.split_once(' ')?;
-    Some((process.parse().ok()?, event.trim_start()))
-}
-
 /// The daemons' threads, without the programs that they start: those are not killed with them.
-fn threads_of(lines: &[(u32, &str)], daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let mut ours = daemons.clone();
-    for (process, event) in lines {
-        let is_return = event.starts_with("clone") || event.starts_with("<... clone");
-        let makes_thread = event.contains("CLONE_THREAD") || event.contains("parent_tid=");
-        let child = event.rsplit_once(" = ").and_then(|(_, value)| value.trim().parse().ok());
-        if let (true, true, Some(child)) = (is_return, makes_thread, child)
-            && ours.contains(process)
-        {
-            ours.insert(child);
+fn threads_of(texts: &Texts, daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let mut ours = BTreeSet::new();
+    let mut found: Vec<u32> = daemons.iter().copied().collect();
+    while let Some(thread) = found.pop() {
+        if ours.insert(thread) {
+            let calls = texts.get(&thread).into_iter().flat_map(|text| text.lines());
+            found.extend(calls.filter_map(thread_made_by));
         }
     }
     ours
 }
 
-impl Thread {
-    /// The whole call, once it has returned.
-    fn complete(&mut self, event: &str) -> Option<String> {
-        if let Some(begun) = event.strip_suffix("<unfinished ...>") {
-            self.unfinished = begun.to_owned();
-            return None;
-        }
-        let Some(resumed) = event.strip_prefix("<... ") else { return Some(event.to_owned()) };
-        let (_, rest) = resumed.split_once("resumed>")?;
-        Some(std::mem::take(&mut self.unfinished) + rest)
-    }
+fn thread_made_by(call: &str) -> Option<u32> {
+    let makes_thread = call.contains("CLONE_THREAD") || call.contains("parent_tid=");
+    let (_, answer) = call.rsplit_once(" = ").filter(|_| call.starts_with("clone"))?;
+    answer.trim().parse().ok().filter(|_| makes_thread)
 }
 
 /// The place that a crash point wrote of itself.
