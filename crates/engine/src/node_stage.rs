@@ -21,6 +21,7 @@ impl Engine {
         let (pool, record) = self.require_volume(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
+        self.host.check_stage_path(&request.path)?;
         let wanted = Stage {
             path: request.path.clone(),
             read_only: request.publish.read_only

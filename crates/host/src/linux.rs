@@ -19,7 +19,7 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
@@ -153,9 +153,13 @@ impl Host for LinuxHost {
         occupancy::target_exists(path)
     }
 
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
+        self.off_limits.check(path)
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.off_limits.check(target)?;
-        mounting::ensure_mounted(request, target)
+        self.off_limits.check_stage(target)?;
+        mounting::ensure_mounted(request, target, |place| self.off_limits.check_stage_place(place))
     }
 
     fn ensure_bound_directory(
@@ -165,12 +169,13 @@ impl Host for LinuxHost {
         read_only: bool,
     ) -> Result<()> {
         self.off_limits.check(target)?;
-        mounting::ensure_bound_directory(source, target, read_only)
+        let check = |place: &Path| self.off_limits.check_place(place);
+        mounting::ensure_bound_directory(source, target, read_only, check)
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
         self.off_limits.check(target)?;
-        mounting::ensure_bound_device(device, target)
+        mounting::ensure_bound_device(device, target, |place| self.off_limits.check_place(place))
     }
 
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {

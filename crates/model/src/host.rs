@@ -124,6 +124,10 @@ pub trait Host: Send + Sync {
     /// Is anything at the path, mounted or not?
     fn target_exists(&self, path: &TargetPath) -> Result<bool>;
 
+    /// May a caller stage there? `Invalid` where the plugin itself lives, which
+    /// [`Host::private_stage`] is part of.
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()>;
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()>;
 
     /// Binds a directory to another path, made if missing. A read-only bind is never visible as a

@@ -87,7 +87,7 @@ fn list(config: &Config) -> orlop_model::Result<ExitCode> {
 fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
     let (_, mut inspection) = inspect(config, path)?;
     describe(path, &inspection);
-    Ok(tell(&mut inspection, |finding| (judged(finding, false), DOCTOR)))
+    Ok(tell(&mut inspection, |finding| (judged(finding, false), DOCTOR)).exit_code())
 }
 
 fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCode> {
@@ -95,19 +95,26 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     describe(path, &inspection);
     refuse_used(path, &inspection)?;
     refuse_copy(config, &pool.path, &inspection)?;
-    let code = tell(&mut inspection, |finding| match finding.code {
+    let told = tell(&mut inspection, |finding| match finding.code {
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
     let served_by = ServedBy { name: pool.name.clone(), place: pool.place.clone() };
     if !yes {
         say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.place)));
-        return Ok(code);
+        return Ok(told.exit_code());
+    }
+    if told.failed {
+        return Err(Error::precondition(format!(
+            "the pool at {} is not adopted: not all publications could be cleared, see above; mend \
+             that and adopt it again",
+            path.display()
+        )));
     }
     // Last: until it is written, an interrupted adoption shows where the pool came from.
     inspection.note_served_by(&served_by)?;
     say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.place), pool.name));
-    Ok(code)
+    Ok(told.exit_code())
 }
 
 /// With what the configuration says of the pool, if it is one of its own.
@@ -202,16 +209,31 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
     Ok(())
 }
 
+/// What became of the findings.
+#[derive(Default)]
+struct Told {
+    left: bool,
+    /// A repair was tried in vain.
+    failed: bool,
+}
+
+impl Told {
+    fn exit_code(&self) -> ExitCode {
+        if self.left { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
+    }
+}
+
 /// Each line with what has to be said for its repair.
 fn tell(
     inspection: &mut Inspection,
     mut judge: impl FnMut(Finding) -> (Line, &'static str),
-) -> ExitCode {
-    let mut left = false;
+) -> Told {
+    let mut told = Told::default();
     for finding in std::mem::take(&mut inspection.findings) {
         let (line, repairing) = judge(finding);
         say(&line.text(repairing));
-        left |= line.outcome != Outcome::Repaired;
+        told.left |= line.outcome != Outcome::Repaired;
+        told.failed |= line.outcome == Outcome::Failed;
     }
-    if left { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
+    told
 }

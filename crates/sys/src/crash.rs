@@ -1,8 +1,8 @@
 //! Places where a test lets the process end as `kill -9` would: right after each effect.
 //!
-//! Every effect of this crate reports here, most of them where they name their object
-//! ([`crate::error::Context`]). Release builds have none of it. In others, the variable
-//! `ORLOP_TEST_CRASH` may name a directory:
+//! Every effect of this crate on the machine reports here, most of them where they name their object
+//! ([`crate::error::Context`]); what is done on a Ceph cluster does not. Release builds have none of
+//! it. In others, the variable `ORLOP_TEST_CRASH` may name a directory:
 //!
 //! - a file `at` in it holds a number: so many effects still happen, and after the next one the
 //!   process ends. The file becomes `armed` when it is read, so that a successor lives; once that

@@ -8,7 +8,7 @@ mod point;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -25,7 +25,7 @@ pub use point::{ensure_directory, ensure_file, remove_mount_point};
 use crate::abi;
 use crate::crash;
 use crate::error::{Context, Error, Result};
-use crate::resolve::{Place, open_existing};
+use crate::resolve::{Place, open_existing, path_of};
 use options::{FsOption, MountOptions};
 
 /// A child that is being started has copies of our descriptors until it executes its program, and
@@ -85,9 +85,36 @@ pub struct FsMount<'a> {
     pub read_only: bool,
 }
 
+/// Where a mount is to go, opened: there it goes, whatever becomes of the names on the way.
+pub struct MountPoint {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl MountPoint {
+    pub fn open(path: &Path) -> Result<Self> {
+        let fd = open_existing("mount at", path, OFlags::PATH)?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Without links.
+    pub fn real_path(&self) -> PathBuf {
+        path_of(&self.fd)
+    }
+
+    fn attach(&self, tree: &OwnedFd) -> Result<()> {
+        let by_descriptor =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(tree, "", &self.fd, "", by_descriptor).on("attach a mount at", &self.path)
+    }
+}
+
 /// Mounts a block device's filesystem at an existing directory.
 pub fn mount_filesystem(mount: &FsMount<'_>, target: &Path) -> Result<()> {
-    let target_fd = open_existing("mount at", target, OFlags::PATH | OFlags::DIRECTORY)?;
+    mount_filesystem_at(mount, &MountPoint::open(target)?)
+}
+
+pub fn mount_filesystem_at(mount: &FsMount<'_>, target: &MountPoint) -> Result<()> {
     let options = MountOptions::parse(mount.options, mount.read_only);
     let context = fsopen(mount.fs_type, FsOpenFlags::FSOPEN_CLOEXEC)
         .on("open a filesystem context to mount", mount.device)?;
@@ -97,7 +124,7 @@ pub fn mount_filesystem(mount: &FsMount<'_>, target: &Path) -> Result<()> {
         errno,
         messages: messages_of(&context),
     })?;
-    attach_tree(&tree, &target_fd).on("attach a mount at", target)
+    target.attach(&tree)
 }
 
 fn configure(
@@ -134,12 +161,6 @@ fn messages_of(context: &OwnedFd) -> String {
     messages.join("; ")
 }
 
-fn attach_tree(tree: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
-    let by_descriptor =
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(tree, "", target, "", by_descriptor)
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindAccess {
     ReadWrite,
@@ -152,8 +173,11 @@ pub enum BindAccess {
 /// Read-only holds for files. A device node leads to the device whatever the mount says: what must
 /// not be written has to be a read-only device.
 pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Result<()> {
+    bind_at(source, &MountPoint::open(target)?, access)
+}
+
+pub fn bind_at(source: &Path, target: &MountPoint, access: BindAccess) -> Result<()> {
     let source_fd = open_existing("bind", source, OFlags::PATH)?;
-    let target_fd = open_existing("bind at", target, OFlags::PATH)?;
     let clone = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
@@ -165,7 +189,7 @@ pub fn bind(source: &Path, target: &Path, access: BindAccess) -> Result<()> {
             abi::set_mount_read_only(tree.as_fd()).on("make read-only a mount of", source)?;
         }
     }
-    attach_tree(&tree, &target_fd).on("attach a mount at", target)
+    target.attach(&tree)
 }
 
 /// Takes away all mounts stacked at `target`. Not mounted, or missing, is fine; a mount in use is

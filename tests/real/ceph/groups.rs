@@ -2,11 +2,12 @@
 //! it cannot, the tests see that they are refused, unless `ORLOP_TEST_RESTORES_GROUPS=1` says that
 //! it can.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_sys::ceph::can_clone_by_number;
 use orlop_tests::*;
 
+use crate::killing::answered;
 use crate::{VOLUME, delete, down_from, persist, up_on};
 
 const MEMBERS: usize = 3;
@@ -118,6 +119,23 @@ impl Written {
         assert!(waited.is_ok(), "writers still wait {when}");
     }
 
+    /// Was the call answered before the controller was killed in it?
+    async fn killed<T: Send + 'static>(
+        &mut self,
+        call: impl Future<Output = Answer<T>> + Send + 'static,
+        milliseconds: u64,
+    ) -> bool {
+        let begun = tokio::spawn(call);
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        self.controller.kill9();
+        let killed = Instant::now();
+        let acknowledged = begun.await.unwrap().is_ok();
+        self.goes_on("after the controller was killed").await;
+        report(&format!("ceph: three rounds of writing took {:?} after a kill", killed.elapsed()));
+        self.controller.restart().await;
+        acknowledged
+    }
+
     async fn restored_stamps(&self, group: &v1::VolumeGroupSnapshot) -> Vec<u64> {
         let client = self.controller.client();
         let mut stamps = Vec::new();
@@ -130,7 +148,7 @@ impl Written {
             let used = up_on(&client, &self.node, &self.home, &restored, capability).await;
             stamps.push(read_stamp(&used.data_path()));
             down_from(&client, &self.home, &used).await;
-            persist(|| client.delete(&used.id)).await;
+            answered(|| client.delete(&used.id)).await;
         }
         stamps
     }
@@ -140,7 +158,7 @@ impl Written {
         let client = self.controller.client();
         for volume in &self.volumes {
             down_from(&client, &self.home, volume).await;
-            persist(|| client.delete(&volume.id)).await;
+            answered(|| client.delete(&volume.id)).await;
         }
         assert_eq!(client.list_snapshots().await.unwrap(), []);
     }
@@ -180,25 +198,21 @@ async fn mounted_members_in_use_are_of_one_instant() {
     are_of_one_instant("mounted-group", mount("xfs")).await;
 }
 
-/// Writers wait for a while and meet no error, and the call can be repeated.
+/// Writers wait for a while and meet no error, and each call can be repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_may_be_killed_while_it_cuts() {
+async fn a_controller_may_be_killed_while_it_cuts_and_while_it_deletes() {
     needs_root!();
     let Some(mut written) = Written::start("killed-group", block()).await else { return };
     let mut dice = Dice::new(3);
     for number in 0..4 {
         written.goes_on("before the controller is killed").await;
         let (client, ids) = (written.controller.client(), written.ids());
-        let name = format!("killed-group {number}");
+        let name = format!("group {number}");
         let making = {
             let (client, ids, name) = (client.clone(), ids.clone(), name.clone());
-            tokio::spawn(async move { client.group_snapshot(&name, &ids).await })
+            async move { client.group_snapshot(&name, &ids).await }
         };
-        tokio::time::sleep(Duration::from_millis(dice.roll(400))).await;
-        written.controller.kill9();
-        let acknowledged = making.await.unwrap().is_ok();
-        written.goes_on("after the controller was killed").await;
-        written.controller.restart().await;
+        let acknowledged = written.killed(making, dice.roll(400)).await;
         let found = client.list_snapshots().await.unwrap().len();
         assert!(found == 0 || found == MEMBERS, "{found} of a group");
         assert!(!acknowledged || found > 0, "what was acknowledged is gone");
@@ -208,8 +222,28 @@ async fn a_controller_may_be_killed_while_it_cuts() {
         let begun = written.writer.finished() + 1;
         let stamps = written.restored_stamps(&group).await;
         assert_one_instant(&stamps, finished, begun);
-        let (id, members) = (&group.group_snapshot_id, group.member_ids());
-        persist(|| client.delete_group_snapshot(id, &members)).await;
+
+        let (id, members) = (group.group_snapshot_id.clone(), group.member_ids());
+        let deleting = {
+            let (client, id, members) = (client.clone(), id.clone(), members.clone());
+            async move { client.delete_group_snapshot(&id, &members).await }
+        };
+        written.killed(deleting, dice.roll(100)).await;
+        persist(|| client.delete_group_snapshot(&id, &members)).await;
+        assert_eq!(client.list_snapshots().await.unwrap(), []);
     }
+    until_no_group("rbd/killed-group").await;
     written.end().await;
+}
+
+async fn until_no_group(place: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = TestCeph::shared().rbd(&["group", "ls", place]);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{left}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }

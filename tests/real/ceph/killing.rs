@@ -15,7 +15,7 @@ const LATEST_MOMENT: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asked until it succeeds. For a moment the killed one counts as a user of what it had open.
-async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
+pub(crate) async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match call().await {

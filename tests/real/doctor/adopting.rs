@@ -112,3 +112,23 @@ async fn an_adoption_may_be_interrupted_anywhere() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_publications_stay_is_not_adopted() {
+    needs_root!();
+    let (patient, volume) = from_elsewhere().await;
+    let path = patient.pool.path.to_str().unwrap();
+    let served_by = patient.pool.path.join("served-by.json");
+    let origin = fs::read(&served_by).unwrap();
+    // Where the new record is gathered.
+    let obstacle = patient.home(&volume.volume_id).join(".record.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    let refused = here(&patient).run(&["pool", "adopt", path, "--yes"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.stdout.contains("not repaired"), "{refused:?}");
+    assert!(refused.stderr.contains("is not adopted"), "{refused:?}");
+    assert_eq!(fs::read(&served_by).unwrap(), origin);
+    fs::remove_dir(&obstacle).unwrap();
+    let adopted = here(&patient).run(&["pool", "adopt", path, "--yes"]);
+    assert_eq!(adopted.status.code(), Some(0), "{adopted:?}");
+}

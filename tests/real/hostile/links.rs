@@ -1,54 +1,119 @@
 //! Links swapped in under the daemon's hands: a workload that can write to the directory of its
 //! target must not choose what is mounted over.
 
+use std::fmt::{self, Display, Formatter};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use orlop_sys::mounts::all_mounts;
+use orlop_sys::mounts::{all_mounts, ensure_unmounted};
 use orlop_tests::*;
 
 const ROUNDS: usize = 30;
+/// Reached only if the daemon or the swapper never gets its turn.
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Lets a path be, in quick succession, nothing, a link to a victim, and a directory.
+/// Changes in quick succession what a path is.
 struct Swapper {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<u64>>,
+    linked: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Swapper {
+    /// Nothing, a link to a victim, and a directory.
     fn start(path: &Path, victim: &Path) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (end, path, victim) = (Arc::clone(&stop), path.to_owned(), victim.to_owned());
-        let thread = std::thread::spawn(move || {
-            let mut linked = 0;
-            while !end.load(Ordering::Acquire) {
-                // Each may fail: the daemon works at the same path.
-                if symlink(&victim, &path).is_ok() {
-                    linked += 1;
-                    let _ = std::fs::remove_file(&path);
-                }
-                if std::fs::create_dir(&path).is_ok() {
-                    let _ = std::fs::remove_dir(&path);
-                }
+        let (path, victim) = (path.to_owned(), victim.to_owned());
+        Self::repeating(move || {
+            // Each may fail: the daemon works at the same path.
+            let linked = symlink(&victim, &path).is_ok();
+            if linked {
+                let _ = std::fs::remove_file(&path);
+            }
+            if std::fs::create_dir(&path).is_ok() {
+                let _ = std::fs::remove_dir(&path);
             }
             linked
+        })
+    }
+
+    /// A link that leads here, then there, and never nowhere.
+    fn between(path: &Path, places: [PathBuf; 2]) -> Self {
+        let (path, next) = (path.to_owned(), path.with_extension("next"));
+        symlink(&places[0], &path).unwrap();
+        Self::repeating(move || {
+            for place in &places {
+                symlink(place, &next).unwrap();
+                std::fs::rename(&next, &path).unwrap();
+            }
+            true
+        })
+    }
+
+    fn repeating(step: impl Fn() -> bool + Send + 'static) -> Self {
+        let (stop, linked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (end, count) = (Arc::clone(&stop), Arc::clone(&linked));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Acquire) {
+                count.fetch_add(usize::from(step()), Ordering::AcqRel);
+            }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, linked, thread: Some(thread) }
     }
 
     /// How often a link was there.
-    fn stop(mut self) -> u64 {
+    fn linked(&self) -> usize {
+        self.linked.load(Ordering::Acquire)
+    }
+
+    fn stop(mut self) {
         self.stop.store(true, Ordering::Release);
-        self.thread.take().unwrap().join().unwrap()
+        self.thread.take().unwrap().join().unwrap();
     }
 }
 
 impl Drop for Swapper {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+    }
+}
+
+/// Until both have had their turns: the swapper, and the daemon.
+struct Rounds<'a> {
+    swapper: &'a Swapper,
+    linked_before: usize,
+    done: usize,
+    /// In which the daemon came through.
+    won: usize,
+    deadline: Instant,
+}
+
+impl<'a> Rounds<'a> {
+    fn begin(swapper: &'a Swapper) -> Self {
+        let deadline = Instant::now() + PATIENCE;
+        Self { swapper, linked_before: swapper.linked(), done: 0, won: 0, deadline }
+    }
+
+    fn linked(&self) -> usize {
+        self.swapper.linked() - self.linked_before
+    }
+
+    fn go_on(&mut self) -> bool {
+        if self.done >= ROUNDS && self.linked() >= ROUNDS && self.won > 0 {
+            return false;
+        }
+        assert!(Instant::now() < self.deadline, "one of them never gets its turn: {self}");
+        self.done += 1;
+        true
+    }
+}
+
+impl Display for Rounds<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} times of {}, links swapped in {} times", self.won, self.done, self.linked())
     }
 }
 
@@ -93,15 +158,15 @@ async fn a_link_at_the_target_is_never_followed() {
     tidy(&node.target);
 
     let swapper = Swapper::start(&node.target, &victim.0);
-    let mut published = 0;
-    for _ in 0..ROUNDS {
-        published += u32::from(node.publish().await.is_ok());
+    let mut rounds = Rounds::begin(&swapper);
+    while rounds.go_on() {
+        rounds.won += usize::from(node.publish().await.is_ok());
         victim.check();
         let _ = node.unpublish().await;
         victim.check();
     }
-    let linked = swapper.stop();
-    report(&format!("links swapped in {linked} times, published {published} times of {ROUNDS}"));
+    report(&format!("published {rounds}"));
+    swapper.stop();
     tidy(&node.target);
     node.unpublish().await.unwrap();
     victim.check();
@@ -120,16 +185,51 @@ async fn a_link_at_the_staging_path_is_never_followed() {
     std::fs::remove_dir(&node.staging).unwrap();
 
     let swapper = Swapper::start(&node.staging, &victim.0);
-    for _ in 0..ROUNDS {
-        let _ = node.stage().await;
+    let mut rounds = Rounds::begin(&swapper);
+    while rounds.go_on() {
+        rounds.won += usize::from(node.stage().await.is_ok());
         victim.check();
         let _ = node.unstage().await;
         victim.check();
     }
-    let linked = swapper.stop();
-    report(&format!("links swapped in {linked} times while staging"));
+    report(&format!("staged {rounds}"));
+    swapper.stop();
     tidy(&node.staging);
     node.unstage().await.unwrap();
     tidy(&node.staging);
     victim.check();
+}
+
+/// It led elsewhere when it was looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_on_the_way_does_not_lead_to_where_the_daemon_lives() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.stage().await.unwrap();
+    let (way, outside) = (pool.scratch().join("way"), pool.scratch().ensure_dir("outside"));
+    let inside = pool.scratch().join("run/csi.orlop.io");
+
+    let swapper = Swapper::between(&way, [outside.clone(), inside.clone()]);
+    let mut rounds = Rounds::begin(&swapper);
+    while rounds.go_on() {
+        rounds.won += usize::from(node.publish_at(&way.join("new"), false).await.is_ok());
+        let led_astray =
+            all_mounts().unwrap().into_iter().any(|it| it.mount_point.starts_with(&inside));
+        assert!(!led_astray, "a volume is mounted in the run directory");
+        // Where that looks is for the link to say.
+        let _ = node.unpublish_at(&way.join("new")).await;
+        ensure_unmounted(&outside.join("new")).unwrap();
+    }
+    report(&format!("published behind a link {rounds}"));
+    swapper.stop();
+    std::fs::remove_file(&way).unwrap();
+    symlink(&outside, &way).unwrap();
+    node.unpublish_at(&way.join("new")).await.unwrap();
+    tidy(&outside.join("new"));
+    tidy(&inside.join("new"));
+    node.unstage().await.unwrap();
 }

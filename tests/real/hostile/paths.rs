@@ -46,6 +46,7 @@ fn off_limits(pool: &TestPool) -> Vec<PathBuf> {
         pool.path.clone(),
         pool.path.join("volumes"),
         pool.path.join("new"),
+        run.join("csi.orlop.io/inline/new"),
         run.join("csi.orlop.io"),
         run,
         link.join("volumes"),

@@ -20,6 +20,15 @@ fn a_stage_is_made_once() {
 }
 
 #[test]
+fn a_private_stage_is_not_for_callers() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    let private = StageVolume { path: bench.host.private_stage(&id).unwrap(), ..stage(&id) };
+    refused!(bench.engine.stage_volume(&private), Error::Invalid { .. });
+    bench.assert_node_is_clean();
+}
+
+#[test]
 fn the_same_effect_is_the_same_stage() {
     let bench = Bench::new();
     let id = bench.create("v");

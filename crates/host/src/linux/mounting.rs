@@ -1,7 +1,9 @@
 //! Mounts at paths that callers name.
 
+use std::path::Path;
+
 use orlop_model::{Device, Error, FsType, MountRequest, Result, TargetPath};
-use orlop_sys::mounts::{self, BindAccess, FsMount};
+use orlop_sys::mounts::{self, BindAccess, FsMount, MountPoint};
 use rustix::io::Errno;
 
 use super::failure::{Doing, explained, is_missing, named};
@@ -9,7 +11,11 @@ use super::mount_options::without_options;
 use super::occupancy::occupant;
 use crate::same_mount;
 
-pub(super) fn ensure_mounted(request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+pub(super) fn ensure_mounted(
+    request: &MountRequest<'_>,
+    target: &TargetPath,
+    check: impl Fn(&Path) -> Result<()>,
+) -> Result<()> {
     if let Some(there) = occupant(target)? {
         return same_mount::check_filesystem(target, &there, request);
     }
@@ -25,7 +31,8 @@ pub(super) fn ensure_mounted(request: &MountRequest<'_>, target: &TargetPath) ->
         options: &options,
         read_only: request.read_only,
     };
-    mounts::mount_filesystem(&mount, target.as_path()).map_err(|failure| {
+    let point = opened(target, check).inspect_err(|_| remove_if(created, target))?;
+    mounts::mount_filesystem_at(&mount, &point).map_err(|failure| {
         remove_if(created, target);
         let doing = format!("mount {} at {target}", request.fs);
         named(&doing, &failure, without_options(&failure.to_string(), &request.options))
@@ -36,6 +43,7 @@ pub(super) fn ensure_bound_directory(
     source: &TargetPath,
     target: &TargetPath,
     read_only: bool,
+    check: impl Fn(&Path) -> Result<()>,
 ) -> Result<()> {
     let staged = same_mount::staged(source, occupant(source)?)?;
     if let Some(there) = occupant(target)? {
@@ -46,19 +54,31 @@ pub(super) fn ensure_bound_directory(
         false => BindAccess::ReadWrite,
     };
     let created = mounts::ensure_directory(target.as_path()).doing("prepare a target")?;
-    mounts::bind(source.as_path(), target.as_path(), access)
+    opened(target, check)
+        .and_then(|at| mounts::bind_at(source.as_path(), &at, access).doing("publish a directory"))
         .inspect_err(|_| remove_if(created, target))
-        .doing("publish a directory")
 }
 
-pub(super) fn ensure_bound_device(device: &Device, target: &TargetPath) -> Result<()> {
+pub(super) fn ensure_bound_device(
+    device: &Device,
+    target: &TargetPath,
+    check: impl Fn(&Path) -> Result<()>,
+) -> Result<()> {
     if let Some(there) = occupant(target)? {
         return same_mount::check_device(target, &there, device);
     }
     let created = mounts::ensure_file(target.as_path()).doing("prepare a target")?;
-    mounts::bind(&device.path, target.as_path(), BindAccess::ReadWrite)
+    let access = BindAccess::ReadWrite;
+    opened(target, check)
+        .and_then(|at| mounts::bind_at(&device.path, &at, access).doing("publish a device"))
         .inspect_err(|_| remove_if(created, target))
-        .doing("publish a device")
+}
+
+/// Where the path leads now; it may have led elsewhere when it was looked at before.
+fn opened(target: &TargetPath, check: impl Fn(&Path) -> Result<()>) -> Result<MountPoint> {
+    let point = MountPoint::open(target.as_path()).doing("open a mount point")?;
+    check(&point.real_path())?;
+    Ok(point)
 }
 
 pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {

@@ -8,30 +8,45 @@ use orlop_model::{Error, Result, TargetPath};
 
 pub(super) struct OffLimits {
     directories: Vec<PathBuf>,
-    /// Inside of them, but made for volumes.
-    except: PathBuf,
+    /// Inside of them, but made for volumes that have no stage of a caller's.
+    private_stages: PathBuf,
 }
 
 impl OffLimits {
-    pub(super) fn new(directories: Vec<PathBuf>, except: PathBuf) -> Self {
-        Self { directories, except }
+    pub(super) fn new(directories: Vec<PathBuf>, private_stages: PathBuf) -> Self {
+        Self { directories, private_stages }
     }
 
+    /// Of a stage, which may be one of our own.
+    pub(super) fn check_stage(&self, target: &TargetPath) -> Result<()> {
+        self.check_stage_place(&resolved(target.as_path()))
+    }
+
+    /// Of whatever a caller names.
     pub(super) fn check(&self, target: &TargetPath) -> Result<()> {
-        let place = resolved(target.as_path());
-        if place.starts_with(resolved(&self.except)) {
-            return Ok(());
+        self.check_place(&resolved(target.as_path()))
+    }
+
+    pub(super) fn check_stage_place(&self, place: &Path) -> Result<()> {
+        match place.starts_with(resolved(&self.private_stages)) {
+            true => Ok(()),
+            false => self.check_place(place),
         }
+    }
+
+    /// Of a path without links.
+    pub(super) fn check_place(&self, place: &Path) -> Result<()> {
         let overlaps = |directory: &&PathBuf| {
             let directory = resolved(directory);
-            place.starts_with(&directory) || directory.starts_with(&place)
+            place.starts_with(&directory) || directory.starts_with(place)
         };
         match self.directories.iter().find(overlaps) {
             None => Ok(()),
             Some(directory) => Err(Error::invalid(
                 "path",
                 format!(
-                    "{target} overlaps with {}, which this plugin needs for itself",
+                    "{} overlaps with {}, which this plugin needs for itself",
+                    place.display(),
                     directory.display()
                 ),
             )),

@@ -8,6 +8,8 @@ use orlop_model::{
 use super::{Freeze, MemoryHost, Op, State};
 use crate::same_mount;
 
+const PRIVATE_STAGES: &str = "/memory/inline";
+
 impl Host for MemoryHost {
     fn filesystems(&self) -> &[FsType] {
         &self.filesystems
@@ -91,6 +93,13 @@ impl Host for MemoryHost {
         Ok(state.mounts.contains_key(path) || state.targets.contains(path))
     }
 
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
+        match path.as_path().starts_with(PRIVATE_STAGES) {
+            true => Err(Error::invalid("path", format!("{path} is for private stages"))),
+            false => Ok(()),
+        }
+    }
+
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::Mount)?;
         if let Some(there) = state.mounts.get(target) {
@@ -164,7 +173,7 @@ impl Host for MemoryHost {
     }
 
     fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
-        TargetPath::parse("private_stage", &format!("/memory/inline/{id}"))
+        TargetPath::parse("private_stage", &format!("{PRIVATE_STAGES}/{id}"))
     }
 
     fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {

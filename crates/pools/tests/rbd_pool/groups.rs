@@ -201,6 +201,7 @@ fn all_members_are_of_one_instant_while_somebody_writes() {
                 counter.store(number, Ordering::Relaxed);
             }
         });
+        let _end = EndOnDrop(&ended);
         let goes_on = |since: u64| {
             until("the writer goes on", || {
                 assert!(!writer.is_finished(), "the writer has failed");
@@ -217,8 +218,16 @@ fn all_members_are_of_one_instant_while_somebody_writes() {
             pool.ensure_no_group_snapshot(&record.id).unwrap();
         }
         goes_on(counter.load(Ordering::Relaxed));
-        ended.store(true, Ordering::Relaxed);
     });
+}
+
+/// Also if the test fails: else it would wait for its writer for ever.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn counter_in(image: &Image) -> u64 {

@@ -2,6 +2,7 @@ use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
 use crate::bed::{Bed, MIB, copy_of, run, snapshot, until, volume};
+use crate::groups::group;
 
 #[test]
 fn a_pool_is_made_once_and_only_where_it_may_be() {
@@ -70,12 +71,14 @@ fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
     let source = volume(&pool, "a", 8 * MIB);
     let cut = snapshot(&pool, "s", &source);
     let copy = copy_of(&pool, "b", ContentSource::Snapshot(cut.id.clone()), 16 * MIB).unwrap();
+    let together = group(&pool, "g", &[&source, &copy]);
     assert!(pool.capacity(Provisioning::Thin).unwrap().available_bytes > 0);
     pool.ensure_capacity(&source.id, 16 * MIB).unwrap();
     for id in [&source.id, &copy.id] {
         pool.ensure_no_volume(id).unwrap();
     }
     pool.ensure_no_snapshot(&cut.id).unwrap();
+    pool.ensure_no_group_snapshot(&together.id).unwrap();
     until("all is free", || bed.is_empty());
 
     let elsewhere = RbdPoolConfig { namespace: String::new(), ..config };

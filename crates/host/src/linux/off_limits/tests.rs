@@ -20,10 +20,13 @@ fn ground() -> Ground {
 }
 
 impl Ground {
-    fn is_allowed(&self, name: &str) -> bool {
+    fn target(&self, name: &str) -> TargetPath {
         let path = self.directory.path().join(name);
-        let target = TargetPath::parse("path", path.to_str().unwrap()).unwrap();
-        self.off_limits.check(&target).is_ok()
+        TargetPath::parse("path", path.to_str().unwrap()).unwrap()
+    }
+
+    fn is_allowed(&self, name: &str) -> bool {
+        self.off_limits.check(&self.target(name)).is_ok()
     }
 }
 
@@ -32,10 +35,19 @@ fn neither_on_nor_above_nor_in() {
     let ground = ground();
     for name in ["pools/a", "pools", "pools/a/volumes/x", "run", "run/volumes", "run/new/deep"] {
         assert!(!ground.is_allowed(name), "{name}");
+        assert!(ground.off_limits.check_stage(&ground.target(name)).is_err(), "{name}");
     }
-    for name in ["elsewhere", "elsewhere/new/deep", "pools/ab", "pools/b", "run/inline/v"] {
+    for name in ["elsewhere", "elsewhere/new/deep", "pools/ab", "pools/b"] {
         assert!(ground.is_allowed(name), "{name}");
     }
+}
+
+#[test]
+fn a_private_stage_is_not_for_callers() {
+    let ground = ground();
+    let own = ground.target("run/inline/v");
+    assert!(ground.off_limits.check_stage(&own).is_ok());
+    assert!(ground.off_limits.check(&own).is_err());
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_mkfs_that_failed_is_not_tried_again_at_once() {
         create(&pool, &mount_volume_of(&pool, name, shape.fs, shape.bytes));
         match &*lock(&pool.store.templates.slot(shape)) {
             Template::Failed(at) => *at,
-            other => panic!("{other:?}"),
+            other @ (Template::NotMade | Template::Made(_)) => panic!("{other:?}"),
         }
     };
     let first = failed_at("first");
