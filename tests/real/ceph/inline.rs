@@ -37,8 +37,7 @@ async fn the_volume_of_a_dead_node_can_be_deleted_and_that_of_a_live_one_cannot(
     let volume = entry.volume.unwrap().volume_id;
     expect_code(client.delete(&volume).await, Code::FailedPrecondition);
 
-    node.kill9();
-    node.kill_exporters();
+    node.lose_machine();
     // Until the cluster misses the node.
     let deadline = Instant::now() + PATIENCE;
     while let Err(status) = client.delete(&volume).await {
