@@ -222,6 +222,12 @@ impl Daemon {
         child.wait().expect("wait for the daemon");
     }
 
+    /// Its machine goes down and does not come back: nothing of it is left there.
+    pub fn lose_machine(&mut self) {
+        self.kill9();
+        leaks::remove_all_but(self.launch.scratch.path(), &self.launch.fixtures);
+    }
+
     /// SIGTERM; the daemon must end well and take its socket with it.
     pub fn terminate(&mut self) {
         self.stop(Signal::TERM);

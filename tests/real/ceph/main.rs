@@ -10,6 +10,7 @@ mod fencing;
 mod full;
 mod groups;
 mod growing;
+mod inline;
 mod interrupted;
 mod killing;
 mod moving;

@@ -1,0 +1,49 @@
+//! Inline volumes on a pool that nodes share.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use orlop_tests::*;
+
+use crate::PATIENCE;
+
+fn request(target: &str) -> v1::NodePublishVolumeRequest {
+    let context = [("csi.storage.k8s.io/ephemeral", "true"), ("size", "64Mi")];
+    v1::NodePublishVolumeRequest {
+        volume_id: format!("csi-{:064x}", 1),
+        target_path: target.to_owned(),
+        volume_capability: Some(mount("ext4")),
+        volume_context: BTreeMap::from(context.map(|(key, value)| (key.into(), value.into()))),
+        ..v1::NodePublishVolumeRequest::default()
+    }
+}
+
+/// Nobody is told that the workload of a dead node is gone; so its volume can be deleted by whoever
+/// knows, and only then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_volume_of_a_dead_node_can_be_deleted_and_that_of_a_live_one_cannot() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/inline"]);
+    let launch = |name, mode| ceph.launch(name, mode).env("ORLOP_RBD_NAMESPACE", "inline");
+    let controller = launch("inline-c", "controller").start().await;
+    let mut node = launch("inline-n", "node").start().await;
+    let client = controller.client();
+    let target = node.launch().scratch().ensure_dir("targets").join("inline");
+    let published = request(target.to_str().unwrap());
+    node.client().node().node_publish_volume(published).await.unwrap();
+    Pattern::new(1).write(&target.join("file"), MIB);
+    let [entry] = client.list_volumes().await.unwrap().try_into().unwrap();
+    let volume = entry.volume.unwrap().volume_id;
+    expect_code(client.delete(&volume).await, Code::FailedPrecondition);
+
+    node.lose_machine();
+    // Until the cluster misses the node.
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(status) = client.delete(&volume).await {
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        assert!(Instant::now() < deadline, "{status}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(client.list_volumes().await.unwrap().is_empty());
+}
