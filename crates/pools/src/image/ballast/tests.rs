@@ -83,7 +83,9 @@ fn the_ballast_is_what_lets_a_record_be_replaced() {
 
 #[test]
 fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
-    for bed in [Bed::xfs(), Bed::ext4(), Bed::btrfs()].into_iter().flatten() {
+    // Not btrfs: what is given up while it is full to the last block it does not always give out
+    // again.
+    for bed in [Bed::xfs(), Bed::ext4()].into_iter().flatten() {
         let pool = bed.open();
         let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 32 * MIB)));
         scribble(&data_of(&pool, &volumes[0].id), 1, 8 * MIB);
