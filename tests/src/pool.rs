@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use orlop_sys::file::{self, CloneOutcome};
 use orlop_sys::filesystem::{self, Format, FsKind};
@@ -207,7 +208,18 @@ impl TestPool {
     }
 }
 
+/// Other tests start daemons meanwhile, and a child has the files of all threads, such as a claim of
+/// the device that was just formatted, until it executes its program.
 fn mount_at(device: &Path, kind: FsKind, options: &[String], target: &Path) {
+    const PATIENCE: Duration = Duration::from_secs(30);
     let mount = FsMount { device, fs_type: kind.as_str(), options, read_only: false };
-    mounts::mount_filesystem(&mount, target).expect("mount the pool's filesystem");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match mounts::mount_filesystem(&mount, target) {
+            Err(error) if error.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            mounted => return mounted.expect("mount the pool's filesystem"),
+        }
+    }
 }
