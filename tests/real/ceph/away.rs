@@ -5,7 +5,8 @@ use std::path::Path;
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, persist, up_on};
+use crate::killing::answered;
+use crate::{VOLUME, down_from, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
 const NODE: &str = "away";
@@ -121,7 +122,8 @@ async fn calls_say_so_and_other_pools_do_not_suffer() {
     assert_kept_without_monitors(&ceph, &client, &idle).await;
     idle.unstage().await.unwrap();
     for entry in more {
-        delete(&client, &entry.volume.unwrap().volume_id).await;
+        let id = entry.volume.unwrap().volume_id;
+        answered(|| client.delete(&id)).await;
     }
 }
 
