@@ -16,6 +16,11 @@ const ROUNDS: usize = 30;
 /// Reached only if the daemon or the swapper never gets its turn.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Without a rest. After that there is one of 1 ms, next time of 2 ms, and so on up to half a second,
+/// then of 1 ms again: however slow it is, the daemon comes through now and then.
+const SWAPS: usize = 300;
+const LONGEST_REST: u32 = 10;
+
 /// Changes in quick succession what a path is.
 struct Swapper {
     stop: Arc<AtomicBool>,
@@ -24,18 +29,17 @@ struct Swapper {
 }
 
 impl Swapper {
-    /// Nothing, a link to a victim, and a directory.
+    /// Nothing, a link to a victim, and a directory, which it stays while there is a rest.
     fn start(path: &Path, victim: &Path) -> Self {
         let (path, victim) = (path.to_owned(), victim.to_owned());
         Self::repeating(move || {
             // Each may fail: the daemon works at the same path.
+            let _ = std::fs::remove_dir(&path);
             let linked = symlink(&victim, &path).is_ok();
             if linked {
                 let _ = std::fs::remove_file(&path);
             }
-            if std::fs::create_dir(&path).is_ok() {
-                let _ = std::fs::remove_dir(&path);
-            }
+            let _ = std::fs::create_dir(&path);
             linked
         })
     }
@@ -57,8 +61,13 @@ impl Swapper {
         let (stop, linked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (end, count) = (Arc::clone(&stop), Arc::clone(&linked));
         let thread = std::thread::spawn(move || {
-            while !end.load(Ordering::Acquire) {
-                count.fetch_add(usize::from(step()), Ordering::AcqRel);
+            for rest in (0..LONGEST_REST).cycle() {
+                if end.load(Ordering::Acquire) {
+                    return;
+                }
+                let linked = (0..SWAPS).filter(|_| step()).count();
+                count.fetch_add(linked, Ordering::AcqRel);
+                std::thread::sleep(Duration::from_millis(1 << rest));
             }
         });
         Self { stop, linked, thread: Some(thread) }
@@ -213,7 +222,7 @@ async fn a_link_on_the_way_does_not_lead_to_where_the_daemon_lives() {
     let (way, outside) = (pool.scratch().join("way"), pool.scratch().ensure_dir("outside"));
     let inside = pool.scratch().join("run/csi.orlop.io");
 
-    let swapper = Swapper::between(&way, [outside.clone(), inside.clone()]);
+    let swapper = Swapper::between(&way, [inside.clone(), outside.clone()]);
     let mut rounds = Rounds::begin(&swapper);
     while rounds.go_on() {
         rounds.won += usize::from(node.publish_at(&way.join("new"), false).await.is_ok());
