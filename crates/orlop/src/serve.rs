@@ -16,6 +16,8 @@ use crate::config::{Config, PoolConfig, Sockets};
 use crate::opening::{self, OpenPool};
 use crate::{privileges, thaw_guard};
 
+/// A thread that is started for a call makes it slower by as much as a short call takes.
+const IDLE_THREAD: Duration = Duration::from_secs(60);
 const SHRINK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
@@ -36,6 +38,7 @@ pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
     // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .thread_keep_alive(IDLE_THREAD)
         .enable_all()
         .build()
         .map_err(Failure::of)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{
-    Access, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
+    Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
 };
 
 use super::background::HOUR;
@@ -36,12 +36,12 @@ const PREVENTED_FOR: Duration = Duration::from_secs(600);
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
 fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Freeing> {
     let id = &trashed.id;
-    let needed = match io.open_image_by_id(id, None, Access::ReadOnly) {
-        Err(error) if error.is_not_found() => {
+    let needed = match open_deleted(io, id)? {
+        Some(image) => !image.snapshots()?.is_empty(),
+        None => {
             let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
             recent && has_header(io, id)?
         }
-        image => !image?.snapshots()?.is_empty(),
     };
     if needed {
         return Ok(Freeing::Needed);
@@ -49,6 +49,24 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
     // What was restored for a copy whose maker was killed could not be freed.
     io.ensure_trashed(&kept_name(id), id)?;
     Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
+}
+
+/// `None`: there is no image, at most a header that prevents one.
+fn open_deleted(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Option<Image>> {
+    let open = || match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+        Err(error) if error.is_not_found() => Ok(None),
+        image => image.map(Some),
+    };
+    if let Some(image) = open()? {
+        return Ok(Some(image));
+    }
+    match io.image_size(image_id) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        size => size?,
+    };
+    // Its maker was killed before the parent knew of it, and the parent is gone.
+    io.forget_parent(image_id)?;
+    open()
 }
 
 enum Freeing {

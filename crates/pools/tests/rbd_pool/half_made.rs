@@ -189,6 +189,36 @@ fn the_rest_of_an_image_that_was_being_freed_goes() {
     assert_eq!(rest, [""; 0]);
 }
 
+/// Killed within rbd_clone, when the clone knew its parent and the parent not yet its clone: nothing
+/// kept the parent from being freed. A clone without its parent cannot be opened.
+#[test]
+fn a_clone_whose_parent_never_knew_of_it_is_freed() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let source = volume(&pool, "source", 8 * MIB);
+    let clone = copy_of(&pool, "clone", ContentSource::Volume(source.id.clone()), 8 * MIB).unwrap();
+    let (io, image_of) =
+        (bed.io(), |id: &VolumeId| bed.io().image_id(&id.to_string()).unwrap().unwrap());
+    let (parent, header) = (image_of(&source.id), header_of(&image_of(&clone.id)));
+    let missing = "f".repeat(parent.len());
+    let named = io.omap_get(&header, "parent").unwrap().unwrap();
+    let at = named.windows(parent.len()).position(|part| part == parent.as_bytes()).unwrap();
+    let other = [&named[..at], missing.as_bytes(), &named[at + parent.len()..]].concat();
+    let id = volume_id(&pool, "orphan");
+    let orphan = lay_out(&bed, &id, &PARTS);
+    let mut update = Update::default().set("parent", &other);
+    for key in ["features", "op_features"] {
+        update = update.set(key, &io.omap_get(&header, key).unwrap().unwrap());
+    }
+    io.update(&header_of(&orphan), &update).unwrap();
+    let error = io.open_image_by_id(&orphan, None, Access::ReadOnly).unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    pool.ensure_no_volume(&id).unwrap();
+    let _keeper = bed.open_with_housekeeping();
+    let rest = || bed.objects().into_iter().filter(|one| one.contains(&orphan)).count();
+    until("nothing is left of it", || bed.trash_is_empty() && rest() == 0);
+}
+
 /// Killed within rbd_trash_restore, before and after the image had a name.
 #[test]
 fn an_image_that_was_being_restored_can_be_copied_and_freed() {
