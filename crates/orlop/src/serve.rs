@@ -31,7 +31,8 @@ impl Failure {
     }
 }
 
-pub(crate) fn serve(config: Config, sockets: Sockets) -> Result<(), Failure> {
+pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure> {
+    guard_pools(&mut config);
     privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
     // One is enough to accept and parse; the work is done on blocking threads. A second one would
@@ -120,6 +121,15 @@ async fn open_and_wait(
 async fn stopping(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a reason to stop as well.
     let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// A managed pool is frozen for a moment when it has grown.
+fn guard_pools(config: &mut Config) {
+    for pool in &mut config.pools {
+        if let PoolConfig::Image(image) = pool {
+            image.thaw_guard = Some(thaw_guard::command(config.log.format));
+        }
+    }
 }
 
 fn host_config(config: &Config) -> LinuxHostConfig {

@@ -8,10 +8,9 @@ use orlop_model::{NodeId, Topology};
 use orlop_pools::image::{Floor, ImagePoolConfig};
 use orlop_pools::rbd::RbdPoolConfig;
 
-use super::file::{LogFormat, PoolSettings};
+use super::file::PoolSettings;
 use super::settle::bytes;
 use super::{ConfigError, size};
-use crate::thaw_guard;
 
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
 const DEFAULT_CEPH_POOL: &str = "rbd";
@@ -48,7 +47,6 @@ pub(super) struct Surroundings<'a> {
     pub(super) mode: Mode,
     pub(super) attach: bool,
     pub(super) run_dir: PathBuf,
-    pub(super) log: LogFormat,
 }
 
 pub(super) fn require_one(given: &[PoolSettings]) -> Result<(), ConfigError> {
@@ -131,7 +129,8 @@ fn image(
             .map(|text| bytes("ORLOP_POOL_IMAGE_SIZE", &text))
             .transpose()?,
         create: settings.create.unwrap_or(true),
-        thaw_guard: Some(thaw_guard::command(around.log)),
+        // Whoever serves it keeps one.
+        thaw_guard: None,
     })
 }
 

@@ -44,7 +44,6 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
         mode,
         attach,
         run_dir: run_dir.join(&driver_name),
-        log: log.format,
     };
     Ok(Config {
         mode,

@@ -55,11 +55,11 @@ impl Staged {
         let creating = || format!("create {} {}", R::KIND, record.id());
         let text = to_text(record)?;
         match self.backing {
-            // One fsync for both. The log of XFS is strictly ordered, so syncing the record takes
-            // along all that happened to the data before.
+            // One fsync for all, after the rename. The log of XFS is strictly ordered: whoever finds
+            // the new name after a crash finds all that was done before it was given.
             BackingKind::Xfs => {
                 file::write_out(&self.data).doing(creating)?;
-                file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+                file::create_file_written_out(&self.home.record(), &text).doing(creating)?;
             }
             // The record first: where one journal serves the whole filesystem, it takes the data's
             // length and extents along, and little is left for the sync that follows.
@@ -70,9 +70,9 @@ impl Staged {
             | BackingKind::Other => {
                 file::create_file_durable(&self.home.record(), &text).doing(creating)?;
                 file::sync_file(&self.data).doing(creating)?;
+                file::sync_dir(self.home.directory()).doing(creating)?;
             }
         }
-        file::sync_dir(self.home.directory()).doing(creating)?;
         file::rename_new(self.home.directory(), place.directory()).doing(creating)
     }
 }

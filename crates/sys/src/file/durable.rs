@@ -75,10 +75,20 @@ fn still_names(path: &Path, file: &File) -> Result<bool> {
 
 /// Creates a file that must not exist. The caller syncs the directory, once for all its files.
 pub fn create_file_durable(path: &Path, contents: &[u8]) -> Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mut file = File::from(open(path, flags, PRIVATE).on("create", path)?);
-    file.write_all(contents).on("write", path)?;
+    let file = create_file_of(path, contents)?;
     fsync(&file).on("sync", path)
+}
+
+/// As [`create_file_durable`], with all that [`write_out`] leaves to the next fsync.
+pub fn create_file_written_out(path: &Path, contents: &[u8]) -> Result<()> {
+    let file = create_file_of(path, contents)?;
+    write_out_pages(&file).on("write out", path)
+}
+
+fn create_file_of(path: &Path, contents: &[u8]) -> Result<File> {
+    let mut file = create_file(path)?;
+    file.write_all(contents).on("write", path)?;
+    Ok(file)
 }
 
 /// An empty file to read and write, for root alone; it must not exist.
@@ -137,8 +147,9 @@ pub fn sync_file(file: &File) -> Result<()> {
 }
 
 /// Brings a file's data to the device, but neither what the filesystem knows of it nor what lies in
-/// the device's cache. For XFS, whose log keeps the order of all changes: the next fsync of a file
-/// that was made later takes both along.
+/// the device's cache. For XFS, whose log keeps the order of all changes, and which writes no part of
+/// it before the device has emptied its cache: the next fsync of what was changed later takes both
+/// along.
 pub fn write_out(file: &File) -> Result<()> {
     write_out_pages(file).on_fd("write out", file)
 }
