@@ -10,7 +10,7 @@ const RESAMPLES: usize = 1000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Series(Vec<f64>);
 
-/// A quotient of medians, with the interval that holds 95 % of what other samples of the same
+/// A quotient, with the interval that holds 95 % of what other samples of the same
 /// distribution would have given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ratio {
@@ -58,21 +58,31 @@ impl Series {
     }
 
     pub(crate) fn ratio_to(&self, other: &Self) -> Ratio {
-        // The same figures give the same interval.
-        let mut dice = Dice::new(1);
-        let mut quotients: Vec<f64> =
-            (0..RESAMPLES).map(|_| self.resample(&mut dice) / other.resample(&mut dice)).collect();
-        quotients.sort_by(f64::total_cmp);
-        Ratio {
-            value: self.median() / other.median(),
-            low: quotients[RESAMPLES / 40],
-            high: quotients[RESAMPLES - 1 - RESAMPLES / 40],
-        }
+        let value = self.median() / other.median();
+        Ratio::new(value, |dice| self.resample(dice) / other.resample(dice))
+    }
+
+    /// The median of the rounds' quotients. A disk that is twice as fast in one minute as in the
+    /// next is so for both of a round.
+    pub(crate) fn ratio_by_round(&self, other: &Self) -> Ratio {
+        let quotients = Self::of(zip(&self.0, &other.0).map(|(a, b)| a / b));
+        Ratio::new(quotients.median(), |dice| quotients.resample(dice))
     }
 
     fn resample(&self, dice: &mut Dice) -> f64 {
         let mut drawn: Vec<f64> = self.0.iter().map(|_| *dice.pick(&self.0)).collect();
         median(&mut drawn)
+    }
+}
+
+impl Ratio {
+    fn new(value: f64, resample: impl Fn(&mut Dice) -> f64) -> Self {
+        // The same figures give the same interval.
+        let mut dice = Dice::new(1);
+        let mut others: Vec<f64> = (0..RESAMPLES).map(|_| resample(&mut dice)).collect();
+        others.sort_by(f64::total_cmp);
+        let (low, high) = (others[RESAMPLES / 40], others[RESAMPLES - 1 - RESAMPLES / 40]);
+        Self { value, low, high }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
 }
 
 fn measure(ground: &Ground, job: &Job, targets: [&Path; 4], size: u64, effort: Effort) -> IoRow {
-    let how = effort.of(Rounds { count: 6, each: 400 }, Rounds { count: 1, each: 200 });
+    let how = effort.of(Rounds { count: 7, each: 400 }, Rounds { count: 1, each: 200 });
     let [ours, peer, bare_loop, bare_file] =
         in_turns(ground, &how, targets, |target, time| job.run(target, size, time, Engine::Aio));
     IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, bare_file }

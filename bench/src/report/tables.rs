@@ -99,7 +99,8 @@ pub(crate) fn io(results: &Results) -> String {
     let mut text = format!(
         "## I/O\n\nBy fio with direct I/O: through a published block volume of either driver, a \
          bare loop device with direct I/O, and a bare file on the same XFS. host-path's loop \
-         devices go through the page cache, so its reads may never reach the disk.\n\n\
+         devices go through the page cache, so its reads may never reach the disk. The ratios are \
+         medians of those of the rounds, in which all take their turns.\n\n\
          | job | Orlop | {} | bare loop | bare file | Orlop to bare loop | Orlop to bare file |\n\
          |---|--:|--:|--:|--:|--:|--:|\n",
         results.peer_short
@@ -108,7 +109,7 @@ pub(crate) fn io(results: &Results) -> String {
         let figures = [&row.ours, &row.peer, &row.bare_loop, &row.bare_file]
             .map(|series| Figure(row.unit, series.median()).to_string());
         let ratios =
-            [&row.bare_loop, &row.bare_file].map(|bare| row.ours.ratio_to(bare).to_string());
+            [&row.bare_loop, &row.bare_file].map(|bare| row.ours.ratio_by_round(bare).to_string());
         let _ =
             writeln!(text, "| {} | {} | {} |", row.job, figures.join(" | "), ratios.join(" | "));
     }

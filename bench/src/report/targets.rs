@@ -157,7 +157,7 @@ fn memory(results: &Results, operation: &str, with: Circumstance, most: f64) -> 
 /// fast has a ratio of about 1, and 1 lies in the interval; a wide interval alone is no excuse.
 fn io(results: &Results) -> impl Iterator<Item = Verdict> {
     results.io.iter().map(|row| {
-        let ratio = row.ours.ratio_to(&row.bare_loop);
+        let ratio = row.ours.ratio_by_round(&row.bare_loop);
         let bare = row.bare_loop.median() / row.bare_file.median();
         Verdict {
             title: row.job.to_owned(),

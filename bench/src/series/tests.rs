@@ -26,3 +26,13 @@ fn sums_keep_rounds_together() {
     let sum = Series::of([1.0, 2.0]).plus(&Series::of([10.0, 20.0]));
     assert_eq!(sum, Series::of([11.0, 22.0]));
 }
+
+#[test]
+fn a_disk_that_changes_its_speed_changes_no_ratio_by_round() {
+    let speeds = [1.0, 1.0, 10.0, 1.0, 10.0, 10.0];
+    let [ours, bare] = [90.0, 100.0].map(|figure| Series::of(speeds.map(|speed| figure * speed)));
+    let ratio = ours.ratio_by_round(&bare);
+    for bound in [ratio.low, ratio.value, ratio.high] {
+        assert!((bound - 0.9).abs() < 1e-9, "{ratio:?}");
+    }
+}

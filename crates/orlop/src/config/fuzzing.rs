@@ -50,7 +50,11 @@ fn check(config: &Config) {
             PoolConfig::Rbd(rbd) => {
                 assert!(rbd.keyring.is_absolute(), "{rbd:?}");
                 for text in [&rbd.monitors, &rbd.pool, &rbd.namespace, &rbd.user] {
-                    assert!(!text.contains(['\n', ' ', '#', ';', '/', '\0']), "{text:?}");
+                    assert!(!text.contains(['\n', ' ', '#', ';', '\0']), "{text:?}");
+                }
+                // In an address, what follows a slash tells one process from its successor.
+                for text in [&rbd.pool, &rbd.namespace, &rbd.user] {
+                    assert!(!text.contains('/'), "{text:?}");
                 }
                 assert!(!rbd.pool.starts_with('-') && !rbd.user.starts_with('-'), "{rbd:?}");
             }
