@@ -53,8 +53,9 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
          tar and does not fsync; since coreutils 9, cp shares extents where it can, so on XFS its \
          snapshot of a block volume and its clone of a mount volume are reflinks too, for the price \
          of starting a program. The floor is a new file, FICLONE of the same data, fsync, rename and \
-         fsync of the directory. 10 GiB are measured for block volumes alone, and are ten times the same GiB on \
-         the disk.",
+         fsync of the directory; on XFS Orlop needs the last fsync alone, as does a row of the bare \
+         calls. 10 GiB are measured for block volumes alone, and are ten times the same GiB on the \
+         disk.",
     );
     let seed = effort.of(GIB, 8 * MIB);
     let case = |kind, data, samples| Case { kind, data, samples, seed };

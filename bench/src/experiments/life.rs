@@ -94,6 +94,7 @@ fn note_bare_calls(bare: &Bare, mut floor: Stopwatch, effort: Effort, results: &
     for _ in 0..effort.of(25, 3) {
         bare.mkfs(&mut floor);
         bare.copy(&source, "copy", &mut floor);
+        bare.copy_by_one_fsync(&source, &mut floor);
     }
     let timed = |call: &&'static str| floor.series(call).map(|series| (*call, series));
     results.bare_calls = bare::CALLS.iter().filter_map(timed).collect();

@@ -16,8 +16,8 @@ Written by `make bench`, from one run of less than {minutes} minutes, which meas
 
 - **{ours}**,
 - **{peer}**, on the same filesystem, and
-- the **floor**: the bare system calls that a durable operation cannot do without, made by the
-  benchmark itself.
+- the **floor**: the bare system calls of a durable operation, done the usual way by the benchmark
+  itself.
 
 {}
 

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 pub use btrfs::set_btrfs_uuid;
 pub use ext4::{check_ext4, ext4_spans_device, grow_ext4_unmounted};
 pub use format::{Format, format};
-pub use grow::{fits_device, grow_mounted, growth_is_written};
+pub use grow::{fits_device, grow_mounted, growth_is_written, keeps_order};
 pub use identity::{format_template, renew_identity};
 pub use signature::{Signature, probe};
 pub use trim::trim;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use orlop_model::{Error, Result, Topology};
 use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind};
+use orlop_sys::filesystem::keeps_order;
 use orlop_sys::guard::GuardCommand;
 
 use super::attach::Attachments;
@@ -63,6 +64,7 @@ impl Store {
         let opening = || format!("open pool {}", config.name);
         let filesystem = fs::metadata(layout.root()).doing(opening)?.dev();
         let backing = file::backing_kind(layout.root()).doing(opening)?;
+        let keeps_order = keeps_order(layout.root()).doing(opening)?;
         let shares_extents = shares_extents(&layout.staging(), backing).doing(opening)?;
         if !shares_extents {
             tracing::warn!(
@@ -99,6 +101,7 @@ impl Store {
             managed,
             filesystem,
             backing,
+            keeps_order,
             shares_extents,
             holds_moments,
             volumes,

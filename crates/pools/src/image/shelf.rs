@@ -120,6 +120,10 @@ pub(super) struct Shelf<R: Kept> {
 impl<R: Kept> Shelf<R> {
     pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
         let shelf = Self { directory, entries: RwLock::default() };
+        if let Err(error) = shelf.sync() {
+            // A pool on a failing disk must open all the same.
+            tracing::warn!(%error, "what was made last may not survive a power cut");
+        }
         let ids = shelf.found(pool)?;
         thread::scope(|scope| {
             for ids in ids.chunks(ids.len().div_ceil(READERS).max(1)) {
@@ -127,6 +131,12 @@ impl<R: Kept> Shelf<R> {
             }
         });
         Ok(shelf)
+    }
+
+    /// What is found is answered for from then on, so it has to survive a power cut: whoever made it
+    /// may have been stopped just before.
+    fn sync(&self) -> Result<()> {
+        file::sync_dir(&self.directory).doing(|| format!("sync {}", self.directory.display()))
     }
 
     fn found(&self, pool: &PoolId) -> Result<Vec<R::Id>> {
@@ -182,6 +192,7 @@ impl<R: Kept> Shelf<R> {
         if !there || read(&self.entries).contains_key(id) {
             return Ok(None);
         }
+        self.sync()?;
         Ok(Some(self.load(id)))
     }
 

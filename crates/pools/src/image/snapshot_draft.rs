@@ -46,7 +46,8 @@ impl Store {
             must_fit: !self.shares_extents,
         };
         let reservation = self.try_reserve(demand)?;
-        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.backing)?;
+        let staged =
+            Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.keeps_order)?;
         original.prepare(staged.data(), self.backing);
         Ok(SnapshotDraft {
             store: Arc::clone(self),

@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use orlop_model::Result;
-use orlop_sys::file::{self, BackingKind, RenameOutcome};
+use orlop_sys::file::{self, RenameOutcome};
 
 use super::failure::Doing;
 use super::layout::Home;
@@ -16,15 +16,15 @@ use crate::recorded::{Recorded, to_text};
 pub(super) struct Staged {
     home: Home,
     data: File,
-    backing: BackingKind,
+    keeps_order: bool,
 }
 
 impl Staged {
-    pub(super) fn create(home: Home, backing: BackingKind) -> Result<Self> {
+    pub(super) fn create(home: Home, keeps_order: bool) -> Result<Self> {
         home.create()?;
         let path = home.data();
         match file::create_file(&path).doing(|| format!("create {}", path.display())) {
-            Ok(data) => Ok(Self { home, data, backing }),
+            Ok(data) => Ok(Self { home, data, keeps_order }),
             Err(error) => {
                 remove(&home);
                 Err(error)
@@ -50,28 +50,20 @@ impl Staged {
     ///
     /// A crash before the rename leaves a directory in staging/ that the next start sweeps away;
     /// a crash after it leaves the finished thing, which a repeated creation finds. For that, all
-    /// that is in the directory must be on disk before the directory gets its name.
+    /// that is in the directory must be on disk before the directory's new name is.
     pub(super) fn place<R: Recorded>(&self, record: &R, place: &Home) -> Result<RenameOutcome> {
         let creating = || format!("create {} {}", R::KIND, record.id());
         let text = to_text(record)?;
-        match self.backing {
-            // One fsync for all, after the rename. The log of XFS is strictly ordered: whoever finds
-            // the new name after a crash finds all that was done before it was given.
-            BackingKind::Xfs => {
-                file::write_out(&self.data).doing(creating)?;
-                file::create_file_written_out(&self.home.record(), &text).doing(creating)?;
-            }
+        if self.keeps_order {
+            // The fsync after the rename takes all of this along (decision 0028).
+            file::write_out(&self.data).doing(creating)?;
+            file::create_file_written_out(&self.home.record(), &text).doing(creating)?;
+        } else {
             // The record first: where one journal serves the whole filesystem, it takes the data's
             // length and extents along, and little is left for the sync that follows.
-            BackingKind::Btrfs
-            | BackingKind::Ext4
-            | BackingKind::Tmpfs
-            | BackingKind::Overlay
-            | BackingKind::Other => {
-                file::create_file_durable(&self.home.record(), &text).doing(creating)?;
-                file::sync_file(&self.data).doing(creating)?;
-                file::sync_dir(self.home.directory()).doing(creating)?;
-            }
+            file::create_file_durable(&self.home.record(), &text).doing(creating)?;
+            file::sync_file(&self.data).doing(creating)?;
+            file::sync_dir(self.home.directory()).doing(creating)?;
         }
         file::rename_new(self.home.directory(), place.directory()).doing(creating)
     }

@@ -29,6 +29,8 @@ pub(super) struct Store {
     /// `st_dev` of the pool's directory: another one there means that it was unmounted.
     pub(super) filesystem: u64,
     pub(super) backing: BackingKind,
+    /// As [`orlop_sys::filesystem::keeps_order`] says (decision 0028).
+    pub(super) keeps_order: bool,
     pub(super) shares_extents: bool,
     /// The pool is a subvolume of btrfs, which can be snapshotted as a whole.
     pub(super) holds_moments: bool,

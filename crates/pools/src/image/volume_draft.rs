@@ -52,7 +52,8 @@ impl Store {
             Some(source) => (Some(source), None),
             None => self.template_for(new).unzip(),
         };
-        let staged = Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.backing)?;
+        let staged =
+            Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.keeps_order)?;
         let mut draft = VolumeDraft {
             store: Arc::clone(self),
             staged,

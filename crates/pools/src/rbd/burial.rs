@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{
-    Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
+    Access, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
 };
 
 use super::background::HOUR;
@@ -36,12 +36,12 @@ const PREVENTED_FOR: Duration = Duration::from_secs(600);
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
 fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Freeing> {
     let id = &trashed.id;
-    let needed = match open_deleted(io, id)? {
-        Some(image) => !image.snapshots()?.is_empty(),
-        None => {
+    let needed = match io.open_image_by_id(id, None, Access::ReadOnly) {
+        Err(error) if error.is_not_found() => {
             let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
-            recent && has_header(io, id)?
+            recent && is_prevented(io, id)?
         }
+        image => !image?.snapshots()?.is_empty(),
     };
     if needed {
         return Ok(Freeing::Needed);
@@ -51,30 +51,22 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
     Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
 }
 
-/// `None`: there is no image, at most a header that prevents one.
-fn open_deleted(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Option<Image>> {
-    let open = || match io.open_image_by_id(image_id, None, Access::ReadOnly) {
-        Err(error) if error.is_not_found() => Ok(None),
-        image => image.map(Some),
-    };
-    if let Some(image) = open()? {
-        return Ok(Some(image));
-    }
-    match io.image_size(image_id) {
-        Err(error) if error.is_not_found() => return Ok(None),
-        size => size?,
-    };
-    // Its maker was killed before the parent knew of it, and the parent is gone.
-    io.forget_parent(image_id)?;
-    open()
-}
-
 enum Freeing {
     Freed,
     Needed,
     /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
     /// together with others.
     InUse,
+}
+
+/// There is a header, but none of an image. An image that cannot be opened is another matter: a clone
+/// whose maker was killed before its parent knew of it, and whose parent is gone. librbd frees that
+/// without opening the parent, and still refuses while there are snapshots.
+fn is_prevented(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {
+    match io.image_size(image_id) {
+        Err(error) if error.is_not_found() => has_header(io, image_id),
+        size => size.map(|_| false),
+    }
 }
 
 fn has_header(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {

@@ -129,16 +129,6 @@ impl IoCtx {
         Ok(u64::from_le_bytes(*self.understood(&object, size)?))
     }
 
-    /// Of a clone that could not be finished: it names its parent first, and is entered as a child
-    /// there later. Until then nothing keeps the parent from being freed, and without it the clone
-    /// cannot be opened. What it shares with its parent is lost by this.
-    pub fn forget_parent(&self, image_id: &str) -> Result<()> {
-        match self.execute(&header_of(image_id), ("rbd", "parent_detach"), &[]) {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done.map(drop),
-        }
-    }
-
     /// Takes a name from an image, so that another can have it, and from no other image. Whoever
     /// is making it just now ends with an image that nobody finds.
     pub fn ensure_unnamed(&self, name: &str, id: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::filesystem::FsKind;
+use crate::filesystem::{FsKind, keeps_order};
 use crate::mounts::{self, BindAccess};
 use crate::testbed::{MIB, Mounted, Volume, root, scratch};
 
@@ -96,6 +96,7 @@ fn space_and_kind_of_each_filesystem() {
     ] {
         let volume = Volume::new(kind);
         assert_eq!(backing_kind(volume.root()).unwrap(), expected);
+        assert_eq!(keeps_order(volume.root()).unwrap(), kind == FsKind::Xfs);
         let before = space(volume.root()).unwrap();
         assert!(before.total > 200 * MIB && before.total <= 320 * MIB, "{kind}: {before:?}");
         assert!(before.free <= before.total && !before.read_only, "{kind}: {before:?}");

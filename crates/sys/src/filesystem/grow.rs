@@ -9,6 +9,7 @@ use super::signature::bytes_at;
 use super::{FsKind, open_mount_root};
 use crate::abi::{self, XfsGeometry};
 use crate::error::{Context, Error, Result};
+use crate::file::{BackingKind, backing_kind};
 use crate::loopdev;
 use crate::resolve::open_existing;
 
@@ -79,6 +80,21 @@ pub fn growth_is_written(mount_point: &Path, device: &Path, kind: FsKind) -> Res
             Ok(xfs_blocks_on(device)? == geometry.data_blocks)
         }
         FsKind::Ext4 | FsKind::Btrfs => Ok(true),
+    }
+}
+
+/// Whether what is found after a crash implies all that was changed before it, as far as that was
+/// [written out](crate::file::write_out). The log of XFS promises that for all it looks after, which
+/// a realtime device is not.
+pub fn keeps_order(directory: &Path) -> Result<bool> {
+    if backing_kind(directory)? != BackingKind::Xfs {
+        return Ok(false);
+    }
+    let opened = open_mount_root("read the geometry of", directory)?;
+    match abi::xfs_geometry(opened) {
+        Ok(geometry) => Ok(geometry.rt_blocks == 0),
+        // Another machine's XFS, which is reached by a filesystem that passes on its number.
+        Err(_) => Ok(false),
     }
 }
 

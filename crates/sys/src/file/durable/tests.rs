@@ -65,12 +65,17 @@ fn writers_of_one_name_do_not_mix() {
 #[test]
 fn creating_never_overwrites() {
     let dir = scratch();
-    let path = dir.path().join("file");
-    create_file_durable(&path, b"mine").unwrap();
-    sync_dir(dir.path()).unwrap();
-    let error = create_file_durable(&path, b"yours").unwrap_err();
-    assert_eq!(error.errno(), Some(Errno::EXIST));
-    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    for (name, create) in [
+        ("durable", create_file_durable as fn(&Path, &[u8]) -> Result<()>),
+        ("written out", create_file_written_out),
+    ] {
+        let path = dir.path().join(name);
+        create(&path, b"mine").unwrap();
+        sync_dir(dir.path()).unwrap();
+        let error = create(&path, b"yours").unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::EXIST));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
 }
 
 #[test]
