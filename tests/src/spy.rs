@@ -1,36 +1,55 @@
 //! Looking for what must not be told.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Looks at the command lines of the daemon's children for as long as it lives.
+/// Looks at the command lines of the daemon's children for as long as it lives, as often as it can.
+/// A short one may escape it.
 pub struct Spy {
     stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<Vec<String>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Spy {
     pub fn on(daemon: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&stop);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (end, noted) = (Arc::clone(&stop), Arc::clone(&seen));
         let thread = std::thread::spawn(move || {
-            let mut seen = Vec::new();
             while !end.load(Ordering::Acquire) {
                 for line in command_lines_of_children(daemon) {
-                    if !seen.contains(&line) {
-                        seen.push(line);
+                    let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                    if !noted.contains(&line) {
+                        noted.push(line);
                     }
                 }
             }
-            seen
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, seen, thread: Some(thread) }
+    }
+
+    /// Has a command come into sight? It is brought about `again`, with a number, until it has.
+    pub async fn until_seen(&self, text: &str, again: impl AsyncFn(usize)) {
+        for round in 0..100 {
+            if self.so_far().iter().any(|line| line.contains(text)) {
+                return;
+            }
+            again(round).await;
+        }
+        panic!("{text} is never started, only {:?}", self.so_far());
+    }
+
+    fn so_far(&self) -> Vec<String> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn seen(mut self) -> Vec<String> {
         self.stop.store(true, Ordering::Release);
-        self.thread.take().expect("asked once").join().expect("it only looks")
+        self.thread.take().expect("asked once").join().expect("it only looks");
+        self.so_far()
     }
 }
 
@@ -65,13 +84,18 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The daemon goes on meanwhile.
+fn nothing_if_gone(error: io::Error) -> io::Result<Vec<u8>> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
+}
+
 /// The volumes' own data is the workload's, and large.
 pub fn files_that_hold(directories: &[&Path], text: &str) -> Vec<PathBuf> {
     let files = directories.iter().flat_map(|directory| files_below(directory));
     files
         .filter(|path| path.file_name().is_some_and(|name| name != "data"))
         .filter(|path| {
-            let bytes = std::fs::read(path).expect("read a file");
+            let bytes = std::fs::read(path).or_else(nothing_if_gone).expect("read a file");
             bytes.windows(text.len()).any(|window| window == text.as_bytes())
         })
         .collect()

@@ -22,6 +22,10 @@ pub enum Error {
     #[error("{operation} {}: {reason}", path.display())]
     Refused { operation: &'static str, path: PathBuf, reason: String },
 
+    /// A program that an earlier daemon started, and that is not killed half-way.
+    #[error("a program that was started earlier still works on {}", device.display())]
+    AtWork { device: PathBuf },
+
     #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
     ToolMissing { tool: String },
 
@@ -38,7 +42,10 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Call { errno, .. } | Self::Explained { errno, .. } => Some(*errno),
-            Self::Refused { .. } | Self::ToolMissing { .. } | Self::Tool { .. } => None,
+            Self::Refused { .. }
+            | Self::AtWork { .. }
+            | Self::ToolMissing { .. }
+            | Self::Tool { .. } => None,
         }
     }
 
@@ -56,6 +63,10 @@ impl Error {
 
     pub fn is_busy(&self) -> bool {
         self.errno() == Some(Errno::BUSY)
+    }
+
+    pub fn is_at_work(&self) -> bool {
+        matches!(self, Self::AtWork { .. })
     }
 
     pub fn is_read_only(&self) -> bool {

@@ -48,8 +48,23 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
+    run_with(Stdio::null(), name, arguments, accepted)
+}
+
+/// Like [`run_accepting`], with an input that no program here reads: it is open until the program
+/// ends, whatever becomes of this process.
+pub(crate) fn run_with<I, S>(
+    input: Stdio,
+    name: &str,
+    arguments: I,
+    accepted: &[i32],
+) -> Result<Output>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
     let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
-    let child = start(&program, arguments).on("start", &program)?;
+    let child = start(&program, arguments, input).on("start", &program)?;
     let watch = Watch::start(name);
     let output = child.wait_with_output().on("wait for", &program)?;
     drop(watch);
@@ -69,7 +84,7 @@ where
     S: AsRef<OsStr>,
 {
     let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
-    let mut child = start(&program, arguments).on("start", &program)?;
+    let mut child = start(&program, arguments, Stdio::null()).on("start", &program)?;
     if !ends_within(limit, &child).on("wait for", &program)? {
         child.kill().and_then(|()| child.wait()).on("stop", &program)?;
         return Err(Errno::TIMEDOUT).on("wait for", &program);
@@ -95,7 +110,7 @@ fn ends_within(limit: Duration, child: &Child) -> rustix::io::Result<bool> {
     }
 }
 
-fn start<I, S>(program: &Path, arguments: I) -> std::io::Result<Child>
+fn start<I, S>(program: &Path, arguments: I, input: Stdio) -> std::io::Result<Child>
 where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
@@ -107,7 +122,7 @@ where
         .env("LC_ALL", "C")
         .env("PATH", SEARCH_PATH)
         .env("BLKID_FILE", NO_CACHE)
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     spawn(&mut command)

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use orlop_tests::*;
 
 const SECRET: &str = "canary-c7e1f0";
-/// A commit interval that nobody would choose.
-const FLAG: &str = "commit=73131";
-const FLAG_VALUE: &str = "73131";
+/// A commit interval that nobody would choose, and that no time of day in a log has the digits of.
+const FLAG: &str = "commit=1873131";
+const OTHER_FLAG: &str = "commit=1873132";
+const FLAG_VALUE: &str = "1873131";
 const REFUSED_FLAG: &str = "password=canary-9b3d55";
 
 fn secrets() -> BTreeMap<String, String> {
@@ -107,14 +108,24 @@ async fn snapshot_with_secrets(client: &Client, id: &str) -> String {
     snapshot
 }
 
+async fn stage_with_secrets(client: &Client, name: &str) -> OnNode {
+    let flagged = mount("ext4").flags(&[FLAG]);
+    let mut create = client.create(name).size(64 * MIB).capability(flagged.clone());
+    create.request.secrets = secrets();
+    let node = client.on_node(&create.done().await, flagged);
+    let request = v1::NodeStageVolumeRequest { secrets: secrets(), ..node.stage_request() };
+    client.node_stage(request).await.unwrap();
+    node
+}
+
 /// GEN-38: not even in the refusal.
 async fn refuse_a_flag(node: &OnNode) {
     let refused = node.with_capability(mount("ext4").flags(&[REFUSED_FLAG]));
     let status = expect_code(refused.stage().await, Code::InvalidArgument);
     assert!(!status.message().contains("canary"), "{status}");
-    let other = node.with_capability(mount("ext4").flags(&["commit=73132"]));
+    let other = node.with_capability(mount("ext4").flags(&[OTHER_FLAG]));
     let status = expect_code(other.stage().await, Code::AlreadyExists);
-    assert!(!status.message().contains("7313"), "{status}");
+    assert!(!status.message().contains("187313"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,25 +139,22 @@ async fn secrets_and_mount_flags_stay_where_they_belong() {
 
     use_secrets_everywhere(&client).await;
     // Left in use, so that there are records to look into.
-    let flagged = mount("ext4").flags(&[FLAG]);
-    let mut create = client.create("kept").size(64 * MIB).capability(flagged.clone());
-    create.request.secrets = secrets();
-    let node = client.on_node(&create.done().await, flagged);
-    let request = v1::NodeStageVolumeRequest { secrets: secrets(), ..node.stage_request() };
-    client.node_stage(request).await.unwrap();
-
+    let node = stage_with_secrets(&client, "kept").await;
     let directories = [pool.path.as_path(), run_dir.as_path()];
     assert_eq!(files_that_hold(&directories, SECRET), [] as [PathBuf; 0]);
     for path in files_that_hold(&directories, FLAG_VALUE) {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} may be read by others", path.display());
     }
-    let lines = spy.seen();
-    assert!(lines.iter().any(|line| line.contains("mkfs.ext4")), "{lines:?}");
-    for line in &lines {
+    node.unstage().await.unwrap();
+    let stage_another = async |round| {
+        let another = stage_with_secrets(&client, &format!("more {round}")).await;
+        another.unstage().await.unwrap();
+    };
+    spy.until_seen("mkfs.ext4", stage_another).await;
+    for line in &spy.seen() {
         assert!(!line.contains(SECRET) && !line.contains(FLAG_VALUE), "{line}");
     }
-    node.unstage().await.unwrap();
     daemon.terminate();
     let log = daemon.log();
     assert!(log.contains("TRACE"), "the most talkative log");

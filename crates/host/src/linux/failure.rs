@@ -13,6 +13,9 @@ pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Er
     if failure.is_no_space() || is_out_of_descriptors(failure.errno()) {
         return Error::Exhausted(format!("{doing}: {text}"));
     }
+    if failure.is_at_work() {
+        return Error::Busy(format!("the device ({text})"));
+    }
     if failure.is_busy() {
         return Error::precondition(format!("{doing}: {text}; something still uses it"));
     }
@@ -70,5 +73,20 @@ impl<T> Doing<T> for std::io::Result<T> {
             }
             Error::failed(what, failure)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn what_another_program_still_works_on_is_busy() {
+        let failure = orlop_sys::Error::AtWork { device: PathBuf::from("/dev/loop7") };
+        let error = explained("format as xfs", &failure);
+        assert!(matches!(error, Error::Busy(_)), "{error:?}");
+        assert!(error.to_string().contains("/dev/loop7"), "{error}");
     }
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use super::super::FsKind;
 use super::*;
+use crate::tool;
 use crate::testbed::{Disk, MIB, Mounted, SMALL, root, scratch};
 
 #[test]

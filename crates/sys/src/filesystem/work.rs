@@ -1,0 +1,81 @@
+//! Programs that change a device, one after the other.
+//!
+//! A program is never killed half-way, so it may outlive the daemon that started it, and the next
+//! daemon is asked to do the same again. mkfs in particular looks at a device for long before it
+//! claims it: the second would find it free, and be refused a moment later.
+//!
+//! So each program is started with a lock that ends when it does. It is not taken on the device
+//! itself, which udev and some versions of mkfs lock as well, but on its directory in sysfs.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, major, minor, open, stat};
+use rustix::io::Errno;
+
+use crate::error::{Context, Error, Result};
+use crate::resolve::path_of;
+use crate::tool;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Work {
+    lock: Option<File>,
+}
+
+impl Work {
+    /// Waits for a program that an earlier daemon started; if it takes long, with an error that
+    /// [`Error::is_at_work`].
+    pub(super) fn begin(device: &Path) -> Result<Self> {
+        let lock = match sysfs_of(device)? {
+            Some(directory) => Some(locked(&directory, device)?),
+            // A file is nobody's but the caller's.
+            None => None,
+        };
+        Ok(Self { lock })
+    }
+
+    /// As [`tool::run_accepting`].
+    pub(super) fn run<I, S>(&self, name: &str, arguments: I, accepted: &[i32]) -> Result<Output>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        tool::run_with(self.inherited()?, name, arguments, accepted)
+    }
+
+    /// The lock for the program, which has it for as long as it runs.
+    fn inherited(&self) -> Result<Stdio> {
+        let Some(lock) = &self.lock else { return Ok(Stdio::null()) };
+        lock.try_clone().map(Stdio::from).before("pass on the lock", &path_of(lock))
+    }
+}
+
+fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
+    let found = stat(device).before("look at", device)?;
+    let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
+    let (major, minor) = (major(found.st_rdev), minor(found.st_rdev));
+    Ok(is_device.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))))
+}
+
+fn locked(directory: &Path, device: &Path) -> Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let file = open(directory, flags, Mode::empty()).before("open", directory)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(File::from(file)),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(Error::AtWork { device: device.to_owned() }),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).before("lock", directory),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
