@@ -9,10 +9,21 @@ use crate::filesystem::{
 use crate::testbed::{Disk, SMALL, root, scratch};
 
 /// As a daemon leaves it behind: it has the lock, and whoever started it has not any more.
-fn orphan(device: &Path, seconds: &str) -> Child {
-    let work = Work::begin(device).unwrap();
-    let mut sleep = tool::command(&tool::find("sleep").unwrap());
-    tool::spawn(sleep.arg(seconds).stdin(work.inherited().unwrap())).unwrap()
+struct Orphan(Child);
+
+impl Orphan {
+    fn leave(device: &Path, seconds: &str) -> Self {
+        let work = Work::begin(device).unwrap();
+        let mut sleep = tool::command(&tool::find("sleep").unwrap());
+        Self(tool::spawn(sleep.arg(seconds).stdin(work.inherited().unwrap())).unwrap())
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 #[test]
@@ -27,9 +38,9 @@ fn a_program_that_outlived_its_daemon_is_waited_for() {
     let works: [&dyn Fn() -> Result<()>; 3] =
         [&|| format(&device, &wanted), &|| check_ext4(&device), &|| grow_ext4_unmounted(&device)];
     for work in works {
-        let mut before = orphan(&device, "0.5");
+        let mut before = Orphan::leave(&device, "0.5");
         work().unwrap();
-        assert!(before.try_wait().unwrap().is_some(), "both were at work");
+        assert!(before.0.try_wait().unwrap().is_some(), "both were at work");
     }
     assert!(matches!(probe(&device).unwrap(), Signature::Filesystem { uuid: [7, ..], .. }));
 }
@@ -41,14 +52,13 @@ fn one_that_takes_too_long_is_told() {
     }
     let dir = scratch();
     let disk = Disk::new(dir.path(), SMALL);
-    let mut before = orphan(&disk.path(), "600");
+    let before = Orphan::leave(&disk.path(), "600");
     let wanted = Format { kind: FsKind::Xfs, uuid: [7; 16], extra_options: &[] };
     let refused = format(&disk.path(), &wanted).unwrap_err();
     assert!(refused.is_at_work(), "{refused}");
     assert!(refused.to_string().contains(disk.path().to_str().unwrap()), "{refused}");
     assert_eq!(probe(&disk.path()).unwrap(), Signature::Blank);
-    before.kill().unwrap();
-    before.wait().unwrap();
+    drop(before);
     format(&disk.path(), &wanted).unwrap();
 }
 
