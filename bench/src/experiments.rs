@@ -12,6 +12,7 @@ use clap::ValueEnum;
 
 pub(crate) use callers::CREATIONS;
 pub(crate) use changes::DELTA;
+pub(crate) use crowd::SIDE_BY_SIDE;
 pub(crate) use queues::WAYS;
 
 use crate::Effort;

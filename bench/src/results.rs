@@ -95,6 +95,8 @@ pub(crate) struct IoRow {
     pub(crate) ours: Series,
     pub(crate) peer: Series,
     pub(crate) bare_loop: Series,
+    /// Another one of the same making: what it differs by is the disk's doing.
+    pub(crate) second_loop: Series,
     pub(crate) bare_file: Series,
 }
 

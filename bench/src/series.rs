@@ -62,11 +62,15 @@ impl Series {
         Ratio::new(value, |dice| self.resample(dice) / other.resample(dice))
     }
 
-    /// The median of the rounds' quotients. A disk that is twice as fast in one minute as in the
-    /// next is so for both of a round.
+    /// The geometric mean of the rounds' quotients, without the most extreme ones. A disk that is
+    /// twice as fast in one minute as in the next is so for both of a round; what the later one of
+    /// a round gains or loses by that is made up for when it is the earlier one; and a disk that
+    /// stands still for a moment does so in one round.
     pub(crate) fn ratio_by_round(&self, other: &Self) -> Ratio {
-        let quotients = Self::of(zip(&self.0, &other.0).map(|(a, b)| a / b));
-        Ratio::new(quotients.median(), |dice| quotients.resample(dice))
+        let logarithms: Vec<f64> = zip(&self.0, &other.0).map(|(a, b)| (a / b).ln()).collect();
+        Ratio::new(middle_mean(logarithms.clone()).exp(), |dice| {
+            middle_mean(logarithms.iter().map(|_| *dice.pick(&logarithms)).collect()).exp()
+        })
     }
 
     fn resample(&self, dice: &mut Dice) -> f64 {
@@ -84,6 +88,15 @@ impl Ratio {
         let (low, high) = (others[RESAMPLES / 40], others[RESAMPLES - 1 - RESAMPLES / 40]);
         Self { value, low, high }
     }
+}
+
+/// Of the middle two thirds.
+fn middle_mean(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let extreme = samples.len() / 6;
+    let middle = &samples[extreme..samples.len() - extreme];
+    let count = u32::try_from(middle.len()).expect("not that many");
+    middle.iter().sum::<f64>() / f64::from(count)
 }
 
 fn median(samples: &mut [f64]) -> f64 {

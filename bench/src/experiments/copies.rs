@@ -62,10 +62,10 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
     let cases = effort.of(
         vec![
             case(Kind::Block, 64 * MIB, 50),
-            case(Kind::Block, GIB, 25),
-            case(Kind::Block, 10 * GIB, 10),
+            case(Kind::Block, GIB, 50),
+            case(Kind::Block, 10 * GIB, 20),
             case(Kind::Mount, 64 * MIB, 25),
-            case(Kind::Mount, GIB, 10),
+            case(Kind::Mount, GIB, 50),
         ],
         vec![
             case(Kind::Block, 8 * MIB, 3),
@@ -105,15 +105,14 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
         if round == 1 && !is_slow(&times.peer) {
             times = Times::default();
         }
-        ground.settle();
-        copies(&ground.ours, case.kind, case.size(), &ours, round, &mut times.ours).await;
+        let (kind, size) = (case.kind, case.size());
+        copies(&ground, &ground.ours, (kind, size, &ours), round, &mut times.ours).await;
         if !is_slow(&times.peer) {
-            ground.settle();
-            copies(&ground.peer, case.kind, case.size(), &peer, round, &mut times.peer).await;
+            copies(&ground, &ground.peer, (kind, size, &peer), round, &mut times.peer).await;
             ground.settle();
             ground.trim();
         }
-        bare_copies(&bare, &source, &mut times.floor);
+        bare_copies(&ground, &bare, &source, &mut times.floor);
     }
     for operation in OPERATIONS {
         let title = format!("{operation}, {}", case.kind.name());
@@ -166,27 +165,30 @@ async fn release(contender: &Contender, volume: &str) {
 
 /// One of each, gone again afterwards: host-path keeps one snapshot of a volume.
 pub(crate) async fn copies(
+    ground: &Ground,
     contender: &Contender,
-    kind: Kind,
-    size: u64,
-    source: &str,
+    (kind, size, source): (Kind, u64, &str),
     round: usize,
     watch: &mut Stopwatch,
 ) {
     let client = &contender.client;
     let name = format!("copy-{round}");
+    ground.settle();
     let snapshot = watch.call("snapshot", client.snapshot(&name, source)).await.snapshot_id;
+    ground.settle();
     let restore = contender.create(&name, kind, size).from_snapshot(&snapshot);
     let restored = watch.call("restore", restore.send()).await.volume_id;
     client.delete(&restored).await.expect("delete a restored volume");
     client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
+    ground.settle();
     let clone = contender.create(&name, kind, size).from_volume(source);
     let cloned = watch.call("clone", clone.send()).await.volume_id;
     client.delete(&cloned).await.expect("delete a clone");
 }
 
-pub(crate) fn bare_copies(bare: &Bare, source: &File, watch: &mut Stopwatch) {
+pub(crate) fn bare_copies(ground: &Ground, bare: &Bare, source: &File, watch: &mut Stopwatch) {
     for operation in OPERATIONS {
+        ground.settle();
         bare.copy(source, operation, watch);
     }
 }

@@ -20,6 +20,8 @@ const SIZE: u64 = 16 * MIB;
 /// What a driver needs for itself from time to time is not what it needs with so many volumes.
 const REST: Duration = Duration::from_secs(12);
 
+pub(crate) const SIDE_BY_SIDE: &str = "create, block, few and many in turns";
+
 /// What is told of a life among many.
 const OPERATIONS: [(&str, &[&str]); 4] = [
     ("create", &["create"]),
@@ -49,6 +51,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         present.grow(&ground, level, effort).await;
         measure(&ground, &bare, level, effort, &present, results).await;
     }
+    side_by_side(drivers, (&ground, &bare, &present), levels, effort, results).await;
     let with = Circumstance::Volumes(levels[2]);
     tokio::time::sleep(effort.of(REST, REST / 2)).await;
     results.add(present.noted(memory(
@@ -161,6 +164,29 @@ async fn measure(
     results.add(present.noted(times.row("Probe".into(), &["Probe"], with)));
 }
 
+/// The disk's speed changes by the minute, and it takes minutes to create so many volumes: few and
+/// many of them are compared on two filesystems, in turns.
+async fn side_by_side(
+    drivers: &Drivers,
+    (many, bare_many, present): (&Ground, &Bare, &Present),
+    levels: [u64; 3],
+    effort: Effort,
+    results: &mut Results,
+) {
+    let few = Ground::new(drivers).await;
+    let bare_few = Bare::new(&few, life::SIZE);
+    Present::default().grow(&few, levels[0], effort).await;
+    let (mut with_few, mut with_many) = (Times::default(), Times::default());
+    for _ in 0..effort.of(60, 3) {
+        life::one(&few, &bare_few, Kind::Block, &mut with_few).await;
+        life::one(many, bare_many, Kind::Block, &mut with_many).await;
+    }
+    for (times, level) in [(with_few, levels[0]), (with_many, levels[2])] {
+        let row = times.row(SIDE_BY_SIDE.to_owned(), &["create"], Circumstance::Volumes(level));
+        results.add(present.noted(row));
+    }
+}
+
 async fn copies(ground: &Ground, bare: &Bare, effort: Effort) -> Times {
     let mut times = Times::default();
     let ours = ground.ours.create("source", Kind::Block, SIZE).done().await.volume_id;
@@ -168,12 +194,10 @@ async fn copies(ground: &Ground, bare: &Bare, effort: Effort) -> Times {
     let source = bare.scratch_file();
     let empty = bare::create_sized(&source, SIZE);
     for round in 0..effort.of(30, 3) {
-        ground.settle();
-        copies::copies(&ground.ours, Kind::Block, SIZE, &ours, round, &mut times.ours).await;
-        ground.settle();
-        copies::copies(&ground.peer, Kind::Block, SIZE, &peer, round, &mut times.peer).await;
-        ground.settle();
-        copies::bare_copies(bare, &empty, &mut times.floor);
+        let (ours, peer) = ((Kind::Block, SIZE, &*ours), (Kind::Block, SIZE, &*peer));
+        copies::copies(ground, &ground.ours, ours, round, &mut times.ours).await;
+        copies::copies(ground, &ground.peer, peer, round, &mut times.peer).await;
+        copies::bare_copies(ground, bare, &empty, &mut times.floor);
     }
     std::fs::remove_file(&source).expect("unlink the source");
     ground.ours.client.delete(&ours).await.expect("delete the source");

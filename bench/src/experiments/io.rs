@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use orlop_sys::loopdev::LoopDevice;
 use orlop_tests::{GIB, MIB, OnNode};
 
 use crate::Effort;
@@ -20,29 +21,39 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
     let ours = published(&ground.ours, size).await;
     let peer = published(&ground.peer, size).await;
     let directory = ground.directory("io");
-    let (file, behind_loop) = (directory.join("file"), directory.join("behind-loop"));
+    let file = directory.join("file");
     drop(bare::filled_image(&file, size));
-    drop(bare::filled_image(&behind_loop, size));
-    let device = bare::attach(&behind_loop, size);
-    let device_path = device.path();
+    let devices = ["first", "second"].map(|name| filled_device(&directory.join(name), size));
+    let [first, second] = devices.each_ref().map(LoopDevice::path);
 
     for job in JOBS {
-        let targets = [&ours.target, &peer.target, &device_path, &file].map(PathBuf::as_path);
-        let row = measure(&ground, &job, targets, size, effort);
+        let targets = [&ours.target, &first, &second, &file].map(PathBuf::as_path);
+        let row = measure(&ground, &job, targets, &peer.target, size, effort);
         println!("{}", crate::report::io_line(&row));
         results.io.push(row);
     }
 
-    bare::detach(&device);
+    devices.iter().for_each(bare::detach);
     taken_down(&ground.ours, &ours).await;
     taken_down(&ground.peer, &peer).await;
 }
 
-fn measure(ground: &Ground, job: &Job, targets: [&Path; 4], size: u64, effort: Effort) -> IoRow {
-    let how = effort.of(Rounds { count: 7, each: 400 }, Rounds { count: 1, each: 200 });
-    let [ours, peer, bare_loop, bare_file] =
-        in_turns(ground, &how, targets, |target, time| job.run(target, size, time, Engine::Aio));
-    IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, bare_file }
+/// Many short rounds of those that are to be told apart by a few per cent.
+fn measure(
+    ground: &Ground,
+    job: &Job,
+    targets: [&Path; 4],
+    peer: &Path,
+    size: u64,
+    effort: Effort,
+) -> IoRow {
+    let each = effort.of(250, 200);
+    let run = |target: &Path, time| job.run(target, size, time, Engine::Aio);
+    let rounds = Rounds { count: effort.of(12, 1), each };
+    let [ours, bare_loop, second_loop, bare_file] = in_turns(ground, &rounds, targets, run);
+    let rounds = Rounds { count: effort.of(3, 1), each };
+    let [peer] = in_turns(ground, &rounds, [peer], run);
+    IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, second_loop, bare_file }
 }
 
 pub(super) struct Rounds {
@@ -67,6 +78,14 @@ pub(super) fn in_turns<T: Copy, const N: usize>(
         }
     }
     figures
+}
+
+/// Written through the device, as a volume is: what is written to a file is laid out differently.
+fn filled_device(image: &Path, size: u64) -> LoopDevice {
+    drop(bare::create_sized(image, size));
+    let device = bare::attach(image, size);
+    bare::fill(&device.path(), size);
+    device
 }
 
 async fn published(contender: &Contender, size: u64) -> OnNode {

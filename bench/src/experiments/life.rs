@@ -54,18 +54,23 @@ pub(crate) async fn lives(ground: &Ground, bare: &Bare, kind: Kind, samples: usi
         if round == WARM_UP {
             times = Times::default();
         }
-        ground.settle();
-        life(&ground.ours, kind, round, &mut times.ours).await;
-        ground.settle();
-        life(&ground.peer, kind, round, &mut times.peer).await;
-        ground.settle();
-        bare.life(kind, &mut times.floor);
+        one(ground, bare, kind, &mut times).await;
     }
     times
 }
 
-async fn life(contender: &Contender, kind: Kind, round: usize, watch: &mut Stopwatch) {
-    let create = contender.create(&format!("life-{round}"), kind, SIZE);
+/// Of each.
+pub(crate) async fn one(ground: &Ground, bare: &Bare, kind: Kind, times: &mut Times) {
+    ground.settle();
+    life(&ground.ours, kind, &mut times.ours).await;
+    ground.settle();
+    life(&ground.peer, kind, &mut times.peer).await;
+    ground.settle();
+    bare.life(kind, &mut times.floor);
+}
+
+async fn life(contender: &Contender, kind: Kind, watch: &mut Stopwatch) {
+    let create = contender.create("life", kind, SIZE);
     let volume = watch.call("create", create.send()).await;
     let node = contender.client.on_node(&volume, kind.capability());
     contender.up(&node, watch).await;

@@ -35,4 +35,10 @@ fn a_disk_that_changes_its_speed_changes_no_ratio_by_round() {
     for bound in [ratio.low, ratio.value, ratio.high] {
         assert!((bound - 0.9).abs() < 1e-9, "{ratio:?}");
     }
+    let (first, second) = (Series::of([5.0, 20.0]), Series::of([10.0, 10.0]));
+    let ratio = first.ratio_by_round(&second);
+    assert!((ratio.value - 1.0).abs() < 1e-9 && ratio.low < 0.6 && ratio.high > 1.6, "{ratio:?}");
+    let stalled = Series::of([0.01, 10.0, 10.0, 10.0, 10.0, 10.0]);
+    let ratio = stalled.ratio_by_round(&Series::of([10.0; 6]));
+    assert!((ratio.value - 1.0).abs() < 1e-9, "{ratio:?}");
 }

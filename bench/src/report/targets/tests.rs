@@ -1,5 +1,5 @@
 use super::*;
-use crate::results::Row;
+use crate::results::{IoRow, Row};
 
 fn results(operation: &str, with: Circumstance, unit: Unit, figures: [f64; 3]) -> Results {
     let [ours, peer, floor] = figures.map(|figure| Some(Series::of([figure; 5])));
@@ -46,4 +46,29 @@ fn memory_has_a_limit() {
 #[test]
 fn what_was_not_measured_is_not_judged() {
     assert!(verdicts(&Results::default()).is_empty());
+}
+
+#[test]
+fn io_is_held_against_what_two_bare_devices_differ_by() {
+    let judge = |ours: [f64; 4], second: [f64; 4]| {
+        let [ours, second_loop] = [ours, second].map(Series::of);
+        let bare = Series::of([100.0; 4]);
+        let mut results = Results::default();
+        results.io.push(IoRow {
+            job: "a job",
+            unit: Unit::Rate,
+            ours,
+            peer: bare.clone(),
+            second_loop,
+            bare_file: bare.clone(),
+            bare_loop: bare,
+        });
+        kept_of(&results)
+    };
+    let (calm, wild) = ([100.0; 4], [50.0, 200.0, 60.0, 190.0]);
+    assert_eq!(judge([96.0, 103.0, 97.0, 102.0], calm), [Kept::Met]);
+    assert_eq!(judge([94.0, 98.0, 97.0, 99.0], calm), [Kept::Missed]);
+    let scattered = [40.0, 110.0, 50.0, 150.0];
+    assert_eq!(judge(scattered, calm), [Kept::Missed]);
+    assert_eq!(judge(scattered, wild), [Kept::Met]);
 }

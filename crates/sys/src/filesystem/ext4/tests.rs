@@ -4,8 +4,8 @@ use std::os::unix::fs::FileExt;
 
 use super::super::FsKind;
 use super::*;
-use crate::tool;
 use crate::testbed::{Disk, MIB, Mounted, SMALL, root, scratch};
+use crate::tool;
 
 #[test]
 fn an_unmounted_ext4_grows_to_its_device_and_keeps_its_data() {
