@@ -1,6 +1,7 @@
 //! One filesystem for all who are compared, made anew for each experiment.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use orlop_sys::{file, filesystem};
 use orlop_tests::{GIB, PoolFs, TestPool};
@@ -10,6 +11,8 @@ use crate::process::Process;
 
 /// Sparse: more than all volumes of an experiment promise.
 const SIZE: u64 = 320 * GIB;
+/// Until all of a deleted GiB has been given back.
+const DELETIONS: Duration = Duration::from_millis(10);
 
 /// Whom Orlop is compared with.
 #[derive(Debug, Clone)]
@@ -60,8 +63,11 @@ impl Ground {
         self.pool.scratch().ensure_dir("bare").join(name)
     }
 
-    /// Nobody pays for what another one left to be written.
+    /// Nobody pays for what another one left to be written, nor for what it deleted: XFS gives
+    /// extents back in the background, a little later, and a sync does not wait for that.
     pub(crate) fn settle(&self) {
+        file::sync_filesystem(&self.pool.path).expect("sync the filesystem");
+        std::thread::sleep(DELETIONS);
         file::sync_filesystem(&self.pool.path).expect("sync the filesystem");
     }
 
