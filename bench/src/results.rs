@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::experiments::WAYS;
 use crate::ground::{Drivers, Ground};
-use crate::series::Series;
+use crate::series::{Ratio, Series};
 
 /// What an operation met.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,9 +95,20 @@ pub(crate) struct IoRow {
     pub(crate) ours: Series,
     pub(crate) peer: Series,
     pub(crate) bare_loop: Series,
-    /// Another one of the same making: what it differs by is the disk's doing.
     pub(crate) second_loop: Series,
     pub(crate) bare_file: Series,
+}
+
+impl IoRow {
+    /// To both bare devices at once.
+    pub(crate) fn to_bare_loops(&self) -> Ratio {
+        self.ours.ratio_by_round(&self.bare_loop.geometric_mean(&self.second_loop))
+    }
+
+    /// What two of the same making differ by is the disk's doing.
+    pub(crate) fn between_bare_loops(&self) -> Ratio {
+        self.second_loop.ratio_by_round(&self.bare_loop)
+    }
 }
 
 /// One kind of I/O, by each of the ways to the same data.

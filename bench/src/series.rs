@@ -73,6 +73,11 @@ impl Series {
         })
     }
 
+    /// Round by round.
+    pub(crate) fn geometric_mean(&self, other: &Self) -> Self {
+        Self::of(zip(&self.0, &other.0).map(|(a, b)| (a * b).sqrt()))
+    }
+
     fn resample(&self, dice: &mut Dice) -> f64 {
         let mut drawn: Vec<f64> = self.0.iter().map(|_| *dice.pick(&self.0)).collect();
         median(&mut drawn)

@@ -48,7 +48,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
 }
 
 async fn measure(ground: &Ground, callers: u64, effort: Effort, results: &mut Results) {
-    let count = effort.of(callers.clamp(4, 16) * 12, callers.min(16) * 2).max(callers);
+    let count = effort.of(callers.clamp(4, 16) * 8, callers.min(16) * 2).max(callers);
     let directory = ground.directory("bare");
     let mut rates = [Series::default(), Series::default(), Series::default()];
     let mut peaks = [Series::default(), Series::default()];

@@ -147,7 +147,7 @@ async fn measure(
 ) {
     let with = Circumstance::Volumes(level);
     for kind in [Kind::Block, Kind::Mount] {
-        let times = life::lives(ground, bare, kind, effort.of(40, 3)).await;
+        let times = life::lives(ground, bare, kind, effort.of(25, 3)).await;
         for (operation, parts) in OPERATIONS {
             let operation = format!("{operation}, {}", kind.name());
             results.add(present.noted(times.row(operation, parts, with)));
@@ -177,7 +177,7 @@ async fn side_by_side(
     let bare_few = Bare::new(&few, life::SIZE);
     Present::default().grow(&few, levels[0], effort).await;
     let (mut with_few, mut with_many) = (Times::default(), Times::default());
-    for _ in 0..effort.of(60, 3) {
+    for _ in 0..effort.of(50, 3) {
         life::one(&few, &bare_few, Kind::Block, &mut with_few).await;
         life::one(many, bare_many, Kind::Block, &mut with_many).await;
     }
@@ -193,7 +193,7 @@ async fn copies(ground: &Ground, bare: &Bare, effort: Effort) -> Times {
     let peer = ground.peer.create("source", Kind::Block, SIZE).done().await.volume_id;
     let source = bare.scratch_file();
     let empty = bare::create_sized(&source, SIZE);
-    for round in 0..effort.of(30, 3) {
+    for round in 0..effort.of(15, 3) {
         let (ours, peer) = ((Kind::Block, SIZE, &*ours), (Kind::Block, SIZE, &*peer));
         copies::copies(ground, &ground.ours, ours, round, &mut times.ours).await;
         copies::copies(ground, &ground.peer, peer, round, &mut times.peer).await;
@@ -224,7 +224,7 @@ async fn cold_starts(
     results: &mut Results,
 ) {
     let mut times = Times::default();
-    for _ in 0..effort.of(10, 2) {
+    for _ in 0..effort.of(6, 2) {
         if let Some(took) = ground.ours.restart().await {
             times.ours.add("cold start", took.as_secs_f64());
         }

@@ -49,7 +49,7 @@ fn measure(
 ) -> IoRow {
     let each = effort.of(250, 200);
     let run = |target: &Path, time| job.run(target, size, time, Engine::Aio);
-    let rounds = Rounds { count: effort.of(12, 1), each };
+    let rounds = Rounds { count: effort.of(10, 1), each };
     let [ours, bare_loop, second_loop, bare_file] = in_turns(ground, &rounds, targets, run);
     let rounds = Rounds { count: effort.of(3, 1), each };
     let [peer] = in_turns(ground, &rounds, [peer], run);

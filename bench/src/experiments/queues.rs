@@ -31,7 +31,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
     set_queue(short, "nr_requests", "16");
     set_queue(scheduled, "scheduler", "mq-deadline");
 
-    let rounds = effort.of(Rounds { count: 4, each: 400 }, Rounds { count: 1, each: 200 });
+    let rounds = effort.of(Rounds { count: 4, each: 250 }, Rounds { count: 1, each: 200 });
     let [plain, short, scheduled] = [plain, short, scheduled].map(LoopDevice::path);
     let ways: [(&Path, Engine); WAYS.len()] = [
         (&file, Engine::Aio),

@@ -101,21 +101,19 @@ pub(crate) fn io(results: &Results) -> String {
          bare loop device with direct I/O, and a bare file on the same XFS. host-path's loop \
          devices go through the page cache, so its reads may never reach the disk. The ratios are \
          geometric means of those of the rounds, in which all take their turns, without the most \
-         extreme third. A second bare loop \
-         device, made as the first, shows what the disk alone does to such a ratio.\n\n\
-         | job | Orlop | {} | bare loop | bare file | Orlop to bare loop | second bare loop to \
-         the first | Orlop to bare file |\n|---|--:|--:|--:|--:|--:|--:|--:|\n",
+         extreme third. There are two \
+         bare loop devices of the same making: Orlop is compared with both, and what they differ by \
+         is what the disk alone does to such a ratio.\n\n\
+         | job | Orlop | {} | bare loop | bare file | Orlop to both bare loops | second bare loop \
+         to the first | Orlop to bare file |\n|---|--:|--:|--:|--:|--:|--:|--:|\n",
         results.peer_short
     );
     for row in &results.io {
         let figures = [&row.ours, &row.peer, &row.bare_loop, &row.bare_file]
             .map(|series| Figure(row.unit, series.median()).to_string());
-        let ratios = [
-            (&row.ours, &row.bare_loop),
-            (&row.second_loop, &row.bare_loop),
-            (&row.ours, &row.bare_file),
-        ];
-        let ratios = ratios.map(|(one, other)| one.ratio_by_round(other).to_string());
+        let to_file = row.ours.ratio_by_round(&row.bare_file);
+        let ratios = [row.to_bare_loops(), row.between_bare_loops(), to_file];
+        let ratios = ratios.map(|ratio| ratio.to_string());
         let _ =
             writeln!(text, "| {} | {} | {} |", row.job, figures.join(" | "), ratios.join(" | "));
     }

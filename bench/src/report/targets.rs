@@ -154,13 +154,12 @@ fn memory(results: &Results, operation: &str, with: Circumstance, most: f64) -> 
 }
 
 /// Rounds of fio differ by more than a loop device does from another of its kind. One that is as
-/// fast has a ratio of about 1, and 1 lies in the interval. A wide interval alone is no excuse,
-/// unless two bare devices differ as much.
+/// fast has a ratio of about 1, and 1 lies in the interval. A wide interval alone is no excuse, but
+/// what two bare devices differ by is.
 fn io(results: &Results) -> impl Iterator<Item = Verdict> {
     results.io.iter().map(|row| {
-        let ratio = row.ours.ratio_by_round(&row.bare_loop);
-        let control = row.second_loop.ratio_by_round(&row.bare_loop);
-        let least = LEAST_IO.min(control.low).min(1.0 / control.high);
+        let (ratio, control) = (row.to_bare_loops(), row.between_bare_loops());
+        let noise = control.high.max(1.0 / control.low);
         let bare = row.bare_loop.median() / row.bare_file.median();
         Verdict {
             title: row.job.to_owned(),
@@ -170,7 +169,7 @@ fn io(results: &Results) -> impl Iterator<Item = Verdict> {
                 "bare loop device: {}x the bare file; a second one: {control} the first",
                 digits(bare)
             ),
-            kept: kept(ratio.high >= 1.0 && ratio.value >= least, None),
+            kept: kept(ratio.high * noise >= 1.0 && ratio.value >= LEAST_IO.min(1.0 / noise), None),
         }
     })
 }
