@@ -37,6 +37,45 @@ impl Covered {
     fn uncover(&self) {
         self.inside(&["umount", self.mkfs.to_str().unwrap()]);
     }
+
+    /// From now on mkfs waits before it does anything.
+    fn hold_mkfs(&self, pool: &TestPool) -> HeldMkfs {
+        let [real, script, started, go] =
+            ["real", "script", "started", "go"].map(|name| pool.scratch().join(name));
+        std::fs::copy(&self.mkfs, &real).unwrap();
+        let text = format!(
+            "#!/bin/sh\necho $$ >{0}.new\nmv {0}.new {0}\n\
+             while [ ! -e {1} ]; do sleep 0.02; done\nexec {2} \"$@\"\n",
+            started.display(),
+            go.display(),
+            real.display()
+        );
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.cover(script.to_str().unwrap());
+        HeldMkfs { started, go }
+    }
+}
+
+struct HeldMkfs {
+    started: PathBuf,
+    go: PathBuf,
+}
+
+impl HeldMkfs {
+    /// The process it runs in.
+    async fn wait_for_start(&self) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.started.exists() {
+            assert!(Instant::now() < deadline, "mkfs is not started");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        std::fs::read_to_string(&self.started).unwrap().trim().parse().unwrap()
+    }
+
+    fn let_go(&self) {
+        std::fs::write(&self.go, "").unwrap();
+    }
 }
 
 /// With options of its own a volume is not born with its filesystem.
@@ -80,28 +119,13 @@ async fn a_tool_that_hangs() {
     let client = covered.daemon.client();
     let volume = blank(&client, "volume").done().await;
     let node = client.on_node(&volume, mount("xfs"));
-    let [real, script, started, go] =
-        ["real", "script", "started", "go"].map(|name| pool.scratch().join(name));
-    std::fs::copy(&covered.mkfs, &real).unwrap();
-    let text = format!(
-        "#!/bin/sh\n>{}\nwhile [ ! -e {} ]; do sleep 0.02; done\nexec {} \"$@\"\n",
-        started.display(),
-        go.display(),
-        real.display()
-    );
-    std::fs::write(&script, text).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    covered.cover(script.to_str().unwrap());
+    let mkfs = covered.hold_mkfs(&pool);
 
     let staging = tokio::spawn({
         let node = node.clone();
         async move { node.stage().await }
     });
-    let deadline = Instant::now() + PATIENCE;
-    while !started.exists() {
-        assert!(Instant::now() < deadline, "mkfs is not started");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    mkfs.wait_for_start().await;
     // The caller's patience ends; the work does not.
     staging.abort();
     expect_code(node.stage().await, Code::Aborted);
@@ -113,7 +137,7 @@ async fn a_tool_that_hangs() {
     raw.stage().await.unwrap();
     raw.unstage().await.unwrap();
 
-    std::fs::write(&go, "").unwrap();
+    mkfs.let_go();
     let deadline = Instant::now() + PATIENCE;
     while let Err(status) = node.stage().await {
         assert_eq!(status.code(), Code::Aborted, "{status}");
@@ -122,4 +146,38 @@ async fn a_tool_that_hangs() {
     }
     node.unstage().await.unwrap();
     covered.uncover();
+}
+
+/// A daemon that is killed leaves its mkfs behind, which may yet write. The next one waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_outlives_its_daemon() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut covered = Covered::start(&pool).await;
+    let volume = blank(&covered.daemon.client(), "volume").done().await;
+    let node = covered.daemon.client().on_node(&volume, mount("xfs"));
+    let mkfs = covered.hold_mkfs(&pool);
+    let staging = tokio::spawn({
+        let node = node.clone();
+        async move { node.stage().await }
+    });
+    let orphan = mkfs.wait_for_start().await;
+    covered.daemon.kill9();
+    staging.await.unwrap().unwrap_err();
+
+    // In its own view of the mounts mkfs is as it was.
+    covered.daemon.restart().await;
+    let staging = tokio::spawn({
+        let node = node.clone();
+        async move { node.stage().await }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    mkfs.let_go();
+    staging.await.unwrap().unwrap();
+    let program = std::fs::read_link(format!("/proc/{orphan}/exe"));
+    assert!(program.is_err(), "{program:?} is still at work on a volume that is in use");
+    node.publish().await.unwrap();
+    Pattern::new(1).write(&node.data_path(), MIB);
+    Pattern::new(1).check(&node.data_path(), MIB);
+    node.down().await;
 }
