@@ -65,8 +65,9 @@ impl Error {
         self.errno() == Some(Errno::BUSY)
     }
 
-    pub fn is_at_work(&self) -> bool {
-        matches!(self, Self::AtWork { .. })
+    /// The device that a program of an earlier daemon still works on.
+    pub fn at_work_on(&self) -> Option<&Path> {
+        if let Self::AtWork { device } = self { Some(device) } else { None }
     }
 
     pub fn is_read_only(&self) -> bool {

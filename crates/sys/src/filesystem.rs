@@ -9,7 +9,6 @@ mod grow;
 mod identity;
 pub(crate) mod signature;
 mod trim;
-mod work;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

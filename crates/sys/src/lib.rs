@@ -35,5 +35,6 @@ pub mod storage_daemon;
 mod testbed;
 pub mod throttle;
 pub mod tool;
+pub mod work;
 
 pub use error::{Error, Result};

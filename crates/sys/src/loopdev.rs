@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::abi::{self, LoopInfo64};
 use crate::crash;
 use crate::error::{Context, Error, Result};
+use crate::work::Work;
 use crate::{mounts, resolve};
 
 mod backing;
@@ -287,7 +288,9 @@ pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
 /// now, and ours is long gone.
 ///
 /// While somebody has the device open the kernel only marks it to go at the last close. It is
-/// waited for briefly, then the answer is an error that [`Error::is_busy`].
+/// waited for briefly, then the answer is an error that [`Error::is_busy`]. One that a program of
+/// an earlier daemon works on is left alone, with an error that [`Error::at_work_on`]
+/// knows.
 pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
     let path = device.path();
     detach_while(device, |fd| match abi::loop_get_status(fd) {
@@ -350,6 +353,8 @@ fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool
     if !is_ours(&fd)? {
         return Ok(false);
     }
+    // A program that was told this number would find another file behind it.
+    let _nobody_works_on_it = Work::begin_if_idle(&path)?;
     match abi::loop_clear(&fd) {
         Ok(()) => {
             crash::after("detach");

@@ -33,7 +33,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
 /// Runs a program to its end; any exit status but 0 is an error.
 ///
 /// It is never killed on a timeout, for a writer killed half-way does damage; a warning in the log
-/// every 30 seconds tells what is being waited for.
+/// every 30 seconds tells what is being waited for. One that outlives this process ends when it has
+/// something to say, by SIGPIPE; what it leaves is what a power cut leaves.
 pub fn run<I, S>(name: &str, arguments: I) -> Result<Output>
 where
     I: IntoIterator<Item = S>,

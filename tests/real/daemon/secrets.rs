@@ -110,7 +110,9 @@ async fn snapshot_with_secrets(client: &Client, id: &str) -> String {
 
 async fn stage_with_secrets(client: &Client, name: &str) -> OnNode {
     let flagged = mount("ext4").flags(&[FLAG]);
-    let mut create = client.create(name).size(64 * MIB).capability(flagged.clone());
+    // With options of its own a volume is not born with its filesystem.
+    let create = client.create(name).size(64 * MIB).parameter("mkfsOptions", "-L secret");
+    let mut create = create.capability(flagged.clone());
     create.request.secrets = secrets();
     let node = client.on_node(&create.done().await, flagged);
     let request = v1::NodeStageVolumeRequest { secrets: secrets(), ..node.stage_request() };

@@ -88,7 +88,9 @@ async fn a_name_never_becomes_a_path_or_an_argument() {
     }
     let use_another = async |round| {
         let name = format!("--help {round}");
-        let volume = client.create(&name).size(64 * MIB).fs("ext4").done().await;
+        // With options of its own a volume is not born with its filesystem.
+        let create = client.create(&name).size(64 * MIB).fs("ext4");
+        let volume = create.parameter("mkfsOptions", "-L odd").done().await;
         let node = client.on_node(&volume, mount("ext4"));
         node.up().await;
         node.down().await;

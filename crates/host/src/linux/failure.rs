@@ -13,8 +13,8 @@ pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Er
     if failure.is_no_space() || is_out_of_descriptors(failure.errno()) {
         return Error::Exhausted(format!("{doing}: {text}"));
     }
-    if failure.is_at_work() {
-        return Error::Busy(format!("the device ({text})"));
+    if let Some(device) = failure.at_work_on() {
+        return Error::Busy(device.display().to_string());
     }
     if failure.is_busy() {
         return Error::precondition(format!("{doing}: {text}; something still uses it"));

@@ -15,6 +15,7 @@ use orlop_model::{
     Device, DeviceAccess, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
 };
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
+use orlop_sys::work::wait_for_earlier;
 
 use super::failure::Doing;
 use super::original::check_data;
@@ -197,6 +198,8 @@ impl Store {
             detach(id, access, slot, &self.volumes.home(id).data())?;
             return Ok(None);
         }
+        wait_for_earlier(&status.device.path())
+            .doing(|| format!("wait for the device of volume {id}"))?;
         Ok(Some(status.device))
     }
 

@@ -13,6 +13,7 @@ use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeR
 use orlop_sys::ceph::{Access, Watcher};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::storage_daemon::{Ending, Export, Source};
+use orlop_sys::work::wait_for_earlier;
 
 use super::devices::{BOTH, Devices, described};
 use super::failure::Doing;
@@ -121,6 +122,8 @@ impl Store {
             )));
         }
         if self.trouble_of(id, on)?.is_none() {
+            wait_for_earlier(&there.device.path())
+                .doing(|| format!("wait for the device of volume {id}"))?;
             return described(&there.device).map(Some);
         }
         devices.ensure_detached(id, access)?;

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::claim::wait_until_unclaimed;
 use super::signature::bytes_at;
-use super::work::Work;
 use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::loopdev;
+use crate::work::Work;
 
 pub(super) const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_START: usize = 1024;

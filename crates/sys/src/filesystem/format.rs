@@ -9,9 +9,9 @@ use super::FsKind;
 use super::btrfs::set_btrfs_uuid;
 use super::claim::{claim, wait_until_unclaimed};
 use super::signature::{HEAD, Signature, TAIL, probe};
-use super::work::Work;
 use crate::error::{Context, Result};
 use crate::file::sync_device;
+use crate::work::Work;
 use crate::{loopdev, tool};
 
 #[derive(Debug, Clone, Copy)]

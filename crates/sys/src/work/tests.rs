@@ -6,6 +6,7 @@ use super::*;
 use crate::filesystem::{
     Format, FsKind, Signature, check_ext4, format, grow_ext4_unmounted, probe,
 };
+use crate::loopdev;
 use crate::testbed::{Disk, SMALL, root, scratch};
 
 /// As a daemon leaves it behind: it has the lock, and whoever started it has not any more.
@@ -55,8 +56,11 @@ fn one_that_takes_too_long_is_told() {
     let before = Orphan::leave(&disk.path(), "600");
     let wanted = Format { kind: FsKind::Xfs, uuid: [7; 16], extra_options: &[] };
     let refused = format(&disk.path(), &wanted).unwrap_err();
-    assert!(refused.is_at_work(), "{refused}");
-    assert!(refused.to_string().contains(disk.path().to_str().unwrap()), "{refused}");
+    assert_eq!(refused.at_work_on(), Some(disk.path().as_path()), "{refused}");
+    let kept = loopdev::ensure_detached(&disk.device, &disk.label).unwrap_err();
+    assert_eq!(kept.at_work_on(), Some(disk.path().as_path()), "{kept}");
+    let status = loopdev::status(&disk.device).unwrap().unwrap();
+    assert!(!status.detaching, "it would go under the program's hands");
     assert_eq!(probe(&disk.path()).unwrap(), Signature::Blank);
     drop(before);
     format(&disk.path(), &wanted).unwrap();

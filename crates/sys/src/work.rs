@@ -1,11 +1,15 @@
 //! Programs that change a device, one after the other.
 //!
-//! A program is never killed half-way, so it may outlive the daemon that started it, and the next
-//! daemon is asked to do the same again. mkfs in particular looks at a device for long before it
-//! claims it: the second would find it free, and be refused a moment later.
+//! A program is not killed half-way, so it may outlive the daemon that started it, and the next
+//! daemon is asked to do the same again, or to use the device, or to let go of it. mkfs in
+//! particular looks at a device for long before it claims it: a second one would find it free and
+//! be refused a moment later, and the number of a device that was let go of may by then be another
+//! volume's.
 //!
 //! So each program is started with a lock that ends when it does. It is not taken on the device
-//! itself, which udev and some versions of mkfs lock as well, but on its directory in sysfs.
+//! itself, which udev and some versions of mkfs lock as well, but on its directory in sysfs. That
+//! is one for all processes of a network namespace; a daemon that comes back in another one, as the
+//! container of a new pod, came with a new process namespace too, and the old programs are gone.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,18 +25,33 @@ use crate::resolve::path_of;
 use crate::tool;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A child that is being started has a copy of every lock for a moment.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(super) struct Work {
+pub(crate) struct Work {
     lock: Option<File>,
 }
 
+/// Waits for a program that an earlier daemon started on a device; if it takes long, with an error
+/// that [`Error::at_work_on`] knows.
+pub fn wait_for_earlier(device: &Path) -> Result<()> {
+    Work::begin(device).map(drop)
+}
+
 impl Work {
-    /// Waits for a program that an earlier daemon started; if it takes long, with an error that
-    /// [`Error::is_at_work`].
-    pub(super) fn begin(device: &Path) -> Result<Self> {
+    /// As [`wait_for_earlier`], and nobody else begins for as long as this is held.
+    pub(crate) fn begin(device: &Path) -> Result<Self> {
+        Self::begin_within(PATIENCE, device)
+    }
+
+    pub(crate) fn begin_if_idle(device: &Path) -> Result<Self> {
+        Self::begin_within(SHORT_PATIENCE, device)
+    }
+
+    fn begin_within(patience: Duration, device: &Path) -> Result<Self> {
         let lock = match sysfs_of(device)? {
-            Some(directory) => Some(locked(&directory, device)?),
+            Some(directory) => Some(locked(&directory, device, patience)?),
             // A file is nobody's but the caller's.
             None => None,
         };
@@ -40,7 +59,7 @@ impl Work {
     }
 
     /// As [`tool::run_accepting`].
-    pub(super) fn run<I, S>(&self, name: &str, arguments: I, accepted: &[i32]) -> Result<Output>
+    pub(crate) fn run<I, S>(&self, name: &str, arguments: I, accepted: &[i32]) -> Result<Output>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
@@ -62,10 +81,10 @@ fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
     Ok(is_device.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))))
 }
 
-fn locked(directory: &Path, device: &Path) -> Result<File> {
+fn locked(directory: &Path, device: &Path, patience: Duration) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let file = open(directory, flags, Mode::empty()).before("open", directory)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(File::from(file)),
