@@ -175,13 +175,24 @@ async fn side_by_side(
 ) {
     let few = Ground::new(drivers).await;
     let bare_few = Bare::new(&few, life::SIZE);
-    Present::default().grow(&few, levels[0], effort).await;
+    let mut few_present = Present::default();
+    few_present.grow(&few, levels[0], effort).await;
     let (mut with_few, mut with_many) = (Times::default(), Times::default());
-    for _ in 0..effort.of(50, 3) {
-        life::one(&few, &bare_few, Kind::Block, &mut with_few).await;
-        life::one(many, bare_many, Kind::Block, &mut with_many).await;
+    for round in 0..life::WARM_UP + effort.of(50, 3) {
+        if round == life::WARM_UP {
+            (with_few, with_many) = (Times::default(), Times::default());
+        }
+        let what = (Kind::Block, round);
+        if round % 2 == 0 {
+            life::one(&few, &bare_few, what, &mut with_few).await;
+            life::one(many, bare_many, what, &mut with_many).await;
+        } else {
+            life::one(many, bare_many, what, &mut with_many).await;
+            life::one(&few, &bare_few, what, &mut with_few).await;
+        }
     }
-    for (times, level) in [(with_few, levels[0]), (with_many, levels[2])] {
+    let sides = [(with_few, &few_present, levels[0]), (with_many, present, levels[2])];
+    for (times, present, level) in sides {
         let row = times.row(SIDE_BY_SIDE.to_owned(), &["create"], Circumstance::Volumes(level));
         results.add(present.noted(row));
     }

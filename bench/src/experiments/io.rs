@@ -47,9 +47,9 @@ fn measure(
     size: u64,
     effort: Effort,
 ) -> IoRow {
-    let each = effort.of(250, 200);
+    let each = 200;
     let run = |target: &Path, time| job.run(target, size, time, Engine::Aio);
-    let rounds = Rounds { count: effort.of(10, 1), each };
+    let rounds = Rounds { count: effort.of(12, 1), each };
     let [ours, bare_loop, second_loop, bare_file] = in_turns(ground, &rounds, targets, run);
     let rounds = Rounds { count: effort.of(3, 1), each };
     let [peer] = in_turns(ground, &rounds, [peer], run);
@@ -62,7 +62,8 @@ pub(super) struct Rounds {
     pub(super) each: u64,
 }
 
-/// Each round begins with another: whoever comes after a writer may have to pay for it.
+/// Whoever comes after a writer may have to pay for it: over the rounds each comes after each of the
+/// others equally often, as in the squares of E. J. Williams.
 pub(super) fn in_turns<T: Copy, const N: usize>(
     ground: &Ground,
     rounds: &Rounds,
@@ -71,8 +72,7 @@ pub(super) fn in_turns<T: Copy, const N: usize>(
 ) -> [Series; N] {
     let mut figures = subjects.map(|_| Series::default());
     for round in 0..rounds.count {
-        for turn in 0..N {
-            let who = (round + turn) % N;
+        for who in order::<N>(round) {
             ground.settle();
             figures[who].push(run(subjects[who], Duration::from_millis(rounds.each)));
         }
@@ -80,7 +80,21 @@ pub(super) fn in_turns<T: Copy, const N: usize>(
     figures
 }
 
-/// Written through the device, as a volume is: what is written to a file is laid out differently.
+/// From both ends towards the middle, and one further each round. An odd number needs the same
+/// once more, backwards.
+fn order<const N: usize>(round: usize) -> [usize; N] {
+    let mut order = std::array::from_fn(|turn| {
+        let from_an_end = turn.div_ceil(2);
+        let first = if turn % 2 == 1 { from_an_end } else { (N - from_an_end) % N };
+        (first + round) % N
+    });
+    if N % 2 == 1 && (round / N) % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// Made and written as a volume is, and at the same time.
 fn filled_device(image: &Path, size: u64) -> LoopDevice {
     drop(bare::create_sized(image, size));
     let device = bare::attach(image, size);
@@ -100,3 +114,6 @@ async fn taken_down(contender: &Contender, node: &OnNode) {
     contender.down(node, &mut Stopwatch::default()).await;
     contender.client.delete(&node.id).await.expect("delete the volume");
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::stopwatch::{Stopwatch, Times};
 use orlop_tests::{GIB, MIB};
 
 pub(crate) const SIZE: u64 = GIB;
-const WARM_UP: usize = 3;
+pub(crate) const WARM_UP: usize = 3;
 
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
     let ground = Ground::new(drivers).await;
@@ -54,23 +54,28 @@ pub(crate) async fn lives(ground: &Ground, bare: &Bare, kind: Kind, samples: usi
         if round == WARM_UP {
             times = Times::default();
         }
-        one(ground, bare, kind, &mut times).await;
+        one(ground, bare, (kind, round), &mut times).await;
     }
     times
 }
 
 /// Of each.
-pub(crate) async fn one(ground: &Ground, bare: &Bare, kind: Kind, times: &mut Times) {
+pub(crate) async fn one(
+    ground: &Ground,
+    bare: &Bare,
+    (kind, round): (Kind, usize),
+    times: &mut Times,
+) {
     ground.settle();
-    life(&ground.ours, kind, &mut times.ours).await;
+    life(&ground.ours, kind, round, &mut times.ours).await;
     ground.settle();
-    life(&ground.peer, kind, &mut times.peer).await;
+    life(&ground.peer, kind, round, &mut times.peer).await;
     ground.settle();
     bare.life(kind, &mut times.floor);
 }
 
-async fn life(contender: &Contender, kind: Kind, watch: &mut Stopwatch) {
-    let create = contender.create("life", kind, SIZE);
+async fn life(contender: &Contender, kind: Kind, round: usize, watch: &mut Stopwatch) {
+    let create = contender.create(&format!("life-{round}"), kind, SIZE);
     let volume = watch.call("create", create.send()).await;
     let node = contender.client.on_node(&volume, kind.capability());
     contender.up(&node, watch).await;

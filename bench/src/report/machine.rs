@@ -23,9 +23,9 @@ Written by `make bench`, from one run of less than {minutes} minutes, which meas
 
 A cell holds the median and, after a slash, the 99th percentile; of fewer than a hundred samples
 that is the largest. A ratio is one of medians, in brackets the interval that holds 95 % of what
-resampling gives: more than 1 means that Orlop is the better one. Before each sample of what writes,
-the filesystem is synced and given 10 ms to free what was deleted, so that nobody pays for what
-another one left to be done.
+resampling gives: more than 1 means that Orlop is the better one. Before each volume's
+life and before each copy the filesystem is synced and given 10 ms to free what was deleted, so that
+nobody pays for what another one left to be done.
 ",
         machine()
     );

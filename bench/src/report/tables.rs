@@ -100,8 +100,8 @@ pub(crate) fn io(results: &Results) -> String {
         "## I/O\n\nBy fio with direct I/O: through a published block volume of either driver, a \
          bare loop device with direct I/O, and a bare file on the same XFS. host-path's loop \
          devices go through the page cache, so its reads may never reach the disk. The ratios are \
-         geometric means of those of the rounds, in which all take their turns, without the most \
-         extreme third. There are two \
+         geometric means of those of the rounds, in which all but host-path take their turns, \
+         without the most extreme third. There are two \
          bare loop devices of the same making: Orlop is compared with both, and what they differ by \
          is what the disk alone does to such a ratio.\n\n\
          | job | Orlop | {} | bare loop | bare file | Orlop to both bare loops | second bare loop \

@@ -21,6 +21,8 @@ pub(crate) enum Kept {
     Missed,
     /// Not even the bare calls keep it.
     OutOfReach,
+    /// Two of a kind differ as much.
+    NotToldApart,
 }
 
 impl fmt::Display for Kept {
@@ -29,6 +31,7 @@ impl fmt::Display for Kept {
             Self::Met => "met",
             Self::Missed => "**missed**",
             Self::OutOfReach => "**missed**, as it is by the bare calls",
+            Self::NotToldApart => "not told apart: two bare devices differ as much",
         })
     }
 }
@@ -154,12 +157,13 @@ fn memory(results: &Results, operation: &str, with: Circumstance, most: f64) -> 
 }
 
 /// Rounds of fio differ by more than a loop device does from another of its kind. One that is as
-/// fast has a ratio of about 1, and 1 lies in the interval. A wide interval alone is no excuse, but
-/// what two bare devices differ by is.
+/// fast has a ratio of about 1, and 1 lies in the interval; a wide interval alone is no excuse.
+/// Nothing can be said of a ratio that two bare devices might have as well.
 fn io(results: &Results) -> impl Iterator<Item = Verdict> {
     results.io.iter().map(|row| {
         let (ratio, control) = (row.to_bare_loops(), row.between_bare_loops());
-        let noise = control.high.max(1.0 / control.low);
+        let is_met = ratio.high >= 1.0 && ratio.value >= LEAST_IO;
+        let is_noise = ratio.value >= control.low.min(1.0 / control.high);
         let bare = row.bare_loop.median() / row.bare_file.median();
         Verdict {
             title: row.job.to_owned(),
@@ -169,7 +173,7 @@ fn io(results: &Results) -> impl Iterator<Item = Verdict> {
                 "bare loop device: {}x the bare file; a second one: {control} the first",
                 digits(bare)
             ),
-            kept: kept(ratio.high * noise >= 1.0 && ratio.value >= LEAST_IO.min(1.0 / noise), None),
+            kept: if !is_met && is_noise { Kept::NotToldApart } else { kept(is_met, None) },
         }
     })
 }

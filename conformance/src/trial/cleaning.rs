@@ -1,12 +1,19 @@
 //! Taking back what a check did.
 
 use std::fs;
+use std::time::Duration;
+
+use tonic::Code;
 
 use super::{Trial, held};
 use crate::check::{Failure, Outcome, Stop};
 use crate::undo::Undo;
 use crate::wire::csi::{v0, v1};
 use crate::wire::{Rpc, volumegroup};
+
+/// A plugin that looks itself whether the use ends gets its time for each.
+const ATTEMPTS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(250);
 
 impl Trial {
     /// Undoes everything, the last thing first, and goes on after a refusal. What cannot be
@@ -131,12 +138,19 @@ impl Trial {
         }
     }
 
-    /// NOT_FOUND is as good as OK when the aim is that nothing is left.
+    /// NOT_FOUND is as good as OK when the aim is that nothing is left. A volume may be called in use
+    /// for a while after it was let go of, and the caller is to try again (DV-08).
     async fn gone<R: Rpc>(&self, request: R) -> Outcome {
-        match self.settled(request).await? {
-            Ok(_) => Ok(()),
-            Err(status) if status.code() == tonic::Code::NotFound => Ok(()),
-            Err(_) => Err(self.failed("OK when cleaning up after the check")),
+        for attempt in 1.. {
+            match self.settled(request.clone()).await? {
+                Ok(_) => break,
+                Err(status) if status.code() == Code::NotFound => break,
+                Err(status) if status.code() == Code::FailedPrecondition && attempt < ATTEMPTS => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(_) => return Err(self.failed("OK when cleaning up after the check")),
+            }
         }
+        Ok(())
     }
 }
