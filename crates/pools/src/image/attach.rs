@@ -198,6 +198,7 @@ impl Store {
             detach(id, access, slot, &self.volumes.home(id).data())?;
             return Ok(None);
         }
+        // A daemon before this one may have left its mkfs at work.
         wait_for_earlier(&status.device.path())
             .doing(|| format!("wait for the device of volume {id}"))?;
         Ok(Some(status.device))

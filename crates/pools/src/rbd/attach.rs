@@ -122,6 +122,7 @@ impl Store {
             )));
         }
         if self.trouble_of(id, on)?.is_none() {
+            // A daemon before this one may have left its mkfs at work.
             wait_for_earlier(&there.device.path())
                 .doing(|| format!("wait for the device of volume {id}"))?;
             return described(&there.device).map(Some);
