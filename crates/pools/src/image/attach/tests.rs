@@ -32,6 +32,24 @@ fn labels_lead_back_to_volumes() {
     assert_eq!(parse_label("/var/lib/other.img"), None);
 }
 
+/// A killed daemon's mkfs would write to what a workload is given.
+#[test]
+fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let program = File::open(format!("/sys/dev/block/{}:{}", device.major, device.minor)).unwrap();
+    program.lock().unwrap();
+    let busy = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
+    busy(pool.ensure_attached(&record.id, RW).map(drop));
+    busy(pool.ensure_detached(&record.id, RW));
+    drop(program);
+    assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+    pool.ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(devices(&bed), 0);
+}
+
 #[test]
 fn attaching_and_detaching_may_be_repeated() {
     for bed in Bed::all() {
