@@ -82,6 +82,9 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
     };
+    if let Err(error) = opening::check_places(&config) {
+        return complain(MISCONFIGURED, &error);
+    }
     if arguments.check {
         return ExitCode::SUCCESS;
     }

@@ -47,6 +47,14 @@ impl OpenPool {
     }
 }
 
+/// Refuses directories in which a pool would be made among the files of others. Changes nothing.
+pub(crate) fn check_places(config: &Config) -> Result<()> {
+    config.pools.iter().try_for_each(|pool| match pool {
+        PoolConfig::Image(pool) => ImagePool::check_place(pool),
+        PoolConfig::Rbd(_) => Ok(()),
+    })
+}
+
 /// What there is to begin with.
 pub(crate) struct Opened {
     pub(crate) engine: Engine,

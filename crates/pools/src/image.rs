@@ -16,6 +16,7 @@ mod group_snapshot_draft;
 mod inspect;
 mod layout;
 mod ledger;
+mod making;
 mod managed;
 pub(crate) mod marker;
 mod moment;
@@ -63,6 +64,12 @@ impl ImagePool {
     pub fn open(config: ImagePoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })
+    }
+
+    /// Refuses a configuration by which a new pool would be made among the files of others. Changes
+    /// nothing.
+    pub fn check_place(config: &ImagePoolConfig) -> Result<()> {
+        making::check_place(config)
     }
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.

@@ -23,8 +23,8 @@ pub(crate) use durable::ensure_directories;
 pub use durable::{
     RenameOutcome, close_to_others, create_directory, create_file, create_file_durable,
     create_file_written_out, ensure_file, ensure_no_file, ensure_private_directory, rename_new,
-    replace_file, replace_file_until_reboot, sync_device, sync_dir, sync_file, sync_filesystem,
-    write_out,
+    replace_file, replace_file_until_reboot, replaced_name, sync_device, sync_dir, sync_file,
+    sync_filesystem, write_out,
 };
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;

@@ -104,6 +104,34 @@ fn pools_that_cannot_be() {
 }
 
 #[test]
+fn a_directory_of_others_is_not_made_a_pool() {
+    needs_root!();
+    for size in [None, Some("1GiB")] {
+        let pool = TestPool::new(PoolFs::Directory, 0);
+        let theirs = ["staging/website", "trash/2026", ".hidden"].map(|name| pool.path.join(name));
+        for path in &theirs {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "theirs").unwrap();
+        }
+        let mut launch = Launch::on(&pool);
+        if let Some(size) = size {
+            launch = launch.env("ORLOP_POOL_IMAGE_SIZE", size);
+        }
+        for launch in [launch.clone().arg("--check"), launch] {
+            let ended = launch.run_to_end();
+            assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
+            let reason = ended.output.lines().last().unwrap_or_default();
+            assert!(reason.contains("it holds other things"), "{reason}");
+            assert!(reason.contains(pool.path.to_str().unwrap()), "{reason}");
+        }
+        for path in &theirs {
+            assert_eq!(std::fs::read_to_string(path).unwrap(), "theirs");
+        }
+        assert_eq!(pool.path.read_dir().unwrap().count(), 3);
+    }
+}
+
+#[test]
 fn a_pool_of_a_later_version() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);

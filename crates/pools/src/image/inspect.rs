@@ -22,10 +22,11 @@ use orlop_sys::mounts;
 
 use super::ImagePool;
 use super::failure::Doing;
-use super::layout::{Layout, remove_leftover};
+use super::layout::{Layout, is_leftover, remove_leftover};
+use super::making::holds_volumes;
 use super::managed::{self, Managed};
 use super::marker::{Kind, Marker};
-use super::open::{ImagePoolConfig, holds_volumes};
+use super::open::ImagePoolConfig;
 use super::served_by::ServedBy;
 use super::set_aside;
 
@@ -181,7 +182,8 @@ impl Ground {
         self.found(Finding::repairable(code, subject, problem, act, perform));
     }
 
-    /// A daemon is just working in staging/ and trash/, so what is there proves nothing.
+    /// A daemon is just working in staging/ and trash/, so what is there proves nothing. What is
+    /// named as nothing of this pool is left alone.
     fn survey_leftovers(&mut self, around: &Path) -> Result<()> {
         if self.in_use {
             return Ok(());
@@ -191,7 +193,9 @@ impl Ground {
             directories.push(Layout::new(around).staging());
         }
         for directory in directories {
-            for path in entries(&directory)? {
+            let mut leftovers = entries(&directory)?;
+            leftovers.retain(|path| is_leftover(path, &self.id));
+            for path in leftovers {
                 let removing = path.clone();
                 self.found(Finding::repairable(
                     "leftover",

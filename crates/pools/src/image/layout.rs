@@ -3,33 +3,40 @@
 //! ```text
 //! volumes/ID/{record.json,data}     snapshots/ID/{record.json,data}
 //! groups/ID.json                    group-snapshots/ID.json
-//! staging/ID.N                      half-made things, swept at start
+//! staging/ID.N                      half-made things, swept at start; also template.N, moment.N,
+//!                                   orlop.pool.ID and pool.xfs.ID. What is named otherwise is
+//!                                   not Orlop's, here and in trash/, and is left alone.
 //! trash/ID.N                        deleted: renamed here first, then freed
 //! set-aside/ID.N                    found where it does not belong; kept, and used by nobody
 //! served-by.json                    who served the pool last, for whoever gets its disk
 //! .ballast                          space held back for a full pool
 //! ```
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use orlop_model::Result;
+use orlop_model::{PoolId, Result, SnapshotId, VolumeId};
 use orlop_sys::file::{BackingKind, RenameOutcome};
 use orlop_sys::{btrfs, file};
 use rustix::fs::{FlockOperation, flock};
 
 use super::failure::Doing;
+use super::{managed, marker};
 
 const VOLUMES: &str = "volumes";
 const SNAPSHOTS: &str = "snapshots";
 const GROUPS: &str = "groups";
 const GROUP_SNAPSHOTS: &str = "group-snapshots";
-const STAGING: &str = "staging";
+pub(super) const STAGING: &str = "staging";
 const TRASH: &str = "trash";
 /// Made when it is needed. Not lost+found, which ext4 has of its own.
 const SET_ASIDE: &str = "set-aside";
+/// What is in staging/ beside drafts that are named after their ids.
+pub(super) const TEMPLATE: &str = "template";
+pub(super) const MOMENT: &str = "moment";
 const DIRECTORIES: [&str; 6] = [VOLUMES, SNAPSHOTS, GROUPS, GROUP_SNAPSHOTS, STAGING, TRASH];
 
 #[derive(Debug)]
@@ -118,30 +125,55 @@ impl Layout {
         file::sync_dir(&self.root).doing(|| "lay out the pool".to_owned())
     }
 
-    /// Removes what a crash left half-made or half-deleted. What cannot be removed is in nobody's
-    /// way, so it is no reason not to start.
-    pub(super) fn sweep(&self) -> Result<()> {
-        self.sweep_staging()?;
-        sweep(&self.trash())
+    /// Removes what a crash left half-made or half-deleted, and nothing else. What cannot be removed
+    /// is not in the way, so it is no reason not to start.
+    pub(super) fn sweep(&self, pool: &PoolId) -> Result<()> {
+        self.sweep_staging(pool)?;
+        sweep(&self.trash(), pool)
     }
 
     /// The half of it that concerns the directory around a managed pool's image.
-    pub(super) fn sweep_staging(&self) -> Result<()> {
+    pub(super) fn sweep_staging(&self, pool: &PoolId) -> Result<()> {
         ensure_private_directory(&self.staging())?;
-        sweep(&self.staging())
+        sweep(&self.staging(), pool)
     }
 }
 
-fn sweep(directory: &Path) -> Result<()> {
+fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
     let listing = || format!("sweep {}", directory.display());
     for entry in std::fs::read_dir(directory).doing(listing)? {
         let path = entry.doing(listing)?.path();
+        if !is_leftover(&path, pool) {
+            tracing::warn!(path = %path.display(), "this is not of this pool; it is left alone");
+            continue;
+        }
         match remove_leftover(&path) {
             Ok(()) => tracing::info!(path = %path.display(), "removed a leftover"),
             Err(error) => tracing::warn!(%error, "a leftover stays"),
         }
     }
     Ok(())
+}
+
+/// Is it named as what Orlop makes in staging/ and trash/?
+pub(super) fn is_leftover(path: &Path, pool: &PoolId) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u64>().is_ok());
+    numbered.is_some_and(|(stem, _)| is_stem(stem, pool)) || is_draft_of_pool(name)
+}
+
+fn is_stem(stem: &str, pool: &PoolId) -> bool {
+    stem == TEMPLATE
+        || stem == MOMENT
+        || stem.parse::<VolumeId>().is_ok_and(|id| id.pool() == pool)
+        || stem.parse::<SnapshotId>().is_ok_and(|id| id.pool() == pool)
+}
+
+/// What becomes the mark or the image of a new pool.
+pub(super) fn is_draft_of_pool(name: &str) -> bool {
+    let of = |kind: &str| name.strip_prefix(kind)?.strip_prefix('.');
+    let is_draft = |nonce: &str| nonce.parse::<PoolId>().is_ok();
+    [marker::NAME, managed::IMAGE].into_iter().filter_map(of).any(is_draft)
 }
 
 pub(super) fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
@@ -172,7 +204,8 @@ fn make_private_subvolume(path: &Path) -> orlop_sys::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.new"));
     match btrfs::create_subvolume(&new) {
-        Err(error) if error.is_taken() => {}
+        // What such a crash leaves is empty. Anything else of that name is not Orlop's.
+        Err(error) if error.is_taken() && is_empty_subvolume(&new)? => {}
         made => made?,
     }
     file::close_to_others(&new)?;
@@ -180,6 +213,11 @@ fn make_private_subvolume(path: &Path) -> orlop_sys::Result<()> {
         RenameOutcome::Renamed => Ok(()),
         RenameOutcome::TargetExists => btrfs::delete_subvolume(&new),
     }
+}
+
+fn is_empty_subvolume(path: &Path) -> orlop_sys::Result<bool> {
+    let is_empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    Ok(is_empty && btrfs::is_subvolume(path)?)
 }
 
 /// Makes the directory and what is missing above it; only its owner may look inside.

@@ -19,7 +19,7 @@ use orlop_sys::rand::random_bytes;
 use super::failure::Doing;
 use super::layout::ensure_private_directory;
 
-const IMAGE: &str = "pool.xfs";
+pub(super) const IMAGE: &str = "pool.xfs";
 const MOUNT_POINT: &str = "mnt";
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::Doing;
 
-const NAME: &str = "orlop.pool";
+pub(super) const NAME: &str = "orlop.pool";
 const FORMAT: u32 = 1;
 
 /// How the pool keeps what is in it.

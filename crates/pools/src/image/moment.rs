@@ -6,7 +6,7 @@ use orlop_model::{Result, VolumeId};
 use orlop_sys::btrfs;
 
 use super::failure::Doing;
-use super::layout::Home;
+use super::layout::{Home, MOMENT};
 use super::original::Original;
 use super::store::Store;
 
@@ -23,7 +23,7 @@ pub(super) struct Moment {
 impl Store {
     /// A crash while it is there leaves a subvolume in staging/ that the next start sweeps away.
     pub(super) fn hold_moment(&self) -> Result<Moment> {
-        let root = self.layout.new_in_staging(&"moment");
+        let root = self.layout.new_in_staging(&MOMENT);
         btrfs::snapshot_subvolume(self.layout.root(), &root)
             .doing(|| format!("hold a moment of pool {}", self.name))?;
         Ok(Moment { root })

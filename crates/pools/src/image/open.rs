@@ -15,9 +15,10 @@ use super::attach::Attachments;
 use super::ballast::Ballast;
 use super::failure::Doing;
 use super::group_delete::sweep_orphans;
-use super::layout::{Layout, ensure_private_directory, ensure_root};
+use super::layout::Layout;
 use super::ledger::Ledger;
-use super::managed::{self, Managed};
+use super::making::make;
+use super::managed::Managed;
 use super::marker::{Kind, Marker};
 use super::register::Register;
 use super::room::Floor;
@@ -30,7 +31,7 @@ use super::templates::Templates;
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
 pub struct ImagePoolConfig {
-    /// Any directory; made if it is missing.
+    /// Made if it is missing; a new pool only where it is empty.
     pub path: PathBuf,
     pub name: String,
     pub place: Topology,
@@ -49,11 +50,13 @@ pub struct ImagePoolConfig {
 
 impl Store {
     pub(super) fn open(config: ImagePoolConfig) -> Result<Arc<Self>> {
-        let marker = take_or_make(&config)?;
+        let (marker, is_new) = take_or_make(&config)?;
         let managed = match marker.kind() {
             Kind::Plain => None,
             Kind::Managed => {
-                Layout::new(&config.path).sweep_staging()?;
+                if !is_new {
+                    Layout::new(&config.path).sweep_staging(marker.id())?;
+                }
                 let managed = Managed::open(&config.path, marker.id(), config.managed_size)?;
                 managed.ensure_growth_written(config.thaw_guard.clone())?;
                 Some(managed)
@@ -83,7 +86,9 @@ impl Store {
         let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
         // Before the trash is swept: what a device still holds would not be freed.
         let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
-        layout.sweep()?;
+        if !is_new {
+            layout.sweep(marker.id())?;
+        }
         sweep_orphans(&layout, &snapshots, &group_snapshots);
         let ballast = Ballast::new(layout.root());
         ballast.ensure();
@@ -136,10 +141,12 @@ fn shares_extents(directory: &Path, backing: BackingKind) -> orlop_sys::Result<b
     }
 }
 
-fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
-    let marker = match Marker::try_take(&config.path)? {
-        Some(marker) => marker,
-        None if config.create => make(config)?,
+/// Also says whether the pool was made just now. Then nothing in it is swept: no earlier start of
+/// this pool could have left anything.
+fn take_or_make(config: &ImagePoolConfig) -> Result<(Marker, bool)> {
+    let (marker, is_new) = match Marker::try_take(&config.path)? {
+        Some(marker) => (marker, false),
+        None if config.create => (make(config)?, true),
         None => {
             return Err(Error::failed(
                 format!("open pool {}", config.name),
@@ -157,57 +164,7 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<Marker> {
              given to a new pool",
         ));
     }
-    Ok(marker)
-}
-
-/// The mark comes last: a directory without it is no pool, whatever a crash left in it.
-fn make(config: &ImagePoolConfig) -> Result<Marker> {
-    refuse_orphans(config)?;
-    let root = &config.path;
-    tracing::warn!(
-        pool = config.name,
-        path = %root.display(),
-        "there is no pool here; making an empty one. If there should be one, its filesystem is \
-         not mounted"
-    );
-    ensure_root(root)?;
-    let staging = Layout::new(root).staging();
-    ensure_private_directory(&staging)?;
-    let kind = match config.managed_size {
-        None => Kind::Plain,
-        Some(bytes) => {
-            managed::ensure_image(root, &staging, bytes)?;
-            Kind::Managed
-        }
-    };
-    Marker::create(root, &staging, kind)
-}
-
-/// Volumes without a mark: it was lost. A new one would have a new id, and all volumes would
-/// belong to nobody.
-fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
-    let image_without_owner =
-        config.managed_size.is_none() && managed::image_in(&config.path).exists();
-    if holds_volumes(&config.path) || image_without_owner {
-        return Err(Error::damaged(
-            format!("pool {}", config.name),
-            format!(
-                "{} holds volumes but no orlop.pool; restore that file or use another directory",
-                config.path.display()
-            ),
-        ));
-    }
-    Ok(())
-}
-
-/// Whether or not it is marked as a pool.
-pub(super) fn holds_volumes(path: &Path) -> bool {
-    let layout = Layout::new(path);
-    holds_entries(&layout.volumes()) || holds_entries(&layout.snapshots())
-}
-
-fn holds_entries(directory: &Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+    Ok((marker, is_new))
 }
 
 #[cfg(test)]

@@ -27,12 +27,14 @@ impl<R: Recorded> Register<R> {
         let listing = || format!("read {}", register.directory.display());
         for file in fs::read_dir(&register.directory).doing(listing)? {
             let name = file.doing(listing)?.file_name();
-            let id =
-                name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok());
-            match id.filter(|id| R::pool_of(id) == pool) {
+            let id_in = |name: &str| {
+                let id = name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok()?;
+                (R::pool_of(&id) == pool).then_some(id)
+            };
+            match name.to_str().and_then(id_in) {
                 Some(id) => register.load(&id),
                 // What a crash left of a replacement that may never be tried again.
-                None if name.as_encoded_bytes().starts_with(b".") => {
+                None if name.to_str().and_then(file::replaced_name).and_then(id_in).is_some() => {
                     if let Err(error) = file::ensure_no_file(&register.directory.join(&name)) {
                         tracing::warn!(%error, "a leftover stays");
                     }

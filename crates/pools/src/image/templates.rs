@@ -17,6 +17,7 @@ use orlop_sys::filesystem::{self, FsKind};
 use orlop_sys::rand::random_bytes;
 
 use super::failure::Doing;
+use super::layout::TEMPLATE;
 use super::original::Original;
 use super::store::Store;
 use crate::poison::lock;
@@ -130,13 +131,13 @@ impl Store {
 
     fn make_template(&self, shape: Shape) -> Result<Original> {
         let making = || format!("make a template of {} for {} bytes", shape.fs, shape.bytes);
-        let formatted = Temporary { path: self.layout.new_in_staging(&"template") };
+        let formatted = Temporary { path: self.layout.new_in_staging(&TEMPLATE) };
         let image = file::create_file(&formatted.path).doing(making)?;
         file::set_length(&image, shape.bytes).doing(making)?;
         filesystem::format_template(&formatted.path, kind_of(shape.fs)).doing(making)?;
         // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS: btrfs would
         // share that, too. Nor are zeroes needed.
-        let template = Temporary { path: self.layout.new_in_staging(&"template") };
+        let template = Temporary { path: self.layout.new_in_staging(&TEMPLATE) };
         let data = file::create_file(&template.path).doing(making)?;
         file::copy_sparse(&image, &data).doing(making)?;
         file::punch_zeroes(&data).doing(making)?;

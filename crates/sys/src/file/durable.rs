@@ -44,6 +44,11 @@ fn gathering_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.new"))
 }
 
+/// The name whose contents an interrupted [`replace_file`] was gathering in a file of this name.
+pub fn replaced_name(gathering: &str) -> Option<&str> {
+    gathering.strip_prefix('.')?.strip_suffix(".new")
+}
+
 fn gather(path: &Path, contents: &[u8]) -> Result<File> {
     let mut file = lock_gathering_file(path)?;
     set_length(&file, 0)?;

@@ -158,7 +158,10 @@ fn an_image_made_before_a_crash_is_used() {
     pool.close();
     drop(pool);
     // As a crash leaves it between the image and the mark.
-    fs::remove_file(bed.pool_path().join("orlop.pool")).unwrap();
+    for name in ["orlop.pool", "served-by.json"] {
+        fs::remove_file(bed.pool_path().join(name)).unwrap();
+    }
+    fs::remove_dir(mount_point_in(&bed.pool_path())).unwrap();
     let refused = ImagePool::open(bed.config()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
     ImagePool::open(config(&bed)).unwrap().check_health().unwrap();

@@ -60,7 +60,52 @@ fn volumes_without_a_mark_are_not_taken_over() {
 }
 
 #[test]
-fn a_directory_that_has_other_files_can_be_a_pool() {
+fn only_what_orlop_made_is_swept() {
+    for bed in Bed::all() {
+        let id = bed.open().id().clone();
+        let other = "v-00000000-00000000000000000000000000000000";
+        let theirs = [
+            "staging/website".to_owned(),
+            "staging/template.html".to_owned(),
+            format!("staging/v-{id}-0.0"),
+            "trash/2026".to_owned(),
+            format!("trash/{other}.0"),
+            "groups/.htaccess".to_owned(),
+            "group-snapshots/.hidden.json.new".to_owned(),
+        ];
+        let digest = "0".repeat(32);
+        let ours = [
+            format!("staging/v-{id}-{digest}.7"),
+            format!("trash/s-{id}-{digest}.0"),
+            "staging/template.3".to_owned(),
+            "staging/moment.4".to_owned(),
+            "staging/orlop.pool.0123abcd".to_owned(),
+            "staging/pool.xfs.0123abcd".to_owned(),
+            format!("groups/.g-{id}-{digest}.json.new"),
+        ];
+        for name in theirs.iter().chain(&ours) {
+            fs::write(bed.pool_path().join(name), "something").unwrap();
+        }
+        let node = "node".parse().unwrap();
+        let inspection = ImagePool::inspect(&bed.config(), &node).unwrap().unwrap();
+        for finding in &inspection.findings {
+            let is_theirs = |name: &String| finding.subject.ends_with(name.as_str());
+            assert!(
+                finding.code != "leftover" || !theirs.iter().any(is_theirs),
+                "{}",
+                finding.subject
+            );
+        }
+        drop(inspection);
+        drop(bed.open());
+        let exists = |name: &String| bed.pool_path().join(name).exists();
+        let kept: Vec<_> = theirs.iter().chain(&ours).filter(|name| exists(name)).collect();
+        assert_eq!(kept, theirs.iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn an_empty_filesystem_can_be_a_pool() {
     let Some(bed) = Bed::plain() else { return };
     fs::create_dir_all(bed.pool_path().join("lost+found")).unwrap();
     bed.open().check_health().unwrap();

@@ -78,7 +78,9 @@ fn what_cannot_be_read_is_damaged_and_not_listed() {
     let later = text(&newer).replacen("\"version\":1", "\"version\":2", 1);
     fs::write(register.path_of(&newer.id), later).unwrap();
     save(&register, &whole);
-    fs::write(directory.path().join(".left.json.new"), "{").unwrap();
+    let interrupted = directory.path().join(format!(".{}.json.new", torn.id));
+    fs::write(&interrupted, "{").unwrap();
+    fs::write(directory.path().join(".left.json.new"), "left alone").unwrap();
     fs::write(directory.path().join("README"), "left alone").unwrap();
 
     let register = open(directory.path());
@@ -95,7 +97,8 @@ fn what_cannot_be_read_is_damaged_and_not_listed() {
     }
     assert_eq!(register.page_of_whole(None, 0), [whole]);
     assert!(directory.path().join("README").exists());
-    assert!(!directory.path().join(".left.json.new").exists());
+    assert!(directory.path().join(".left.json.new").exists());
+    assert!(!interrupted.exists());
 }
 
 #[test]
