@@ -2,6 +2,7 @@
 
 mod copy;
 mod durable;
+mod in_place;
 mod punch;
 mod remove;
 

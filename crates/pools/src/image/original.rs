@@ -18,22 +18,27 @@ const MANY_EXTENTS: u64 = 2000;
 pub(super) struct Original {
     data: File,
     allocated: u64,
-    /// Of the record: data that a crash left longer is nobody's.
+    /// Of the record: data that a crash left longer belongs to nothing.
     length: u64,
+    /// Nothing writes to it while it is copied, so that any way to copy it gives one instant.
+    still: bool,
 }
 
 impl Original {
     pub(super) fn open<R: Kept>(shelf: &Shelf<R>, record: &R) -> Result<Self> {
         check_data(shelf, record)?;
-        Self::open_file(&shelf.home(record.id()).data(), record.length())
+        let original = Self::open_file(&shelf.home(record.id()).data(), record.length())?;
+        Ok(Self { still: R::IS_STILL, ..original })
     }
 
+    /// A file that nothing writes to.
     pub(super) fn open_file(path: &Path, length: u64) -> Result<Self> {
         let reading = || format!("read {}", path.display());
         Ok(Self {
             data: File::open(path).doing(reading)?,
             allocated: file::allocated_bytes(path).doing(reading)?,
             length,
+            still: true,
         })
     }
 
@@ -57,18 +62,35 @@ impl Original {
         }
     }
 
-    /// Copies the data of this moment.
-    pub(super) fn cut_into(&self, target: &File) -> Result<CloneOutcome> {
+    /// Copies the data of this moment. `at_once`: the pool has promised that this takes one instant,
+    /// so its caller may let writers go on meanwhile.
+    pub(super) fn cut_into(&self, target: &File, at_once: bool) -> Result<CloneOutcome> {
         let outcome = file::try_clone_file(&self.data, target)
             .doing(|| "share the data of the source".to_owned())?;
-        if outcome == CloneOutcome::Unsupported {
-            file::copy_sparse(&self.data, target)
-                .doing(|| "copy the data of the source".to_owned())?;
+        match outcome {
+            CloneOutcome::Shared => {}
+            CloneOutcome::Unsupported if at_once && !self.still => return Err(refused()),
+            CloneOutcome::Unsupported => {
+                if at_once {
+                    tracing::warn!("the source's extents cannot be shared; its data is copied");
+                }
+                file::copy_sparse(&self.data, target)
+                    .doing(|| "copy the data of the source".to_owned())?;
+            }
         }
         file::set_length(target, self.length)
             .doing(|| "cut the copy to its source's size".to_owned())?;
         Ok(outcome)
     }
+}
+
+/// Piece by piece, the copy would be of a state that never was.
+fn refused() -> Error {
+    Error::failed(
+        "copy the source at one instant",
+        "the pool's filesystem shares extents, but refuses to share those of this volume; is its \
+         data on another filesystem, or in use as swap space?",
+    )
 }
 
 /// Is the data there, and as long as the record says? The error tells what is wrong with it.
@@ -95,3 +117,6 @@ pub(super) fn check_length<R: Kept>(shelf: &Shelf<R>, id: &R::Id, length: u64) -
         Err(error) => Err(Error::failed(format!("look at the data of {} {id}", R::KIND), error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,9 @@ use crate::recorded::{Recorded, read_record};
 
 /// A record that is kept beside the data it describes.
 pub(super) trait Kept: Recorded {
+    /// Is its data never written to once it is there?
+    const IS_STILL: bool;
+
     /// How long the data is at least.
     fn length(&self) -> u64;
 
@@ -31,6 +34,8 @@ pub(super) trait Kept: Recorded {
 }
 
 impl Kept for VolumeRecord {
+    const IS_STILL: bool = false;
+
     fn length(&self) -> u64 {
         self.capacity_bytes
     }
@@ -56,6 +61,8 @@ impl Kept for VolumeRecord {
 }
 
 impl Kept for SnapshotRecord {
+    const IS_STILL: bool = true;
+
     fn length(&self) -> u64 {
         self.size_bytes
     }

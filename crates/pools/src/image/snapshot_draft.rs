@@ -93,7 +93,7 @@ impl SnapshotDraft {
     /// Copies the data, if that was not done yet.
     pub(super) fn copy(&mut self) -> Result<()> {
         if let Some(original) = &self.original {
-            self.shared = match original.cut_into(self.staged.data())? {
+            self.shared = match original.cut_into(self.staged.data(), self.store.shares_extents)? {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };

@@ -97,6 +97,20 @@ impl Bed {
         Some(bed)
     }
 
+    /// As after a reboot with other options in fstab. Nothing in it may be in use.
+    pub(super) fn mount_again(&self, kind: FsKind, options: &[&str]) {
+        let device = self.device.as_ref().unwrap().path();
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        mounts::ensure_unmounted(&self.path).unwrap();
+        let mount = FsMount {
+            device: &device,
+            fs_type: kind.as_str(),
+            options: &options,
+            read_only: false,
+        };
+        mounts::mount_filesystem(&mount, &self.path).unwrap();
+    }
+
     pub(super) fn pool_path(&self) -> PathBuf {
         self.path.join("pool")
     }
@@ -308,6 +322,15 @@ pub(super) fn scribble(path: &Path, seed: u64, piece: u64) {
 
 pub(super) fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
+}
+
+/// Where the data of a file lies.
+pub(super) fn places(path: &Path) -> Vec<(u64, u64)> {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    let extents = orlop_sys::extents::extents(file, 0).map(std::result::Result::unwrap);
+    let data = extents.filter(|extent| extent.kind == orlop_sys::extents::ExtentKind::Data);
+    data.map(|extent| (extent.physical, extent.length)).collect()
 }
 
 /// Names in a directory of the pool.

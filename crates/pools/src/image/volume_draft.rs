@@ -127,7 +127,7 @@ impl VolumeDraft {
 impl Draft<VolumeRecord> for VolumeDraft {
     fn cut(&mut self) -> Result<()> {
         if let Some(original) = &self.original {
-            self.shared = match original.cut_into(self.staged.data())? {
+            self.shared = match original.cut_into(self.staged.data(), self.store.shares_extents)? {
                 CloneOutcome::Shared => self.staged.allocated()?,
                 CloneOutcome::Unsupported => 0,
             };

@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
-use super::set_length;
+use super::{in_place, set_length};
 use crate::abi;
 use crate::crash;
 use crate::error::{Context, Result};
@@ -29,8 +29,23 @@ pub enum CloneOutcome {
 }
 
 /// Makes `target` share all extents of `source`: a point in time, whatever is being written.
+///
+/// btrfs does so only between two files with checksums or two without. An empty target becomes
+/// what the source is; its directory or the mount options may have made it the other.
 pub fn try_clone_file(source: &File, target: &File) -> Result<CloneOutcome> {
-    match retry_on_intr(|| ioctl_ficlone(target, source)) {
+    let share = || retry_on_intr(|| ioctl_ficlone(target, source));
+    let mut shared = share();
+    if shared == Err(Errno::INVAL) {
+        // The source's flag first; then the other one, for a source that has no checksums because of
+        // the mount option nodatasum does not show it.
+        let in_place = in_place::is_overwritten_in_place(source).unwrap_or(false);
+        for in_place in [in_place, !in_place] {
+            if shared == Err(Errno::INVAL) && in_place::try_set(target, in_place)? {
+                shared = share();
+            }
+        }
+    }
+    match shared {
         Ok(()) => {
             crash::after("share all extents");
             Ok(CloneOutcome::Shared)
