@@ -1,6 +1,7 @@
 //! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
 //! all its flags, before it appears anywhere.
 
+mod fstab;
 mod glance;
 pub(crate) mod mountinfo;
 pub(crate) mod options;
@@ -18,6 +19,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
+pub use fstab::unmounted_above;
 pub use glance::{Glance, glance};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point};

@@ -11,16 +11,25 @@ use super::store::Store;
 use crate::recorded::Recorded;
 
 impl Store {
+    /// A person has to look at it, so Probe gives the reason: it is a failure, although calls that
+    /// need what is missing are only asked to come again.
     pub(super) fn check_health(&self) -> Result<()> {
+        self.check_writable().map_err(|error| match error {
+            Error::Unreachable { doing, reason } => Error::Failed { doing, reason },
+            other => other,
+        })
+    }
+
+    pub(super) fn check_writable(&self) -> Result<()> {
         self.check_present()?;
         if self.space()?.read_only {
-            return Err(Error::failed(
-                format!("check pool {}", self.name),
-                format!(
+            return Err(Error::Unreachable {
+                doing: format!("check pool {}", self.name),
+                reason: format!(
                     "the filesystem of {} is read-only; look for its errors in the kernel log",
                     self.layout.root().display()
                 ),
-            ));
+            });
         }
         Ok(())
     }
@@ -33,14 +42,14 @@ impl Store {
         let root = self.layout.root();
         let there = fs::metadata(root).doing(checking)?;
         if there.dev() != self.filesystem {
-            return Err(Error::failed(
-                checking(),
-                format!(
+            return Err(Error::Unreachable {
+                doing: checking(),
+                reason: format!(
                     "the pool is gone: another filesystem is at {} than when it was opened; \
                      mount the right one or restart",
                     root.display()
                 ),
-            ));
+            });
         }
         Ok(())
     }

@@ -39,10 +39,22 @@ fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
             ));
         }
         Some(Errno::ROFS) => {
-            "the pool's filesystem is read-only; look for its errors in the kernel log"
+            return Error::Unreachable {
+                doing,
+                reason: format!(
+                    "{detail}: the pool's filesystem is read-only; look for its errors in the \
+                     kernel log"
+                ),
+            };
         }
-        Some(Errno::IO) => {
-            "the pool's storage does not answer; look for its errors in the kernel log"
+        Some(errno) if is_of_the_storage(errno) => {
+            return Error::Unreachable {
+                doing,
+                reason: format!(
+                    "{detail}: the pool's storage does not answer; look for its errors in the \
+                     kernel log"
+                ),
+            };
         }
         Some(Errno::NOENT) => {
             "it is gone; was the pool's directory moved or its filesystem unmounted?"
@@ -50,6 +62,22 @@ fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
         Some(_) | None => return Error::failed(doing, detail),
     };
     Error::failed(doing, format!("{detail}: {hint}"))
+}
+
+/// What a disk, or a server of files, answers that is broken, unplugged or out of reach.
+fn is_of_the_storage(errno: Errno) -> bool {
+    [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::REMOTEIO,
+        Errno::STALE,
+        Errno::TIMEDOUT,
+        Errno::HOSTDOWN,
+        Errno::NOTCONN,
+        Errno::SHUTDOWN,
+    ]
+    .contains(&errno)
 }
 
 #[cfg(test)]
@@ -62,11 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_exhaustion_and_all_else_is_failure() {
+    fn a_full_disk_is_exhaustion_and_a_broken_one_is_away() {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::MFILE), Error::Exhausted(_)));
-        for errno in [Errno::ROFS, Errno::IO, Errno::NOENT, Errno::PERM] {
+        for errno in [Errno::ROFS, Errno::IO, Errno::NODEV, Errno::STALE] {
+            assert!(matches!(of(errno), Error::Unreachable { .. }), "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::PERM] {
             let Error::Failed { doing, reason } = of(errno) else {
                 panic!("{errno} is a failure");
             };

@@ -197,7 +197,7 @@ impl Store {
     }
 
     pub(super) fn capacity(self: &Arc<Self>, provisioning: Provisioning) -> Result<PoolCapacity> {
-        self.check_health()?;
+        self.check_writable()?;
         if self.space()?.is_out_of_inodes() {
             return Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 });
         }

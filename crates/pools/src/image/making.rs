@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use orlop_model::{Error, Result, SnapshotId, VolumeId};
+use orlop_sys::mounts;
 
 use super::failure::Doing;
 use super::layout::{self, Layout, STAGING, ensure_private_directory, ensure_root};
@@ -25,6 +26,7 @@ const SHOWN: usize = 3;
 /// [`refuse_foreign`] takes for a pool that is half-made.
 pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
     refuse_orphans(config)?;
+    refuse_unmounted(config)?;
     refuse_foreign(config)?;
     let root = &config.path;
     tracing::warn!(
@@ -50,7 +52,8 @@ pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
 /// and leaves all else that may be wrong to [`super::ImagePool::open`].
 pub(super) fn check_place(config: &ImagePoolConfig) -> Result<()> {
     let is_pool = fs::symlink_metadata(config.path.join(marker::NAME)).is_ok();
-    if is_pool || !config.create || refuse_orphans(config).is_err() {
+    let waits = refuse_unmounted(config).is_err();
+    if is_pool || waits || !config.create || refuse_orphans(config).is_err() {
         return Ok(());
     }
     match fs::read_dir(&config.path) {
@@ -76,6 +79,22 @@ fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// What looks empty may be the mount point of a disk that is broken or late. A pool made there
+/// would be on the disk below, and hidden as soon as the right one is mounted.
+fn refuse_unmounted(config: &ImagePoolConfig) -> Result<()> {
+    let opening = || format!("open pool {}", config.name);
+    match mounts::unmounted_above(&config.path).doing(opening)? {
+        None => Ok(()),
+        Some(mount_point) => Err(Error::Unreachable {
+            doing: opening(),
+            reason: format!(
+                "/etc/fstab names a filesystem for {}, which is not mounted; mount it",
+                mount_point.display()
+            ),
+        }),
+    }
 }
 
 fn refuse_foreign(config: &ImagePoolConfig) -> Result<()> {

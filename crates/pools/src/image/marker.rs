@@ -135,11 +135,12 @@ impl Marker {
         let checking = || format!("check the pool at {}", self.path.display());
         let there = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::failed(
-                    checking(),
-                    "the pool is gone: its directory was moved or its filesystem unmounted; \
-                     bring it back",
-                ));
+                return Err(Error::Unreachable {
+                    doing: checking(),
+                    reason: "the pool is gone: its directory was moved or its filesystem \
+                             unmounted; bring it back"
+                        .to_owned(),
+                });
             }
             there => there.doing(checking)?,
         };

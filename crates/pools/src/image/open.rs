@@ -41,7 +41,7 @@ pub struct ImagePoolConfig {
     /// Keep everything in an XFS image of this size, which is made if it is missing and grows
     /// when this grows.
     pub managed_size: Option<u64>,
-    /// Make a pool where there is none. Off, a disk that is not mounted ends the start instead of
+    /// Make a pool where there is none. Off, a disk that is not mounted is waited for instead of
     /// becoming an empty pool on whatever is below.
     pub create: bool,
     /// The process that thaws a managed image, should this one be killed while it is frozen.
@@ -148,13 +148,14 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<(Marker, bool)> {
         Some(marker) => (marker, false),
         None if config.create => (make(config)?, true),
         None => {
-            return Err(Error::failed(
-                format!("open pool {}", config.name),
-                format!(
-                    "there is none at {}; mount its filesystem, or allow a new one to be created",
+            return Err(Error::Unreachable {
+                doing: format!("open pool {}", config.name),
+                reason: format!(
+                    "there is none at {}; mount its filesystem, or allow a new one to be created \
+                     and restart",
                     config.path.display()
                 ),
-            ));
+            });
         }
     };
     if marker.kind() == Kind::Plain && config.managed_size.is_some() {

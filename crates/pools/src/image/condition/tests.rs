@@ -59,7 +59,7 @@ fn a_pool_that_went_away_is_noticed() {
     assert!(matches!(pool.check_health(), Err(Error::Failed { .. })));
     assert!(pool.condition(&record.id).unwrap().abnormal);
     let refused = pool.begin_volume(&volume_of(&pool, "b", MIB)).err();
-    assert!(matches!(refused, Some(Error::Failed { .. })), "{refused:?}");
+    assert!(matches!(refused, Some(Error::Unreachable { .. })), "{refused:?}");
     fs::rename(&elsewhere, bed.pool_path()).unwrap();
     pool.check_health().unwrap();
 }
@@ -83,7 +83,7 @@ fn nothing_is_changed_in_what_only_looks_like_the_pool() {
         pool.ensure_no_volume_group(&group.id),
         pool.ensure_no_group_snapshot(&cut.id),
     ] {
-        assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     }
     assert!(listing(&bed, "groups").is_empty());
     orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
