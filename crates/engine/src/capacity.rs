@@ -9,7 +9,8 @@ use crate::request::{CapacityAnswer, CapacityQuery};
 impl Engine {
     /// A pool or a place that is not here has room for nothing; that is an answer, not an error,
     /// as the orchestrator asks every node about every class. Nor is there room on a pool that is
-    /// away, but if all are, nobody knows.
+    /// away: with an error, the orchestrator would go on with what it knew before. A pool that
+    /// fails does not keep the others from being counted.
     pub fn capacity(&self, query: &CapacityQuery) -> Result<CapacityAnswer> {
         let capabilities = query.capabilities.clone().map(|wanted| self.with_default(wanted));
         let minimum_volume = capabilities.as_ref().map_or(ALLOCATION_UNIT, smallest_volume);
@@ -17,23 +18,26 @@ impl Engine {
         if !capabilities.as_ref().is_none_or(|wanted| self.offers(wanted)) {
             return Ok(answer);
         }
-        let named = |name: &str| query.parameters.pool.as_deref().is_none_or(|it| it == name);
-        let mut away = self.check_none_absent(named);
+        let mut failed = Ok(());
         let mut known = false;
         for pool in self.pools.values().filter(|pool| fits(pool, query)) {
-            let capacity = match pool.capacity(query.parameters.provisioning) {
-                Err(error @ Error::Unreachable { .. }) => {
-                    away = Err(error);
-                    continue;
+            match pool.capacity(query.parameters.provisioning) {
+                Ok(capacity) => {
+                    known = true;
+                    answer.available = answer.available.saturating_add(capacity.available_bytes);
+                    answer.maximum_volume = answer.maximum_volume.max(capacity.largest_volume);
                 }
-                capacity => capacity?,
-            };
-            known = true;
-            answer.available = answer.available.saturating_add(capacity.available_bytes);
-            answer.maximum_volume = answer.maximum_volume.max(capacity.largest_volume);
+                Err(error) => {
+                    tracing::warn!(pool = pool.name(), %error, "a pool counts as full");
+                    match error {
+                        Error::Unreachable { .. } => known = true,
+                        other => failed = Err(other),
+                    }
+                }
+            }
         }
         if !known {
-            away?;
+            failed?;
         }
         Ok(answer)
     }

@@ -1,8 +1,8 @@
 //! CreateVolume: empty, from a snapshot, or from another volume.
 
 use orlop_model::{
-    ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Error, FormatState, FsType,
-    IoLimits, NameDigest, NewFilesystem, NewVolume, Result, VolumeId, VolumeRecord,
+    ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Error, FormatState,
+    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, Result, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -73,7 +73,20 @@ impl Engine {
         let mut refusal = None;
         for pool in self.candidates(&wanted)? {
             let new = plan.on(&pool, digest, request);
-            match self.create_on(&pool, &new, source.as_ref()) {
+            let draft = match pool.begin_volume(&new) {
+                Ok(draft) => draft,
+                // Nothing of it can be seen yet, so another pool may take the volume.
+                Err(
+                    refused @ (Error::Exhausted(_)
+                    | Error::OutOfRange(_)
+                    | Error::Unreachable { .. }),
+                ) => {
+                    refusal = Some(milder(refusal, refused));
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            match self.complete(&pool, draft, source.as_ref()) {
                 Ok(record) => return Ok(self.describe(&pool, record)),
                 Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_))) => {
                     refusal = Some(milder(refusal, full));
@@ -84,13 +97,12 @@ impl Engine {
         Err(refusal.unwrap_or_else(|| Error::Exhausted("no pool can take the volume".to_owned())))
     }
 
-    fn create_on(
+    fn complete(
         &self,
         pool: &PoolRef,
-        new: &NewVolume,
+        mut draft: Box<dyn Draft<VolumeRecord>>,
         source: Option<&Source<'_>>,
     ) -> Result<VolumeRecord> {
-        let mut draft = pool.begin_volume(new)?;
         match source.and_then(|source| source.volume.as_ref()) {
             Some(volume) => self.cut_quiesced(pool, &[volume], draft.as_mut())?,
             None => draft.cut()?,
@@ -229,11 +241,14 @@ fn names(offered: &[FsType]) -> String {
     names.join(", ")
 }
 
-/// "Full now" on one pool outweighs "never possible" on another.
+/// "Away" on one pool outweighs "full now" on another, and that "never possible" on a third.
 fn milder(known: Option<Error>, new: Error) -> Error {
-    match known {
-        Some(full @ Error::Exhausted(_)) => full,
-        Some(_) | None => new,
+    match (known, new) {
+        (Some(away @ Error::Unreachable { .. }), _) => away,
+        (Some(full @ Error::Exhausted(_)), new) if !matches!(new, Error::Unreachable { .. }) => {
+            full
+        }
+        (Some(_) | None, new) => new,
     }
 }
 

@@ -107,7 +107,11 @@ impl Engine {
     pub fn check_health(&self) -> Result<()> {
         self.host.check_health()?;
         self.pools.values().try_for_each(|pool| pool.check_health())?;
-        self.absent.first().map_or(Ok(()), |absent| Err(absent.why.clone()))
+        match self.absent.iter().find(|absent| !matches!(absent.why, Error::Unreachable { .. })) {
+            // Waiting does not mend it.
+            Some(mistaken) => Err(mistaken.why.clone()),
+            None => self.check_none_absent(|_| true),
+        }
     }
 
     pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {

@@ -90,3 +90,24 @@ fn a_pool_that_cannot_tell_is_an_error_and_not_a_zero() {
     bench.pool().fail_next("capacity", Error::failed("statfs", "broken on purpose"));
     refused!(bench.engine.capacity(&anything()), Error::Failed { .. });
 }
+
+#[test]
+fn a_pool_that_fails_does_not_hide_the_others() {
+    let bench = Bench::with_pools(vec![
+        pool("sick", &zone("z1"), 100 * GIB),
+        pool("well", &zone("z1"), 50 * GIB),
+    ]);
+    let whole = ask(&bench, &anything()).available;
+    for error in [Error::failed("statfs", "broken on purpose"), away()] {
+        bench.pools[0].fail_next("capacity", error);
+        let rest = ask(&bench, &anything()).available;
+        assert!(rest > 0 && rest < whole, "{rest} of {whole}");
+    }
+    bench.pools[0].fail_next("capacity", away());
+    let query = CapacityQuery { parameters: parameters(&[("pool", "sick")]), ..anything() };
+    assert_eq!(ask(&bench, &query).available, 0);
+}
+
+fn away() -> Error {
+    Error::Unreachable { doing: "statfs".to_owned(), reason: "read-only".to_owned() }
+}

@@ -47,6 +47,19 @@ fn without_a_wish_the_pool_with_most_room_is_taken() {
     assert_eq!(placed(&bench, volume("b")), "slow");
 }
 
+/// But only as long as nothing of the volume can be there.
+#[test]
+fn a_pool_that_is_away_is_passed_over() {
+    let bench = three_pools();
+    let away = || Error::Unreachable { doing: "open".to_owned(), reason: "EROFS".to_owned() };
+    bench.pools[0].fail_next("begin_volume", away());
+    assert_eq!(placed(&bench, volume("a")), "slow");
+    bench.pools[0].fail_next("commit", away());
+    refused!(bench.engine.create_volume(&volume("b")), Error::Unreachable { .. });
+    bench.pools[0].fail_next("begin_volume", away());
+    refused!(bench.engine.create_volume(&in_pool("c", "fast")), Error::Unreachable { .. });
+}
+
 #[test]
 fn a_named_pool_is_taken_or_nothing() {
     let bench = three_pools();
