@@ -35,6 +35,21 @@ impl Launch {
         launch
     }
 
+    /// On several pools, which lie in one scratch directory: each with its name and what else of
+    /// TOML is said of it.
+    pub fn on_several(pools: &[(&str, &TestPool, &str)]) -> Self {
+        let scratch = pools[0].1.scratch().clone();
+        let settings = scratch.join("orlop.toml");
+        let table = |(name, pool, more): &(&str, &TestPool, &str)| {
+            format!("[[pool]]\nname = \"{name}\"\npath = \"{}\"\n{more}\n", pool.path.display())
+        };
+        let tables: String = pools.iter().map(table).collect();
+        std::fs::write(&settings, tables).expect("write the settings");
+        let mut launch = Self::in_scratch(scratch).arg("--config").arg(settings);
+        launch.fixtures = pools.iter().flat_map(|(_, pool, _)| pool.fixtures()).collect();
+        launch
+    }
+
     /// As [`Self::on`], but the pool is still to be told.
     pub(crate) fn in_scratch(scratch: Scratch) -> Self {
         let socket = format!("unix://{}", scratch.join("csi.sock").display());

@@ -116,6 +116,17 @@ impl TestPool {
         pool
     }
 
+    /// Another pool of the same test, for a daemon that serves both.
+    pub fn beside(&self, name: &str, fs: PoolFs, size: u64) -> Self {
+        let scratch = self.scratch.clone();
+        let image = scratch.join(format!("{name}.img"));
+        let pool = Self { fs, path: scratch.ensure_dir(name), image, scratch };
+        if size > 0 {
+            pool.mount(fs.on_a_disk(), size);
+        }
+        pool
+    }
+
     /// Unmounts the disk and lets go of it, whatever state it is in.
     pub fn unplug(&self) {
         mounts::ensure_unmounted(&self.path).expect("unmount the pool");

@@ -1,7 +1,8 @@
-//! Opens the pools. One that is on a cluster that is away comes later: the daemon serves the others
-//! meanwhile, and takes it into service when it can be reached.
+//! Opens the pools. One that is on a cluster that is away, or on a disk that is missing or broken,
+//! comes later: the daemon serves the others meanwhile, and takes it into service when it can be
+//! reached.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ impl OpenPool {
         }
     }
 
-    pub(crate) fn close(&self) {
+    fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
             Self::Rbd(pool) => pool.close(),
@@ -55,16 +56,46 @@ pub(crate) fn check_places(config: &Config) -> Result<()> {
     })
 }
 
+/// All pools that are in service, also those that came late; closed when the daemon stops.
+#[derive(Default)]
+pub(crate) struct OpenPools(Mutex<Closable>);
+
+#[derive(Default)]
+struct Closable {
+    open: Vec<OpenPool>,
+    closed: bool,
+}
+
+impl OpenPools {
+    fn add(&self, pool: OpenPool) {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pools.closed {
+            pool.close();
+        } else {
+            pools.open.push(pool);
+        }
+    }
+
+    /// Nothing uses them any more. What is added afterwards is closed at once.
+    pub(crate) fn close(&self) {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.closed = true;
+        for pool in pools.open.drain(..) {
+            pool.close();
+        }
+    }
+}
+
 /// What there is to begin with.
 pub(crate) struct Opened {
     pub(crate) engine: Engine,
-    pub(crate) pools: Vec<OpenPool>,
     pub(crate) absent: Vec<PoolConfig>,
+    host: Arc<LinuxHost>,
 }
 
 /// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
 /// know of at once, and ends the start.
-pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
+pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> Result<Opened> {
     if config.uses_machine() {
         host.thaw_leftovers()?;
     }
@@ -76,21 +107,18 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
         default_capacity: config.default_capacity,
     };
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
-    let mut opened = Opened { engine, pools: Vec::new(), absent: Vec::new() };
+    let mut opened = Opened { engine, absent: Vec::new(), host };
     for pool in &config.pools {
-        match with_pool(&opened.engine, pool) {
+        match with_pool(&opened.engine, &opened.host, pool) {
             Ok((engine, open)) => {
-                if let OpenPool::Image(pool) = &open {
-                    host.note_pool(pool.id())?;
-                }
                 opened.engine = engine;
-                opened.pools.push(open);
+                pools.add(open);
             }
             Err(why @ Error::Unreachable { .. }) => {
                 let name = pool.name().to_owned();
                 tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
                 opened.engine = opened.engine.with_absent(AbsentPool { name, why });
-                opened.absent.push(pool.clone());
+                opened.absent.push(never_made(pool));
             }
             Err(error) => return Err(error),
         }
@@ -98,24 +126,41 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>) -> Result<Opened> {
     Ok(opened)
 }
 
-fn with_pool(engine: &Engine, config: &PoolConfig) -> Result<(Engine, OpenPool)> {
+fn with_pool(engine: &Engine, host: &LinuxHost, config: &PoolConfig) -> Result<(Engine, OpenPool)> {
     let open = OpenPool::open(config)?;
     let engine = engine.with_pool(open.served())?;
+    if let OpenPool::Image(pool) = &open {
+        host.note_pool(pool.id())?;
+    }
     Ok((engine, open))
 }
 
-/// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
-pub(crate) fn await_absent(core: &Arc<Core>, opened: Opened) -> std::io::Result<()> {
-    let Opened { engine, absent, .. } = opened;
-    if absent.is_empty() {
-        return Ok(());
+/// A directory that a pool is missing from may become empty while we wait: a broken disk is
+/// unmounted to be repaired. Only a start makes a new pool.
+fn never_made(config: &PoolConfig) -> PoolConfig {
+    let mut config = config.clone();
+    if let PoolConfig::Image(image) = &mut config {
+        image.create = false;
     }
-    let core = Arc::downgrade(core);
-    let waiting = thread::Builder::new().name("absent-pools".to_owned());
-    waiting.spawn(move || take_in(&core, engine, absent)).map(drop)
+    config
 }
 
-fn take_in(core: &Weak<Core>, mut engine: Engine, mut absent: Vec<PoolConfig>) {
+/// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
+pub(crate) fn await_absent(
+    core: &Arc<Core>,
+    opened: Opened,
+    pools: &Arc<OpenPools>,
+) -> std::io::Result<()> {
+    if opened.absent.is_empty() {
+        return Ok(());
+    }
+    let (core, pools) = (Arc::downgrade(core), Arc::clone(pools));
+    let waiting = thread::Builder::new().name("absent-pools".to_owned());
+    waiting.spawn(move || take_in(&core, opened, &pools)).map(drop)
+}
+
+fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
+    let Opened { mut engine, mut absent, host } = opened;
     let mut pause = FIRST_PAUSE;
     while !absent.is_empty() {
         thread::sleep(pause);
@@ -125,9 +170,10 @@ fn take_in(core: &Weak<Core>, mut engine: Engine, mut absent: Vec<PoolConfig>) {
             if core.strong_count() == 0 {
                 return;
             }
-            match with_pool(&engine, &config) {
-                Ok((with, _)) => {
+            match with_pool(&engine, &host, &config) {
+                Ok((with, open)) => {
                     tracing::info!(pool = config.name(), "in service");
+                    pools.add(open);
                     engine = with;
                 }
                 Err(why) => {
@@ -142,11 +188,18 @@ fn take_in(core: &Weak<Core>, mut engine: Engine, mut absent: Vec<PoolConfig>) {
     }
 }
 
-/// Probe tells why a pool is absent, so a reason that has changed is noted; and told once.
+/// Probe fails as long as a pool is absent, so a reason that has changed is noted, and logged once.
 fn noted(engine: Engine, name: &str, why: Error) -> Engine {
     if engine.absence_of(name) == Some(&why) {
         return engine;
     }
-    tracing::warn!(pool = name, %why, "still absent");
+    match &why {
+        Error::Unreachable { .. } => tracing::warn!(pool = name, %why, "still absent"),
+        mistake => tracing::error!(
+            pool = name,
+            why = %mistake,
+            "it is there and cannot be served; waiting does not mend it"
+        ),
+    }
     engine.with_absent(AbsentPool { name: name.to_owned(), why })
 }

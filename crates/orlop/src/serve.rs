@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Config, PoolConfig, Sockets};
-use crate::opening::{self, OpenPool};
+use crate::opening::{self, OpenPools};
 use crate::{privileges, thaw_guard};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
@@ -69,16 +69,16 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), offers, stopping(stopped)));
 
     let shrinking = tokio::spawn(stay_small());
-    let outcome = open_and_wait(config, host, &core, &mut signals).await;
+    let pools = Arc::new(OpenPools::default());
+    let outcome = open_and_wait(config, host, (&core, &pools), &mut signals).await;
     shrinking.abort();
     stop.send_replace(true);
     for serving in [Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
     core.drained().await;
-    for pool in outcome? {
-        pool.close();
-    }
+    outcome?;
+    pools.close();
     tracing::info!("stopped");
     Ok(())
 }
@@ -97,25 +97,25 @@ async fn stay_small() {
     }
 }
 
-/// Returns the pools that were opened, once it is time to stop.
+/// Returns once it is time to stop.
 async fn open_and_wait(
     config: Config,
     host: Arc<LinuxHost>,
-    core: &Arc<Core>,
+    (core, pools): (&Arc<Core>, &Arc<OpenPools>),
     signals: &mut Signals,
-) -> Result<Vec<OpenPool>, Failure> {
-    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host));
-    let mut opened = tokio::select! {
+) -> Result<(), Failure> {
+    let shared = Arc::clone(pools);
+    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared));
+    let opened = tokio::select! {
         opened = opening => opened.map_err(Failure::of)?.map_err(Failure::of)?,
-        () = signals.received() => return Ok(Vec::new()),
+        () = signals.received() => return Ok(()),
     };
     core.ready(Arc::new(opened.engine.clone()));
     tracing::info!(absent = opened.absent.len(), "ready");
-    let pools = std::mem::take(&mut opened.pools);
-    opening::await_absent(core, opened).map_err(Failure::of)?;
+    opening::await_absent(core, opened, pools).map_err(Failure::of)?;
     signals.received().await;
     tracing::info!("stopping: finishing what is running");
-    Ok(pools)
+    Ok(())
 }
 
 async fn stopping(mut stopped: watch::Receiver<bool>) {

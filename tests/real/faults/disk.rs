@@ -40,7 +40,7 @@ async fn a_pool_remounted_read_only(fs: PoolFs) {
         client.snapshot("snapshot", id).await.map(drop),
         client.expand(id, 2 * VOLUME).await.map(drop),
     ] {
-        let status = expect_code(code, Code::Internal);
+        let status = expect_code(code, Code::Unavailable);
         assert!(status.message().contains("read-only"), "{status}");
     }
     assert_eq!(client.list_volumes().await.unwrap().len(), 1, "what is there can be seen");
@@ -72,7 +72,7 @@ async fn a_disk_that_fails(fs: PoolFs) {
     let deadline = Instant::now() + PATIENCE;
     // The filesystem itself notices when it writes to its journal.
     loop {
-        expect_code(create("another").send().await, Code::Internal);
+        expect_code(create("another").send().await, Code::Unavailable);
         let _ = tool::run("sync", ["--file-system", text(&pool.path)]);
         if client.probe().await.is_err() || Instant::now() > deadline {
             break;
@@ -81,12 +81,12 @@ async fn a_disk_that_fails(fs: PoolFs) {
     complaint(&client).await;
     assert!(is_abnormal(&client, &node.id).await);
     assert!(gives_up(&mounted).await, "the dead filesystem is called healthy");
-    expect_code(client.snapshot("snapshot", &node.id).await, Code::Internal);
+    expect_code(client.snapshot("snapshot", &node.id).await, Code::Unavailable);
     write_direct(&node.target, 0, &Pattern::new(2).bytes(0, 4096)).unwrap_err();
     // The node can be cleared all the same.
     node.down().await;
     mounted.down().await;
-    expect_code(client.delete(&node.id).await, Code::Internal);
+    expect_code(client.delete(&node.id).await, Code::Unavailable);
 
     daemon.terminate();
     for disk in [&pool, &disks] {

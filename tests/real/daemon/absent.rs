@@ -1,0 +1,203 @@
+//! One of several pools is on a disk that is missing or broken when the daemon starts: it is waited
+//! for, and stops nothing but itself.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use orlop_sys::tool;
+use orlop_tests::*;
+
+/// Far more than anything here takes; reached only by what never happens.
+const PATIENCE: Duration = Duration::from_secs(120);
+const VOLUME: u64 = 32 * MIB;
+const NO_NEW_POOL: &str = "create = false";
+
+fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
+    client.create(name).size(VOLUME).block().parameter("pool", pool)
+}
+
+async fn capacity_of(client: &Client, pool: &str) -> i64 {
+    let request = v1::GetCapacityRequest {
+        parameters: [("pool".to_owned(), pool.to_owned())].into(),
+        ..v1::GetCapacityRequest::default()
+    };
+    client.capacity_for(request).await.unwrap().available_capacity
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn until_ready(client: &Client) {
+    until("ready", || async { client.probe().await.is_ok_and(|ready| ready) }).await;
+}
+
+/// Started, with what can be reached in service. A daemon that ended instead fails the test.
+async fn start_without(daemon: &mut Daemon, client: &Client) {
+    daemon.start_again();
+    until("the other pool is served", || async {
+        client.capacity().await.is_ok_and(|answer| answer.available_capacity > 0)
+    })
+    .await;
+}
+
+fn remount(pool: &TestPool, how: &str) {
+    let options = format!("remount,{how}");
+    tool::run("mount", ["-o", options.as_str(), pool.path.to_str().unwrap()]).unwrap();
+}
+
+/// A daemon on the pools `there` and `disk`, with a volume on each, stopped again.
+async fn stopped_on(there: &TestPool, disk: &TestPool) -> (Daemon, v1::Volume) {
+    let pools = [("there", there, ""), ("disk", disk, NO_NEW_POOL)];
+    let first = [("there", there, ""), ("disk", disk, "")];
+    let mut daemon = Launch::on_several(&first).start().await;
+    let client = daemon.client();
+    on_pool(&client, "here", "there").done().await;
+    let volume = on_pool(&client, "there", "disk").done().await;
+    daemon.terminate();
+    drop(daemon);
+    (Launch::on_several(&pools).idle(), volume)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_disk_is_waited_for_and_others_are_served() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let (mut daemon, volume) = stopped_on(&there, &disk).await;
+    let client = daemon.client();
+    disk.unplug();
+
+    start_without(&mut daemon, &client).await;
+    assert!(!client.probe().await.unwrap());
+    let another = on_pool(&client, "another", "there").done().await;
+    client.delete(&another.volume_id).await.unwrap();
+    let absent = expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
+    assert!(absent.message().contains("pool disk"), "{absent}");
+    expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
+    assert_eq!(capacity_of(&client, "disk").await, 0);
+    assert!(capacity_of(&client, "there").await > 0);
+    assert!(daemon.log().contains("mount its filesystem"), "the log does not say why");
+    assert_eq!(std::fs::read_dir(&disk.path).unwrap().count(), 0, "made on the disk below");
+
+    disk.power_on();
+    until_ready(&client).await;
+    assert_eq!(client.list_volumes().await.unwrap().len(), 2);
+    assert!(capacity_of(&client, "disk").await > 0);
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    // Its devices are known to belong to this run directory: a successor takes none away.
+    daemon.restart().await;
+    Pattern::new(1).write(&node.target, MIB);
+    node.down().await;
+    client.delete(&volume.volume_id).await.unwrap();
+}
+
+/// A device that a killed predecessor attached for nothing is released, and the image is given back
+/// at the end, as with a pool that was there from the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_that_comes_late_is_closed_at_the_stop() {
+    needs_root!();
+    const MANAGED: &str = "image_size = \"400MiB\"";
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Directory, 2 * GIB);
+    let pools = [("there", &there, ""), ("disk", &disk, MANAGED)];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    on_pool(&client, "there", "disk").done().await;
+    daemon.terminate();
+    remount(&disk, "ro");
+
+    start_without(&mut daemon, &client).await;
+    assert!(!client.probe().await.unwrap());
+    assert_eq!(capacity_of(&client, "disk").await, 0);
+    remount(&disk, "rw");
+    until_ready(&client).await;
+    assert_eq!(client.list_volumes().await.unwrap().len(), 1);
+    daemon.terminate();
+    assert_eq!(daemon.leaks(), [""; 0], "the pool was not closed");
+}
+
+/// It can be read, so what is on it can be listed and let go; only nothing can be made there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_disk_is_full_and_no_internal_error() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let (mut daemon, volume) = stopped_on(&there, &disk).await;
+    let client = daemon.client();
+    remount(&disk, "ro");
+    daemon.start_again();
+    // Read-only from the start, and once more later.
+    for _ in 0..2 {
+        until("listed", || async { client.list_volumes().await.is_ok_and(|all| all.len() == 2) })
+            .await;
+        let reason = expect_code(client.probe().await, Code::FailedPrecondition);
+        assert!(reason.message().contains("read-only"), "{reason}");
+        assert!(reason.message().contains("pool disk"), "{reason}");
+        assert_eq!(capacity_of(&client, "disk").await, 0);
+        assert!(client.capacity().await.unwrap().available_capacity > 0);
+        expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
+        expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
+        // Another pool will do.
+        let elsewhere = client.create("anywhere").size(VOLUME).block().done().await;
+        client.delete(&elsewhere.volume_id).await.unwrap();
+        remount(&disk, "rw");
+        until_ready(&client).await;
+        remount(&disk, "ro");
+    }
+    remount(&disk, "rw");
+    client.delete(&volume.volume_id).await.unwrap();
+}
+
+/// The daemon alone has this fstab: it has a view of the mounts of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_pool_is_made_below_a_mount_that_fstab_misses() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, 0);
+    let fstab = there.scratch().join("fstab");
+    let line = format!("LABEL=nowhere {} xfs nofail 0 2\n", disk.path.display());
+    std::fs::write(&fstab, line).unwrap();
+    let bind = format!("mount --bind {} /etc/fstab && exec \"$0\" \"$@\"", fstab.display());
+    let words = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", bind.as_str()];
+    let pools = [("there", &there, ""), ("disk", &disk, "")];
+    let mut daemon = Launch::on_several(&pools).run_by(&words).idle();
+    let client = daemon.client();
+    start_without(&mut daemon, &client).await;
+    assert!(!client.probe().await.unwrap());
+    expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
+    assert!(daemon.log().contains("/etc/fstab"), "the log does not say why");
+    assert!(is_empty(&disk.path), "a pool was made on the disk below");
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+/// It is found only when the disk comes, and must not be waited for in silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_that_is_found_late_is_reported_by_probe() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let (mut daemon, _) = stopped_on(&there, &disk).await;
+    let client = daemon.client();
+    std::fs::write(disk.path.join("orlop.pool"), r#"{"format": 999}"#).unwrap();
+    disk.unplug();
+    start_without(&mut daemon, &client).await;
+    assert!(!client.probe().await.unwrap());
+    disk.power_on();
+    until("Probe fails", || async { client.probe().await.is_err() }).await;
+    let reason = expect_code(client.probe().await, Code::FailedPrecondition);
+    assert!(reason.message().contains("format 999"), "{reason}");
+    assert!(daemon.log().contains("waiting does not mend it"), "nothing is logged");
+    // From the start it ends the start.
+    daemon.terminate();
+    let ended = daemon.launch().run_to_end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.output);
+}
