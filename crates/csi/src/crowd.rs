@@ -125,6 +125,11 @@ impl AsyncRead for Connection {
 }
 
 impl Connection {
+    /// The peer's process, as the kernel noted it when it connected.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.0.stream.peer_cred().ok()?.pid()
+    }
+
     fn poll_writing(
         &self,
         context: &mut Context<'_>,

@@ -1,6 +1,7 @@
 //! The services without a socket: requests are arbitrary bytes, and something must hold of every
 //! answer.
 
+pub mod http2;
 mod methods;
 mod wire;
 

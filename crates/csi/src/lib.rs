@@ -9,6 +9,7 @@ mod dispatch;
 mod flood;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod http2;
 mod layers;
 mod offers;
 mod parse;

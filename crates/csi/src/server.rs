@@ -15,6 +15,7 @@ use tonic::transport::Server;
 
 use crate::crowd::{Connection, Crowd};
 use crate::dispatch::Core;
+use crate::http2::Lenient;
 use crate::layers::ObserveCalls;
 use crate::offers::Offers;
 use crate::routes::Routes;
@@ -108,7 +109,7 @@ struct Connections {
 }
 
 impl Stream for Connections {
-    type Item = io::Result<Connection>;
+    type Item = io::Result<Lenient<Connection>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         const PAUSE: Duration = Duration::from_millis(100);
@@ -119,7 +120,10 @@ impl Stream for Connections {
             }
             match ready!(self.listener.poll_accept(context)) {
                 Ok((stream, _)) => match self.crowd.admit(stream) {
-                    Some(connection) => return Poll::Ready(Some(Ok(connection))),
+                    Some(connection) => {
+                        let pid = connection.pid();
+                        return Poll::Ready(Some(Ok(Lenient::new(connection, pid))));
+                    }
                     None => tracing::warn!("too many connections, all of them busy; hung up"),
                 },
                 Err(error) => {

@@ -32,6 +32,11 @@ fn the_corpus_of_request_holds() {
 }
 
 #[test]
+fn the_corpus_of_http2_holds() {
+    replay("http2", http2::frames);
+}
+
+#[test]
 fn the_corpus_of_calls_holds() {
     let offers = plugin::offers();
     replay("calls", |input| calls(plugin::engine(), &offers, input));

@@ -1,0 +1,212 @@
+//! What a peer sends, with an authority that the HTTP library takes.
+//!
+//! On a UNIX socket the authority of a call means nothing, and many clients put the socket's path
+//! there, which is none. Headers are compressed with what was said before on the connection. So from
+//! the first such call on, each block of headers is put in plain literals; until then every byte
+//! passes as it came.
+
+use tonic::codegen::http::uri::Authority;
+
+use super::frame::{self, HEAD_BYTES, Head, MOST_PAYLOAD};
+use super::hpack::{self, Decoder, Field, Malformed};
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// That the HTTP library takes in one message.
+const MOST_DECODED: usize = 16 << 10;
+/// Of a block of headers that is not complete.
+const MOST_HELD: usize = 64 << 10;
+
+const AUTHORITY: &[u8] = b":authority";
+/// Which is true: the peer is on this machine.
+const ACCEPTED: &str = "localhost";
+
+pub(crate) struct Inbound {
+    at: At,
+    head: Vec<u8>,
+    /// Frames of a block of headers, kept back until its last one is there.
+    held: Vec<u8>,
+    block: Option<Block>,
+    decoder: Decoder,
+    is_rewriting: bool,
+    notice: Option<Malformed>,
+}
+
+enum At {
+    /// So much of it has been seen.
+    Preface(usize),
+    Head,
+    /// So much of it is to come.
+    Payload(usize),
+    /// As above, of a frame that is kept back.
+    Fragment(Head, usize),
+    /// From here on it is for the HTTP library to judge.
+    Left,
+}
+
+/// The headers of one message.
+struct Block {
+    first: Head,
+    compressed: Vec<u8>,
+}
+
+impl Default for Inbound {
+    fn default() -> Self {
+        Self {
+            at: At::Preface(0),
+            head: Vec::new(),
+            held: Vec::new(),
+            block: None,
+            decoder: Decoder::default(),
+            is_rewriting: false,
+            notice: None,
+        }
+    }
+}
+
+impl Inbound {
+    /// Appends to `passed` what the HTTP library is to read. An error is the connection's end: what
+    /// the peer says can neither be understood nor be passed on as it is.
+    pub(crate) fn take(&mut self, bytes: &[u8], passed: &mut Vec<u8>) -> Result<(), Malformed> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = match self.at {
+                At::Preface(seen) => self.preface(seen, rest, passed),
+                At::Head => self.head(rest, passed)?,
+                At::Payload(left) => {
+                    let taken = left.min(rest.len());
+                    passed.extend_from_slice(&rest[..taken]);
+                    self.at = if taken < left { At::Payload(left - taken) } else { At::Head };
+                    taken
+                }
+                At::Fragment(head, left) => {
+                    let taken = left.min(rest.len());
+                    self.held.extend_from_slice(&rest[..taken]);
+                    if taken < left {
+                        self.at = At::Fragment(head, left - taken);
+                    } else {
+                        self.end_of_fragment(head, passed)?;
+                    }
+                    taken
+                }
+                At::Left => {
+                    passed.extend_from_slice(rest);
+                    rest.len()
+                }
+            };
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Nothing is looked at any more.
+    pub(crate) fn is_left(&self) -> bool {
+        matches!(self.at, At::Left)
+    }
+
+    /// What the HTTP library will refuse, if there was anything new.
+    pub(crate) fn notice(&mut self) -> Option<Malformed> {
+        self.notice.take()
+    }
+
+    fn preface(&mut self, seen: usize, rest: &[u8], passed: &mut Vec<u8>) -> usize {
+        let expected = &PREFACE[seen..];
+        let taken = expected.len().min(rest.len());
+        passed.extend_from_slice(&rest[..taken]);
+        self.at = if rest[..taken] != expected[..taken] {
+            self.notice = Some(Malformed("something else than HTTP/2"));
+            At::Left
+        } else if taken == expected.len() {
+            At::Head
+        } else {
+            At::Preface(seen + taken)
+        };
+        taken
+    }
+
+    fn head(&mut self, rest: &[u8], passed: &mut Vec<u8>) -> Result<usize, Malformed> {
+        let taken = (HEAD_BYTES - self.head.len()).min(rest.len());
+        self.head.extend_from_slice(&rest[..taken]);
+        let Some(head) = Head::parse(&self.head) else { return Ok(taken) };
+        let belongs = match &self.block {
+            None => head.kind == frame::HEADERS,
+            Some(block) => head.kind == frame::CONTINUATION && head.stream == block.first.stream,
+        };
+        if belongs {
+            self.held.append(&mut self.head);
+            if head.length > MOST_PAYLOAD || self.held.len() + head.length > MOST_HELD {
+                self.leave(Malformed("more than 64 KiB of headers"), passed)?;
+            } else if head.length == 0 {
+                self.end_of_fragment(head, passed)?;
+            } else {
+                self.at = At::Fragment(head, head.length);
+            }
+        } else if self.block.is_some() {
+            self.held.append(&mut self.head);
+            self.leave(Malformed("a frame inside a block of headers"), passed)?;
+        } else {
+            passed.append(&mut self.head);
+            self.at = if head.length == 0 { At::Head } else { At::Payload(head.length) };
+        }
+        Ok(taken)
+    }
+
+    fn end_of_fragment(&mut self, head: Head, passed: &mut Vec<u8>) -> Result<(), Malformed> {
+        self.at = At::Head;
+        let payload = &self.held[self.held.len() - head.length..];
+        let Some(fragment) = head.fragment(payload) else {
+            return self.leave(Malformed("padding longer than its frame"), passed);
+        };
+        let block = self.block.get_or_insert_with(|| Block { first: head, compressed: Vec::new() });
+        block.compressed.extend_from_slice(fragment);
+        if head.flags & frame::END_HEADERS == 0 {
+            return Ok(());
+        }
+        match self.block.take() {
+            Some(block) => self.end_of_block(&block, passed),
+            None => Ok(()),
+        }
+    }
+
+    fn end_of_block(&mut self, block: &Block, passed: &mut Vec<u8>) -> Result<(), Malformed> {
+        let mut fields = match self.decoder.decode(&block.compressed) {
+            Ok(fields) => fields,
+            Err(malformed) => return self.leave(malformed, passed),
+        };
+        if fields.iter().map(Field::size).sum::<usize>() > MOST_DECODED {
+            self.notice = Some(Malformed("more than 16 KiB of headers"));
+        }
+        self.is_rewriting |= fields.iter().any(is_refused);
+        if !self.is_rewriting {
+            passed.append(&mut self.held);
+            return Ok(());
+        }
+        for field in fields.iter_mut().filter(|field| is_refused(field)) {
+            field.value = ACCEPTED.into();
+        }
+        self.held.clear();
+        frame::put_headers(passed, block.first, &hpack::encode(&fields));
+        Ok(())
+    }
+
+    /// The HTTP library says what it thinks of it, if it still knows what the peer refers to: once
+    /// blocks were rewritten, its table is another than the peer's.
+    fn leave(&mut self, why: Malformed, passed: &mut Vec<u8>) -> Result<(), Malformed> {
+        if self.is_rewriting {
+            return Err(why);
+        }
+        passed.append(&mut self.held);
+        self.block = None;
+        self.at = At::Left;
+        self.notice = Some(why);
+        Ok(())
+    }
+}
+
+fn is_refused(field: &Field) -> bool {
+    field.name == AUTHORITY && Authority::try_from(field.value.as_slice()).is_err()
+}
+
+#[cfg(test)]
+#[path = "inbound_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! Clients that take something else for the authority of a UNIX socket than the HTTP library does,
+//! in frames as they send them.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use orlop_tests::*;
+
+/// Reached only if the daemon does not answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+/// Of its table: literals that are remembered, and that later calls refer to.
+const AUTHORITY: u8 = 1;
+const PATH: u8 = 4;
+const CONTENT_TYPE: u8 = 31;
+/// POST and http.
+const CALL: [u8; 2] = [0x83, 0x86];
+
+fn remembered(name: u8, value: &str) -> Vec<u8> {
+    let length = u8::try_from(value.len()).unwrap();
+    assert!(length < 127);
+    [&[0x40 | name, length], value.as_bytes()].concat()
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+struct Raw(UnixStream);
+
+impl Raw {
+    fn connect(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+        Self(stream)
+    }
+
+    /// A call with an empty message, and all that is answered until it ends.
+    fn call(&mut self, stream: u8, headers: &[u8]) -> Vec<u8> {
+        let message = frame(DATA, 1, stream, &[0; 5]);
+        self.0.write_all(&[frame(HEADERS, 4, stream, headers), message].concat()).unwrap();
+        let mut kinds = Vec::new();
+        loop {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; usize::try_from(length).unwrap()];
+            self.0.read_exact(&mut payload).unwrap();
+            let (kind, flags, of) = (head[3], head[4], head[8]);
+            if of == stream || kind == GOAWAY {
+                kinds.push(kind);
+            }
+            if kind == GOAWAY || of == stream && (kind == RST_STREAM || flags & 1 != 0) {
+                return kinds;
+            }
+        }
+    }
+}
+
+/// Twice on one connection, as the second call refers to the headers of the first.
+#[track_caller]
+fn expect_answers(socket: &Path, authority: &str, method: &str) {
+    let mut raw = Raw::connect(socket);
+    let first = [
+        &CALL[..],
+        &remembered(AUTHORITY, authority),
+        &remembered(PATH, method),
+        &remembered(CONTENT_TYPE, "application/grpc"),
+        b"\x40\x02te\x08trailers",
+    ];
+    let answered = [HEADERS, DATA, HEADERS];
+    assert_eq!(raw.call(1, &first.concat()), answered, "{authority:?}");
+    let second = [&CALL[..], &[0xc1, 0xc0, 0xbf, 0xbe]].concat();
+    assert_eq!(raw.call(3, &second), answered, "{authority:?} again");
+}
+
+fn warnings(log: &str) -> Vec<&str> {
+    let of_http2 = |line: &&str| line.contains(" WARN ") && line.contains("orlop_csi::http2");
+    log.lines().filter(of_http2).collect()
+}
+
+/// CSI has no use for it, and the C core, grpc-go and grpc-java send what they like.
+#[tokio::test(flavor = "multi_thread")]
+async fn any_authority_is_accepted_on_every_socket() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let addons = pool.scratch().join("addons.sock");
+    let endpoint = format!("unix://{}", addons.display());
+    let mut daemon = Launch::on(&pool).env("ORLOP_ADDONS_ENDPOINT", endpoint).start().await;
+    let csi = daemon.launch().socket();
+    let asked = tokio::task::spawn_blocking(move || {
+        for (socket, method) in [
+            (&csi, "/csi.v1.Identity/Probe"),
+            (&csi, "/csi.v0.Identity/GetPluginInfo"),
+            (&addons, "/identity.Identity/Probe"),
+        ] {
+            let path = "/var/lib/kubelet/plugins/csi.orlop.io/csi.sock";
+            for authority in ["localhost", path, "%2Frun%2Fcsi.sock", "", "/", "a b", "\u{1}é"] {
+                expect_answers(socket, authority, method);
+            }
+        }
+    });
+    asked.await.unwrap();
+    daemon.terminate();
+    assert_eq!(warnings(&daemon.log()), [""; 0]);
+}
+
+/// The HTTP library says it to the peer alone, which may not be able to.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_http_library_refuses_is_logged() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let socket = daemon.launch().socket();
+    let refused = tokio::task::spawn_blocking(move || {
+        let headers = [&CALL[..], &remembered(PATH, "/csi.v1.Identity/Probe")].concat();
+        let keep_alive = [&headers, &b"\x40\x0aconnection\x05close"[..]].concat();
+        assert_eq!(Raw::connect(&socket).call(1, &keep_alive), [RST_STREAM]);
+        let unknown = [&headers[..], &[0xff, 0x20]].concat();
+        assert_eq!(Raw::connect(&socket).call(1, &unknown), [GOAWAY]);
+        let mut other = UnixStream::connect(&socket).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let _ = other.read_to_end(&mut Vec::new());
+    });
+    refused.await.unwrap();
+    daemon.terminate();
+    let log = daemon.log();
+    let pid = format!("pid={}", std::process::id());
+    let lines = warnings(&log);
+    for what in ["PROTOCOL_ERROR", "not in the table", "something else than HTTP/2"] {
+        let said = lines.iter().any(|line| line.contains(what) && line.contains(&pid));
+        assert!(said, "{what}: {lines:?}");
+    }
+}
