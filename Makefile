@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
+.PHONY: help run build test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -34,6 +34,13 @@ sanity:
 	$(BUILD_ALL)
 	scripts/prerequisites
 	scripts/without-leaks tests/sanity/run
+
+#: clients     gRPC clients written elsewhere: Python, Node, Ruby, grpcurl, csc for csi.v1 and csi.v0;
+#:             fetches what is missing
+clients:
+	$(BUILD_ALL)
+	scripts/prerequisites
+	scripts/without-leaks tests/clients/run
 
 #: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
 #:             writes docs/conformance.md
