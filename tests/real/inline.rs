@@ -135,6 +135,29 @@ async fn an_inline_volume_survives_the_daemon() {
     assert_gone(&pool, &daemon, &target);
 }
 
+/// One passing error, such as a file where the directory is to be, must not delete data.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_publish_keeps_an_inline_volume_it_found() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let (id, target) = (inline_id(8), client.new_target("inline"));
+    client.node_publish(request(&id, &target, "ext4")).await.unwrap();
+    Pattern::new(1).write(&target.join("data"), DATA);
+    daemon.reboot_machine().await;
+
+    std::fs::remove_dir(&target).unwrap();
+    std::fs::write(&target, "in the way").unwrap();
+    client.node_publish(request(&id, &target, "ext4")).await.unwrap_err();
+    assert_eq!(daemon.leaks(), [""; 0]);
+    std::fs::remove_file(&target).unwrap();
+    client.node_publish(request(&id, &target, "ext4")).await.unwrap();
+    Pattern::new(1).check(&target.join("data"), DATA);
+    client.node_unpublish(&id, &target).await.unwrap();
+    assert_gone(&pool, &daemon, &target);
+}
+
 /// NP-16, NP-37, and what no inline volume can be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_inline_volume_leaves_nothing() {

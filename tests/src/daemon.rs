@@ -243,6 +243,14 @@ impl Daemon {
         leaks::remove_all_but(self.launch.scratch.path(), &self.launch.fixtures);
     }
 
+    /// Its machine loses power and comes back: mounts, devices and the run directory are gone.
+    pub async fn reboot_machine(&mut self) {
+        self.lose_machine();
+        let run = self.launch.scratch.join("run");
+        std::fs::rename(&run, run.with_extension("before")).expect("put the run directory away");
+        self.restart().await;
+    }
+
     /// SIGTERM; the daemon must end well and take its socket with it.
     pub fn terminate(&mut self) {
         self.stop(Signal::TERM);

@@ -4,11 +4,19 @@
 //! that unpublish finds it again after a restart and after a reboot.
 
 use orlop_model::{
-    CapabilitySet, Error, NameDigest, NodeRecord, ObjectName, Result, Stage, VolumeId, VolumeRecord,
+    CapabilitySet, Error, NameDigest, NodeRecord, ObjectName, Result, Stage, TargetPath, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
 use crate::request::{CreateVolume, InlineVolume, PublishVolume, VolumeRef};
+
+/// May a publish that fails delete the volume?
+enum Discardable {
+    /// It was made by this call, or by one that was interrupted before it published it.
+    Yes,
+    No,
+}
 
 impl Engine {
     pub(crate) fn publish_inline(
@@ -22,7 +30,7 @@ impl Engine {
         let name: ObjectName =
             text.parse().map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
         let _lock = self.lock_volume(&NameDigest::of(&name))?;
-        let record = self.ensure_inline_volume(name, request, inline)?;
+        let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
@@ -31,12 +39,44 @@ impl Engine {
         };
         let done = self
             .ensure_staged(pool, &record, stage.clone())
+            .and_then(|()| self.note_published(pool, &record))
             .and_then(|()| self.publish_staged(pool, &record, &stage.path, request));
-        if done.is_err() {
-            let node = self.host.node_record(&record.id)?;
-            self.discard_inline(pool, &record.id, &node)?;
+        if done.is_err()
+            && let Err(error) = self.undo_failed_publish(pool, &record.id, &discardable)
+        {
+            tracing::warn!(%error, volume = %record.id, "could not undo a failed publish");
         }
         done
+    }
+
+    /// Before a workload can write: from here on a failure does not delete the volume.
+    fn note_published(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
+        if !record.never_published {
+            return Ok(());
+        }
+        pool.update_volume(&record.id, &mut |record| {
+            record.never_published = false;
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// A volume that was found may hold a workload's data, for example after a reboot: only what
+    /// this call did to the node is undone then.
+    fn undo_failed_publish(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        discardable: &Discardable,
+    ) -> Result<()> {
+        let node = self.host.node_record(id)?;
+        match discardable {
+            Discardable::Yes => self.discard_inline(pool, id, &node),
+            Discardable::No if node.publications.is_empty() => {
+                self.unstage_inline(pool, id, &self.host.private_stage(id)?)
+            }
+            Discardable::No => Ok(()),
+        }
     }
 
     fn ensure_inline_volume(
@@ -44,11 +84,14 @@ impl Engine {
         name: ObjectName,
         request: &PublishVolume,
         inline: &InlineVolume,
-    ) -> Result<VolumeRecord> {
+    ) -> Result<(VolumeRecord, Discardable)> {
         let digest = NameDigest::of(&name);
         if let Some((_, record)) = self.find_volume(&digest, inline.parameters.pool.as_deref())? {
             if record.ephemeral {
-                return Ok(record);
+                // A call that was interrupted may have made it, and published nothing.
+                let unused = record.never_published;
+                let discardable = if unused { Discardable::Yes } else { Discardable::No };
+                return Ok((record, discardable));
             }
             return Err(Error::conflict(format!("volume {name}"), "it is not an inline volume"));
         }
@@ -61,7 +104,7 @@ impl Engine {
             source: None,
             topology: None,
         };
-        Ok(self.create_new(&digest, &new, true)?.record)
+        Ok((self.create_new(&digest, &new, true)?.record, Discardable::Yes))
     }
 
     pub(crate) fn find_inline(&self, text: &str) -> Result<Option<VolumeId>> {
@@ -90,8 +133,39 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
-        self.ensure_unstaged(pool, id, &path)?;
-        self.host.ensure_target_removed(&path)?;
+        self.unstage_inline(pool, id, &path)?;
         self.remove_volume(pool, id)
+    }
+
+    fn unstage_inline(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<()> {
+        self.ensure_unstaged(pool, id, path)?;
+        self.host.ensure_target_removed(path)
+    }
+
+    /// At start: volumes that an interrupted NodePublishVolume made and that no workload has seen.
+    /// The orchestrator need not call again for them. On a shared pool another node may be about to
+    /// publish one, so there they wait for NodeUnpublishVolume.
+    pub(crate) fn discard_unpublished_inline(&self, pool: &PoolRef) -> Result<()> {
+        if pool.is_shared() {
+            return Ok(());
+        }
+        for (id, record) in pool.volumes(None, 0)? {
+            if !record.is_ok_and(|record| record.ephemeral && record.never_published) {
+                continue;
+            }
+            let node = self.host.node_record(&id);
+            match node.and_then(|node| self.discard_inline(pool, &id, &node)) {
+                Ok(()) => tracing::info!(
+                    volume = %id,
+                    "removed an inline volume that an interrupted call had made and not published"
+                ),
+                Err(error) => tracing::warn!(
+                    %error,
+                    volume = %id,
+                    "cannot remove an inline volume that was never published"
+                ),
+            }
+        }
+        Ok(())
     }
 }

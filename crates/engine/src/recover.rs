@@ -20,7 +20,7 @@ impl Engine {
                 Ok(()) => {}
             }
         }
-        Ok(())
+        self.discard_unpublished_inline(pool)
     }
 
     /// A device with a node record is in use, or will be cleaned up by the call that comes

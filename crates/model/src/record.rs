@@ -28,6 +28,10 @@ pub struct VolumeRecord {
     pub format: FormatState,
     /// Made by NodePublishVolume for one workload and gone with it.
     pub ephemeral: bool,
+    /// Of an ephemeral volume: no workload has seen it yet, so it may be discarded. Cleared before
+    /// the first publication. A record that does not say is of a volume that may hold data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_published: bool,
     pub created: Timestamp,
     /// Nodes that the controller published the volume to.
     pub published: BTreeMap<NodeId, ControllerPublication>,

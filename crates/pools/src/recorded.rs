@@ -106,6 +106,7 @@ pub(crate) fn new_volume_record(new: &NewVolume) -> VolumeRecord {
         source: new.source.clone(),
         format: new.format,
         ephemeral: new.ephemeral,
+        never_published: new.ephemeral,
         created: SystemTime::now().into(),
         published: BTreeMap::new(),
     }

@@ -18,6 +18,31 @@ fn request(target: &str) -> v1::NodePublishVolumeRequest {
     }
 }
 
+/// As on an image pool: an error after a reboot must not delete data.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_publish_keeps_an_inline_volume_it_found() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/inline-found"]);
+    let launch = ceph.launch("inline-found", "all").env("ORLOP_RBD_NAMESPACE", "inline-found");
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let target = daemon.launch().scratch().ensure_dir("targets").join("inline");
+    let published = request(target.to_str().unwrap());
+    client.node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).write(&target.join("file"), MIB);
+    daemon.reboot_machine().await;
+
+    std::fs::remove_dir(&target).unwrap();
+    std::fs::write(&target, "in the way").unwrap();
+    client.node_publish(published.clone()).await.unwrap_err();
+    std::fs::remove_file(&target).unwrap();
+    client.node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).check(&target.join("file"), MIB);
+    client.node_unpublish(&published.volume_id, &target).await.unwrap();
+    assert!(client.list_volumes().await.unwrap().is_empty());
+}
+
 /// Nobody is told that the workload of a dead node is gone; so its volume can be deleted by whoever
 /// knows, and only then.
 #[tokio::test(flavor = "multi_thread")]

@@ -117,6 +117,56 @@ fn one_that_cannot_be_published_is_not_made() {
     }
 }
 
+/// After a reboot nothing is recorded on the node, but the volume holds the workload's data.
+#[test]
+fn a_failed_publish_keeps_a_volume_that_it_found() {
+    for step in [Op::Mount, Op::BindDirectory] {
+        let mut bench = Bench::new();
+        bench.engine.publish_volume(&inline(TARGET)).unwrap();
+        let (id, _) = only_volume(&bench);
+        bench.pool().write_tag(&id, "data").unwrap();
+        bench.host.reboot();
+        bench.pool().reboot();
+        bench.restart();
+        bench.host.fail_next(step, Error::failed("try", "broken on purpose"));
+        bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
+        assert_eq!(bench.names().len(), 1, "{step:?}");
+        bench.assert_node_is_clean();
+        bench.restart();
+        bench.engine.publish_volume(&inline(TARGET)).unwrap();
+        assert_eq!(bench.pool().tag(&id).unwrap(), "data", "{step:?}");
+        unpublish(&bench).unwrap();
+        assert!(bench.names().is_empty());
+    }
+}
+
+/// The process dies between making the volume and publishing it.
+fn left_unpublished(bench: &Bench) {
+    bench.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
+    bench.pool().fail_next("ensure_no_volume", Error::failed("try", "broken on purpose"));
+    bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
+    assert_eq!(bench.names().len(), 1);
+}
+
+#[test]
+fn one_that_was_never_published_goes_with_a_failed_call() {
+    let bench = Bench::new();
+    left_unpublished(&bench);
+    bench.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
+    bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
+    assert!(bench.names().is_empty());
+    bench.assert_node_is_clean();
+}
+
+#[test]
+fn one_that_was_never_published_goes_at_the_next_start() {
+    let mut bench = Bench::new();
+    left_unpublished(&bench);
+    bench.restart();
+    assert!(bench.names().is_empty());
+    bench.assert_node_is_clean();
+}
+
 #[test]
 fn it_is_known_by_the_orchestrators_id() {
     let bench = Bench::new();

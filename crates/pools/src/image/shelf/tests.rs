@@ -27,6 +27,7 @@ fn record(name: &str) -> VolumeRecord {
         source: None,
         format: FormatState::Blank,
         ephemeral: false,
+        never_published: false,
         created: Timestamp { seconds: 1, nanos: 2 },
         published: BTreeMap::new(),
     }
