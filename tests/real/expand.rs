@@ -118,7 +118,7 @@ async fn a_staged_volume_grows_by_its_staging_path() {
     node.down().await;
 }
 
-/// Writable and read-only publications of a device have devices of their own.
+/// A read-only publication has another device than the stage that it is of.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_devices_of_a_volume_grow() {
     needs_root!();
@@ -129,15 +129,15 @@ async fn all_devices_of_a_volume_grow() {
     let create = client.create("volume").size(64 * MIB);
     let volume = create.capability(capability.clone()).done().await;
     let node = client.on_node(&volume, capability);
-    node.up().await;
-    let reader = client.new_target("reader");
-    node.publish_at(&reader, true).await.unwrap();
+    node.stage().await.unwrap();
+    node.publish_at(&node.target, true).await.unwrap();
 
     client.expand(&node.id, 128 * MIB).await.unwrap();
     node.expand(128 * MIB).await.unwrap();
     assert_size(&node, 128 * MIB);
-    assert_eq!(orlop_sys::loopdev::size(&reader).unwrap(), 128 * MIB);
-    node.unpublish_at(&reader).await.unwrap();
+    node.unpublish().await.unwrap();
+    node.publish().await.unwrap();
+    assert_size(&node, 128 * MIB);
     node.down().await;
 }
 

@@ -68,7 +68,43 @@ impl Engine {
             || request.publish.read_only
             || wanted.capability.mode.is_read_only()
             || wants_read_only(&wanted.capability.access);
+        if stage.capability.is_block() {
+            let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
+            self.ensure_one_cache(pool, record, &live, access)?;
+        }
         self.ensure_published(pool, record, (stage, live), wanted, read_only)
+    }
+
+    /// Readers have another device than writers, as only a device can refuse writes, and each has a
+    /// page cache: a reader would be shown what a block held before the writer changed it, for as
+    /// long as it likes. So raw volumes are published to readers or to writers, not to both.
+    fn ensure_one_cache(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        live: &[Publication],
+        access: DeviceAccess,
+    ) -> Result<()> {
+        let id = &record.id;
+        let (other, how) = match access {
+            DeviceAccess::ReadOnly => (DeviceAccess::ReadWrite, "for writing"),
+            DeviceAccess::ReadWrite => (DeviceAccess::ReadOnly, "read-only"),
+        };
+        let Some(device) = pool.attached(id, other)? else { return Ok(()) };
+        for Publication { target, .. } in live {
+            if self.host.occupant(target)?.is_some_and(|at| at.is_of(&device)) {
+                return Err(Error::precondition(format!(
+                    "cannot publish volume {id}: it is published {how} at {target}, and readers of \
+                     a raw device would not see what is written beside them; unpublish it there \
+                     first, publish all targets with the same readonly, or use a filesystem"
+                )));
+            }
+        }
+        match other {
+            DeviceAccess::ReadOnly => self.ensure_no_read_only_device(pool, id),
+            // What former writers left in its cache is what readers are to see.
+            DeviceAccess::ReadWrite => self.host.sync_device(&device),
+        }
     }
 
     /// Record first, then the effect; a failure takes both back (NP-37).
@@ -208,6 +244,10 @@ impl Engine {
         if staged_read_only || !node.publications.is_empty() {
             return Ok(());
         }
+        self.ensure_no_read_only_device(pool, id)
+    }
+
+    fn ensure_no_read_only_device(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         if let Some(device) = pool.attached(id, DeviceAccess::ReadOnly)? {
             self.host.ensure_limits(&device, &IoLimits::default())?;
         }

@@ -116,7 +116,7 @@ async fn workloads_do_not_notice_and_every_later_call_works(pool: PoolFs) {
     }
 }
 
-/// A reader and a writer of one volume, as a mount and as a device.
+/// A reader and a writer of one filesystem, and a reader of a device that is staged for writing.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_stay_readers() {
     needs_root!();
@@ -129,6 +129,9 @@ async fn readers_stay_readers() {
         let node = client.on_node(&create.done().await, capability);
         node.up().await;
         Workload::prepare(&node.data_path());
+        if node.capability.is_block() {
+            node.unpublish().await.unwrap();
+        }
         let reading_target = client.new_target("reader");
         node.publish_at(&reading_target, true).await.unwrap();
         let read_path = match node.capability.is_block() {

@@ -4,7 +4,7 @@ use orlop_engine::request::{CreateVolume, PublishContext, PublishVolume, StageVo
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    AccessMode, CapabilitySet, DeviceAccess, Error, FsType, Host, NameDigest, VolumeId,
+    AccessMode, CapabilitySet, DeviceAccess, Error, FsType, Host, NameDigest, Pool, VolumeId,
 };
 
 use crate::bench::*;
@@ -250,7 +250,6 @@ fn a_read_only_block_device_is_another_device_with_the_same_limits() {
     bench.engine.stage_volume(&StageVolume { capability: shared.clone(), ..stage(&id) }).unwrap();
     let writing = PublishVolume { capability: shared, ..publish(&id, TARGET) };
     let reading = PublishVolume { read_only: true, target: path(OTHER_TARGET), ..writing.clone() };
-    bench.engine.publish_volume(&writing).unwrap();
     bench.engine.publish_volume(&reading).unwrap();
 
     let read_only = bench.attached(&id, DeviceAccess::ReadOnly).unwrap();
@@ -259,10 +258,44 @@ fn a_read_only_block_device_is_another_device_with_the_same_limits() {
     assert_eq!(bench.host.limits(&read_only).write_iops, Some(50));
 
     bench.unpublish(&id, OTHER_TARGET).unwrap();
-    bench.unpublish(&id, TARGET).unwrap();
     assert_eq!(bench.attached(&id, DeviceAccess::ReadOnly), None);
     assert!(bench.attached(&id, DeviceAccess::ReadWrite).is_some(), "still staged");
     assert!(bench.host.limits(&read_only).is_unlimited(), "the number goes to another volume");
+}
+
+/// Each of the two devices has a page cache of its own.
+#[test]
+fn a_raw_volume_has_readers_or_writers_not_both() {
+    let bench = Bench::new();
+    let shared = block(SingleNodeMultiWriter);
+    let id = bench.create_as(CreateVolume { capabilities: only(shared.clone()), ..volume("v") });
+    bench.engine.stage_volume(&StageVolume { capability: shared.clone(), ..stage(&id) }).unwrap();
+    let writing = PublishVolume { capability: shared, ..publish(&id, TARGET) };
+    let reading = PublishVolume { read_only: true, target: path(OTHER_TARGET), ..writing.clone() };
+    for (first, second) in [(&writing, &reading), (&reading, &writing)] {
+        bench.engine.publish_volume(first).unwrap();
+        refused!(bench.engine.publish_volume(second), Error::Precondition(_));
+        assert!(!bench.host.has_target(&second.target), "NP-37");
+        let alike = PublishVolume { target: path("/pods/third"), ..first.clone() };
+        bench.engine.publish_volume(&alike).unwrap();
+        bench.engine.unpublish_volume(&first.volume, &alike.target).unwrap();
+        bench.engine.unpublish_volume(&first.volume, &first.target).unwrap();
+    }
+    bench.engine.publish_volume(&writing).unwrap();
+    assert_eq!(bench.attached(&id, DeviceAccess::ReadOnly), None);
+}
+
+/// A workload may hold the readers' device open longer than its publication lasts.
+#[test]
+fn a_reader_that_lingers_keeps_writers_away() {
+    let bench = Bench::new();
+    let id = bench.create_as(block_volume("v"));
+    bench.engine.stage_volume(&stage_block(&id)).unwrap();
+    bench.pool().ensure_attached(&id, DeviceAccess::ReadOnly).unwrap();
+    bench.pool().fail_next("ensure_detached", Error::precondition("somebody has it open"));
+    refused!(bench.engine.publish_volume(&publish_block(&id, TARGET)), Error::Precondition(_));
+    bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
+    assert_eq!(bench.attached(&id, DeviceAccess::ReadOnly), None);
 }
 
 #[test]
