@@ -159,7 +159,7 @@ impl Pool for ImagePool {
     }
 
     fn cuts_groups_at_once(&self) -> bool {
-        self.store.holds_moments
+        self.store.can_hold_moment()
     }
 
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {

@@ -17,8 +17,8 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 
 pub use copy::{
-    CloneOutcome, can_share_extents, copy_sparse, extent_count, has_data, has_data_from,
-    preclone_chunks, try_clone_file,
+    CloneOutcome, can_share_extents, copy_apart, copy_sparse, extent_count, has_data,
+    has_data_from, preclone_chunks, try_clone_file,
 };
 pub(crate) use durable::ensure_directories;
 pub use durable::{
@@ -27,6 +27,7 @@ pub use durable::{
     replace_file, replace_file_until_reboot, replaced_name, sync_device, sync_dir, sync_file,
     sync_filesystem, write_out,
 };
+pub use in_place::overwrite_in_place;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
 

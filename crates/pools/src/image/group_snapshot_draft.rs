@@ -71,8 +71,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
             }
             Progress::Cut => return Ok(()),
         }
-        if self.store.holds_moments {
-            let moment = self.store.hold_moment()?;
+        if let Some(moment) = self.store.try_hold_moment()? {
             self.note_cut(SystemTime::now().into());
             for member in &mut self.members {
                 let source = self.store.original_in(&moment, &member.record().source)?;
@@ -80,8 +79,12 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
             }
             self.moment = Some(moment);
         } else {
+            let several = self.members.len() > 1;
             for member in &mut self.members {
                 member.copy()?;
+                if several {
+                    member.note_cut_alone();
+                }
             }
             self.note_cut(SystemTime::now().into());
         }
@@ -162,7 +165,7 @@ impl GroupSnapshotDraft {
         let mut entries = Vec::new();
         for member in &self.members {
             let record = member.record().clone();
-            let charge = record.charge(member.written());
+            let charge = record.charge(member.allocated());
             entries.push((record, Booked { charge, own: 0 }, member.shared()));
         }
         let mut ledger = lock(&self.store.ledger);

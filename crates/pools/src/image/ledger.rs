@@ -132,10 +132,6 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn written(&self) -> u64 {
-        self.written
-    }
-
     /// What was to be taken at once is taken: free space tells it now.
     pub(super) fn note_written(&mut self, allocated: u64, shared: u64) {
         let physical = std::mem::take(&mut self.physical);

@@ -1,6 +1,7 @@
 //! All volumes of a btrfs pool at one instant.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use orlop_model::{Result, VolumeId};
 use orlop_sys::btrfs;
@@ -9,6 +10,8 @@ use super::failure::Doing;
 use super::layout::{Home, MOMENT};
 use super::original::Original;
 use super::store::Store;
+use super::volume_draft::is_thick;
+use crate::poison::lock;
 
 /// A read-only snapshot of the pool's subvolume, made in one transaction of btrfs. Of what loop
 /// devices write with direct I/O, all that was flushed is in it, and nothing that was begun after
@@ -20,9 +23,48 @@ pub(super) struct Moment {
     root: PathBuf,
 }
 
+/// How many thick volumes are being made. A moment is only held while there are none, and none is begun
+/// while one is held.
+#[derive(Debug, Default)]
+pub(super) struct ThickDrafts(Mutex<usize>);
+
+/// Ends with the draft.
+#[derive(Debug)]
+pub(super) struct ThickDraft {
+    store: Arc<Store>,
+}
+
+impl Drop for ThickDraft {
+    fn drop(&mut self) {
+        let mut drafts = lock(&self.store.thick_drafts.0);
+        *drafts = drafts.saturating_sub(1);
+    }
+}
+
 impl Store {
+    pub(super) fn note_thick_draft(self: &Arc<Self>) -> ThickDraft {
+        *lock(&self.thick_drafts.0) += 1;
+        ThickDraft { store: Arc::clone(self) }
+    }
+
+    /// Also one that is gone again would take from every thick volume of the pool what it has: btrfs
+    /// takes whatever is older than the last snapshot of its subvolume for shared, and needs free
+    /// space to overwrite it (decision 0029).
+    pub(super) fn can_hold_moment(&self) -> bool {
+        self.holds_moments && self.volumes.ids_where(is_thick).is_empty()
+    }
+
+    /// `None`: not on this pool, or not now.
+    pub(super) fn try_hold_moment(&self) -> Result<Option<Moment>> {
+        let drafts = lock(&self.thick_drafts.0);
+        if *drafts > 0 || !self.can_hold_moment() {
+            return Ok(None);
+        }
+        self.hold_moment().map(Some)
+    }
+
     /// A crash while it is there leaves a subvolume in staging/ that the next start sweeps away.
-    pub(super) fn hold_moment(&self) -> Result<Moment> {
+    fn hold_moment(&self) -> Result<Moment> {
         let root = self.layout.new_in_staging(&MOMENT);
         btrfs::snapshot_subvolume(self.layout.root(), &root)
             .doing(|| format!("hold a moment of pool {}", self.name))?;

@@ -20,6 +20,7 @@ use super::ledger::Ledger;
 use super::making::make;
 use super::managed::Managed;
 use super::marker::{Kind, Marker};
+use super::moment::ThickDrafts;
 use super::register::Register;
 use super::room::Floor;
 use super::served_by::ServedBy;
@@ -109,6 +110,7 @@ impl Store {
             keeps_order,
             shares_extents,
             holds_moments,
+            thick_drafts: ThickDrafts::default(),
             volumes,
             snapshots,
             group_snapshots,

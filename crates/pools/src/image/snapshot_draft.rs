@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
-use orlop_model::{Draft, GroupSnapshotId, NewSnapshot, Result, SnapshotRecord, Timestamp};
+use orlop_model::{
+    Consistency, Draft, GroupSnapshotId, NewSnapshot, Result, SnapshotRecord, Timestamp,
+};
 use orlop_sys::file::{self, CloneOutcome};
 
 use super::failure::Doing;
@@ -14,6 +16,7 @@ use super::original::Original;
 use super::room::Demand;
 use super::staged::Staged;
 use super::store::Store;
+use super::volume_draft::is_thick;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(super) struct SnapshotDraft {
     original: Option<Original>,
     /// Bytes that the cut did not copy, because the source has them too.
     shared: u64,
+    /// What the data takes, shared or not, once it is finished.
+    allocated: u64,
     record: SnapshotRecord,
     reservation: Reservation,
 }
@@ -39,11 +44,13 @@ impl Store {
         self.snapshots.get(&new.id)?;
         let source = self.volumes.require(&new.source.id)?;
         let original = Original::open(&self.volumes, &source)?;
+        // A thick volume that shares its blocks needs as many again to be overwritten (decision 0029).
+        let takes = !self.shares_extents || is_thick(&source);
         let demand = Demand {
             length: source.capacity_bytes,
             promise: original.allocated(),
-            physical: if self.shares_extents { 0 } else { original.allocated() },
-            must_fit: !self.shares_extents,
+            physical: if takes { original.allocated() } else { 0 },
+            must_fit: takes,
         };
         let reservation = self.try_reserve(demand)?;
         let staged =
@@ -54,6 +61,7 @@ impl Store {
             staged,
             original: Some(original),
             shared: 0,
+            allocated: 0,
             record: SnapshotRecord {
                 version: RECORD_VERSION,
                 id: new.id.clone(),
@@ -90,6 +98,14 @@ impl SnapshotDraft {
         self.record.created = latest.map_or(now, |latest| now.after(latest));
     }
 
+    /// Not with the others of its group, though the caller may have been promised that before the first
+    /// thick volume was begun.
+    pub(super) fn note_cut_alone(&mut self) {
+        if self.record.consistency == Consistency::Crash {
+            self.record.consistency = Consistency::Alone;
+        }
+    }
+
     /// Copies the data, if that was not done yet.
     pub(super) fn copy(&mut self) -> Result<()> {
         if let Some(original) = &self.original {
@@ -108,8 +124,8 @@ impl SnapshotDraft {
         // A crash while the source grew may have left its data longer than its record says.
         file::set_length(self.staged.data(), self.record.size_bytes)
             .doing(|| format!("make snapshot {}", self.record.id))?;
-        let allocated = self.staged.allocated()?;
-        self.reservation.note_written(allocated, self.shared);
+        self.allocated = self.staged.allocated()?;
+        self.reservation.note_written(self.allocated, self.shared);
         Ok(())
     }
 
@@ -117,9 +133,8 @@ impl SnapshotDraft {
         &self.staged
     }
 
-    /// What the data takes, once it is finished.
-    pub(super) fn written(&self) -> u64 {
-        self.reservation.written()
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated
     }
 
     pub(super) fn shared(&self) -> u64 {

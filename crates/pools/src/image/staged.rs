@@ -3,8 +3,8 @@
 
 use std::fs::File;
 
-use orlop_model::Result;
-use orlop_sys::file::{self, RenameOutcome};
+use orlop_model::{Error, Result};
+use orlop_sys::file::{self, BackingKind, RenameOutcome};
 
 use super::failure::Doing;
 use super::layout::Home;
@@ -34,6 +34,27 @@ impl Staged {
 
     pub(super) fn data(&self) -> &File {
         &self.data
+    }
+
+    /// Makes the data, which may share extents with what it is a copy of, a copy that has `bytes` for
+    /// itself. That takes as long as the data is large, and comes after the cut, when nothing holds the
+    /// source's writers any more. A crash leaves it in staging/ with the rest of the draft.
+    pub(super) fn set_apart(&mut self, bytes: u64, backing: BackingKind) -> Result<()> {
+        let data = self.home.data();
+        let apart = data.with_extension("apart");
+        let copying = || format!("give {} blocks for itself", data.display());
+        let own = file::create_file(&apart).doing(copying)?;
+        reserve(&own, bytes, backing).doing(copying)?;
+        file::copy_apart(&self.data, &own).doing(copying)?;
+        file::ensure_no_file(&data).doing(copying)?;
+        match file::rename_new(&apart, &data).doing(copying)? {
+            RenameOutcome::Renamed => {}
+            RenameOutcome::TargetExists => {
+                return Err(Error::failed(copying(), "something else has its name"));
+            }
+        }
+        self.data = own;
+        Ok(())
     }
 
     pub(super) fn allocated(&self) -> Result<u64> {
@@ -67,6 +88,16 @@ impl Staged {
         }
         file::rename_new(self.home.directory(), place.directory()).doing(creating)
     }
+}
+
+/// Gives an empty file its length and all space for it.
+pub(super) fn reserve(data: &File, bytes: u64, backing: BackingKind) -> orlop_sys::Result<()> {
+    if backing == BackingKind::Btrfs {
+        // Else each overwrite would need free space as well (decision 0029).
+        file::overwrite_in_place(data)?;
+    }
+    file::set_length(data, bytes)?;
+    file::preallocate(data, 0, bytes)
 }
 
 impl Drop for Staged {

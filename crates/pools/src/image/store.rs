@@ -13,6 +13,7 @@ use super::layout::Layout;
 use super::ledger::{Ledger, Reservation};
 use super::managed::Managed;
 use super::marker::Marker;
+use super::moment::ThickDrafts;
 use super::register::Register;
 use super::shelf::{Booked, Kept, Shelf};
 use super::staged::Staged;
@@ -34,6 +35,7 @@ pub(super) struct Store {
     pub(super) shares_extents: bool,
     /// The pool is a subvolume of btrfs, which can be snapshotted as a whole.
     pub(super) holds_moments: bool,
+    pub(super) thick_drafts: ThickDrafts,
     pub(super) volumes: Shelf<VolumeRecord>,
     pub(super) snapshots: Shelf<SnapshotRecord>,
     pub(super) group_snapshots: Register<GroupSnapshotRecord>,

@@ -132,6 +132,25 @@ impl Bed {
         ImagePool::open(self.config()).unwrap()
     }
 
+    /// With a filesystem that it has to itself.
+    pub(super) fn is_disk(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Others take all space there is.
+    pub(super) fn fill_up(&self) {
+        let foreign = File::create(self.path.join("foreign")).unwrap();
+        let (mut taken, mut piece) = (0, BED_BYTES);
+        while piece >= 4096 {
+            match file::preallocate(&foreign, taken, piece) {
+                Ok(()) => taken += piece,
+                Err(error) if error.is_no_space() => piece /= 2,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        file::sync_filesystem(&self.path).unwrap();
+    }
+
     pub(super) fn free(&self) -> u64 {
         file::sync_filesystem(&self.path).unwrap();
         file::space(&self.path).unwrap().free

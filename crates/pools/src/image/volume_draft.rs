@@ -11,9 +11,10 @@ use orlop_sys::file::{self, CloneOutcome};
 use super::failure::Doing;
 use super::layout::Home;
 use super::ledger::Reservation;
+use super::moment::ThickDraft;
 use super::original::Original;
 use super::room::Demand;
-use super::staged::Staged;
+use super::staged::{Staged, reserve};
 use super::store::Store;
 use super::templates;
 use crate::recorded::new_volume_record;
@@ -31,6 +32,7 @@ pub(super) struct VolumeDraft {
     /// Bytes that the cut did not copy, because the source has them too.
     shared: u64,
     record: VolumeRecord,
+    _thick: Option<ThickDraft>,
     reservation: Reservation,
 }
 
@@ -43,7 +45,7 @@ impl Store {
         let demand = Demand {
             length: new.capacity_bytes,
             promise: new.capacity_bytes,
-            physical: self.taken_at_once(new, source.as_deref()),
+            physical: self.taken_at_once(new, source.as_deref())?,
             must_fit: true,
         };
         let reservation = self.try_reserve(demand)?;
@@ -54,9 +56,14 @@ impl Store {
         };
         let staged =
             Staged::create(Home::new(self.layout.new_in_staging(&new.id)), self.keeps_order)?;
+        let thick = match new.parameters.provisioning {
+            Provisioning::Thin => None,
+            Provisioning::Thick => Some(self.note_thick_draft()),
+        };
         let mut draft = VolumeDraft {
             store: Arc::clone(self),
             staged,
+            _thick: thick,
             is_copy: original.is_some(),
             original,
             filesystem,
@@ -95,28 +102,38 @@ impl Store {
         Ok(Some(original))
     }
 
-    /// Thick takes everything at once: even if extents are shared at first, a thick volume must
-    /// find room to have each of them for itself.
-    fn taken_at_once(&self, new: &NewVolume, original: Option<&Original>) -> u64 {
+    /// Thick takes everything at once, also of a copy: it shares nothing in the end.
+    fn taken_at_once(&self, new: &NewVolume, original: Option<&Original>) -> Result<u64> {
         match (new.parameters.provisioning, original) {
-            (Provisioning::Thick, _) => new.capacity_bytes,
-            (Provisioning::Thin, Some(original)) if !self.shares_extents => original.allocated(),
-            (Provisioning::Thin, Some(_) | None) => 0,
+            (Provisioning::Thick, _) => Ok(new.capacity_bytes),
+            (Provisioning::Thin, None) => Ok(0),
+            (Provisioning::Thin, Some(original)) => {
+                let room_for_source = match &new.source {
+                    Some(ContentSource::Volume(id)) => is_thick(&self.volumes.require(id)?),
+                    Some(ContentSource::Snapshot(_)) | None => false,
+                };
+                let taken = room_for_source || !self.shares_extents;
+                Ok(if taken { original.allocated() } else { 0 })
+            }
         }
     }
 }
 
 impl VolumeDraft {
-    /// Gives the data its full length and, if thick, its space. Holes of a copy are filled too;
-    /// extents that it shares with its source stay shared until one of both is written.
+    /// Gives the data its full length and, if thick, its space: for the holes of a copy, and for the
+    /// extents that it shares with its source until here.
     fn shape(&mut self) -> Result<()> {
         let shaping = || format!("make room for volume {}", self.record.id);
         let bytes = self.record.capacity_bytes;
-        let data = self.staged.data();
-        file::set_length(data, bytes).doing(shaping)?;
         match self.record.parameters.provisioning {
-            Provisioning::Thin => {}
-            Provisioning::Thick => file::preallocate(data, 0, bytes).doing(shaping)?,
+            Provisioning::Thin => file::set_length(self.staged.data(), bytes).doing(shaping)?,
+            Provisioning::Thick if self.is_copy && self.store.shares_extents => {
+                self.staged.set_apart(bytes, self.store.backing)?;
+                self.shared = 0;
+            }
+            Provisioning::Thick => {
+                reserve(self.staged.data(), bytes, self.store.backing).doing(shaping)?;
+            }
         }
         let allocated = self.staged.allocated()?;
         self.reservation.note_written(allocated, self.shared);
@@ -146,6 +163,13 @@ impl Draft<VolumeRecord> for VolumeDraft {
         }
         let Self { store, staged, record, reservation, .. } = self.as_mut();
         store.place(&store.volumes, staged, record, reservation)
+    }
+}
+
+pub(super) fn is_thick(volume: &VolumeRecord) -> bool {
+    match volume.parameters.provisioning {
+        Provisioning::Thin => false,
+        Provisioning::Thick => true,
     }
 }
 

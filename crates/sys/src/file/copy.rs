@@ -122,6 +122,19 @@ pub fn copy_sparse(source: &File, target: &File) -> Result<u64> {
     Ok(copied)
 }
 
+/// As [`copy_sparse`], but `target` keeps its length and what it has reserved, and shares no extent
+/// with `source` afterwards: copies that the kernel makes may.
+pub fn copy_apart(source: &File, target: &File) -> Result<()> {
+    let length = length_of(source)?;
+    let mut offset = 0;
+    while let Some(start) = next_data(source, offset)?.filter(|start| *start < length) {
+        let end = next_hole(source, start)?.min(length);
+        copy_by_hand(source, target, start, end)?;
+        offset = end;
+    }
+    Ok(())
+}
+
 fn copy_range(source: &File, target: &File, start: u64, end: u64) -> Result<()> {
     let mut offset = start;
     while offset < end {

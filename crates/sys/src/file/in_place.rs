@@ -11,6 +11,11 @@ use rustix::fs::{IFlags, fstatfs, ioctl_getflags, ioctl_setflags};
 use super::{BackingKind, kind_of};
 use crate::error::{Context, Result};
 
+/// For an empty file on btrfs. Other filesystems that share extents overwrite in place anyway.
+pub fn overwrite_in_place(file: &File) -> Result<()> {
+    set(file, true)
+}
+
 pub(super) fn is_overwritten_in_place(file: &File) -> Result<bool> {
     Ok(flags(file)?.contains(IFlags::NOCOW))
 }

@@ -1,6 +1,7 @@
 use std::fs;
+use std::os::unix::fs::FileExt;
 
-use orlop_model::{ContentSource, Pool, Provisioning, SnapshotRecord, VolumeRecord};
+use orlop_model::{Consistency, ContentSource, Pool, Provisioning, SnapshotRecord, VolumeRecord};
 use orlop_sys::{btrfs, file};
 
 use super::super::ImagePool;
@@ -205,6 +206,33 @@ fn there_is_room_for_all_or_the_group_is_refused() {
 }
 
 #[test]
+fn members_are_charged_at_once_as_after_a_restart() {
+    for bed in Bed::all().into_iter().filter(Bed::is_disk) {
+        let pool = bed.open();
+        let available =
+            |pool: &ImagePool| pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let volumes: Vec<VolumeRecord> = ["a", "b"]
+            .map(|name| create(&pool, &volume_of(&pool, name, 128 * MIB)))
+            .into_iter()
+            .inspect(|volume| scribble(&data_of(&pool, &volume.id), 1, 32 * MIB))
+            .collect();
+        // A start looks at what was written.
+        drop(pool);
+        let pool = bed.open();
+        let before = available(&pool);
+        let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
+        let after = available(&pool);
+        assert!(before.abs_diff(after + 128 * MIB) < 16 * MIB, "{before} {after}");
+        drop(pool);
+        let pool = bed.open();
+        let reopened = available(&pool);
+        assert!(after.abs_diff(reopened) < 16 * MIB, "{after} {reopened}");
+        pool.ensure_no_group_snapshot(&group.id).unwrap();
+        assert!(before.abs_diff(available(&pool)) < 16 * MIB, "{before}");
+    }
+}
+
+#[test]
 fn a_pool_that_fills_up_in_the_middle_keeps_nothing() {
     let Some(bed) = Bed::ext4() else { return };
     let pool = bed.open();
@@ -235,7 +263,7 @@ fn a_new_pool_on_btrfs_can_hold_a_moment() {
     let root = fs::metadata(bed.pool_path()).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&root.permissions()) & 0o777, 0o700);
     let volumes = three_volumes(&pool);
-    let moment = pool.store.hold_moment().unwrap();
+    let moment = pool.store.try_hold_moment().unwrap().unwrap();
     assert_eq!(listing(&bed, "staging").len(), 1);
     // As after a crash.
     std::mem::forget(moment);
@@ -243,6 +271,31 @@ fn a_new_pool_on_btrfs_can_hold_a_moment() {
     let pool = bed.open();
     assert!(listing(&bed, "staging").is_empty());
     assert_eq!(pool.volumes(None, 0).unwrap().len(), volumes.len());
+}
+
+#[test]
+fn no_moment_takes_the_room_of_a_thick_volume() {
+    let Some(bed) = Bed::btrfs() else { return };
+    let pool = bed.open();
+    let volumes = three_volumes(&pool);
+    let new = thick_volume_of(&pool, "thick", 8 * MIB);
+    let draft = pool.begin_volume(&new).unwrap();
+    assert!(pool.store.try_hold_moment().unwrap().is_none());
+    let thick = draft.commit().unwrap();
+    assert!(!pool.cuts_groups_at_once());
+    let file = fs::File::options().write(true).open(data_of(&pool, &thick.id)).unwrap();
+    file.write_all_at(&pattern(1, 8 * MIB), 0).unwrap();
+    file.sync_all().unwrap();
+    let before = places(&data_of(&pool, &thick.id));
+    let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
+    for member in members_of(&pool, &group) {
+        assert_eq!(member.consistency, Consistency::Alone);
+    }
+    file.write_all_at(&pattern(2, 8 * MIB), 0).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(places(&data_of(&pool, &thick.id)), before);
+    pool.ensure_no_volume(&thick.id).unwrap();
+    assert!(pool.cuts_groups_at_once());
 }
 
 #[test]

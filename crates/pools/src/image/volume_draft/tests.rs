@@ -1,10 +1,11 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use orlop_model::Pool;
+use orlop_model::{DeviceAccess, Pool};
 use orlop_sys::file::allocated_bytes;
 
 use super::super::testbed::*;
+use super::super::{ImagePool, ImagePoolConfig};
 use super::*;
 
 #[test]
@@ -147,6 +148,107 @@ fn a_thick_copy_has_space_for_its_holes() {
         assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 48 * MIB);
         let original = read(&data_of(&pool, &source.id));
         assert!(read(&data_of(&pool, &copy.id))[..original.len()] == original);
+    }
+}
+
+/// All of it, twice, as a workload does.
+fn overwrite(pool: &ImagePool, record: &VolumeRecord) -> std::io::Result<()> {
+    let device = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    let file = fs::File::options().write(true).open(device.path)?;
+    for seed in 1..=2 {
+        file.write_all_at(&pattern(seed, record.capacity_bytes), 0)?;
+        file.sync_all()?;
+    }
+    drop(file);
+    pool.ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    Ok(())
+}
+
+#[test]
+fn thick_volumes_can_be_overwritten_on_a_full_pool() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 8 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 2 * MIB);
+        let taken = snapshot(&pool, "s", &source);
+        let sources = [
+            None,
+            Some(ContentSource::Snapshot(taken.id)),
+            Some(ContentSource::Volume(source.id.clone())),
+        ];
+        let expected = read(&data_of(&pool, &source.id));
+        let mut volumes = Vec::new();
+        for (number, from) in sources.into_iter().enumerate() {
+            let mut new = thick_volume_of(&pool, &format!("thick-{number}"), 10 * MIB);
+            new.source = from;
+            let record = create(&pool, &new);
+            if new.source.is_some() {
+                let copy = read(&data_of(&pool, &record.id));
+                assert!(copy[..expected.len()] == expected);
+                assert!(is_zero(&copy[expected.len()..]));
+            }
+            volumes.push(pool.ensure_capacity(&record.id, 12 * MIB).unwrap());
+        }
+        // Not the machine's own disk.
+        if bed.is_disk() {
+            bed.fill_up();
+        }
+        for record in &volumes {
+            overwrite(&pool, record).unwrap();
+        }
+        assert!(read(&data_of(&pool, &source.id)) == expected);
+        assert!(listing(&bed, "staging").is_empty());
+    }
+}
+
+#[test]
+fn a_thick_volume_is_whole_again_without_its_snapshot() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let volume = create(&pool, &thick_volume_of(&pool, "a", 8 * MIB));
+        overwrite(&pool, &volume).unwrap();
+        let taken = snapshot(&pool, "s", &volume);
+        let kept = read(&snapshot_data_of(&pool, &taken.id));
+        scribble(&data_of(&pool, &volume.id), 9, MIB);
+        assert!(read(&snapshot_data_of(&pool, &taken.id)) == kept);
+        pool.ensure_no_snapshot(&taken.id).unwrap();
+        bed.fill_up();
+        overwrite(&pool, &volume).unwrap();
+    }
+}
+
+#[test]
+fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
+        let group = group_of(&pool, "g", std::slice::from_ref(&thick));
+        let from = ContentSource::Volume(thick.id.clone());
+        let refused = [
+            pool.begin_snapshot(&snapshot_of(&pool, "s", &thick)).err(),
+            pool.begin_group_snapshot(&group).err(),
+            pool.begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err(),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        }
+        pool.ensure_no_volume(&thick.id).unwrap();
+        drop(pool);
+        // btrfs frees it with the next sync.
+        assert!(bed.free() > 700 * MIB);
+        // Even where more is promised than there is, for a thick volume is to be exempt from that.
+        let config = ImagePoolConfig { overcommit_percent: 1000, ..bed.config() };
+        let pool = ImagePool::open(config).unwrap();
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
+        let from = ContentSource::Volume(thick.id.clone());
+        let refused = pool.begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err();
+        assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &thick)).err();
+        assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        pool.ensure_no_volume(&thick.id).unwrap();
+        assert!(bed.free() > 700 * MIB);
+        let fits = create(&pool, &thick_volume_of(&pool, "fits", 200 * MIB));
+        snapshot(&pool, "s", &fits);
     }
 }
 

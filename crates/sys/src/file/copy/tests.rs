@@ -115,6 +115,31 @@ fn copying_by_hand_gives_the_same() {
 }
 
 #[test]
+fn a_copy_apart_shares_nothing_and_keeps_its_room() {
+    if !root() {
+        return;
+    }
+    for kind in [FsKind::Xfs, FsKind::Btrfs, FsKind::Ext4] {
+        let volume = Volume::new(kind);
+        let dir = volume.root();
+        let source = sparse_file(&dir.join("source"));
+        let copy = empty_file(&dir.join("copy"));
+        super::super::preallocate(&copy, 0, LENGTH).unwrap();
+        copy_apart(&source, &copy).unwrap();
+        copy.sync_all().unwrap();
+        let read = |name| std::fs::read(dir.join(name)).unwrap();
+        assert!(read("source") == read("copy"), "{kind}");
+        assert!(allocated_bytes(&dir.join("copy")).unwrap() >= LENGTH, "{kind}");
+        let places = |file: File| -> Vec<u64> {
+            let extents = crate::extents::extents(file, 0).map(std::result::Result::unwrap);
+            extents.map(|extent| extent.physical).collect()
+        };
+        let of_source = places(source);
+        assert!(places(copy).iter().all(|place| !of_source.contains(place)), "{kind}");
+    }
+}
+
+#[test]
 fn an_empty_file_copies_to_an_empty_file() {
     let dir = scratch();
     let source = empty_file(&dir.path().join("source"));
