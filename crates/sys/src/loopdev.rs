@@ -21,11 +21,13 @@ use crate::{mounts, resolve};
 
 mod backing;
 mod discard;
+mod unused;
 mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
-pub use users::user_of;
+pub use unused::{try_detach_unused, try_detach_unused_from};
+pub use users::{user_elsewhere, user_of};
 
 const CONTROL: &str = "/dev/loop-control";
 
@@ -329,7 +331,9 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
             return Ok(());
         }
         if Instant::now() >= look_at {
-            if began.elapsed() >= KERNEL_PATIENCE || user_of(device).is_some() {
+            // Who has it open may not be looked at, but only a mount claims it for itself.
+            let is_last_of_a_mount = users::is_claimed(device) && user_of(device).is_none();
+            if began.elapsed() >= KERNEL_PATIENCE || !is_last_of_a_mount {
                 break;
             }
             look_at = Instant::now() + LOOK_AGAIN;

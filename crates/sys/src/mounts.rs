@@ -6,6 +6,7 @@ mod glance;
 pub(crate) mod mountinfo;
 pub(crate) mod options;
 mod point;
+mod showing;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -23,6 +24,7 @@ pub use fstab::unmounted_above;
 pub use glance::{Glance, glance};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point};
+pub(crate) use showing::block_device_at;
 
 use crate::abi;
 use crate::crash;

@@ -1,31 +1,93 @@
 //! Who keeps a device from being detached, as far as that can be seen from here.
+//!
+//! A device is known by its number: who uses it may have opened a node of another name.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use super::LoopDevice;
-use crate::mounts::mountinfo;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::{LoopDevice, all_backed};
+use crate::mounts::{MountEntry, block_device_at, mountinfo};
 
 /// The first that is found. A mount namespace that was copied while a device was mounted keeps the
 /// mount, whoever unmounts it elsewhere; so that is looked for in every process.
 pub fn user_of(device: &LoopDevice) -> Option<String> {
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
-        let use_of_it = use_by(&entry.path(), device)?;
-        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        Some(format!("process {number} ({}) {use_of_it}", name.trim_end()))
-    })
+    find_user(device, &mut HashSet::new())
+}
+
+/// As [`user_of`], but for what is mounted in this process's own mount namespace.
+pub fn user_elsewhere(device: &LoopDevice) -> Option<String> {
+    let own = mounts_of(Path::new("/proc/self"));
+    find_user(device, &mut own.into_iter().map(|mount| mount.id).collect())
+}
+
+/// `seen`: mounts that need not be looked at. Who has it open comes first: that is whom an
+/// operator has to end.
+fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
+    let number = device.device_number().ok()?;
+    first_process(|process| has_open(process, number).then(|| "has it open".to_owned()))
+        .or_else(|| first_process(|process| mounted_for(process, number, seen)))
+        .or_else(|| use_by_device(device, number))
 }
 
 /// Nothing is told of a process that has ended, or that may not be looked at.
-fn use_by(process: &Path, device: &LoopDevice) -> Option<String> {
-    let path = device.path();
-    let mut opened = fs::read_dir(process.join("fd")).ok()?.flatten();
-    if opened.any(|file| fs::read_link(file.path()).is_ok_and(|target| target == path)) {
-        return Some("has it open".to_owned());
-    }
-    let numbers = device.device_number().ok()?;
-    let mounts = mountinfo::parse(&fs::read(process.join("mountinfo")).ok()?);
-    let mount = mounts.into_iter().find(|mount| (mount.major, mount.minor) == numbers)?;
+fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let id = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        let use_of_it = use_by(&entry.path())?;
+        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        Some(format!("process {id} ({}) {use_of_it}", name.trim_end()))
+    })
+}
+
+/// Processes that share a namespace see the same mounts, and a copy of a mount has a number of its
+/// own. The namespaces themselves cannot be compared: that takes more rights than to see the mounts;
+/// and so does a look at what is mounted, for which another process may have to do.
+fn mounted_for(process: &Path, number: (u32, u32), seen: &mut HashSet<u64>) -> Option<String> {
+    let root = process.join("root");
+    let all_shown = root.read_link().is_ok();
+    let mut unseen = mounts_of(process).into_iter().filter(|mount| match all_shown {
+        true => seen.insert(mount.id),
+        false => !seen.contains(&mount.id),
+    });
+    let mount = unseen.find(|mount| mount.shows(number, &root))?;
     Some(format!("sees it mounted at {}", mount.mount_point.display()))
+}
+
+fn mounts_of(process: &Path) -> Vec<MountEntry> {
+    mountinfo::parse(&fs::read(process.join("mountinfo")).unwrap_or_default())
+}
+
+/// The node may be bound at any path, or be one that a container runtime made; so each file that is
+/// open is looked at, but for those that somebody else would have to be asked for.
+fn has_open(process: &Path, number: (u32, u32)) -> bool {
+    let Ok(opened) = fs::read_dir(process.join("fd")) else { return false };
+    let remote: Vec<_> = mounts_of(process).into_iter().filter(MountEntry::is_remote).collect();
+    opened.flatten().any(|file| {
+        let Ok(target) = fs::read_link(file.path()) else { return false };
+        target.is_absolute()
+            && !remote.iter().any(|mount| target.starts_with(&mount.mount_point))
+            && block_device_at(&file.path()) == Some(number)
+    })
+}
+
+/// The kernel itself: another loop device (kubelet attaches one to each raw volume), or one of the
+/// device mapper.
+fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
+    let on_it = all_backed().ok()?.into_iter();
+    let mut on_it = on_it.filter(|other| block_device_at(&other.file) == Some(number));
+    if let Some(other) = on_it.next() {
+        return Some(format!("{} is on it", other.device.path().display()));
+    }
+    let holder = fs::read_dir(device.sysfs().join("holders")).ok()?.flatten().next()?;
+    Some(format!("{} is on it", holder.file_name().to_string_lossy()))
+}
+
+/// Does the kernel hold the device for one user alone, as it does for a mounted filesystem until the
+/// very end of its unmount?
+pub(super) fn is_claimed(device: &LoopDevice) -> bool {
+    device.open(OFlags::RDONLY | OFlags::EXCL).err() == Some(Errno::BUSY)
 }
