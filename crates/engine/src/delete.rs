@@ -27,10 +27,11 @@ impl Engine {
         self.remove_volume(pool, id)
     }
 
-    /// The caller holds the lock and knows that nothing uses the volume.
+    /// The caller holds the lock and knows of nothing that uses the volume. A device that is left
+    /// all the same has no record, and may be in use.
     pub(crate) fn remove_volume(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        pool.ensure_detached(id, DeviceAccess::ReadOnly)?;
-        pool.ensure_detached(id, DeviceAccess::ReadWrite)?;
+        pool.try_detach_unused(id, DeviceAccess::ReadOnly)?;
+        pool.try_detach_unused(id, DeviceAccess::ReadWrite)?;
         self.host.save_node_record(id, &NodeRecord::default())?;
         pool.ensure_no_volume(id)
     }
@@ -48,6 +49,12 @@ impl Engine {
             return Err(Error::precondition(format!(
                 "volume {id} is staged at {}; unstage it first",
                 stage.path
+            )));
+        }
+        // Records can be lost while the volume is in use.
+        if let Some(path) = self.mounted_at(pool, id)?.first() {
+            return Err(Error::precondition(format!(
+                "volume {id} is in use at {path}; unpublish or unstage it there first"
             )));
         }
         Ok(())

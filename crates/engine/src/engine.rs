@@ -50,7 +50,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Takes the pools over and puts right what an interrupted predecessor left.
+    /// Takes the pools over.
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
         let none = Self {
             pools: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl Engine {
         }
         self.load.add_all_of(&pool)?;
         self.membership.add_all_of(&pool)?;
-        self.recover(&pool)?;
+        self.tell_unrecorded(&pool)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());
         with.pools.insert(pool.id().clone(), pool);

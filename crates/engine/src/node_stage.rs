@@ -52,6 +52,7 @@ impl Engine {
             Some(_) => Ok(()),
             // The record is lost, but the kernel knows whose this is.
             None if self.occupied_by(pool, id, path)? => {
+                self.check_mounted_only_at(pool, id, path)?;
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
             }
@@ -281,6 +282,34 @@ impl Engine {
         let is_occupant = |device: Option<Device>| device.is_some_and(|d| occupant.is_of(&d));
         Ok(is_occupant(pool.attached(id, DeviceAccess::ReadWrite)?)
             || is_occupant(pool.attached(id, DeviceAccess::ReadOnly)?))
+    }
+
+    /// Wherever on this machine the volume's filesystem is mounted or its device bound, recorded or
+    /// not.
+    pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<TargetPath>> {
+        let mut found = Vec::new();
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            if let Some(device) = pool.attached(id, access)? {
+                let mounts = self.host.mounts_of(&device)?.into_iter();
+                found.extend(mounts.map(|(path, _)| path));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Without a record, publications are known by what is mounted.
+    fn check_mounted_only_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<()> {
+        match self.mounted_at(pool, id)?.into_iter().find(|other| other != path) {
+            None => Ok(()),
+            Some(other) => Err(Error::precondition(format!(
+                "volume {id} is still published at {other}; unpublish it first"
+            ))),
+        }
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.

@@ -1,49 +1,47 @@
-//! What a predecessor that was killed may have left, and how it is put right at start.
+//! What is attached when a pool is taken into service, and of which nothing is recorded.
 //!
-//! Half-made volumes are the pools' own business, frozen filesystems the host's. What remains
-//! is a device that was attached by a call which never got as far as mounting it.
+//! Half-made volumes are the pools' own business, frozen filesystems the host's. A call that was
+//! killed leaves nothing else to put right: its record is written before a device is attached and
+//! removed after it is detached, so the call that comes again finishes it.
+//!
+//! A device without a record is therefore no leftover of a call. The run directory or the driver's
+//! name was changed, or the records were lost, and the device may well be in use: through a node
+//! that was bound in another mount namespace, or that a container runtime made and that is in no
+//! mount table. If it were detached, its number would go to another volume, which would then be read
+//! and written there. So it is left alone.
 
-use orlop_model::{DeviceAccess, Error, Result, VolumeId};
+use orlop_model::{PoolId, Result, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
 
 impl Engine {
-    pub(crate) fn recover(&self, pool: &PoolRef) -> Result<()> {
-        for id in pool.attached_volumes()? {
-            match self.release_unless_wanted(pool, &id) {
-                Err(away @ Error::Unreachable { .. }) => return Err(away),
-                // In nobody's way until its volume is used or deleted, and the next start tries
-                // again.
-                Err(error) => {
-                    tracing::warn!(%error, volume = %id, "a device that nobody wants stays");
-                }
-                Ok(()) => {}
-            }
+    pub(crate) fn tell_unrecorded(&self, pool: &PoolRef) -> Result<()> {
+        for id in self.unrecorded_in(pool)? {
+            tracing::warn!(
+                volume = %id,
+                "attached to this machine, but the run directory has no record of it: left alone, as \
+                 it may be in use; was the run directory or the driver's name changed?"
+            );
         }
         self.discard_unpublished_inline(pool)
     }
 
-    /// A device with a node record is in use, or will be cleaned up by the call that comes
-    /// again. One without belongs to nobody: records are written before anything is attached.
-    fn release_unless_wanted(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        match self.host.node_record(id) {
-            Ok(record) if record.is_empty() => {}
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, volume = %id, "left a device alone: its record is unreadable");
-                return Ok(());
+    /// Volumes of the pool that are attached to this machine and of which nothing is recorded.
+    pub fn unrecorded(&self, pool: &PoolId) -> Result<Vec<VolumeId>> {
+        self.pools.get(pool).map_or(Ok(Vec::new()), |pool| self.unrecorded_in(pool))
+    }
+
+    fn unrecorded_in(&self, pool: &PoolRef) -> Result<Vec<VolumeId>> {
+        let mut found = Vec::new();
+        for id in pool.attached_volumes()? {
+            match self.host.node_record(&id) {
+                Ok(record) if record.is_empty() => found.push(id),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, volume = %id, "cannot read the record of a device");
+                }
             }
         }
-        for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
-            let Some(device) = pool.attached(id, access)? else { continue };
-            // Records can be lost without the mounts; a device in use is never taken away.
-            if self.host.is_mounted(&device)? {
-                tracing::warn!(volume = %id, "a volume is in use of which no record is left");
-                return Ok(());
-            }
-            pool.ensure_detached(id, access)?;
-            tracing::info!(volume = %id, "released a device that an interrupted call had attached");
-        }
-        Ok(())
+        Ok(found)
     }
 }

@@ -101,6 +101,11 @@ impl LinuxHost {
             false => notes.write(&name, b""),
         }
     }
+
+    /// Volumes of the pool are in use of which nothing is recorded here.
+    pub fn withdraw_pool(&self, id: &PoolId) -> Result<()> {
+        Notes::new(self.run_dir.pools()).ensure_removed(&id.to_string())
+    }
 }
 
 impl Host for LinuxHost {
@@ -145,8 +150,8 @@ impl Host for LinuxHost {
         occupancy::occupant(path)
     }
 
-    fn is_mounted(&self, device: &Device) -> Result<bool> {
-        occupancy::is_mounted(device)
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
+        occupancy::mounts_of(device)
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {

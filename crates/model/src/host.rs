@@ -118,8 +118,9 @@ pub trait Host: Send + Sync {
 
     fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>>;
 
-    /// Does any mount on this machine use the device, or show its node?
-    fn is_mounted(&self, device: &Device) -> Result<bool>;
+    /// Where the device can be reached by a path: mounts of its filesystem and of its node, the
+    /// newest first. Other mount namespaces may have more.
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>>;
 
     /// Is anything at the path, mounted or not?
     fn target_exists(&self, path: &TargetPath) -> Result<bool>;

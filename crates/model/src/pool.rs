@@ -243,10 +243,14 @@ pub trait Pool: Send + Sync {
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
 
+    /// As [`Pool::ensure_detached`], where no record says who may still use the device. `Precondition`
+    /// if anything on this machine does; the device is then left as it was.
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
+
     /// Lets an attached device see that the volume has grown; returns its size.
     fn refresh_device(&self, id: &VolumeId) -> Result<u64>;
 
-    /// All volumes of this pool that are attached in any way; for recovery at start.
+    /// All volumes of this pool that are attached in any way; for the look at start.
     fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
 
     /// Why the device of an attached volume no longer reaches it, if it does not.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use orlop_csi::Core;
 use orlop_engine::{AbsentPool, Engine, Settings};
 use orlop_host::LinuxHost;
-use orlop_model::{Error, Pool, Result};
+use orlop_model::{Error, Pool, PoolId, Result};
 use orlop_pools::image::ImagePool;
 use orlop_pools::rbd::RbdPool;
 
@@ -126,11 +126,21 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
     Ok(opened)
 }
 
+/// Whether this is the run directory of the pool's daemon in this boot, so that what has no record in
+/// it is a leftover (decision 0024). With devices that an earlier daemon recorded elsewhere it is
+/// not, until they are gone.
+fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &PoolId) -> Result<()> {
+    match engine.unrecorded(pool)?.is_empty() {
+        true => host.note_pool(pool),
+        false => host.withdraw_pool(pool),
+    }
+}
+
 fn with_pool(engine: &Engine, host: &LinuxHost, config: &PoolConfig) -> Result<(Engine, OpenPool)> {
     let open = OpenPool::open(config)?;
     let engine = engine.with_pool(open.served())?;
     if let OpenPool::Image(pool) = &open {
-        host.note_pool(pool.id())?;
+        note_run_dir(host, &engine, pool.id())?;
     }
     Ok((engine, open))
 }

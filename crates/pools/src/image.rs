@@ -247,6 +247,10 @@ impl Pool for ImagePool {
         self.store.ensure_detached(id, access)
     }
 
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.store.try_detach_unused(id, access)
+    }
+
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         self.store.refresh_device(id)
     }

@@ -4,7 +4,11 @@ use orlop_model::{Error, VolumeId};
 use orlop_sys::loopdev::{self, LoopDevice};
 
 pub(crate) fn still_in_use(device: &LoopDevice, id: &VolumeId) -> Error {
-    let user = loopdev::user_of(device).map(|user| format!(": {user}")).unwrap_or_default();
+    used_by(device, id, loopdev::user_of(device))
+}
+
+pub(crate) fn used_by(device: &LoopDevice, id: &VolumeId, user: Option<String>) -> Error {
+    let user = user.map(|user| format!(": {user}")).unwrap_or_default();
     let device = device.path();
     Error::precondition(format!(
         "{} of volume {id} is still in use{user}; unmount or close it first",

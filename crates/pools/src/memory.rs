@@ -364,6 +364,11 @@ impl Pool for MemoryPool {
         Ok(())
     }
 
+    /// What uses a device is the host's to know.
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.ensure_detached(id, access)
+    }
+
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         let mut state = lock(&self.state);
         state.fault("refresh_device")?;

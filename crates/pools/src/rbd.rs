@@ -232,6 +232,10 @@ impl Pool for RbdPool {
         self.store.ensure_detached(id, access)
     }
 
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.store.try_detach_unused(id, access)
+    }
+
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         self.store.refresh_device(id)
     }

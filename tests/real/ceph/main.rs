@@ -18,6 +18,7 @@ mod outage;
 mod racing;
 mod sharing;
 mod stuck;
+mod unrecorded;
 
 use std::time::{Duration, Instant};
 

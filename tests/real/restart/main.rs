@@ -6,3 +6,4 @@ mod frozen;
 mod in_use;
 mod managed;
 mod storm;
+mod unrecorded;

@@ -177,6 +177,7 @@ impl Pool for GatedPool {
         fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device>;
         fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>>;
         fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
+        fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
         fn refresh_device(&self, id: &VolumeId) -> Result<u64>;
         fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
     }

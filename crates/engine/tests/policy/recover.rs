@@ -5,30 +5,39 @@ use orlop_model::{DeviceAccess, Error, Host, NodeRecord, Pool};
 
 use crate::bench::*;
 
+/// A node of it may be where no mount table shows it, and its number would be used again.
 #[test]
-fn a_device_that_nobody_recorded_is_released() {
+fn a_device_without_a_record_is_left_alone() {
     let mut bench = Bench::new();
-    let id = bench.create("v");
+    let [found, recorded] = ["found", "recorded"].map(|name| bench.create(name));
     for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-        bench.pool().ensure_attached(&id, access).unwrap();
+        bench.pool().ensure_attached(&found, access).unwrap();
     }
+    bench.stage(&recorded);
     bench.restart();
+    assert_eq!(bench.pool().attached_volumes().unwrap().len(), 2);
+    assert_eq!(bench.engine.unrecorded(bench.pool().id()).unwrap(), std::slice::from_ref(&found));
+    bench.unstage(&recorded).unwrap();
+    // Nothing uses it: what was only found is no reason to keep a volume.
+    bench.engine.delete_volume(&found).unwrap();
     bench.assert_node_is_clean();
 }
 
-/// Somebody else may have it open: udev, or a person who looks at it.
 #[test]
-fn a_device_that_cannot_be_released_stops_neither_the_start_nor_the_others() {
-    let mut bench = Bench::new();
-    let ids = ["a", "b", "c"].map(|name| bench.create(name));
-    for id in &ids {
-        bench.pool().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
+fn a_volume_in_use_without_a_record_is_not_deleted() {
+    let bench = Bench::new();
+    let [mounted, raw] = [bench.create("mounted"), bench.create_as(block_volume("raw"))];
+    bench.stage(&mounted);
+    bench.publish(&mounted);
+    bench.engine.stage_volume(&stage_block(&raw)).unwrap();
+    bench.engine.publish_volume(&publish_block(&raw, OTHER_TARGET)).unwrap();
+    for id in [&mounted, &raw] {
+        bench.host.save_node_record(id, &NodeRecord::default()).unwrap();
+        refused!(bench.engine.delete_volume(id), Error::Precondition(_));
+        assert!(bench.attached(id, DeviceAccess::ReadWrite).is_some());
     }
-    bench.pool().fail_after("ensure_detached", 1, Error::failed("detach", "busy"));
-    bench.restart();
-    assert_eq!(bench.pool().attached_volumes().unwrap().len(), 1);
-    bench.restart();
-    bench.assert_node_is_clean();
+    refused!(bench.unstage(&mounted), Error::Precondition(_));
+    assert_eq!(bench.host.mounts().len(), 3, "nothing is taken from the workload");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::Path;
 
 use orlop_model::{Device, Occupant, Result, TargetPath};
 use orlop_sys::mounts::{self, Glance, MountEntry};
@@ -49,29 +49,26 @@ fn listed_occupant(path: &TargetPath) -> Result<Option<Occupant>> {
     }))
 }
 
-pub(super) fn is_mounted(device: &Device) -> Result<bool> {
-    Ok(!mount_points_of(device)?.is_empty())
-}
-
-/// Any mount of the device's filesystem, and any bind of its node: that is a mount of the
-/// filesystem that holds /dev, with the node as its root. The newest first.
-pub(super) fn mount_points_of(device: &Device) -> Result<Vec<PathBuf>> {
+/// Any mount of the device's filesystem, and any bind of its node. The newest first.
+pub(super) fn mounts_showing(device: &Device) -> Result<Vec<MountEntry>> {
     let number = (device.major, device.minor);
-    let shows = |entry: &MountEntry| {
-        filesystem_device_number(entry) == number || node_bound_by(entry) == Some(number)
-    };
     let mounts = mounts::all_mounts().doing("list the mounts")?;
-    let points = mounts.into_iter().rev().filter(shows).map(|entry| entry.mount_point);
-    Ok(points.collect())
+    Ok(mounts.into_iter().rev().filter(|entry| entry.shows(number, Path::new("/"))).collect())
 }
 
-fn node_bound_by(entry: &MountEntry) -> Option<(u32, u32)> {
-    // Bound nodes are few, and a stat of an unreachable mount point could hang.
-    if !entry.root.starts_with("/loop") && !entry.root.starts_with("/dev") {
-        return None;
+/// Without those that another mount hides: by their path one would reach that one instead.
+pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
+    let mut found = Vec::new();
+    for entry in mounts_showing(device)? {
+        let point = entry.mount_point.to_str();
+        let path = point.map(|text| TargetPath::parse("mount point", text));
+        // Nothing that a call could have named.
+        let Some(Ok(path)) = path else { continue };
+        if let Some(there) = occupant(&path)?.filter(|there| there.is_of(device)) {
+            found.push((path, there));
+        }
     }
-    let metadata = std::fs::symlink_metadata(&entry.mount_point).ok()?;
-    block_device_number(&metadata)
+    Ok(found)
 }
 
 pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {

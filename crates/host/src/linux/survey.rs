@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use orlop_model::{
     BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
@@ -18,9 +19,13 @@ use super::failure::Doing;
 use super::freezer::Freezer;
 use super::limits::Limiter;
 use super::notes::Notes;
-use super::occupancy::mount_points_of;
+use super::occupancy::mounts_showing;
 use super::records::NodeRecords;
 use super::run_dir::{Claim, RunDirectory};
+
+/// udev looks at each device for a moment when it is attached, or no longer mounted.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +70,7 @@ impl Survey {
                 Err(Error::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let mounted = mount_points_of(&labelled.device)?;
-            let finding = judge(labelled, &record, mounted);
+            let finding = judge(labelled, &record, uses_of(labelled)?);
             findings.extend(match labelled.behind {
                 BehindDevice::Volume if !is_its_own => finding.map(|it| self.only_told(it)),
                 BehindDevice::Volume | BehindDevice::LostData | BehindDevice::Nothing => finding,
@@ -77,8 +81,8 @@ impl Survey {
 
     fn only_told(&self, mut finding: Finding) -> Finding {
         finding.remedy = Remedy::ByHand(format!(
-            "no daemon served this pool with the run directory {}: look with the ORLOP_RUN_DIR and \
-             ORLOP_DRIVER_NAME of the one that did",
+            "the run directory {} is not the one of all daemons that served this pool since this \
+             machine started: look with the ORLOP_RUN_DIR and ORLOP_DRIVER_NAME of the others",
             self.run_dir
         ));
         finding
@@ -189,15 +193,46 @@ fn is_attached(major: u32, minor: u32) -> Result<bool> {
     Ok(devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor))))
 }
 
+/// What uses a device, whether or not a record asks for it.
+struct Uses {
+    /// Where it is mounted in this mount namespace.
+    mounted: Vec<PathBuf>,
+    /// A use that a repair could not end without harm: whoever has a node of the device would find
+    /// another volume behind it once its number is used again.
+    lasting: Option<String>,
+}
+
+fn uses_of(labelled: &LabelledDevice) -> Result<Uses> {
+    let device = &labelled.device;
+    let number = (device.major, device.minor);
+    let shown = mounts_showing(device)?;
+    let bound = shown.iter().find(|entry| entry.binds_node(number, Path::new("/")));
+    let bound = bound.map(|entry| format!("its node is bound at {}", entry.mount_point.display()));
+    let lasting = bound.or_else(|| {
+        LoopDevice::from_path(&device.path).and_then(|device| loopdev::user_elsewhere(&device))
+    });
+    Ok(Uses { mounted: shown.into_iter().map(|entry| entry.mount_point).collect(), lasting })
+}
+
 /// A record names all that the daemon did. With one, further mounts of the filesystem are the
 /// orchestrator's own, such as those of sub-paths.
-fn judge(labelled: &LabelledDevice, record: &NodeRecord, mounted: Vec<PathBuf>) -> Option<Finding> {
+fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<Finding> {
+    let Uses { mounted, lasting } = uses;
     let device = labelled.device.path.display().to_string();
     let subject = format!("volume {}", labelled.volume);
     let places: Vec<String> = mounted.iter().map(|path| path.display().to_string()).collect();
     let places = places.join(", ");
     match labelled.behind {
         BehindDevice::Volume if !record.is_empty() => None,
+        BehindDevice::Volume | BehindDevice::Nothing if lasting.is_some() => {
+            let user = lasting.unwrap_or_default();
+            Some(Finding::by_hand(
+                if mounted.is_empty() { "stray-device" } else { "forgotten-mount" },
+                subject,
+                format!("{device} shows it and is in use, but no record asks for it: {user}"),
+                "end what uses it there; then look again",
+            ))
+        }
         BehindDevice::Volume if mounted.is_empty() => Some(Finding::repairable(
             "stray-device",
             subject,
@@ -245,8 +280,22 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, mounted: Vec<PathBuf>) 
 
 fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + 'static {
     let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
-    move || match LoopDevice::from_path(&path) {
-        Some(device) => loopdev::ensure_detached(&device, &label).doing("detach a device"),
-        None => Ok(()),
+    move || {
+        const DOING: &str = "detach a device";
+        let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
+        let Some(there) = loopdev::backing(&device).doing(DOING)? else { return Ok(()) };
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(user) =
+            loopdev::try_detach_unused(&device, &label, &there.file).doing(DOING)?
+        {
+            if Instant::now() >= deadline {
+                return Err(Error::precondition(format!(
+                    "cannot detach {}: {user}; end that first",
+                    path.display()
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 }

@@ -84,8 +84,10 @@ impl Host for MemoryHost {
         Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
     }
 
-    fn is_mounted(&self, device: &Device) -> Result<bool> {
-        Ok(self.attempt(Op::LookUp)?.mounts.values().any(|occupant| occupant.is_of(device)))
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
+        let state = self.attempt(Op::LookUp)?;
+        let shown = state.mounts.iter().filter(|(_, occupant)| occupant.is_of(device));
+        Ok(shown.map(|(path, occupant)| (path.clone(), *occupant)).collect())
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {

@@ -21,7 +21,7 @@ use super::failure::Doing;
 use super::original::check_data;
 use super::shelf::Shelf;
 use super::store::Store;
-use crate::in_use::still_in_use;
+use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
 const READ_ONLY_SUFFIX: &str = "/ro";
@@ -69,7 +69,7 @@ pub(super) fn backs(data: &Path, status: &LoopStatus) -> bool {
 
 impl Attachments {
     /// Finds what an earlier process attached. A device whose file was deleted meanwhile, or was
-    /// being deleted, is taken down: nothing will ever ask for it again.
+    /// being deleted, is taken down unless something uses it: no call will ever ask for it again.
     pub(super) fn recover(
         pool: &PoolId,
         volumes: &Shelf<VolumeRecord>,
@@ -111,10 +111,32 @@ pub(super) fn all_attached() -> Result<Vec<LoopStatus>> {
 
 fn take_down(status: &LoopStatus) {
     let device = status.device.path();
-    match loopdev::ensure_detached(&status.device, &status.label) {
-        Ok(()) => tracing::info!(device = %device.display(), "detached from a deleted volume"),
+    let device = device.display();
+    // Not waited for: that would hold up the start, for each such device.
+    match loopdev::try_detach_unused(&status.device, &status.label, Path::new("")) {
+        Ok(None) => tracing::info!(%device, "detached from a deleted volume"),
+        Ok(Some(user)) => {
+            tracing::warn!(%device, user, "left attached to a deleted volume: it is in use");
+        }
         Err(error) => tracing::warn!(%error, "still attached to a deleted volume"),
     }
+}
+
+fn try_detach_unused(
+    id: &VolumeId,
+    access: DeviceAccess,
+    slot: &mut Option<LoopDevice>,
+    data: &Path,
+) -> Result<()> {
+    let Some(device) = slot.as_ref() else {
+        return Ok(());
+    };
+    let attempted = loopdev::try_detach_unused(device, &label_of(id, access), data);
+    match attempted.doing(|| format!("detach volume {id}"))? {
+        None => *slot = None,
+        user @ Some(_) => return Err(used_by(device, id, user)),
+    }
+    Ok(())
 }
 
 fn detach(
@@ -195,7 +217,7 @@ impl Store {
         }
         if !backs(&self.volumes.home(id).data(), &status) {
             // The data was replaced under the device, which still shows the old one.
-            detach(id, access, slot, &self.volumes.home(id).data())?;
+            try_detach_unused(id, access, slot, &self.volumes.home(id).data())?;
             return Ok(None);
         }
         // A daemon before this one may have left its mkfs at work.
@@ -240,6 +262,13 @@ impl Store {
             return Ok(());
         };
         detach(id, access, lock(&slots).of(access), &self.volumes.home(id).data())
+    }
+
+    pub(super) fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some(slots) = self.attachments.known(id) else {
+            return Ok(());
+        };
+        try_detach_unused(id, access, lock(&slots).of(access), &self.volumes.home(id).data())
     }
 
     pub(super) fn ensure_no_device(&self, id: &VolumeId) -> Result<()> {

@@ -109,7 +109,7 @@ impl Store {
         described(&device)
     }
 
-    /// The device, unless its export is gone; then it goes too, if nobody has it open.
+    /// The device, unless its export is gone; then it goes too, if nothing uses it.
     fn usable(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
         let devices = &self.attachments.devices;
         let Some((there, on)) = devices.find(id, access)? else {
@@ -127,7 +127,7 @@ impl Store {
                 .doing(|| format!("wait for the device of volume {id}"))?;
             return described(&there.device).map(Some);
         }
-        devices.ensure_detached(id, access)?;
+        devices.try_detach_unused(id, access)?;
         Ok(None)
     }
 
@@ -205,6 +205,11 @@ impl Store {
     /// An export goes with the last device that is on it.
     pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         self.attachments.devices.ensure_detached(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    pub(super) fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.attachments.devices.try_detach_unused(id, access)?;
         self.ensure_unexported_if_unused(id)
     }
 

@@ -12,7 +12,7 @@ use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::storage_daemon::Export;
 
 use super::failure::Doing;
-use crate::in_use::still_in_use;
+use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
 pub(super) const BOTH: [DeviceAccess; 2] = [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite];
@@ -116,6 +116,21 @@ impl Devices {
             }
             Err(error) if error.is_busy() => Err(still_in_use(&there.device, id)),
             Err(error) => Err(error).doing(|| format!("detach volume {id}")),
+        }
+    }
+
+    /// As [`Self::ensure_detached`], of a device that may be in use; then it stays as it was.
+    pub(super) fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some((there, _)) = self.find(id, access)? else {
+            return Ok(());
+        };
+        let attempted = loopdev::try_detach_unused_from(&there.device, &there.file);
+        match attempted.doing(|| format!("detach volume {id}"))? {
+            None => {
+                lock(&self.known).remove(&(id.clone(), access));
+                Ok(())
+            }
+            user @ Some(_) => Err(used_by(&there.device, id, user)),
         }
     }
 }

@@ -174,6 +174,58 @@ fn devices_of_deleted_volumes_are_taken_down_at_start() {
     assert!(pool.attached_volumes().unwrap().is_empty());
 }
 
+/// A bind of a device's node, as a publication of a raw volume is.
+struct Bound {
+    point: std::path::PathBuf,
+}
+
+impl Bound {
+    fn of(bed: &Bed, device: &Device) -> Self {
+        let point = bed.pool_path().with_extension("bound");
+        File::create(&point).unwrap();
+        let access = orlop_sys::mounts::BindAccess::ReadWrite;
+        orlop_sys::mounts::bind(&device.path, &point, access).unwrap();
+        Self { point }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let unmounted = orlop_sys::mounts::ensure_unmounted(&self.point);
+        assert!(unmounted.is_ok() || std::thread::panicking());
+    }
+}
+
+/// Its number would go to another volume, which would then be read at the bound path.
+#[test]
+fn a_bound_device_of_lost_data_is_left_alone() {
+    let Some(bed) = Bed::xfs() else { return };
+    let mut pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    write_through(&device, 1, MIB);
+    let bound = Bound::of(&bed, &device);
+    let data = data_of(&pool, &record.id);
+    std::fs::copy(&data, data.with_extension("restored")).unwrap();
+    std::fs::rename(data.with_extension("restored"), &data).unwrap();
+    for at_start in [false, true] {
+        if at_start {
+            drop(pool);
+            pool = bed.open();
+        } else {
+            let refused = pool.ensure_attached(&record.id, RW);
+            assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+        }
+        let kept = loopdev::status(&LoopDevice::from_path(&device.path).unwrap()).unwrap();
+        let kept = kept.expect("the device is there");
+        assert!(kept.label == record.id.to_string() && !kept.detaching, "{kept:?}");
+    }
+    drop(bound);
+    drop(pool);
+    bed.open();
+    assert_eq!(devices(&bed), 0);
+}
+
 #[test]
 fn a_device_grows_with_its_volume() {
     for bed in Bed::all() {

@@ -1,0 +1,195 @@
+//! Volumes in use of which no node record is found: the run directory or the driver's name was
+//! changed between two starts, or the records were lost.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use orlop_sys::loopdev::{self, LoopDevice};
+use orlop_tests::*;
+use rustix::fs::{CWD, FileType, Mode as FileMode, makedev, mknodat};
+
+const VOLUME: u64 = 64 * MIB;
+const DATA: u64 = 4 * MIB;
+
+async fn raw_volume(client: &Client, name: &str, seed: u64) -> OnNode {
+    let volume = client.create(name).size(VOLUME).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(seed).write(&node.target, DATA);
+    node
+}
+
+pub(crate) fn lose_record(daemon: &Daemon, id: &str) {
+    let records = daemon.launch().scratch().join("run/csi.orlop.io/volumes");
+    fs::remove_file(records.join(format!("{id}.json"))).unwrap();
+}
+
+/// What the device at the target is on, as the kernel tells it.
+fn file_behind(node: &OnNode) -> Option<PathBuf> {
+    let (_, minor) = device_at(node);
+    let device = LoopDevice::from_path(&PathBuf::from(format!("/dev/loop{minor}"))).unwrap();
+    loopdev::backing(&device).unwrap().map(|there| there.file)
+}
+
+#[track_caller]
+fn assert_kept(pool: &TestPool, node: &OnNode, seed: u64) {
+    assert_eq!(file_behind(node), Some(pool.volume_data(&node.id)), "its device is gone");
+    Pattern::new(seed).check(&node.target, DATA);
+}
+
+/// Other tests are not to meet what this one does.
+const KEEP_ONE: &str = r#"
+    while read -r _ _ _ _ point _; do
+        case $point in
+            "$0") ;;
+            */orlop-test.*) umount --lazy "$point" ;;
+        esac
+    done </proc/self/mountinfo
+    exec sleep 600
+"#;
+
+/// A process with a mount namespace of its own, as a container has: a copy of what is mounted now.
+pub(crate) struct Keeper(Child);
+
+impl Keeper {
+    #[expect(clippy::disallowed_methods, reason = "no host tool, but a bystander")]
+    pub(crate) fn of(mount: &Path) -> Self {
+        let mut copying = Command::new("/usr/bin/unshare");
+        copying.args(["--mount", "--propagation", "private", "/bin/sh", "-c", KEEP_ONE]);
+        let keeper = Self(copying.arg(mount).spawn().unwrap());
+        let program = PathBuf::from(format!("/proc/{}/comm", keeper.0.id()));
+        // By then the namespace is as it is to be.
+        while fs::read_to_string(&program).unwrap().trim_end() != "sleep" {
+            std::thread::yield_now();
+        }
+        keeper
+    }
+
+    fn sees(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.0.id()));
+        root.join(path.strip_prefix("/").unwrap())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The kernel lets go of a namespace some time after its last process.
+pub(crate) async fn delete_once_unused(client: &Client, id: &str) {
+    while let Err(status) = client.delete(id).await {
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_volume_keeps_its_device_under_another_run_directory() {
+    needs_root!();
+    for variable in ["ORLOP_RUN_DIR", "ORLOP_DRIVER_NAME"] {
+        let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+        let mut daemon = Daemon::start(&pool).await;
+        let client = daemon.client();
+        let first = raw_volume(&client, "first", 1).await;
+        daemon.terminate();
+
+        let value = match variable {
+            "ORLOP_RUN_DIR" => pool.scratch().join("other-run").into_os_string(),
+            _ => "csi.example.com".into(),
+        };
+        let mut other = daemon.launch().clone().env(variable, value).start().await;
+        client.reconnect();
+        assert_kept(&pool, &first, 1);
+        let second = raw_volume(&client, "second", 2).await;
+        assert_ne!(device_at(&first), device_at(&second), "one number for two volumes");
+        assert_kept(&pool, &first, 1);
+
+        other.terminate();
+        let told = other.launch().run(&["doctor", "--repair"]);
+        assert!(told.stdout.contains(&first.id), "{told:?}");
+        assert_kept(&pool, &first, 1);
+        other.restart().await;
+        assert_kept(&pool, &first, 1);
+        second.down().await;
+        other.terminate();
+        daemon.restart().await;
+        assert_kept(&pool, &first, 1);
+        first.down().await;
+    }
+}
+
+/// As a container runtime makes one of its own, which is in no mount table.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_volume_keeps_its_device_when_its_record_is_lost() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = raw_volume(&client, "v", 1).await;
+    let (major, minor) = device_at(&node);
+    let own = pool.scratch().join("own-node");
+    let mode = FileMode::RUSR | FileMode::WUSR;
+    mknodat(CWD, &own, FileType::BlockDevice, mode, makedev(major, minor)).unwrap();
+    let in_use = File::open(&own).unwrap();
+    orlop_sys::mounts::ensure_unmounted(&node.target).unwrap();
+    daemon.terminate();
+    lose_record(&daemon, &node.id);
+
+    daemon.restart().await;
+    Pattern::new(1).check(&own, DATA);
+    daemon.terminate();
+    let told = daemon.launch().run(&["doctor", "--repair"]);
+    assert!(told.stdout.contains("has it open"), "{told:?}");
+    daemon.restart().await;
+    expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+    let other = raw_volume(&client, "other", 2).await;
+    Pattern::new(1).check(&own, DATA);
+    drop(in_use);
+    fs::remove_file(&own).unwrap();
+    fs::remove_file(&node.target).unwrap();
+    other.down().await;
+    client.delete(&node.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_device_without_a_record_is_not_deleted() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = raw_volume(&client, "v", 1).await;
+    daemon.terminate();
+    lose_record(&daemon, &node.id);
+    daemon.restart().await;
+    expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+    assert_kept(&pool, &node, 1);
+    node.unpublish().await.unwrap();
+    client.delete(&node.id).await.unwrap();
+}
+
+/// In a namespace that the daemon cannot see by its own mount table.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_is_bound_in_another_namespace_is_kept() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = raw_volume(&client, "v", 1).await;
+    let keeper = Keeper::of(&node.target);
+    orlop_sys::mounts::ensure_unmounted(&node.target).unwrap();
+    daemon.terminate();
+    lose_record(&daemon, &node.id);
+    daemon.restart().await;
+    daemon.terminate();
+    let told = daemon.launch().run(&["doctor", "--repair"]);
+    assert!(told.stdout.contains("stray-device"), "{told:?}");
+    daemon.restart().await;
+    expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+    Pattern::new(1).check(&keeper.sees(&node.target), DATA);
+    drop(keeper);
+    fs::remove_file(&node.target).unwrap();
+    delete_once_unused(&client, &node.id).await;
+}
