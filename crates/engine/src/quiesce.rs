@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeId,
-    VolumeRecord,
+    Consistency, ControllerPublication, Device, DeviceAccess, Draft, Error, FsType, Host, Result,
+    TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -159,27 +159,59 @@ impl Engine {
         })
     }
 
+    /// Records may be lost, and then the kernel alone knows who writes; so what is attached has
+    /// writers unless a record says otherwise.
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
-        let stage = self.host.node_record(&source.id)?.stage.filter(|stage| !stage.read_only);
+        let node = self.host.node_record(&source.id)?;
         let here = &self.settings.node_id;
         let mut others = source.published.iter().filter(|(node, _)| *node != here);
         if pool.is_shared() && others.any(|(_, other)| other.writes()) {
             return Ok(Writers::Elsewhere);
         }
-        let Some(stage) = stage else { return Ok(Writers::None) };
-        let publications = self.live_publications(pool, &source.id)?;
-        if stage.capability.is_block() {
-            let device = pool.attached(&source.id, DeviceAccess::ReadWrite)?;
-            let published = !publications.is_empty();
-            return Ok(device.map_or(Writers::None, |device| Writers::Device { device, published }));
+        if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
+            return Ok(Writers::None);
         }
-        // The staging mount may have been taken away under a workload that goes on writing.
-        let mount = match self.live_stage(pool, &source.id)? {
-            Some(stage) => Some(stage.path),
-            None => publications.into_iter().next().map(|publication| publication.target),
+        let Some(device) = pool.attached(&source.id, DeviceAccess::ReadWrite)? else {
+            // A controller of the node's name does not see what the node has.
+            let own = source.published.get(here).filter(|_| pool.is_shared() && node.is_empty());
+            let may_write = own.is_some_and(ControllerPublication::writes);
+            return Ok(if may_write { Writers::Elsewhere } else { Writers::None });
         };
-        let fs = source.format.fs();
-        Ok(mount.map_or(Writers::None, |mount| Writers::Filesystem { mount, fs }))
+        match &node.stage {
+            Some(stage) if stage.capability.is_block() => {
+                let published = !self.live_publications(pool, &source.id)?.is_empty()
+                    || !self.host.mounts_of(&device)?.is_empty();
+                Ok(Writers::Device { device, published })
+            }
+            Some(_) | None => self.writers_at_mounts(pool, source, device),
+        }
+    }
+
+    /// The staging mount may have been taken away under a workload that goes on writing; and all
+    /// that can be reached from here may have been, while another mount namespace has it.
+    fn writers_at_mounts(
+        &self,
+        pool: &PoolRef,
+        source: &VolumeRecord,
+        device: Device,
+    ) -> Result<Writers> {
+        let recorded = match self.live_stage(pool, &source.id)? {
+            Some(stage) => Some(stage.path),
+            None => {
+                self.live_publications(pool, &source.id)?.into_iter().next().map(|it| it.target)
+            }
+        };
+        let mount = match recorded {
+            Some(mount) => Some(mount),
+            None => {
+                let mut mounts = self.host.mounts_of(&device)?.into_iter();
+                mounts.find(|(_, there)| !there.is_device_node).map(|(path, _)| path)
+            }
+        };
+        Ok(match mount {
+            Some(mount) => Writers::Filesystem { mount, fs: source.format.fs() },
+            None => Writers::Device { device, published: true },
+        })
     }
 }
 

@@ -7,3 +7,4 @@ mod in_use;
 mod managed;
 mod storm;
 mod unrecorded;
+mod unrecorded_copies;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use orlop_engine::request::StageVolume;
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Error, FsType, Host, VolumeId};
+use orlop_model::{Consistency, Error, FsType, Host, NodeRecord, VolumeId};
 
 use crate::bench::*;
 
@@ -216,6 +216,40 @@ fn writers_are_held_where_they_are_when_the_staging_mount_is_gone() {
     bench.pool().during_next_cut(move || assert!(host.is_frozen(&path(TARGET))));
     bench.snapshot("s", &id);
     assert!(!bench.host.is_frozen(&path(TARGET)));
+}
+
+/// The kernel knows that it is in use.
+#[test]
+fn writers_whose_record_is_lost_are_held_where_they_are_mounted() {
+    for (what, copy) in COPIES {
+        let bench = Bench::new();
+        let id = bench.create("v");
+        bench.stage(&id);
+        bench.host.save_node_record(&id, &NodeRecord::default()).unwrap();
+        let host = Arc::clone(&bench.host);
+        bench.pool().during_next_cut(move || assert!(host.is_frozen(&path(STAGING)), "{what}"));
+        copy(&bench, "copy", &id).unwrap();
+        assert!(!bench.host.is_frozen(&path(STAGING)), "{what}");
+    }
+}
+
+/// Attached, and mounted nowhere in sight: another mount namespace may have it.
+#[test]
+fn what_is_attached_and_not_in_sight_may_be_written_to() {
+    let bench = Bench::new();
+    bench.pool().cut_piecemeal();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.host.ensure_unmounted(&path(STAGING)).unwrap();
+    for record in [bench.node_record(&id), NodeRecord::default()] {
+        bench.host.save_node_record(&id, &record).unwrap();
+        let (host, device) = (Arc::clone(&bench.host), bench.device(&id));
+        bench.pool().during_next_cut(move || host.write_to(&device));
+        let torn = bench.engine.create_snapshot(&snapshot("torn", &id));
+        refused!(torn, Error::Precondition(_));
+    }
+    let quiet = bench.engine.create_snapshot(&snapshot("quiet", &id)).unwrap();
+    assert_eq!(quiet.consistency, Consistency::Crash);
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! Copies of volumes in use of which no node record is found.
+
+use orlop_sys::mounts;
+use orlop_tests::*;
+
+use crate::unrecorded::{Keeper, delete_once_unused, lose_record};
+
+const VOLUME: u64 = 320 * MIB;
+/// Enough that copying it takes much longer than a stamp.
+const DATA: u64 = 128 * MIB;
+
+/// The snapshot's id, and what is promised of it.
+async fn told_snapshot(client: &Client, name: &str, source: &str) -> Answer<(String, String)> {
+    let request = v1::CreateSnapshotRequest {
+        source_volume_id: source.to_owned(),
+        name: name.to_owned(),
+        ..v1::CreateSnapshotRequest::default()
+    };
+    let answer = client.controller().create_snapshot(request).await?;
+    let told = answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
+    let id = answer.into_inner().snapshot.unwrap().snapshot_id;
+    let promise = told.strip_prefix(&format!("{id}=")).unwrap().to_owned();
+    Ok((id, promise))
+}
+
+/// On a pool that copies piece by piece, so that a writer who is not held still would show.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_whose_record_is_lost_is_held_still() {
+    needs_root!();
+    let pool = TestPool::directory_of(4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let mut held = 0;
+    for fs in ["xfs", "ext4", "btrfs"] {
+        let create = |what: &str| client.create(&format!("{what} {fs}")).fs(fs).size(VOLUME);
+        let source = client.on_node(&create("source").done().await, mount(fs));
+        source.up().await;
+        let stamped = |node: &OnNode| ["a", "b"].map(|name| node.target.join(name)).to_vec();
+        let writer = Stamping::start(stamped(&source));
+        Pattern::new(1).write(&source.data_path(), DATA);
+        daemon.kill9();
+        lose_record(&daemon, &source.id);
+        daemon.restart().await;
+        writer.goes_on().await;
+
+        let finished = writer.finished();
+        let (snapshot, promise) = told_snapshot(&client, fs, &source.id).await.unwrap();
+        assert_eq!(promise, "filesystem", "{fs}");
+        held += 1;
+        let log = daemon.log();
+        let told = log.lines().filter(|line| line.contains("held writers still for a cut"));
+        assert_eq!(told.count(), held, "{fs}: {log}");
+        let cloned = create("clone").from_volume(&source.id).done().await;
+        held += 1;
+        let begun = writer.finished() + 1;
+        writer.goes_on().await;
+        let restored = create("restored").from_snapshot(&snapshot).done().await;
+        for copy in [restored, cloned] {
+            let copy = client.on_node(&copy, mount(fs));
+            copy.up().await;
+            let stamps: Vec<u64> = stamped(&copy).iter().map(|path| read_stamp(path)).collect();
+            assert_one_instant(&stamps, finished, begun);
+            copy.down().await;
+            client.delete(&copy.id).await.unwrap();
+        }
+        writer.finish();
+        source.unpublish().await.unwrap();
+        source.unstage().await.unwrap();
+        client.delete(&source.id).await.unwrap();
+        client.delete_snapshot(&snapshot).await.unwrap();
+    }
+}
+
+/// Neither a mount that only others see nor a raw device can be held still.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_held_still_is_not_promised() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let mounted = client.create("mounted").size(VOLUME).fs("ext4").done().await;
+    let mounted = client.on_node(&mounted, mount("ext4"));
+    let raw = client.create("raw").size(VOLUME).block().done().await;
+    let raw = client.on_node(&raw, block());
+    for node in [&mounted, &raw] {
+        node.up().await;
+    }
+    let keeper = Keeper::of(&mounted.staging);
+    daemon.kill9();
+    for node in [&mounted, &raw] {
+        lose_record(&daemon, &node.id);
+    }
+    for path in [&mounted.target, &mounted.staging] {
+        mounts::ensure_unmounted(path).unwrap();
+    }
+    daemon.restart().await;
+    for node in [&mounted, &raw] {
+        let (snapshot, promise) = told_snapshot(&client, &node.id, &node.id).await.unwrap();
+        assert_eq!(promise, "crash", "{}", node.id);
+        client.delete_snapshot(&snapshot).await.unwrap();
+    }
+    let request = v1::CreateVolumeGroupSnapshotRequest {
+        name: "both".to_owned(),
+        source_volume_ids: vec![mounted.id.clone(), raw.id.clone()],
+        ..v1::CreateVolumeGroupSnapshotRequest::default()
+    };
+    let answer = client.group_controller().create_volume_group_snapshot(request).await.unwrap();
+    let told: Vec<_> = answer.metadata().get_all("orlop-consistency").iter().collect();
+    assert!(told.iter().all(|it| it.to_str().unwrap().ends_with("=crash-alone")), "{told:?}");
+    let group = answer.into_inner().group_snapshot.unwrap();
+    client.delete_group_snapshot(&group.group_snapshot_id, &group.member_ids()).await.unwrap();
+    drop(keeper);
+    std::fs::remove_dir(&mounted.target).unwrap();
+    raw.unpublish().await.unwrap();
+    for node in [&mounted, &raw] {
+        delete_once_unused(&client, &node.id).await;
+    }
+}
+
+/// A pool that copies piece by piece cannot copy what is written to meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_writer_whose_record_is_lost_is_noticed() {
+    needs_root!();
+    let pool = TestPool::directory_of(2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("raw").size(VOLUME).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write_at(&node.target, 8 * MIB, DATA);
+    let workload = Workload::writing(&node.target);
+    workload.goes_on().await;
+    daemon.kill9();
+    lose_record(&daemon, &node.id);
+    daemon.restart().await;
+    workload.goes_on().await;
+    let torn = told_snapshot(&client, "torn", &node.id).await;
+    expect_code(torn, Code::FailedPrecondition);
+    workload.finish();
+    let (snapshot, promise) = told_snapshot(&client, "quiet", &node.id).await.unwrap();
+    assert_eq!(promise, "crash");
+    client.delete_snapshot(&snapshot).await.unwrap();
+    node.unpublish().await.unwrap();
+    client.delete(&node.id).await.unwrap();
+}
