@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use orlop_sys::filesystem::{self, Format, FsKind};
-use orlop_sys::tool;
+use orlop_sys::{loopdev, tool};
 use orlop_tests::*;
 
 const VOLUME: u64 = 320 * MIB;
@@ -127,6 +127,32 @@ async fn a_filesystem_that_became_read_only_is_told() {
         assert!(!is_abnormal().await, "{fs}");
         node.down().await;
     }
+}
+
+/// ext4 goes on after an error in its metadata, and counts it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_that_a_filesystem_counted_is_told() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("volume").size(VOLUME).fs("ext4").done().await;
+    let node = client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    let device = loopdev::find(&pool.volume_data(&node.id), false).unwrap().unwrap().path();
+    let of_ext4 = Path::new("/sys/fs/ext4").join(device.file_name().unwrap());
+    std::fs::write(of_ext4.join("trigger_fs_error"), "a test").unwrap();
+    let told = node.stats().await.unwrap();
+    assert_ne!(told.usage, []);
+    let told = told.volume_condition.unwrap();
+    assert!(told.abnormal && told.message.contains("1 error"), "{}", told.message);
+
+    // It is checked when it is staged next.
+    node.down().await;
+    node.up().await;
+    let told = node.stats().await.unwrap().volume_condition.unwrap();
+    assert!(!told.abnormal, "{}", told.message);
+    node.down().await;
 }
 
 fn remount(path: &Path, how: &str) {

@@ -19,9 +19,9 @@ impl Engine {
         let stats = match device {
             None => gone("the volume's device is gone from this node"),
             Some(device) if stage.capability.is_block() => self.block_stats(&device)?,
-            Some(_) => self.filesystem_stats(pool, &id, stage, path)?,
+            Some(device) => self.filesystem_stats(pool, &id, stage, path, &device)?,
         };
-        Ok(stats)
+        Ok(with_pool_condition(pool, &id, stats))
     }
 
     /// The id of a volume as a node call names it.
@@ -67,6 +67,7 @@ impl Engine {
         id: &VolumeId,
         stage: &Stage,
         path: &TargetPath,
+        device: &Device,
     ) -> Result<VolumeStats> {
         if !self.occupied_by(pool, id, path)? {
             return Ok(gone("the volume is not mounted there any more"));
@@ -76,12 +77,31 @@ impl Engine {
             Ok(usage) => usage,
             Err(error) => return Ok(gone(&error.to_string())),
         };
+        let errors = self.host.filesystem_errors(device)?;
         let condition = if usage.has_given_up || (read_only && !stage.read_only) {
             Condition::abnormal("the filesystem has become read-only; look for I/O errors")
+        } else if errors > 0 {
+            Condition::abnormal(format!(
+                "the filesystem has counted {errors} errors; look for them in the kernel log, and \
+                 check the filesystem when no workload uses it"
+            ))
         } else {
             Condition::healthy("the filesystem is mounted")
         };
         Ok(VolumeStats { usage: VolumeUsage::Filesystem(usage), condition })
+    }
+}
+
+/// A full pool is not seen in a mount: writes go well until they are written back. So what the
+/// controller says of the volume is said here as well.
+fn with_pool_condition(pool: &PoolRef, id: &VolumeId, stats: VolumeStats) -> VolumeStats {
+    if stats.condition.abnormal {
+        return stats;
+    }
+    match pool.condition(id) {
+        Ok(condition) if !condition.abnormal => stats,
+        Ok(condition) => VolumeStats { condition, ..stats },
+        Err(error) => VolumeStats { condition: Condition::abnormal(error.to_string()), ..stats },
     }
 }
 

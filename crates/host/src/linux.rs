@@ -211,6 +211,10 @@ impl Host for LinuxHost {
         })
     }
 
+    fn filesystem_errors(&self, device: &Device) -> Result<u64> {
+        orlop_sys::filesystem::errors_on(&device.path).doing("count the errors of a filesystem")
+    }
+
     fn device_size(&self, device: &Device) -> Result<u64> {
         loopdev::size(&device.path).doing("measure a device")
     }

@@ -52,6 +52,7 @@ struct DeviceState {
     size: u64,
     filesystem_size: u64,
     has_given_up: bool,
+    errors: u64,
     limits: IoLimits,
 }
 
@@ -62,6 +63,7 @@ impl Default for DeviceState {
             size: DEFAULT_DEVICE_SIZE,
             filesystem_size: DEFAULT_DEVICE_SIZE,
             has_given_up: false,
+            errors: 0,
             limits: IoLimits::default(),
         }
     }
@@ -141,6 +143,10 @@ impl MemoryHost {
     /// As ext4 does after an I/O error since Linux 6.15: its mounts look as before.
     pub fn let_filesystem_give_up(&self, device: &Device) {
         self.lock().device(device).has_given_up = true;
+    }
+
+    pub fn count_filesystem_error(&self, device: &Device) {
+        self.lock().device(device).errors += 1;
     }
 
     pub fn mounts(&self) -> Vec<TargetPath> {

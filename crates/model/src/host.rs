@@ -157,6 +157,9 @@ pub trait Host: Send + Sync {
 
     fn usage(&self, path: &TargetPath) -> Result<Usage>;
 
+    /// Errors that the filesystem on the device has counted, where it counts them.
+    fn filesystem_errors(&self, device: &Device) -> Result<u64>;
+
     fn device_size(&self, device: &Device) -> Result<u64>;
 
     /// Writes back what is waiting, so that a freeze that follows is short.

@@ -12,6 +12,7 @@ pub mod memory;
 mod poison;
 pub mod rbd;
 mod recorded;
+mod shortage;
 
 pub use image::{Floor, ImagePool, ImagePoolConfig};
 pub use memory::{MemoryPool, MemoryPoolConfig};

@@ -3,6 +3,7 @@
 pub(crate) mod btrfs;
 mod checksum;
 mod claim;
+mod errors;
 pub(crate) mod ext4;
 mod format;
 mod grow;
@@ -18,6 +19,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub use btrfs::set_btrfs_uuid;
+pub use errors::errors_on;
 pub use ext4::{check_ext4, ext4_spans_device, grow_ext4_unmounted};
 pub use format::{Format, format};
 pub use grow::{fits_device, grow_mounted, growth_is_written, keeps_order};

@@ -59,6 +59,10 @@ async fn what_is_full_can_be_emptied() {
     expect_code(client.snapshot("more", &idle.id).await, Code::ResourceExhausted);
     expect_code(client.expand(&idle.id, 2 * VOLUME).await, Code::ResourceExhausted);
     assert_eq!(client.list_volumes().await.unwrap().len(), 3);
+    let told = idle.stats().await.unwrap().volume_condition.unwrap();
+    assert!(told.abnormal && told.message.contains("full"), "{}", told.message);
+    assert_eq!(told, client.condition(&idle.id).await.unwrap(), "both answers agree");
+    assert_eq!(node.log().matches("the Ceph pool is full").count(), 1);
 
     // One that let go by itself, and one that has to be fenced.
     idle.down().await;

@@ -1,6 +1,7 @@
 //! No space, no inodes.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use orlop_sys::file;
@@ -129,4 +130,60 @@ async fn a_pool_without_inodes() {
     assert!(!is_abnormal(&client, &volume.volume_id).await);
     create("another").done().await;
     client.snapshot("snapshot", &volume.volume_id).await.unwrap();
+}
+
+/// Of what the daemons of this test have said so far.
+fn lines_with(daemon: &Daemon, level: &str, words: &str) -> usize {
+    let log = daemon.log();
+    log.lines().filter(|line| line.contains(level) && line.contains(words)).count()
+}
+
+/// Writes as a workload does that never looks at an error, until the disk below takes no more.
+fn write_until_refused(path: &Path) {
+    let file = File::create_new(path).unwrap();
+    let piece = Pattern::new(1).bytes(0, 8 << 20);
+    for _ in 0..100 {
+        let written = (&file).write_all(&piece).and_then(|()| file.sync_data());
+        if written.is_err() {
+            return;
+        }
+    }
+    panic!("a volume took more than its pool has");
+}
+
+/// Nothing is wrong with a mount whose pool is full, until what was written is written back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_overcommitted_pool_is_told_on_the_node() {
+    needs_root!();
+    let pool = TestPool::directory_of(512 * MIB);
+    let mut daemon = Launch::on(&pool).env("ORLOP_POOL_OVERCOMMIT", "10").start().await;
+    let client = daemon.client();
+    let greedy = client.create("greedy").size(GIB).fs("ext4").done().await;
+    let greedy = client.on_node(&greedy, mount("ext4"));
+    let raw = client.on_node(&client.create("raw").size(VOLUME).block().done().await, block());
+    greedy.up().await;
+    raw.up().await;
+    for node in [&greedy, &raw] {
+        assert!(!node.stats().await.unwrap().volume_condition.unwrap().abnormal);
+    }
+    assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 0);
+
+    write_until_refused(&greedy.data_path());
+    for node in [&greedy, &raw] {
+        let told = node.stats().await.unwrap().volume_condition.unwrap();
+        assert!(told.abnormal, "{}: {}", node.id, told.message);
+        assert!(client.condition(&node.id).await.unwrap().abnormal);
+    }
+    let of_raw = raw.stats().await.unwrap().volume_condition.unwrap();
+    assert!(of_raw.message.contains("below its floor"), "{}", of_raw.message);
+    assert_eq!(of_raw, client.condition(&raw.id).await.unwrap(), "both answers agree");
+    assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 1);
+    daemon.restart().await;
+    assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 2, "told again by each start");
+
+    greedy.down().await;
+    client.delete(&greedy.id).await.unwrap();
+    assert!(!raw.stats().await.unwrap().volume_condition.unwrap().abnormal);
+    assert_eq!(lines_with(&daemon, "INFO", "above its floor again"), 1);
+    raw.down().await;
 }

@@ -7,6 +7,8 @@ use orlop_model::{Condition, Error, Host, VolumeId};
 
 use crate::bench::*;
 
+const RAW_STAGING: &str = "/staging/raw";
+
 fn stats(bench: &Bench, id: &VolumeId, at: &str) -> Result<VolumeStats, Error> {
     bench.engine.volume_stats(&issued(id), &path(at))
 }
@@ -123,13 +125,31 @@ fn a_filesystem_that_cannot_be_measured_is_abnormal() {
 }
 
 #[test]
-fn a_sick_pool_is_the_controllers_business() {
+fn a_sick_pool_is_told_by_the_controller_and_by_the_node() {
     let bench = Bench::new();
     let id = bench.create("v");
     bench.stage(&id);
-    bench.pool().set_condition(&id, Condition::abnormal("below the floor"));
-    assert!(bench.engine.volume_status(&id).unwrap().condition.abnormal);
-    assert!(!stats(&bench, &id, STAGING).unwrap().condition.abnormal);
+    let raw = bench.create_as(block_volume("raw"));
+    let elsewhere = StageVolume { path: path(RAW_STAGING), ..stage_block(&raw) };
+    bench.engine.stage_volume(&elsewhere).unwrap();
+    for (id, at) in [(&id, STAGING), (&raw, RAW_STAGING)] {
+        let sick = Condition::abnormal("below the floor");
+        bench.pool().set_condition(id, sick.clone());
+        assert_eq!(bench.engine.volume_status(id).unwrap().condition, sick);
+        let stats = stats(&bench, id, at).unwrap();
+        assert_eq!(stats.condition, sick);
+        assert_ne!(stats.usage, VolumeUsage::Unknown);
+    }
+}
+
+#[test]
+fn errors_that_a_filesystem_counted_are_abnormal() {
+    let bench = Bench::new();
+    let id = bench.create("v");
+    bench.stage(&id);
+    bench.host.count_filesystem_error(&bench.device(&id));
+    let stats = stats(&bench, &id, STAGING).unwrap();
+    assert!(stats.condition.abnormal && stats.condition.message.contains("1 error"));
 }
 
 #[test]

@@ -202,6 +202,10 @@ impl Host for MemoryHost {
         })
     }
 
+    fn filesystem_errors(&self, device: &Device) -> Result<u64> {
+        Ok(self.attempt(Op::MeasureUsage)?.device(device).errors)
+    }
+
     fn device_size(&self, device: &Device) -> Result<u64> {
         Ok(self.attempt(Op::MeasureDevice)?.device(device).size)
     }

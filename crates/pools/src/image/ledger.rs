@@ -9,11 +9,12 @@ use orlop_model::{PoolCapacity, Provisioning, Result};
 use orlop_sys::file::{self, BackingKind, Space};
 
 use super::failure::Doing;
-use super::room::{Demand, Floor, Room};
+use super::room::{Bytes, Demand, Floor, Room};
 use super::shelf::Booked;
 use super::store::Store;
 use super::survey::Survey;
 use crate::poison::lock;
+use crate::shortage::Change;
 
 /// ext4 counts a file's blocks of 4 KiB with 32 bits.
 const LARGEST_EXT4_FILE: u64 = (16 << 40) - 4096;
@@ -228,7 +229,33 @@ impl Store {
             // The image is sparse: what is free in it must still be found around it.
             space.free = space.free.min(managed.space_around().doing(reading)?.free);
         }
+        self.note_shortage(&space);
         Ok(space)
+    }
+
+    /// Orchestrators ask for health, capacity and statistics all the time, so a pool that fills up
+    /// is noticed without a thread that watches it.
+    fn note_shortage(&self, space: &Space) {
+        let floor = self.floor.of(space.total);
+        // A tenth of the floor, or half a percent where there is none.
+        let clear = floor.saturating_add((floor / 10).max(space.total / 200));
+        let is_short = space.free <= floor || space.is_out_of_inodes();
+        let change = self.shortage.note(is_short, !is_short && space.free > clear);
+        let (pool, free, floor) = (&self.name, Bytes(space.free), Bytes(floor));
+        match change {
+            Some(Change::Begun) => tracing::warn!(
+                pool,
+                %free,
+                %floor,
+                inodes_free = space.inodes_free,
+                "the pool is below its floor: nothing is made or grown on it, and writes to its \
+                 volumes fail once it is full; free some of its space or give it more"
+            ),
+            Some(Change::Over) => {
+                tracing::info!(pool, %free, %floor, "the pool is above its floor again");
+            }
+            None => {}
+        }
     }
 
     fn largest_file(&self) -> u64 {

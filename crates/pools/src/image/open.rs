@@ -28,6 +28,7 @@ use super::shelf::Shelf;
 use super::store::Store;
 use super::survey::Surveyor;
 use super::templates::Templates;
+use crate::shortage::Shortage;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -102,6 +103,8 @@ impl Store {
             topology: config.place,
             ledger: Mutex::new(ledger),
             surveyor: Surveyor::default(),
+            floor: config.floor,
+            shortage: Shortage::default(),
             layout,
             marker,
             managed,

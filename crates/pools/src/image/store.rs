@@ -15,11 +15,13 @@ use super::managed::Managed;
 use super::marker::Marker;
 use super::moment::ThickDrafts;
 use super::register::Register;
+use super::room::Floor;
 use super::shelf::{Booked, Kept, Shelf};
 use super::staged::Staged;
 use super::survey::Surveyor;
 use super::templates::Templates;
 use crate::poison::lock;
+use crate::shortage::Shortage;
 
 pub(super) struct Store {
     pub(super) name: String,
@@ -42,6 +44,8 @@ pub(super) struct Store {
     pub(super) volume_groups: Register<VolumeGroupRecord>,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) surveyor: Surveyor,
+    pub(super) floor: Floor,
+    pub(super) shortage: Shortage,
     pub(super) attachments: Attachments,
     pub(super) ballast: Ballast,
     pub(super) templates: Templates,

@@ -12,9 +12,12 @@ use serde::Deserialize;
 use super::marker;
 use super::pulse::Beat;
 use super::store::Store;
+use crate::shortage::Change;
 
 /// Quotas are in the details only.
 const USAGE: &str = r#"{"prefix": "df", "detail": "detail", "format": "json"}"#;
+/// A full pool has room again when it has this much, not as soon as a single object was removed.
+const PLENTY: u64 = 64 << 20;
 /// The least that every user may ask.
 const VERSION: &str = r#"{"prefix": "version"}"#;
 
@@ -99,7 +102,32 @@ impl Store {
         let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
         let available = available_to(self.connection.pool(), &answer);
         let available = available.map_err(|error| Error::failed(asking(), error))?;
-        available.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))
+        let available = available
+            .ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
+        self.note_shortage(available);
+        Ok(available)
+    }
+
+    fn note_shortage(&self, available: u64) {
+        let pool = &self.name;
+        match self.shortage.note(available == 0, available >= PLENTY) {
+            Some(Change::Begun) => tracing::warn!(
+                pool,
+                "the Ceph pool is full: nothing is made or grown on it, and writes to its volumes \
+                 wait or fail; free some of its space, raise its quota or give the cluster more"
+            ),
+            Some(Change::Over) => {
+                tracing::info!(pool, available, "the Ceph pool has room again");
+            }
+            None => {}
+        }
+    }
+
+    /// For a start on a pool that is full already. That it cannot be asked is told by others.
+    pub(super) fn look_at_room(&self) {
+        if let Err(error) = self.available() {
+            tracing::debug!(%error, "how much room the pool has is not known");
+        }
     }
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {

@@ -12,6 +12,7 @@ use super::background::Background;
 use super::connection::Connection;
 use super::group_snapshots::can_restore_groups;
 use super::marker;
+use crate::shortage::Shortage;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -74,6 +75,7 @@ pub(super) struct Store {
     pub(super) background: Background,
     pub(super) attachments: Attachments,
     pub(super) cuts_groups: bool,
+    pub(super) shortage: Shortage,
 }
 
 impl Store {
@@ -96,8 +98,10 @@ impl Store {
             background: Background::default(),
             attachments,
             cuts_groups: config.cuts_unrestorable_groups || can_restore_groups(),
+            shortage: Shortage::default(),
         });
         store.connection.pulse.start(&store)?;
+        store.look_at_room();
         if config.serves_node {
             store.ensure_node_known(&config.node_id)?;
             store.release_orphaned_exports()?;
