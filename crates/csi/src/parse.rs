@@ -26,7 +26,8 @@ pub(crate) use ids::{
 };
 pub(crate) use page::{max_entries, page_token};
 pub(crate) use parameters::{
-    check_snapshot_parameters, mutable_parameters, volume_group_parameters, volume_parameters,
+    capacity_parameters, check_snapshot_parameters, mutable_parameters, volume_group_parameters,
+    volume_parameters,
 };
 pub(crate) use source::content_source;
 pub(crate) use topology::{place, topology_requirement};

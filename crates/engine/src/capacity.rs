@@ -39,6 +39,8 @@ impl Engine {
         if !known {
             failed?;
         }
+        answer.available = steady(answer.available);
+        answer.maximum_volume = steady(answer.maximum_volume);
         Ok(answer)
     }
 
@@ -55,6 +57,15 @@ impl Engine {
     }
 }
 
+/// Rounded down to at most a part in 2048, so that orchestrators which publish the figure do not have
+/// to do so at every poll: a few blocks of metadata more or less change nothing. Never below a MiB,
+/// in which volumes are measured, nor above a GiB.
+fn steady(bytes: u64) -> u64 {
+    const BITS_KEPT: u32 = 11;
+    let step = 1 << bytes.checked_ilog2().unwrap_or(0).saturating_sub(BITS_KEPT).clamp(20, 30);
+    bytes / step * step
+}
+
 fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
     let named = query.parameters.pool.as_deref().is_none_or(|name| pool.name() == name);
     let reachable = query
@@ -62,4 +73,22 @@ fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
         .as_ref()
         .is_none_or(|place| pool.place().is_empty() || pool.place().is_within(place));
     named && reachable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_figure_is_never_more_and_hardly_less() {
+        const MIB: u64 = 1 << 20;
+        for bytes in [0, 1, MIB - 1, MIB, 5 * MIB + 7, 1 << 31, (1 << 37) + 12345, u64::MAX] {
+            let told = steady(bytes);
+            assert!(told <= bytes && bytes - told < MIB.max(bytes / 2048 + 1), "{bytes}: {told}");
+            assert_eq!(steady(told), told);
+            assert_eq!(told % ALLOCATION_UNIT, 0);
+        }
+        let terabytes = 3 << 40;
+        assert_eq!(steady(terabytes + 4096), steady(terabytes + 900 * MIB));
+    }
 }

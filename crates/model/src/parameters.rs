@@ -69,15 +69,31 @@ impl VolumeParameters {
         let mut parsed = Self::default();
         let mut limits = IoLimitsChange::default();
         for (key, value) in parameters {
-            match key.as_str() {
-                "pool" => parsed.pool = Some(parse_pool(value)?),
-                "provisioning" => parsed.provisioning = parse_provisioning(value)?,
-                "mkfsOptions" => parsed.mkfs_options = parse_mkfs_options(value)?,
-                other if is_foreign_key(other) => {}
-                other => limits.set(other, value)?,
-            }
+            parsed.set(&mut limits, key, value)?;
         }
         Ok((parsed, limits))
+    }
+
+    /// What of them is meaningful, and why the rest is not. For a question that is asked before
+    /// CreateVolume gets to refuse them.
+    pub fn parse_leniently(parameters: &BTreeMap<String, String>) -> (Self, Vec<Error>) {
+        let mut parsed = Self::default();
+        let set = |(key, value): (&String, &String)| {
+            parsed.set(&mut IoLimitsChange::default(), key, value).err()
+        };
+        let refused = parameters.iter().filter_map(set).collect();
+        (parsed, refused)
+    }
+
+    fn set(&mut self, limits: &mut IoLimitsChange, key: &str, value: &str) -> Result<()> {
+        match key {
+            "pool" => self.pool = Some(parse_pool(value)?),
+            "provisioning" => self.provisioning = parse_provisioning(value)?,
+            "mkfsOptions" => self.mkfs_options = parse_mkfs_options(value)?,
+            other if is_foreign_key(other) => {}
+            other => limits.set(other, value)?,
+        }
+        Ok(())
     }
 
     /// Refuses mkfs arguments of another filesystem at creation, not at the first mount.

@@ -28,6 +28,19 @@ pub(crate) fn volume_parameters(
     Ok((parsed, limits))
 }
 
+/// Of GetCapacity. Where a parameter makes no sense there is room all the same: an orchestrator that
+/// sees none takes the storage for full, and never sends the CreateVolume that would say what is wrong.
+pub(crate) fn capacity_parameters(
+    parameters: &BTreeMap<String, String>,
+) -> Result<VolumeParameters> {
+    check_map_size("parameters", parameters)?;
+    let (parsed, refused) = VolumeParameters::parse_leniently(parameters);
+    for error in refused {
+        tracing::debug!(%error, "told the capacity in spite of what CreateVolume will refuse");
+    }
+    Ok(parsed)
+}
+
 /// CV-21: without MODIFY_VOLUME there are no mutable parameters.
 pub(crate) fn mutable_parameters(
     parameters: &BTreeMap<String, String>,

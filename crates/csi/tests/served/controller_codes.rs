@@ -320,7 +320,9 @@ async fn capacity_shrinks_as_it_is_promised() {
     let before = capacity().await;
     plugin.volume("a").await;
     let after = capacity().await;
-    assert_eq!(before.available_capacity - after.available_capacity, 400 * MIB);
+    let promised = before.available_capacity - after.available_capacity;
+    // It is told in steps of up to a GiB.
+    assert!((400 * MIB..=1424 * MIB).contains(&promised), "{promised}");
     assert!(after.maximum_volume_size > after.minimum_volume_size);
 
     let malformed = v1::GetCapacityRequest {
@@ -328,6 +330,34 @@ async fn capacity_shrinks_as_it_is_promised() {
         ..Default::default()
     };
     assert_eq!(code(plugin.controller().get_capacity(malformed).await), Code::InvalidArgument);
+}
+
+/// An orchestrator that is told of no room never sends the CreateVolume that says what is wrong.
+#[tokio::test]
+async fn capacity_is_told_in_spite_of_a_typo_in_a_class() {
+    let plugin = Plugin::start().await;
+    let ask = async |key: &str, value: &str| {
+        let parameters = entry(key, value);
+        let request = v1::GetCapacityRequest { parameters, ..Default::default() };
+        plugin.controller().get_capacity(request).await
+    };
+    let usual = ask("provisioning", "thin").await.unwrap().into_inner();
+    assert!(usual.available_capacity > 0);
+    for (key, value) in [
+        ("colour", "red"),
+        ("fsType", "ext4"),
+        ("provisioning", "thinn"),
+        ("mkfsOptions", "--all"),
+        ("readIops", "many"),
+        ("pool", "no pool has blanks"),
+    ] {
+        assert_eq!(ask(key, value).await.unwrap().into_inner(), usual, "{key}");
+        let refused = create_code(&plugin, |r| r.parameters = entry(key, value)).await;
+        assert_eq!(refused, Code::InvalidArgument, "{key}");
+    }
+    // It may be a pool of another node.
+    let elsewhere = ask("pool", "elsewhere").await.unwrap().into_inner();
+    assert_eq!(elsewhere.available_capacity, 0);
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use orlop_engine::request::CapacityQuery;
 use orlop_model::Result;
 
 use super::Controller;
-use crate::offers::Offers;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
@@ -13,7 +12,7 @@ impl Controller {
         &self,
         request: v1::GetCapacityRequest,
     ) -> Result<v1::GetCapacityResponse> {
-        let query = parse_query(request, &self.offers)?;
+        let query = parse_query(request)?;
         let capacity = self.core.run(move |engine| engine.capacity(&query)).await?;
         Ok(v1::GetCapacityResponse {
             available_capacity: reply::bytes(capacity.available),
@@ -23,7 +22,7 @@ impl Controller {
     }
 }
 
-fn parse_query(request: v1::GetCapacityRequest, offers: &Offers) -> Result<CapacityQuery> {
+fn parse_query(request: v1::GetCapacityRequest) -> Result<CapacityQuery> {
     let place = request
         .accessible_topology
         .map(|topology| parse::place("accessible_topology", topology))
@@ -32,7 +31,6 @@ fn parse_query(request: v1::GetCapacityRequest, offers: &Offers) -> Result<Capac
         .filter(|capabilities| !capabilities.is_empty())
         .map(parse::capability_set)
         .transpose()?;
-    // Limits cost no space.
-    let (parameters, _limits) = parse::volume_parameters(&request.parameters, offers)?;
+    let parameters = parse::capacity_parameters(&request.parameters)?;
     Ok(CapacityQuery { capabilities, parameters, place })
 }
