@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use orlop_sys::mounts;
@@ -320,6 +320,41 @@ async fn links_are_followed_on_the_way_but_not_at_the_end() {
         node.unpublish_at(&link).await.unwrap();
         node.unstage().await.unwrap();
         client.delete(&node.id).await.unwrap();
+    }
+}
+
+/// One record still names the path, as after an unmount by hand; another volume is there by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publication_of_another_volume_is_not_taken_away() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [block(), mount("ext4")] {
+        let mut nodes = Vec::new();
+        for name in ["first", "second"] {
+            let create = client.create(name).size(VOLUME).capability(capability.clone());
+            nodes.push(client.on_node(&create.done().await, capability.clone()));
+        }
+        let [first, second] = nodes.as_slice() else { panic!("two volumes") };
+        first.up().await;
+        mounts::ensure_unmounted(&first.target).unwrap();
+        second.stage().await.unwrap();
+        second.publish_at(&first.target, false).await.unwrap();
+        let taken = first.target.metadata().unwrap();
+        daemon.restart().await;
+        for _ in 0..2 {
+            first.unpublish().await.unwrap();
+            let now = first.target.metadata().unwrap();
+            assert_eq!((now.dev(), now.rdev()), (taken.dev(), taken.rdev()), "it was taken away");
+        }
+        first.unstage().await.unwrap();
+        second.unpublish_at(&first.target).await.unwrap();
+        assert!(!first.target.exists());
+        second.unstage().await.unwrap();
+        for node in &nodes {
+            client.delete(&node.id).await.unwrap();
+        }
     }
 }
 

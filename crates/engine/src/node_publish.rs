@@ -202,10 +202,14 @@ impl Engine {
         if ours {
             self.host.ensure_unmounted(target)?;
         }
-        self.check_vacant(volume, target)?;
-        // A path at which nothing of ours ever was is not ours to remove.
-        if recorded.is_some() || ours {
-            self.clear_target(target, recorded.as_ref(), after)?;
+        // Where another volume is published this one is not, which is all that was asked for.
+        let is_of_another = !ours && self.is_of_another(&id, target)?;
+        if !is_of_another || self.require_volume(&id).is_err() {
+            self.check_vacant(volume, target)?;
+            // A path at which nothing of ours ever was is not ours to remove.
+            if recorded.is_some() || ours {
+                self.clear_target(target, recorded.as_ref(), after)?;
+            }
         }
         if recorded.is_some() {
             node.publications.retain(|publication| publication.target != *target);
@@ -301,13 +305,35 @@ impl Engine {
     }
 
     /// A device node at a target that we recorded was put there by us, even if its device is gone
-    /// and its number says nothing any more.
+    /// and its number says nothing any more; unless another volume was published there since.
     fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
         if self.occupied_by(pool, id, &publication.target)? {
             return Ok(true);
         }
         let occupant = self.host.occupant(&publication.target)?;
-        Ok(publication.capability.is_block() && occupant.is_some_and(|at| at.is_device_node))
+        let is_node =
+            publication.capability.is_block() && occupant.is_some_and(|at| at.is_device_node);
+        Ok(is_node && !self.is_of_another(id, &publication.target)?)
+    }
+
+    /// Is another volume published at the path, by its record and by what is there? Of a pool that is
+    /// not in service the record has to do.
+    fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
+        if self.host.occupant(target)?.is_none() {
+            return Ok(false);
+        }
+        for other in self.host.node_records()?.iter().filter(|other| *other != id) {
+            let names_it = match self.host.node_record(other) {
+                Ok(node) => node.publication(target).is_some(),
+                Err(Error::Damaged { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            let is_there = |pool: &PoolRef| self.occupied_by(pool, other, target);
+            if names_it && self.pools.get(other.pool()).map_or(Ok(true), is_there)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

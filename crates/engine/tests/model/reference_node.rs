@@ -152,6 +152,10 @@ impl Reference {
             self.mounted.remove(&target);
             return Ok(Answer::Done);
         }
+        let mut others = self.state.here.iter().filter(|(other, _)| **other != name);
+        if others.any(|(_, here)| here.targets.contains_key(&target)) && self.volume(name).is_ok() {
+            return Ok(Answer::Done);
+        }
         self.vacant(name, target)
     }
 

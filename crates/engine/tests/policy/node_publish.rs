@@ -374,12 +374,36 @@ fn unpublishing_does_not_touch_what_belongs_to_somebody_else() {
     let [mine, other] = ["mine", "other"].map(|name| bench.create(name));
     bench.stage(&mine);
     bench.publish(&mine);
-    refused!(bench.unpublish(&other, TARGET), Error::Precondition(_));
+    // NN-04: it is not published there.
+    bench.unpublish(&other, TARGET).unwrap();
     let never = issued(&VolumeId::new(mine.pool().clone(), NameDigest::of_text("never made")));
     for unknown in [never, VolumeRef::parse("somebody-elses")] {
         refused!(bench.engine.unpublish_volume(&unknown, &path(TARGET)), Error::NoSuchVolume(_));
     }
     assert_eq!(bench.host.mounts().len(), 2);
+}
+
+/// As after an unmount by hand: one record still names the path, another volume is there by now.
+#[test]
+fn a_publication_of_another_volume_is_not_taken_away() {
+    let bench = Bench::new();
+    let [first, second] = ["first", "second"].map(|name| bench.create_as(block_volume(name)));
+    bench.engine.stage_volume(&stage_block(&first)).unwrap();
+    bench.engine.publish_volume(&publish_block(&first, TARGET)).unwrap();
+    bench.host.ensure_unmounted(&path(TARGET)).unwrap();
+    let elsewhere = path("/staging/second");
+    let staged = StageVolume { path: elsewhere.clone(), ..stage_block(&second) };
+    bench.engine.stage_volume(&staged).unwrap();
+    let request = PublishVolume { staging: Some(elsewhere), ..publish_block(&second, TARGET) };
+    bench.engine.publish_volume(&request).unwrap();
+    for _ in 0..2 {
+        bench.unpublish(&first, TARGET).unwrap();
+        let there = bench.host.occupant(&path(TARGET)).unwrap().expect("it was taken away");
+        assert!(there.is_of(&bench.device(&second)));
+    }
+    bench.unstage(&first).unwrap();
+    bench.unpublish(&second, TARGET).unwrap();
+    assert!(!bench.host.has_target(&path(TARGET)));
 }
 
 #[test]
