@@ -213,7 +213,7 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
 #[derive(Default)]
 struct Told {
     left: bool,
-    /// A repair was tried in vain.
+    /// A repair was tried in vain, or a publication can only be cleared by hand.
     failed: bool,
 }
 
@@ -233,7 +233,8 @@ fn tell(
         let (line, repairing) = judge(finding);
         say(&line.text(repairing));
         told.left |= line.outcome != Outcome::Repaired;
-        told.failed |= line.outcome == Outcome::Failed;
+        told.failed |= line.outcome == Outcome::Failed
+            || (line.code == FOREIGN_PUBLICATION && line.outcome == Outcome::ByHand);
     }
     told
 }

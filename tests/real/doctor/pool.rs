@@ -177,6 +177,30 @@ async fn publications_to_other_machines_are_cleared() {
     doctor(&elsewhere, &[]).expect(0, &[]);
 }
 
+/// The node id was given wrongly: what is attached here is published to this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn publications_of_volumes_in_use_are_kept() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let client = &patient.client;
+    let volume = client.create("v").size(16 * MIB).block().done().await;
+    let id = &volume.volume_id;
+    client.controller_publish(id, "test-node", block(), false).await.unwrap();
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    patient.daemon.terminate();
+    let record = fs::read(patient.pool.volume_record(id)).unwrap();
+    let mistaken = patient.daemon.launch().clone().env("ORLOP_NODE_ID", "another");
+    doctor(&mistaken, &["--repair"]).expect(1, &[("foreign-publication", "by-hand")]);
+    let path = patient.pool.path.to_str().unwrap();
+    let adopted = mistaken.run(&["pool", "adopt", path, "--yes"]);
+    assert_eq!(adopted.status.code(), Some(1), "{adopted:?}");
+    assert!(adopted.stderr.contains("is not adopted"), "{adopted:?}");
+    assert_eq!(fs::read(patient.pool.volume_record(id)).unwrap(), record);
+    patient.daemon.restart().await;
+    node.down().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_is_full_missing_unmarked_or_copied_is_told() {
     needs_root!();

@@ -186,12 +186,28 @@ impl Ground {
         Ok(())
     }
 
-    /// The pool is on this machine, so nobody on another one can use its volumes.
+    /// The pool is on this machine, so nobody on another one can use its volumes. While a volume of
+    /// it is attached here, it has not come from another machine either: then the node id is wrong.
     pub(super) fn survey_publications(&mut self, volumes: &[VolumeRecord], node: &NodeId) {
         for record in volumes {
             let others: Vec<&str> =
                 record.published.keys().filter(|id| *id != node).map(NodeId::as_str).collect();
             if others.is_empty() {
+                continue;
+            }
+            let others = others.join(", ");
+            if let Some(device) = self.devices.first() {
+                let device = device.device.path.display();
+                self.found(Finding::by_hand(
+                    "foreign-publication",
+                    format!("volume {}", record.id),
+                    format!(
+                        "it is published to {others}, not to {node}, and {device} shows that the \
+                         pool is in use on this machine"
+                    ),
+                    "look with the ORLOP_NODE_ID of the daemon that served it; if it is that of a \
+                     machine that is gone, unstage what is in use first",
+                ));
                 continue;
             }
             let home = Home::new(self.layout.volumes().join(record.id.to_string()));
@@ -205,7 +221,7 @@ impl Ground {
             self.found(Finding::repairable(
                 "foreign-publication",
                 format!("volume {}", record.id),
-                format!("it is published to {}, but the pool is on {node}", others.join(", ")),
+                format!("it is published to {others}, but the pool is on {node}"),
                 "take that publication out of its record",
                 perform,
             ));
