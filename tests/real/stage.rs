@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use orlop_sys::filesystem::{Signature, probe};
+use orlop_sys::filesystem::{Format, FsKind, Signature, format, probe};
 use orlop_sys::mounts;
 use orlop_tests::v1::volume_usage::Unit;
 use orlop_tests::*;
@@ -87,6 +87,48 @@ async fn volumes_are_born_with_a_filesystem_unless_they_may_be_used_raw() {
             assert_eq!(found, Signature::Blank);
         }
     }
+}
+
+/// Decision 0013: whoever has a raw device may make what they like of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filesystem_that_was_remade_while_raw_is_mounted() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let kinds = [("ext4", FsKind::Ext4), ("xfs", FsKind::Xfs), ("btrfs", FsKind::Btrfs)];
+    for (fs, kind) in kinds {
+        let create = client.create(fs).size(320 * MIB).capabilities(vec![mount(fs), block()]);
+        let mounted = client.on_node(&create.done().await, mount(fs));
+        let raw = mounted.with_capability(block());
+        mounted.up().await;
+        std::fs::write(mounted.target.join("before"), "").unwrap();
+        mounted.down().await;
+        raw.up().await;
+        raw.down().await;
+        mounted.up().await;
+        assert!(mounted.target.join("before").exists(), "{fs}: what was not touched is there");
+        mounted.down().await;
+
+        raw.up().await;
+        remake(&raw.target, kind);
+        raw.down().await;
+        mounted.up().await;
+        assert!(!mounted.target.join("before").exists(), "{fs}: what the workload made is there");
+        mounted.down().await;
+        let other = if fs == "ext4" { FsKind::Xfs } else { FsKind::Ext4 };
+        raw.up().await;
+        remake(&raw.target, other);
+        raw.down().await;
+        expect_code(mounted.stage().await, Code::FailedPrecondition);
+    }
+}
+
+fn remake(device: &Path, kind: FsKind) {
+    orlop_sys::tool::run("wipefs", ["--all".as_ref(), device.as_os_str()]).unwrap();
+    let uuid = orlop_sys::rand::random_bytes().unwrap();
+    let wanted = Format { kind, uuid, extra_options: &[] };
+    format(device, &wanted).unwrap();
 }
 
 /// NS-12, and a volume is staged once on a node.

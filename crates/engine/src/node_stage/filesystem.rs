@@ -45,16 +45,17 @@ impl Engine {
         }
     }
 
-    /// A device handed out raw may be written from its first byte on.
+    /// A device handed out raw may be written from its first byte on, whatever was on it.
     pub(super) fn mark_raw(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
         match record.format {
-            FormatState::Blank | FormatState::Formatting { .. } => {
+            FormatState::Blank
+            | FormatState::Formatting { .. }
+            | FormatState::Formatted { .. }
+            | FormatState::Copied { .. }
+            | FormatState::Renewing { .. } => {
                 self.set_format(pool, record, record.format, FormatState::Raw)
             }
-            FormatState::Formatted { .. }
-            | FormatState::Copied { .. }
-            | FormatState::Renewing { .. }
-            | FormatState::Raw => Ok(()),
+            FormatState::Raw => Ok(()),
         }
     }
 
@@ -125,7 +126,10 @@ impl Engine {
     fn adopt(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<FsType> {
         let wanted = self.filesystem_to_make(record)?;
         match self.host.signature(device)? {
-            DeviceSignature::Filesystem { fs, uuid, .. } if fs == wanted => {
+            DeviceSignature::Filesystem { fs, uuid, needs_check } if fs == wanted => {
+                if needs_check {
+                    self.host.check_filesystem(device, fs)?;
+                }
                 let copied = FormatState::Copied { fs, uuid };
                 self.set_format(pool, record, FormatState::Raw, copied)?;
                 self.settle_copy(pool, record, device, fs, uuid)

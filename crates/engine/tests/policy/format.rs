@@ -171,6 +171,30 @@ fn a_filesystem_that_the_workload_made_is_adopted() {
     assert_eq!(bench.host.count(Op::Format), 0);
 }
 
+/// Whatever it held before.
+#[test]
+fn a_filesystem_that_the_workload_remade_is_adopted() {
+    for fs in [FsType::Xfs, FsType::Ext4, FsType::Btrfs] {
+        let bench = Bench::new();
+        let id = bench.create_as(usable_both_ways("v", fs));
+        bench.stage(&id);
+        bench.unstage(&id).unwrap();
+        bench.engine.stage_volume(&stage_block(&id)).unwrap();
+        assert_eq!(bench.format(&id), FormatState::Raw, "{fs}");
+        bench.unstage(&id).unwrap();
+        let dirty = DeviceSignature::Filesystem { fs, uuid: uuid(9), needs_check: true };
+        write_behind_our_back(&bench, &id, dirty);
+        bench.stage(&id);
+        let counts = (bench.host.count(Op::Format), bench.host.count(Op::CheckFilesystem));
+        assert_eq!(counts, (1, 1), "{fs}");
+        bench.unstage(&id).unwrap();
+        bench.engine.stage_volume(&stage_block(&id)).unwrap();
+        bench.unstage(&id).unwrap();
+        write_behind_our_back(&bench, &id, DeviceSignature::Foreign);
+        refused!(bench.engine.stage_volume(&stage(&id)), Error::Precondition(_));
+    }
+}
+
 #[test]
 fn a_device_is_marked_raw_before_it_can_be_written() {
     let bench = Bench::new();
