@@ -4,7 +4,8 @@
 //! same address share it, hence hold the same. The earlier one still holds the extent, so its
 //! place cannot have been freed and used again. What reads as zeroes (a hole, reserved space) is
 //! the same as any other hole. Data is read and compared only where an address proves nothing:
-//! on filesystems that do not share extents, and where btrfs has compressed it.
+//! on filesystems other than XFS and btrfs, on those that do not share extents, and where btrfs has
+//! compressed it.
 
 mod compare;
 mod map;
@@ -14,6 +15,7 @@ mod overlay;
 use std::fs::File;
 
 use orlop_model::{Error, Ranges, Result, SnapshotId};
+use orlop_sys::file::BackingKind;
 use rustix::fs::{FlockOperation, flock};
 
 use super::failure::Doing;
@@ -71,10 +73,23 @@ impl Store {
         Ok(Reading { data, size: record.size_bytes })
     }
 
+    /// Others that share extents may report anything for an address: the kernel's SMB client reports
+    /// the offset in the file, so that every change would be missed.
+    fn tells_by_address(&self) -> bool {
+        self.shares_extents
+            && match self.backing {
+                BackingKind::Xfs | BackingKind::Btrfs => true,
+                BackingKind::Ext4
+                | BackingKind::Tmpfs
+                | BackingKind::Overlay
+                | BackingKind::Other => false,
+            }
+    }
+
     fn map_of(&self, snapshot: &Reading, start: u64, end: u64) -> Result<DataMap> {
         let data =
             snapshot.data.try_clone().doing(|| "open a snapshot a second time".to_owned())?;
-        Ok(if self.shares_extents {
+        Ok(if self.tells_by_address() {
             DataMap::of_extents(data, start, end)
         } else {
             DataMap::of_runs(data, start, end)

@@ -66,6 +66,26 @@ impl Bed {
         Self::formatted(FsKind::Ext4)
     }
 
+    pub(super) fn tmpfs() -> Option<Self> {
+        let mut bed = Self::plain()?;
+        bed.path = bed.path.join("mounted");
+        mount_nodev("tmpfs", &[], &bed.path);
+        Some(bed)
+    }
+
+    /// An overlay whose upper layer is on another bed, which has to outlive it.
+    pub(super) fn overlay_on(below: &Self) -> Self {
+        let mut bed = Self::plain().unwrap();
+        let layers = ["lowerdir", "upperdir", "workdir"].map(|name| {
+            let directory = below.path.join(name);
+            mounts::ensure_directory(&directory).unwrap();
+            format!("{name}={}", directory.display())
+        });
+        bed.path = bed.path.join("mounted");
+        mount_nodev("overlay", &layers, &bed.path);
+        bed
+    }
+
     /// One of each kind that the pool treats differently.
     pub(super) fn all() -> Vec<Self> {
         let beds = [Self::plain(), Self::xfs(), Self::btrfs(), Self::ext4()];
@@ -170,13 +190,21 @@ impl Bed {
         outcomes.push(mounts::ensure_unmounted(&pool));
         outcomes.push(mounts::ensure_unmounted(&pool.join("mnt")));
         outcomes.extend(images.iter().map(detach));
-        if let Some(device) = &self.device {
+        if self.path != self.directory.path() {
             outcomes.push(mounts::ensure_unmounted(&self.path));
+        }
+        if let Some(device) = &self.device {
             outcomes.push(loopdev::ensure_detached(device, BED_LABEL));
         }
         outcomes.push(file::remove_tree(self.directory.path()));
         outcomes.into_iter().filter_map(std::result::Result::err).collect()
     }
+}
+
+fn mount_nodev(fs_type: &str, options: &[String], target: &Path) {
+    mounts::ensure_directory(target).unwrap();
+    let mount = FsMount { device: Path::new(fs_type), fs_type, options, read_only: false };
+    mounts::mount_filesystem(&mount, target).unwrap();
 }
 
 /// A test that leaves something behind has failed; in a panic it has already.

@@ -76,6 +76,41 @@ fn written_blocks_are_told_and_no_others() {
     }
 }
 
+/// Whether every piece of data in the map of a snapshot has an address, or none; and what changed
+/// since the one before.
+fn addressed(pool: &ImagePool) -> bool {
+    let volume = create(pool, &volume_of(pool, "a", 16 * MIB));
+    write(pool, &volume.id, 1, range(MIB, MIB));
+    let base = snapshot(pool, "base", &volume);
+    write(pool, &volume.id, 2, range(MIB + 4096, 4096));
+    let target = snapshot(pool, "target", &volume);
+    assert_eq!(changed(pool, &base, &target, 0), [range(MIB + 4096, 4096)]);
+    let reading = pool.store.open_to_read(&target.id).unwrap();
+    let pieces = pool.store.map_of(&reading, 0, reading.size).unwrap();
+    let placed: Vec<bool> =
+        pieces.map(|piece| matches!(piece.unwrap().content, map::Content::At(_))).collect();
+    assert!(!placed.is_empty());
+    assert!(placed.iter().all(|at| *at == placed[0]), "{placed:?}");
+    placed[0]
+}
+
+#[test]
+fn addresses_are_trusted_on_xfs_and_btrfs_alone() {
+    for bed in Bed::sharing() {
+        assert!(addressed(&bed.open()));
+    }
+    for bed in [Bed::plain(), Bed::ext4(), Bed::tmpfs()].into_iter().flatten() {
+        assert!(!addressed(&bed.open()));
+    }
+    // It shares extents where the filesystem below does, and is another filesystem all the same.
+    for below in Bed::sharing() {
+        let bed = Bed::overlay_on(&below);
+        let pool = bed.open();
+        assert!(pool.store.shares_extents);
+        assert!(!addressed(&pool));
+    }
+}
+
 #[test]
 fn the_first_range_begins_where_the_reader_left_off() {
     for bed in beds() {
