@@ -1,36 +1,131 @@
 //! Carries calls from the asynchronous edge to the synchronous engine.
+//!
+//! Each pool has places of its own, for calls of the controller and for those of the node: what waits
+//! in the kernel for a pool that hangs keeps its place, and must not keep that of others.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use orlop_engine::Engine;
-use orlop_model::{Error, Result};
+use orlop_engine::request::{CreateVolume, VolumeRef};
+use orlop_model::{Error, PoolId, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
 use tracing::Span;
 
-/// Operations at once. Beyond this, calls wait their turn: a storm of them must not turn into
-/// as many threads that contend for one disk.
+/// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
+/// must not turn into as many threads that contend for one disk.
 const OPERATIONS: u32 = 64;
 
 /// Health checks at once, beside the operations: Probe answers while all of them are busy, and
 /// a pool that hangs does not collect one thread for every probe.
 const HEALTH_CHECKS: u32 = 2;
 
-/// Streams that read at once, beside the operations: a stream reads for as long as its caller
-/// likes, and must not take an operation's place for that long.
+/// Streams that read at once from one pool, beside the operations: a stream reads for as long as its
+/// caller likes, and must not take an operation's place for that long.
 const READING_STREAMS: u32 = 8;
 
 /// Streams that are open at once, most of them waiting for their callers to catch up. Each holds
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
+/// Who waits looks so often whether the pool still answers.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
+/// the threads of another.
+pub fn most_threads(pools: usize) -> usize {
+    const SPARE: usize = 32;
+    let of_one = 2 * permits(OPERATIONS) + permits(READING_STREAMS);
+    pools.saturating_add(1).saturating_mul(of_one).saturating_add(SPARE)
+}
+
+/// What a call is about, which decides whose places it takes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// No pool in particular: what is asked here must not wait for any of them.
+    Any,
+    Pool(PoolId),
+    /// A volume on this node.
+    Node(Option<PoolId>),
+    /// As [`Subject::Node`], for what needs the kernel alone, whether or not the pool answers.
+    Clearing(Option<PoolId>),
+    Stream(PoolId),
+}
+
+impl Subject {
+    pub(crate) fn node(volume: &VolumeRef) -> Self {
+        Self::Node(volume.pool().cloned())
+    }
+
+    pub(crate) fn clearing(volume: &VolumeRef) -> Self {
+        Self::Clearing(volume.pool().cloned())
+    }
+
+    fn pool(&self) -> Option<&PoolId> {
+        match self {
+            Self::Any => None,
+            Self::Pool(pool) | Self::Stream(pool) => Some(pool),
+            Self::Node(pool) | Self::Clearing(pool) => pool.as_ref(),
+        }
+    }
+
+    /// Ids of pools that are not served here could be made up without end.
+    fn lane(&self, engine: &Engine) -> LaneName {
+        let pool = self.pool().filter(|pool| engine.serves(pool)).cloned();
+        let kind = match self {
+            Self::Any | Self::Pool(_) => Kind::Controller,
+            Self::Node(_) | Self::Clearing(_) => Kind::Node,
+            Self::Stream(_) => Kind::Stream,
+        };
+        LaneName { kind, pool }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Controller,
+    Node,
+    Stream,
+}
+
+impl Kind {
+    fn width(self) -> u32 {
+        match self {
+            Self::Controller | Self::Node => OPERATIONS,
+            Self::Stream => READING_STREAMS,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct LaneName {
+    kind: Kind,
+    pool: Option<PoolId>,
+}
+
+/// What becomes of a lane in which nothing runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Close,
+}
+
+#[derive(Default)]
+struct Lanes {
+    all: BTreeMap<LaneName, Arc<Lane>>,
+    closed: bool,
+}
+
 /// The engine, once it is there, and the way to it.
 pub struct Core {
     engine: RwLock<Option<Arc<Engine>>>,
-    operations: Lane,
+    lanes: Mutex<Lanes>,
     health_checks: Lane,
-    reading_streams: Lane,
     open_streams: Arc<Semaphore>,
+    /// Why Probe said "not ready" the last time.
+    complaint: Mutex<Option<Error>>,
 }
 
 impl Core {
@@ -38,10 +133,10 @@ impl Core {
     pub fn starting() -> Self {
         Self {
             engine: RwLock::default(),
-            operations: Lane::new(OPERATIONS),
+            lanes: Mutex::default(),
             health_checks: Lane::new(HEALTH_CHECKS),
-            reading_streams: Lane::new(READING_STREAMS),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
+            complaint: Mutex::default(),
         }
     }
 
@@ -55,18 +150,85 @@ impl Core {
         engine.clone().ok_or(Error::Starting)
     }
 
-    /// Waits until nothing runs any more, also what runs for callers that hung up, and lets
-    /// nothing begin after that.
-    pub async fn drained(&self) {
-        self.operations.drained().await;
-        self.health_checks.drained().await;
-        self.reading_streams.drained().await;
+    /// Pools that do not answer: what runs on them is not waited for.
+    pub fn silent_pools(&self) -> Vec<PoolId> {
+        self.engine().map(|engine| engine.silent_pools()).unwrap_or_default()
     }
 
-    /// Waits for a moment in which nothing runs.
+    /// Waits until nothing runs any more, also what runs for callers that hung up, and lets
+    /// nothing begin after that. What runs on a pool that does not answer is not waited for: it
+    /// cannot be called off, and ends as if the daemon had been killed.
+    pub async fn drained(&self) {
+        for (name, lane) in self.close_lanes() {
+            self.wait_for(&name, &lane, Then::Close).await;
+        }
+        self.health_checks.drained().await;
+    }
+
+    /// Waits for a moment in which nothing runs, but for pools that do not answer.
     pub(crate) async fn idle(&self) {
-        self.operations.idle().await;
-        self.reading_streams.idle().await;
+        for (name, lane) in self.lanes() {
+            self.wait_for(&name, &lane, Then::GoOn).await;
+        }
+    }
+
+    async fn wait_for(&self, name: &LaneName, lane: &Lane, then: Then) {
+        const SAY_AGAIN: u32 = 10;
+        let all = lane.free.acquire_many(lane.width);
+        tokio::pin!(all);
+        for second in 0u32.. {
+            tokio::select! {
+                // Fails only if the lane is closed, and then it was drained before.
+                all = &mut all => {
+                    if then == Then::Close {
+                        lane.free.close();
+                    }
+                    drop(all);
+                    return;
+                }
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+            let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
+            let running = lane.running();
+            let silent = self.silent_pools();
+            if name.pool.as_ref().map_or(!silent.is_empty(), |pool| silent.contains(pool)) {
+                tracing::error!(
+                    pool,
+                    running,
+                    "stopping without calls that a pool does not answer"
+                );
+                if then == Then::Close {
+                    lane.free.close();
+                }
+                return;
+            }
+            if second % SAY_AGAIN == 0 {
+                tracing::info!(pool, running, "stopping: waiting for calls to end");
+            }
+        }
+    }
+
+    fn lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+    }
+
+    fn close_lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.closed = true;
+        lanes.all.clone()
+    }
+
+    fn lane(&self, name: LaneName) -> Result<Arc<Lane>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.all.get(&name) {
+            return Ok(Arc::clone(lane));
+        }
+        if lanes.closed {
+            return Err(Error::Stopping);
+        }
+        let lane = Arc::new(Lane::new(name.kind.width()));
+        lanes.all.insert(name, Arc::clone(&lane));
+        Ok(lane)
     }
 
     /// Streams end at their next step: whoever reads one can take it up again later, from
@@ -77,10 +239,34 @@ impl Core {
 
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        subject: Subject,
         work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let engine = self.engine()?;
-        self.operations.run(move || work(&engine)).await
+        let name = subject.lane(&engine);
+        let pool = name.pool.clone();
+        let check = || pool.as_ref().map_or(Ok(()), |pool| engine.check_answers(pool));
+        match subject {
+            Subject::Clearing(_) => {}
+            Subject::Any | Subject::Pool(_) | Subject::Node(_) | Subject::Stream(_) => check()?,
+        }
+        let lane = self.lane(name)?;
+        let turn = lane.turn(check).await?;
+        let work = move || {
+            let _under_way = pool.and_then(|pool| engine.under_way(&pool));
+            work(&engine)
+        };
+        begin(turn, work).await
+    }
+
+    /// For what creates a volume: where it will be is found out first, so that it takes a place of
+    /// that pool.
+    pub(crate) async fn home_of(&self, wanted: &CreateVolume) -> Result<Option<PoolId>> {
+        if let Some(home) = self.engine()?.certain_home(wanted) {
+            return Ok(Some(home));
+        }
+        let wanted = wanted.clone();
+        self.run(Subject::Any, move |engine| Ok(engine.likely_home(&wanted))).await
     }
 
     /// A place among the open streams, for as long as it is held.
@@ -98,18 +284,31 @@ impl Core {
     /// stream itself holds.
     pub(crate) async fn step<T: Send + 'static>(
         &self,
+        pool: &PoolId,
         work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let engine = self.engine()?;
         if self.open_streams.is_closed() {
             return Err(Error::Stopping);
         }
-        self.reading_streams.run(move || work(&engine)).await
+        self.run(Subject::Stream(pool.clone()), work).await
     }
 
     pub(crate) async fn check_health(&self) -> Result<()> {
         let engine = self.engine()?;
         self.health_checks.run(move || engine.check_health()).await
+    }
+
+    /// Probe has no message for "not ready", so the reason is logged when it changes.
+    pub(crate) fn note_complaint(&self, why: Option<&Error>) {
+        let mut complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaint.as_ref() == why {
+            return;
+        }
+        match why {
+            Some(why) => tracing::warn!(%why, "not ready"),
+            None => tracing::info!("ready again"),
+        }
+        *complaint = why.cloned();
     }
 }
 
@@ -124,26 +323,31 @@ impl Lane {
         Self { width, free: Arc::new(Semaphore::new(permits(width))) }
     }
 
-    /// A caller that hangs up while it waits for its turn is forgotten. Once begun, the work is
-    /// finished whether or not anyone still listens (GEN-26), and keeps its place in the lane
-    /// until then.
+    fn running(&self) -> usize {
+        permits(self.width).saturating_sub(self.free.available_permits())
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = Arc::clone(&self.free).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::Stopping)?;
-        let span = Span::current();
-        let running = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            span.in_scope(work)
-        });
-        running.await.unwrap_or_else(|error| Err(interrupted(&error)))
+        begin(self.turn(|| Ok(())).await?, work).await
     }
 
-    /// Fails only if the lane is closed: what ran then is someone else's to wait for.
-    async fn idle(&self) {
-        drop(self.free.acquire_many(self.width).await);
+    /// A caller that hangs up while it waits for its turn is forgotten. `check` is asked now and then
+    /// whether there is still a reason to wait.
+    async fn turn(&self, check: impl Fn() -> Result<()>) -> Result<OwnedSemaphorePermit> {
+        if let Ok(turn) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(turn);
+        }
+        let turn = Arc::clone(&self.free).acquire_owned();
+        tokio::pin!(turn);
+        loop {
+            tokio::select! {
+                turn = &mut turn => return turn.map_err(|_| Error::Stopping),
+                () = tokio::time::sleep(LOOK_AGAIN) => check()?,
+            }
+        }
     }
 
     async fn drained(&self) {
@@ -152,6 +356,20 @@ impl Lane {
         self.free.close();
         drop(all);
     }
+}
+
+/// Once begun, the work is finished whether or not anyone still listens (GEN-26), and keeps its
+/// place in the lane until then.
+async fn begin<T: Send + 'static>(
+    turn: OwnedSemaphorePermit,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let span = Span::current();
+    let running = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        span.in_scope(work)
+    });
+    running.await.unwrap_or_else(|error| Err(interrupted(&error)))
 }
 
 /// A u32 always fits where Linux runs; fewer places would be correct too.

@@ -8,7 +8,7 @@ use super::*;
 #[tokio::test]
 async fn before_the_engine_is_there_everything_is_starting() {
     let core = Core::starting();
-    assert_eq!(core.run(|_| Ok(())).await, Err(Error::Starting));
+    assert_eq!(core.run(Subject::Any, |_| Ok(())).await, Err(Error::Starting));
     assert_eq!(core.check_health().await, Err(Error::Starting));
     core.drained().await;
 }
@@ -98,5 +98,31 @@ async fn streams_are_bounded_and_end_before_operations_do() {
     core.end_streams();
     assert_eq!(core.try_open_stream().err(), Some(Error::Stopping));
     core.idle().await;
-    assert_eq!(core.operations.run(|| Ok(7)).await, Ok(7));
+    let lane = core.lane(LaneName { kind: Kind::Controller, pool: None }).unwrap();
+    assert_eq!(lane.run(|| Ok(7)).await, Ok(7));
+}
+
+#[tokio::test]
+async fn waiting_ends_when_there_is_no_reason_for_it() {
+    let held = hold(&Arc::new(Lane::new(1))).await;
+    let asked = AtomicBool::new(false);
+    let check = || if asked.swap(true, Ordering::SeqCst) { Err(Error::Stopping) } else { Ok(()) };
+    assert_eq!(held.lane.turn(check).await.err(), Some(Error::Stopping));
+    held.release.send(()).unwrap();
+    assert!(held.lane.turn(|| Ok(())).await.is_ok());
+}
+
+#[tokio::test]
+async fn pools_and_nodes_have_places_of_their_own() {
+    let core = Core::starting();
+    let pool = |text: &str| Some(text.parse::<PoolId>().unwrap());
+    let names = [None, pool("01234567"), pool("fedcba98")].into_iter().flat_map(|pool| {
+        [Kind::Controller, Kind::Node, Kind::Stream]
+            .map(|kind| LaneName { kind, pool: pool.clone() })
+    });
+    for name in names {
+        let lane = core.lane(name.clone()).unwrap();
+        lane.free.try_acquire_many(lane.width).unwrap().forget();
+        assert!(Arc::ptr_eq(&lane, &core.lane(name).unwrap()));
+    }
 }

@@ -21,7 +21,7 @@ mod services;
 mod socket;
 mod status;
 
-pub use dispatch::Core;
+pub use dispatch::{Core, most_threads};
 pub use offers::{Mode, Offers};
 pub use server::{ServeError, serve, serve_addons};
 pub use socket::{BindError, Socket, bind};

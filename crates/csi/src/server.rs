@@ -82,7 +82,7 @@ async fn answer(
     tokio::select! {
         served = serving => served?,
         () = left_unread(&core, stopping) => {
-            tracing::warn!("a peer does not read its answers; not waiting for it");
+            tracing::warn!("not waiting for answers that are not there or not read");
         }
     }
     core.drained().await;

@@ -42,9 +42,13 @@ fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
 /// only have to wait anew, as when it starts (ID-26).
 async fn readiness(core: &Core) -> Result<bool> {
     match core.check_health().await {
-        Ok(()) => Ok(true),
-        Err(error @ (Error::Starting | Error::Unreachable { .. })) => {
-            tracing::debug!(%error, "not ready");
+        Ok(()) => {
+            core.note_complaint(None);
+            Ok(true)
+        }
+        Err(Error::Starting) => Ok(false),
+        Err(error @ Error::Unreachable { .. }) => {
+            core.note_complaint(Some(&error));
             Ok(false)
         }
         Err(error) => Err(Error::precondition(error.to_string())),

@@ -21,7 +21,8 @@ impl Engine {
         let mut failed = Ok(());
         let mut known = false;
         for pool in self.pools.values().filter(|pool| fits(pool, query)) {
-            match pool.capacity(query.parameters.provisioning) {
+            let provisioning = query.parameters.provisioning;
+            match self.ask(pool, move |pool| pool.capacity(provisioning)).and_then(|told| told) {
                 Ok(capacity) => {
                     known = true;
                     answer.available = answer.available.saturating_add(capacity.available_bytes);
@@ -29,9 +30,10 @@ impl Engine {
                 }
                 Err(error) => {
                     tracing::warn!(pool = pool.name(), %error, "a pool counts as full");
-                    match error {
-                        Error::Unreachable { .. } => known = true,
-                        other => failed = Err(other),
+                    if matches!(error, Error::Unreachable { .. }) {
+                        known = true;
+                    } else {
+                        failed = Err(error);
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Error, FormatState,
-    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, Result, VolumeId, VolumeRecord,
+    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -22,6 +22,15 @@ struct Source<'a> {
 
 impl Engine {
     pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume> {
+        self.create_volume_from(request, None)
+    }
+
+    /// For a caller that keeps a place of this pool, which is therefore tried first.
+    pub fn create_volume_from(
+        &self,
+        request: &CreateVolume,
+        home: Option<&PoolId>,
+    ) -> Result<Volume> {
         let digest = NameDigest::of(&request.name);
         let _lock = self.lock_volume(&digest)?;
         if let Some((pool, existing)) =
@@ -30,7 +39,7 @@ impl Engine {
             check_same_request(pool, &existing, request)?;
             return Ok(self.describe(pool, existing));
         }
-        let volume = self.create_new(&digest, request, false)?;
+        let volume = self.create_new(&digest, request, home, false)?;
         // On a shared pool another controller may have been faster, with other arguments.
         if let Some(pool) = self.pool_of(&volume.record.id)?.filter(|pool| pool.is_shared()) {
             check_same_request(pool, &volume.record, request)?;
@@ -42,6 +51,7 @@ impl Engine {
         &self,
         digest: &NameDigest,
         request: &CreateVolume,
+        home: Option<&PoolId>,
         ephemeral: bool,
     ) -> Result<Volume> {
         let source = request.source.as_ref().map(|source| self.hold_source(source)).transpose()?;
@@ -71,10 +81,14 @@ impl Engine {
             capabilities: &plan.capabilities,
         };
         let mut refusal = None;
-        for pool in self.candidates(&wanted)? {
+        let mut candidates = self.candidates(&wanted)?;
+        candidates.sort_by_key(|pool| home.is_some_and(|home| home != pool.id()));
+        for pool in candidates {
             let new = plan.on(&pool, digest, request);
-            let draft = match pool.begin_volume(&new) {
-                Ok(draft) => draft,
+            let guest = if home == Some(pool.id()) { Ok(None) } else { self.as_guest(&pool) };
+            let begun = guest.and_then(|guest| Ok((guest, pool.begin_volume(&new)?)));
+            let (_guest, draft) = match begun {
+                Ok(begun) => begun,
                 // Nothing of it can be seen yet, so another pool may take the volume.
                 Err(
                     refused @ (Error::Exhausted(_)

@@ -12,6 +12,7 @@ use orlop_model::{
 use crate::locks::{Held, Key, Locks};
 use crate::node_load::{NodeLoad, SharedLoad};
 use crate::request::{NodeInfo, Volume, VolumeContext};
+use crate::vitals::Vitals;
 use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
@@ -40,6 +41,7 @@ pub struct AbsentPool {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) pools: BTreeMap<PoolId, PoolRef>,
+    pub(crate) vitals: BTreeMap<PoolId, Arc<Vitals>>,
     pub(crate) absent: Vec<AbsentPool>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) settings: Settings,
@@ -54,6 +56,7 @@ impl Engine {
     pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
         let none = Self {
             pools: BTreeMap::new(),
+            vitals: BTreeMap::new(),
             absent: Vec::new(),
             host,
             settings,
@@ -79,6 +82,8 @@ impl Engine {
         self.tell_unrecorded(&pool)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());
+        let vitals = Arc::new(Vitals::of(Arc::clone(&pool)));
+        with.vitals.insert(pool.id().clone(), vitals);
         with.pools.insert(pool.id().clone(), pool);
         Ok(with)
     }
@@ -106,7 +111,9 @@ impl Engine {
 
     pub fn check_health(&self) -> Result<()> {
         self.host.check_health()?;
-        self.pools.values().try_for_each(|pool| pool.check_health())?;
+        for pool in self.pools.values() {
+            self.ask(pool, |pool| pool.check_health())??;
+        }
         match self.absent.iter().find(|absent| !matches!(absent.why, Error::Unreachable { .. })) {
             // Waiting does not mend it.
             Some(mistaken) => Err(mistaken.why.clone()),

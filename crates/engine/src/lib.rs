@@ -27,6 +27,8 @@ mod recover;
 pub mod request;
 mod snapshot;
 mod validate;
+mod vitals;
 mod volume_group;
 
 pub use engine::{AbsentPool, Engine, Settings};
+pub use vitals::UnderWay;

@@ -22,7 +22,7 @@ impl Engine {
             }
             let wanted = one_more_than(max, entries.len());
             let (ids, records): (Vec<_>, Vec<_>) = pool.volumes(after, wanted)?.into_iter().unzip();
-            let conditions = pool.conditions(&ids);
+            let conditions = self.conditions_of(pool, &ids);
             for ((id, record), condition) in ids.into_iter().zip(records).zip(conditions) {
                 entries.push(self.status_of(pool, id, record, condition));
             }
@@ -31,6 +31,14 @@ impl Engine {
             }
         }
         Ok(page(entries, max, |entry| entry.id.clone()))
+    }
+
+    /// A pool that does not answer is known by heart, but nothing can be said of its data.
+    fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Condition> {
+        let asked = ids.to_vec();
+        self.ask(pool, move |pool| pool.conditions(&asked)).unwrap_or_else(|silent| {
+            ids.iter().map(|_| Condition::abnormal(silent.to_string())).collect()
+        })
     }
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {

@@ -189,6 +189,10 @@ impl Engine {
         };
         let Some(id) = id else { return self.check_vacant(volume, target) };
         let Some(pool) = self.pool_of(&id)? else { return self.check_vacant(volume, target) };
+        let _guest = match volume {
+            VolumeRef::Issued(_) => None,
+            VolumeRef::Foreign(_) => self.as_guest(pool)?,
+        };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).cloned();
         if recorded.is_none() && node.stage.as_ref().is_some_and(|stage| stage.path == *target) {

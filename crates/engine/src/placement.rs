@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 
 use orlop_model::{
-    CapabilitySet, Error, Provisioning, Result, TopologyRequirement, VolumeParameters,
+    CapabilitySet, ContentSource, Error, NameDigest, PoolId, Provisioning, Result,
+    TopologyRequirement, VolumeId, VolumeParameters,
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::request::CreateVolume;
 
 /// What limits the choice.
 pub(crate) struct Wanted<'a> {
@@ -36,14 +38,64 @@ impl Engine {
                     .to_owned(),
             ));
         }
+        let answer = |(_, pool): &(usize, PoolRef)| self.check_answers(pool.id());
+        if let Some(Err(silent)) = ranked.iter().map(answer).find(Result::is_err) {
+            ranked.retain(|candidate| answer(candidate).is_ok());
+            if ranked.is_empty() {
+                return Err(silent);
+            }
+        }
         // Where there is no choice, nobody has to be asked.
         if ranked.len() > 1 {
             let provisioning = wanted.parameters.provisioning;
             ranked.sort_by_cached_key(|(rank, pool)| {
-                (*rank, Reverse(free_space(pool, provisioning)))
+                (*rank, Reverse(self.free_space(pool, provisioning)))
             });
         }
         Ok(ranked.into_iter().map(|(_, pool)| pool).collect())
+    }
+
+    /// A pool that cannot tell is tried last; creating there then says what is wrong with it.
+    fn free_space(&self, pool: &PoolRef, provisioning: Provisioning) -> u64 {
+        let capacity =
+            self.ask(pool, move |pool| pool.capacity(provisioning)).and_then(|told| told);
+        capacity.map_or(0, |capacity| capacity.available_bytes)
+    }
+
+    /// On which pool a new volume will be, where no pool has to be asked for that.
+    pub fn certain_home(&self, request: &CreateVolume) -> Option<PoolId> {
+        let of_source = request.source.as_ref().map(|source| match source {
+            ContentSource::Snapshot(id) => id.pool(),
+            ContentSource::Volume(id) => id.pool(),
+        });
+        let named = |name: &String| {
+            self.pools.values().find(|pool| pool.name() == name).map(|pool| pool.id())
+        };
+        let only = || self.pools.keys().next().filter(|_| self.pools.len() == 1);
+        of_source
+            .or_else(|| request.parameters.pool.as_ref().and_then(named))
+            .or_else(only)
+            .cloned()
+    }
+
+    /// On which pool a new volume will most likely be.
+    pub fn likely_home(&self, request: &CreateVolume) -> Option<PoolId> {
+        let digest = NameDigest::of(&request.name);
+        for pool in self.pools.values().filter(|pool| !pool.is_shared()) {
+            let id = VolumeId::new(pool.id().clone(), digest.clone());
+            if let Ok(Some(_)) = pool.volume(&id) {
+                return Some(pool.id().clone());
+            }
+        }
+        let wanted = Wanted {
+            parameters: &request.parameters,
+            topology: request.topology.as_ref(),
+            source_pool: None,
+            capabilities: &request.capabilities,
+        };
+        // What is wrong is for the creation itself to say.
+        let candidates = self.candidates(&wanted).unwrap_or_default();
+        candidates.first().map(|pool| pool.id().clone())
     }
 
     fn named_pools(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {
@@ -89,9 +141,4 @@ fn able_pools(pools: Vec<PoolRef>, capabilities: &CapabilitySet) -> Result<Vec<P
         ));
     }
     Ok(able)
-}
-
-/// A pool that cannot tell is tried last; creating there then says what is wrong with it.
-fn free_space(pool: &PoolRef, provisioning: Provisioning) -> u64 {
-    pool.capacity(provisioning).map_or(0, |capacity| capacity.available_bytes)
 }

@@ -6,9 +6,9 @@ use std::fmt;
 
 use orlop_model::{
     CapabilitySet, CapacityRange, Condition, ContentSource, GroupSnapshotRecord, IoLimitsChange,
-    NameDigest, NodeId, ObjectName, Ranges, SnapshotId, SnapshotRecord, TargetPath, Topology,
-    TopologyRequirement, Usage, VolumeCapability, VolumeGroupRecord, VolumeId, VolumeParameters,
-    VolumeRecord,
+    NameDigest, NodeId, ObjectName, PoolId, Ranges, SnapshotId, SnapshotRecord, TargetPath,
+    Topology, TopologyRequirement, Usage, VolumeCapability, VolumeGroupRecord, VolumeId,
+    VolumeParameters, VolumeRecord,
 };
 
 /// The opaque map that goes with a volume through every call.
@@ -116,6 +116,14 @@ impl VolumeRef {
         match text.parse() {
             Ok(id) => Self::Issued(id),
             Err(_) => Self::Foreign(text.to_owned()),
+        }
+    }
+
+    /// Where it is; of an inline volume only the pools know.
+    pub fn pool(&self) -> Option<&PoolId> {
+        match self {
+            Self::Issued(id) => Some(id.pool()),
+            Self::Foreign(_) => None,
         }
     }
 

@@ -132,6 +132,12 @@ pub trait Pool: Send + Sync {
     /// Is it there and usable? For Probe: quick, and true now, not at start.
     fn check_health(&self) -> Result<()>;
 
+    /// Writes a little to its storage, which leaves nothing, and waits until it is there: as long as
+    /// that takes. For pools whose storage can fall silent without any call to it returning.
+    fn try_storage(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 

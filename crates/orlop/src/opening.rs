@@ -40,6 +40,10 @@ impl OpenPool {
         }
     }
 
+    fn id(&self) -> PoolId {
+        self.served().id().clone()
+    }
+
     fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
@@ -76,12 +80,18 @@ impl OpenPools {
         }
     }
 
-    /// Nothing uses them any more. What is added afterwards is closed at once.
-    pub(crate) fn close(&self) {
+    /// Nothing uses them any more, but for those that do not answer: to close one of them would take
+    /// without end. What is added afterwards is closed at once.
+    pub(crate) fn close(&self, silent: &[PoolId]) {
         let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pools.closed = true;
         for pool in pools.open.drain(..) {
-            pool.close();
+            if silent.contains(&pool.id()) {
+                // Also what is done when it is dropped would wait for its disk.
+                std::mem::forget(pool);
+            } else {
+                pool.close();
+            }
         }
     }
 }
@@ -203,13 +213,10 @@ fn noted(engine: Engine, name: &str, why: Error) -> Engine {
     if engine.absence_of(name) == Some(&why) {
         return engine;
     }
-    match &why {
-        Error::Unreachable { .. } => tracing::warn!(pool = name, %why, "still absent"),
-        mistake => tracing::error!(
-            pool = name,
-            why = %mistake,
-            "it is there and cannot be served; waiting does not mend it"
-        ),
+    if matches!(why, Error::Unreachable { .. }) {
+        tracing::warn!(pool = name, %why, "still absent");
+    } else {
+        tracing::error!(pool = name, %why, "cannot be served; waiting does not mend it");
     }
     engine.with_absent(AbsentPool { name: name.to_owned(), why })
 }

@@ -40,10 +40,14 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_keep_alive(IDLE_THREAD)
+        .max_blocking_threads(orlop_csi::most_threads(config.pools.len()))
         .enable_all()
         .build()
         .map_err(Failure::of)?;
-    runtime.block_on(run(config, sockets, Arc::new(host)))
+    let outcome = runtime.block_on(run(config, sockets, Arc::new(host)));
+    // What is still under way then waits for a pool that does not answer.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The socket answers before the pools are read, so that Probe can say "not ready yet".
@@ -78,7 +82,7 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     }
     core.drained().await;
     outcome?;
-    pools.close();
+    pools.close(&core.silent_pools());
     tracing::info!("stopped");
     Ok(())
 }

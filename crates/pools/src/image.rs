@@ -106,6 +106,10 @@ impl Pool for ImagePool {
         self.store.check_health()
     }
 
+    fn try_storage(&self) -> Result<()> {
+        self.store.try_storage()
+    }
+
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.store.capacity(provisioning)
     }

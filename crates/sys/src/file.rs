@@ -18,7 +18,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 pub use copy::{
     CloneOutcome, can_share_extents, copy_apart, copy_sparse, extent_count, has_data,
-    has_data_from, preclone_chunks, try_clone_file,
+    has_data_from, preclone_chunks, try_clone_file, try_write,
 };
 pub(crate) use durable::ensure_directories;
 pub use durable::{

@@ -6,6 +6,7 @@ mod absent;
 mod bounded;
 mod documents;
 mod health;
+mod hung;
 mod logs;
 mod misconfigured;
 mod modes;

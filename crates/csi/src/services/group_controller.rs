@@ -8,7 +8,7 @@ use orlop_model::{GroupSnapshotId, Result};
 use tonic::{Request, Response};
 
 use super::{Answer, answer, answer_whole, note_group};
-use crate::dispatch::Core;
+use crate::dispatch::{Core, Subject};
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::group_controller_service_capability::{self, Rpc, rpc};
 use crate::{parse, reply};
@@ -36,7 +36,9 @@ impl GroupController {
             name: request.name.parse()?,
             sources: parse::volume_ids("source_volume_ids", &request.source_volume_ids)?,
         };
-        let made = self.core.run(move |engine| engine.create_group_snapshot(&wanted)).await?;
+        let first = wanted.sources.first().map(|id| id.pool().clone());
+        let home = first.map_or(Subject::Any, Subject::Pool);
+        let made = self.core.run(home, move |engine| engine.create_group_snapshot(&wanted)).await?;
         note_group(&made.record.id);
         let reply = v1::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(reply::group_snapshot(&made)),
@@ -55,7 +57,8 @@ impl GroupController {
         if let Some(id) = parse::issued_group_snapshot(&request.group_snapshot_id)? {
             let members = required_members(request.snapshot_ids)?;
             note_group(&id);
-            self.core.run(move |engine| engine.delete_group_snapshot(&id, &members)).await?;
+            let home = Subject::Pool(id.pool().clone());
+            self.core.run(home, move |engine| engine.delete_group_snapshot(&id, &members)).await?;
         }
         Ok(v1::DeleteVolumeGroupSnapshotResponse {})
     }
@@ -70,7 +73,8 @@ impl GroupController {
         let id: GroupSnapshotId = parse::group_snapshot_id(&request.group_snapshot_id)?;
         let members = required_members(request.snapshot_ids)?;
         note_group(&id);
-        let group = self.core.run(move |engine| engine.group_snapshot(&id, &members)).await?;
+        let home = Subject::Pool(id.pool().clone());
+        let group = self.core.run(home, move |engine| engine.group_snapshot(&id, &members)).await?;
         Ok(v1::GetVolumeGroupSnapshotResponse {
             group_snapshot: Some(reply::group_snapshot(&group)),
         })

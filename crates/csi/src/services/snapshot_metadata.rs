@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use orlop_engine::Engine;
 use orlop_engine::request::BlockRanges;
-use orlop_model::Result;
+use orlop_model::{PoolId, Result};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Status};
@@ -42,7 +42,9 @@ impl SnapshotMetadata {
         let start = parse::starting_offset(request.starting_offset)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         note_snapshot(&id);
-        let pages = self.open(most, move |engine| engine.allocated_blocks(&id, start)).await?;
+        let pages = self
+            .open(id.pool().clone(), most, move |engine| engine.allocated_blocks(&id, start))
+            .await?;
         Ok(pages.into_messages(allocated_message))
     }
 
@@ -60,20 +62,22 @@ impl SnapshotMetadata {
         let base = parse::snapshot_id("base_snapshot_id", &request.base_snapshot_id)?;
         let target = parse::snapshot_id("target_snapshot_id", &request.target_snapshot_id)?;
         note_snapshot(&target);
-        let pages =
-            self.open(most, move |engine| engine.changed_blocks(&base, &target, start)).await?;
+        let pool = target.pool().clone();
+        let find = move |engine: &Engine| engine.changed_blocks(&base, &target, start);
+        let pages = self.open(pool, most, find).await?;
         Ok(pages.into_messages(delta_message))
     }
 
     /// What is wrong from the start is the call's answer; what goes wrong later ends the stream.
     async fn open(
         &self,
+        pool: PoolId,
         most: usize,
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
         let place = self.core.try_open_stream()?;
-        let blocks = self.core.step(find).await?;
-        Ok(Pages::new(Arc::clone(&self.core), place, blocks, most))
+        let blocks = self.core.step(&pool, find).await?;
+        Ok(Pages::new(Arc::clone(&self.core), pool, place, blocks, most))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use orlop_model::{Condition, Error, Result, VolumeId, VolumeRecord};
+use orlop_sys::file;
 
 use super::failure::Doing;
 use super::original::check_length;
@@ -14,10 +15,10 @@ impl Store {
     /// A person has to look at it, so Probe gives the reason: it is a failure, although calls that
     /// need what is missing are only asked to come again.
     pub(super) fn check_health(&self) -> Result<()> {
-        self.check_writable().map_err(|error| match error {
-            Error::Unreachable { doing, reason } => Error::Failed { doing, reason },
-            other => other,
-        })
+        match self.check_writable() {
+            Err(Error::Unreachable { doing, reason }) => Err(Error::Failed { doing, reason }),
+            checked => checked,
+        }
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
@@ -32,6 +33,11 @@ impl Store {
             });
         }
         Ok(())
+    }
+
+    pub(super) fn try_storage(&self) -> Result<()> {
+        let staging = self.layout.staging();
+        file::try_write(&staging).doing(|| format!("write to pool {}", self.name))
     }
 
     /// Is what we see the pool that was opened? While it is away nothing in it can be seen, which

@@ -91,6 +91,13 @@ pub fn can_share_extents(dir: &Path) -> Result<bool> {
     Ok(try_clone_file(&source, &target)? == CloneOutcome::Shared)
 }
 
+/// Writes a little to the disk of the directory, which leaves nothing; returns when it is there.
+pub fn try_write(dir: &Path) -> Result<()> {
+    let trial = File::from(nameless_file(dir)?);
+    trial.write_all_at(&[0xA5; TRIAL_BYTES], 0).on("write a trial file in", dir)?;
+    trial.sync_all().on("sync a trial file in", dir)
+}
+
 fn nameless_file(dir: &Path) -> Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;

@@ -7,7 +7,7 @@ use orlop_engine::request::{Reclaimed, VolumeRef};
 use orlop_model::{Result, TargetPath};
 use tonic::{Request, Response};
 
-use crate::dispatch::Core;
+use crate::dispatch::{Core, Subject};
 use crate::proto::reclaimspace as wire;
 use crate::services::{Answer, note_volume};
 use crate::{parse, reply, status};
@@ -28,7 +28,9 @@ impl ReclaimSpace {
         parse::volume_context(request.parameters)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        self.core.run(move |engine| engine.reclaim_on_pool(&id)).await
+        self.core
+            .run(Subject::Pool(id.pool().clone()), move |engine| engine.reclaim_on_pool(&id))
+            .await
     }
 
     async fn on_node(&self, request: wire::NodeReclaimSpaceRequest) -> Result<Reclaimed> {
@@ -45,7 +47,9 @@ impl ReclaimSpace {
         let volume: VolumeRef = parse::volume_ref(&request.volume_id)?;
         let path: TargetPath = parse::volume_path(&volume, &path)?;
         note_volume(&volume);
-        self.core.run(move |engine| engine.reclaim_on_node(&volume, &path)).await
+        self.core
+            .run(Subject::node(&volume), move |engine| engine.reclaim_on_node(&volume, &path))
+            .await
     }
 }
 

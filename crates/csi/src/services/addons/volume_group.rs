@@ -7,7 +7,7 @@ use orlop_engine::request::{CreateVolumeGroup, VolumeGroup};
 use orlop_model::{Error, Result};
 use tonic::Request;
 
-use crate::dispatch::Core;
+use crate::dispatch::{Core, Subject};
 use crate::proto::volumegroup as wire;
 use crate::proto::volumegroup::list_volume_groups_response::Entry;
 use crate::services::{Answer, answer, note_group};
@@ -37,7 +37,10 @@ impl VolumeGroups {
             max_members: most.unwrap_or(USUAL_MAX_VOLUMES),
             members: parse::volume_ids("volume_ids", &request.volume_ids)?,
         };
-        let made = self.core.run(move |engine| engine.create_volume_group(&wanted)).await?;
+        let first = wanted.members.first().map(|id| id.pool().clone());
+        let subject = first.map_or(Subject::Any, Subject::Pool);
+        let made =
+            self.core.run(subject, move |engine| engine.create_volume_group(&wanted)).await?;
         note_group(&made.record.id);
         Ok(wire::CreateVolumeGroupResponse { volume_group: Some(message(&made)) })
     }
@@ -54,7 +57,7 @@ impl VolumeGroups {
         note_group(&id);
         let modified = self
             .core
-            .run(move |engine| {
+            .run(Subject::Pool(id.pool().clone()), move |engine| {
                 // VG-32: what a group was made with can be said again, not changed.
                 let group = engine.volume_group(&id)?;
                 if most.is_some_and(|most| most != group.record.max_members) {
@@ -74,7 +77,8 @@ impl VolumeGroups {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume_group(&request.volume_group_id)? {
             note_group(&id);
-            self.core.run(move |engine| engine.delete_volume_group(&id)).await?;
+            let home = Subject::Pool(id.pool().clone());
+            self.core.run(home, move |engine| engine.delete_volume_group(&id)).await?;
         }
         Ok(wire::DeleteVolumeGroupResponse {})
     }
@@ -87,7 +91,8 @@ impl VolumeGroups {
         parse::discard_secrets(request.secrets)?;
         let id = parse::volume_group_id(&request.volume_group_id)?;
         note_group(&id);
-        let group = self.core.run(move |engine| engine.volume_group(&id)).await?;
+        let home = Subject::Pool(id.pool().clone());
+        let group = self.core.run(home, move |engine| engine.volume_group(&id)).await?;
         Ok(wire::ControllerGetVolumeGroupResponse { volume_group: Some(message(&group)) })
     }
 
@@ -98,8 +103,10 @@ impl VolumeGroups {
         let max = parse::max_entries(request.max_entries)?;
         parse::discard_secrets(request.secrets)?;
         let after = parse::page_token(&request.starting_token)?;
-        let page =
-            self.core.run(move |engine| engine.list_volume_groups(after.as_ref(), max)).await?;
+        let page = self
+            .core
+            .run(Subject::Any, move |engine| engine.list_volume_groups(after.as_ref(), max))
+            .await?;
         let entry = |group: &VolumeGroup| Entry { volume_group: Some(message(group)) };
         Ok(wire::ListVolumeGroupsResponse {
             entries: page.entries.iter().map(entry).collect(),

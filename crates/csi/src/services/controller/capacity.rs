@@ -4,6 +4,7 @@ use orlop_engine::request::CapacityQuery;
 use orlop_model::Result;
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
@@ -13,7 +14,7 @@ impl Controller {
         request: v1::GetCapacityRequest,
     ) -> Result<v1::GetCapacityResponse> {
         let query = parse_query(request)?;
-        let capacity = self.core.run(move |engine| engine.capacity(&query)).await?;
+        let capacity = self.core.run(Subject::Any, move |engine| engine.capacity(&query)).await?;
         Ok(v1::GetCapacityResponse {
             available_capacity: reply::bytes(capacity.available),
             maximum_volume_size: Some(reply::bytes(capacity.maximum_volume)),

@@ -3,6 +3,7 @@
 use orlop_model::Result;
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::services::{given, note_volume};
 use crate::{parse, reply};
@@ -24,7 +25,9 @@ impl Controller {
         note_volume(&id);
         let expanded = self
             .core
-            .run(move |engine| engine.expand_volume(&id, &range, capability.as_ref()))
+            .run(Subject::Pool(id.pool().clone()), move |engine| {
+                engine.expand_volume(&id, &range, capability.as_ref())
+            })
             .await?;
         Ok(v1::ControllerExpandVolumeResponse {
             capacity_bytes: reply::bytes(expanded.capacity_bytes),

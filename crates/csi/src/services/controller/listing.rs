@@ -1,9 +1,11 @@
 //! ListVolumes and ControllerGetVolume.
 
+use orlop_engine::Engine;
 use orlop_engine::request::VolumeStatus;
 use orlop_model::Result;
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::{controller_get_volume_response, list_volumes_response};
 use crate::services::note_volume;
@@ -16,7 +18,8 @@ impl Controller {
     ) -> Result<v1::ListVolumesResponse> {
         let max = parse::max_entries(request.max_entries)?;
         let after = parse::page_token(&request.starting_token)?;
-        let page = self.core.run(move |engine| engine.list_volumes(after.as_ref(), max)).await?;
+        let list = move |engine: &Engine| engine.list_volumes(after.as_ref(), max);
+        let page = self.core.run(Subject::Any, list).await?;
         let entry = |status: &VolumeStatus| list_volumes_response::Entry {
             volume: Some(reply::status_volume(status)),
             // Open point 17: always there, since it carries the condition.
@@ -38,7 +41,8 @@ impl Controller {
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        let status = self.core.run(move |engine| engine.volume_status(&id)).await?;
+        let home = Subject::Pool(id.pool().clone());
+        let status = self.core.run(home, move |engine| engine.volume_status(&id)).await?;
         Ok(v1::ControllerGetVolumeResponse {
             volume: Some(reply::status_volume(&status)),
             status: Some(controller_get_volume_response::VolumeStatus {

@@ -4,6 +4,7 @@ use orlop_engine::request::ControllerPublish;
 use orlop_model::Result;
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::services::{given, note_volume};
 use crate::{parse, reply};
@@ -16,7 +17,8 @@ impl Controller {
         self.offers.require_attach("ControllerPublishVolume")?;
         let wanted = parse_publication(request)?;
         note_volume(&wanted.volume);
-        let context = self.core.run(move |engine| engine.controller_publish(&wanted)).await?;
+        let home = Subject::Pool(wanted.volume.pool().clone());
+        let context = self.core.run(home, move |engine| engine.controller_publish(&wanted)).await?;
         Ok(v1::ControllerPublishVolumeResponse { publish_context: reply::publish_context(context) })
     }
 
@@ -30,7 +32,10 @@ impl Controller {
         let node = parse::optional_node(&request.node_id)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             note_volume(&id);
-            self.core.run(move |engine| engine.controller_unpublish(&id, node.as_ref())).await?;
+            let home = Subject::Pool(id.pool().clone());
+            self.core
+                .run(home, move |engine| engine.controller_unpublish(&id, node.as_ref()))
+                .await?;
         }
         Ok(v1::ControllerUnpublishVolumeResponse {})
     }

@@ -6,6 +6,7 @@ use orlop_engine::request::Validate;
 use orlop_model::{Error, Result, VolumeParameters};
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::offers::Offers;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::validate_volume_capabilities_response::Confirmed;
@@ -30,7 +31,7 @@ impl Controller {
 
         let verdict = self
             .core
-            .run(move |engine| {
+            .run(Subject::Pool(volume.pool().clone()), move |engine| {
                 // Does it exist at all? That comes before any "no" (VC-10).
                 engine.volume_status(&volume)?;
                 let (capabilities, parameters) = match (capabilities, parameters) {

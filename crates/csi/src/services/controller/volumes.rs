@@ -1,9 +1,11 @@
 //! CreateVolume, DeleteVolume, ControllerModifyVolume.
 
+use orlop_engine::Engine;
 use orlop_engine::request::CreateVolume;
 use orlop_model::Result;
 
 use super::Controller;
+use crate::dispatch::Subject;
 use crate::offers::Offers;
 use crate::proto::csi::v1;
 use crate::services::note_volume;
@@ -15,7 +17,10 @@ impl Controller {
         request: v1::CreateVolumeRequest,
     ) -> Result<v1::CreateVolumeResponse> {
         let wanted = parse_creation(request, &self.offers)?;
-        let made = self.core.run(move |engine| engine.create_volume(&wanted)).await?;
+        let home = self.core.home_of(&wanted).await?;
+        let subject = home.clone().map_or(Subject::Any, Subject::Pool);
+        let create = move |engine: &Engine| engine.create_volume_from(&wanted, home.as_ref());
+        let made = self.core.run(subject, create).await?;
         note_volume(&made.record.id);
         Ok(v1::CreateVolumeResponse { volume: Some(reply::volume(&made)) })
     }
@@ -28,7 +33,8 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             note_volume(&id);
-            self.core.run(move |engine| engine.delete_volume(&id)).await?;
+            let home = Subject::Pool(id.pool().clone());
+            self.core.run(home, move |engine| engine.delete_volume(&id)).await?;
         }
         Ok(v1::DeleteVolumeResponse {})
     }
@@ -46,7 +52,8 @@ impl Controller {
         let change = parse::mutable_parameters(&request.mutable_parameters, &self.offers)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
-        self.core.run(move |engine| engine.modify_volume(&id, &change)).await?;
+        let home = Subject::Pool(id.pool().clone());
+        self.core.run(home, move |engine| engine.modify_volume(&id, &change)).await?;
         Ok(v1::ControllerModifyVolumeResponse {})
     }
 }

@@ -4,6 +4,7 @@ use orlop_engine::request::NodeExpand;
 use orlop_model::Result;
 
 use super::Node;
+use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::services::note_volume;
 use crate::{parse, reply};
@@ -21,7 +22,10 @@ impl Node {
         let volume = parse::volume_ref(&request.volume_id)?;
         let path = parse::volume_path(&volume, &request.volume_path)?;
         note_volume(&volume);
-        let stats = self.core.run(move |engine| engine.volume_stats(&volume, &path)).await?;
+        let stats = self
+            .core
+            .run(Subject::node(&volume), move |engine| engine.volume_stats(&volume, &path))
+            .await?;
         Ok(v1::NodeGetVolumeStatsResponse {
             usage: reply::usage(stats.usage),
             volume_condition: Some(reply::condition(&stats.condition)),
@@ -34,7 +38,10 @@ impl Node {
     ) -> Result<v1::NodeExpandVolumeResponse> {
         let wanted = parse_expansion(request)?;
         note_volume(&wanted.volume);
-        let capacity = self.core.run(move |engine| engine.expand_node_volume(&wanted)).await?;
+        let capacity = self
+            .core
+            .run(Subject::node(&wanted.volume), move |engine| engine.expand_node_volume(&wanted))
+            .await?;
         Ok(v1::NodeExpandVolumeResponse { capacity_bytes: reply::bytes(capacity) })
     }
 }

@@ -4,6 +4,7 @@ use orlop_engine::request::PublishVolume;
 use orlop_model::{Error, Result, TargetPath};
 
 use super::Node;
+use crate::dispatch::Subject;
 use crate::offers::Offers;
 use crate::parse;
 use crate::proto::csi::v1;
@@ -16,7 +17,9 @@ impl Node {
     ) -> Result<v1::NodePublishVolumeResponse> {
         let wanted = parse_publish(request, &self.offers)?;
         note_volume(&wanted.volume);
-        self.core.run(move |engine| engine.publish_volume(&wanted)).await?;
+        self.core
+            .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
+            .await?;
         Ok(v1::NodePublishVolumeResponse {})
     }
 
@@ -31,7 +34,11 @@ impl Node {
         let target = TargetPath::parse("target_path", &request.target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
         note_volume(&volume);
-        self.core.run(move |engine| engine.unpublish_volume(&volume, &target)).await?;
+        self.core
+            .run(Subject::clearing(&volume), move |engine| {
+                engine.unpublish_volume(&volume, &target)
+            })
+            .await?;
         Ok(v1::NodeUnpublishVolumeResponse {})
     }
 }

@@ -4,6 +4,7 @@ use orlop_engine::request::StageVolume;
 use orlop_model::{Result, TargetPath};
 
 use super::Node;
+use crate::dispatch::Subject;
 use crate::offers::Offers;
 use crate::parse;
 use crate::proto::csi::v1;
@@ -16,7 +17,8 @@ impl Node {
     ) -> Result<v1::NodeStageVolumeResponse> {
         let wanted = parse_stage(request, &self.offers)?;
         note_volume(&wanted.volume);
-        self.core.run(move |engine| engine.stage_volume(&wanted)).await?;
+        let home = Subject::Node(Some(wanted.volume.pool().clone()));
+        self.core.run(home, move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v1::NodeStageVolumeResponse {})
     }
 
@@ -31,7 +33,9 @@ impl Node {
         let path = TargetPath::parse("staging_target_path", &request.staging_target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
         note_volume(&volume);
-        self.core.run(move |engine| engine.unstage_volume(&volume, &path)).await?;
+        self.core
+            .run(Subject::node(&volume), move |engine| engine.unstage_volume(&volume, &path))
+            .await?;
         Ok(v1::NodeUnstageVolumeResponse {})
     }
 }

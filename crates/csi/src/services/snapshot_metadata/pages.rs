@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use orlop_engine::request::BlockRanges;
-use orlop_model::{ByteRange, Ranges, Result};
+use orlop_model::{ByteRange, PoolId, Ranges, Result};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,6 +27,7 @@ pub(super) struct Page {
 
 pub(super) struct Pages {
     core: Arc<Core>,
+    pool: PoolId,
     /// Given back when the stream ends, however it ends.
     _place: OwnedSemaphorePermit,
     capacity_bytes: u64,
@@ -37,12 +38,13 @@ pub(super) struct Pages {
 impl Pages {
     pub(super) fn new(
         core: Arc<Core>,
+        pool: PoolId,
         place: OwnedSemaphorePermit,
         blocks: BlockRanges,
         most: usize,
     ) -> Self {
         let BlockRanges { capacity_bytes, ranges } = blocks;
-        Self { core, _place: place, capacity_bytes, ranges, most }
+        Self { core, pool, _place: place, capacity_bytes, ranges, most }
     }
 
     pub(super) fn into_messages<Message: Send + 'static>(
@@ -96,7 +98,8 @@ impl Pages {
     /// The stream itself goes to the blocking thread and comes back, unless reading failed.
     async fn next_page(mut self) -> Result<(Self, Page)> {
         let core = Arc::clone(&self.core);
-        core.step(move |_| {
+        let pool = self.pool.clone();
+        core.step(&pool, move |_| {
             let ranges = self.ranges.by_ref().take(self.most).collect::<Result<Vec<_>>>()?;
             let is_full = ranges.len() == self.most;
             let page = Page { capacity_bytes: self.capacity_bytes, ranges, is_full };

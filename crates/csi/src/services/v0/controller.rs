@@ -7,7 +7,7 @@ use orlop_model::{NodeId, Result};
 use tonic::Request;
 
 use super::{NO_SECRETS, answer_v0, conversion};
-use crate::dispatch::Core;
+use crate::dispatch::{Core, Subject};
 use crate::offers::Offers;
 use crate::parse;
 use crate::proto::csi::v0::controller_service_capability::{self, Rpc, rpc};
@@ -91,7 +91,7 @@ impl V0Controller {
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         note_volume(&id);
         self.core
-            .run(move |engine| {
+            .run(Subject::Pool(id.pool().clone()), move |engine| {
                 let status = engine.volume_status(&id)?;
                 if let Some(node) = node.as_ref().filter(|node| !is_published(&status, node)) {
                     engine.check_node_of(&id, node)?;

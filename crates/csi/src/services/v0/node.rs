@@ -7,7 +7,7 @@ use orlop_model::Result;
 use tonic::Request;
 
 use super::{NO_SECRETS, answer_v0, conversion};
-use crate::dispatch::Core;
+use crate::dispatch::{Core, Subject};
 use crate::offers::Offers;
 use crate::parse;
 use crate::proto::csi::v0::node_service_capability::{self, Rpc, rpc};
@@ -40,7 +40,8 @@ impl V0Node {
         };
         let wanted = parse_stage(request, &self.offers)?;
         note_volume(&wanted.volume);
-        self.core.run(move |engine| engine.stage_volume(&wanted)).await?;
+        let home = Subject::Node(Some(wanted.volume.pool().clone()));
+        self.core.run(home, move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v0::NodeStageVolumeResponse {})
     }
 
@@ -55,7 +56,9 @@ impl V0Node {
         let path = conversion::path("staging_target_path", &request.staging_target_path)?;
         let volume = issued(&request.volume_id)?;
         note_volume(&volume);
-        self.core.run(move |engine| engine.unstage_volume(&volume, &path)).await?;
+        self.core
+            .run(Subject::node(&volume), move |engine| engine.unstage_volume(&volume, &path))
+            .await?;
         Ok(v0::NodeUnstageVolumeResponse {})
     }
 
@@ -79,7 +82,9 @@ impl V0Node {
         let wanted = parse_publish(request, &self.offers)?;
         // Inline volumes, whose ids are foreign, came later than this version.
         note_volume(&issued(&volume_id)?);
-        self.core.run(move |engine| engine.publish_volume(&wanted)).await?;
+        self.core
+            .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
+            .await?;
         Ok(v0::NodePublishVolumeResponse {})
     }
 
@@ -96,7 +101,9 @@ impl V0Node {
         let volume = issued(&request.volume_id)?;
         note_volume(&volume);
         self.core
-            .run(move |engine| engine.unpublish_volume_keeping_target(&volume, &target))
+            .run(Subject::clearing(&volume), move |engine| {
+                engine.unpublish_volume_keeping_target(&volume, &target)
+            })
             .await?;
         Ok(v0::NodeUnpublishVolumeResponse {})
     }

@@ -1,0 +1,248 @@
+//! Does a pool answer?
+//!
+//! A call to a pool whose disk hangs waits in the kernel and cannot be called off. So others must not
+//! be sent after it: a pool on which calls take long is asked to write a little, by a thread of its
+//! own, and while that does not return, calls are refused. A pool that knows this itself, such as one
+//! that nodes share, is not watched here.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, PoolId, Result};
+
+use crate::engine::{Engine, PoolRef};
+
+/// A call that runs for so long is a reason to ask.
+const SUSPICION: Duration = Duration::from_secs(5);
+/// How long the pool may take to answer. A disk that is busy with the copies of others may well take
+/// seconds for one write.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long is waited for the answer to a question that changes nothing, and for a place to ask it.
+const QUESTION: Duration = Duration::from_secs(5);
+/// Questions at once.
+const QUESTIONS: usize = 16;
+/// Calls at once that came for another pool, or for none, and keep a place that is not this pool's.
+const GUESTS: usize = 16;
+
+pub(crate) struct Vitals {
+    pool: PoolRef,
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+struct State {
+    /// Since when calls are under way, in the order in which they began.
+    under_way: BTreeMap<u64, Instant>,
+    begun: u64,
+    /// When it was asked what it has not answered yet.
+    asked: Option<Instant>,
+    answered: Instant,
+    is_silent: bool,
+    questions: usize,
+    guests: usize,
+}
+
+/// A call that the pool has not finished.
+pub struct UnderWay {
+    vitals: Arc<Vitals>,
+    number: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.vitals.state().under_way.remove(&self.number);
+    }
+}
+
+/// One of [`GUESTS`] or of [`QUESTIONS`].
+pub(crate) struct Place {
+    vitals: Arc<Vitals>,
+    of: fn(&mut State) -> &mut usize,
+    _under_way: UnderWay,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *(self.of)(&mut self.vitals.state()) -= 1;
+        self.vitals.left.notify_one();
+    }
+}
+
+impl Vitals {
+    pub(crate) fn of(pool: PoolRef) -> Self {
+        let state = State {
+            under_way: BTreeMap::new(),
+            begun: 0,
+            asked: None,
+            answered: Instant::now(),
+            is_silent: false,
+            questions: 0,
+            guests: 0,
+        };
+        Self { pool, state: Mutex::new(state), left: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>) -> UnderWay {
+        let mut state = self.state();
+        state.begun += 1;
+        let number = state.begun;
+        state.under_way.insert(number, Instant::now());
+        UnderWay { vitals: Arc::clone(self), number }
+    }
+
+    /// At once. Whoever asks again and again learns it as soon as it is known.
+    fn check(self: &Arc<Self>) -> Result<()> {
+        if self.pool.is_shared() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        match state.asked {
+            Some(since) if since.elapsed() >= PATIENCE => {
+                let silence = self.silence(since.elapsed());
+                if !state.is_silent {
+                    state.is_silent = true;
+                    let calls = state.under_way.len();
+                    tracing::warn!(pool = self.pool.name(), calls, "{silence}");
+                }
+                return Err(silence);
+            }
+            Some(_) => {}
+            None => {
+                let oldest = state.under_way.values().next();
+                let is_slow = oldest.is_some_and(|since| since.elapsed() >= SUSPICION);
+                if is_slow && state.answered.elapsed() >= SUSPICION && self.ask_to_write() {
+                    state.asked = Some(Instant::now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn silence(&self, since: Duration) -> Error {
+        Error::Unreachable {
+            doing: format!("use pool {}", self.pool.name()),
+            reason: format!(
+                "its storage has not answered for {} seconds; calls are refused until it does; \
+                 look for a frozen filesystem or a broken disk in the kernel log",
+                since.as_secs()
+            ),
+        }
+    }
+
+    fn ask_to_write(self: &Arc<Self>) -> bool {
+        let vitals = Arc::clone(self);
+        let ask = move || {
+            // An error is an answer, and whoever uses the pool gets it too.
+            if let Err(error) = vitals.pool.try_storage() {
+                tracing::debug!(pool = vitals.pool.name(), %error, "the pool answers");
+            }
+            let mut state = vitals.state();
+            state.asked = None;
+            state.answered = Instant::now();
+            if std::mem::take(&mut state.is_silent) {
+                tracing::info!(pool = vitals.pool.name(), "the pool answers again");
+            }
+        };
+        spawned("pool-answers", ask)
+    }
+
+    /// Asks the pool something that changes nothing and is quick; waits for the answer only so long.
+    pub(crate) fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&PoolRef) -> T + Send + 'static,
+    ) -> Result<T> {
+        if self.pool.is_shared() {
+            return Ok(question(&self.pool));
+        }
+        self.check()?;
+        let place = self.place(QUESTIONS, |state| &mut state.questions)?;
+        let (answer, answered) = mpsc::sync_channel(1);
+        let asking = move || {
+            let answer_now = question(&place.vitals.pool);
+            drop(place);
+            // Whoever asked may have given up.
+            let _ = answer.send(answer_now);
+        };
+        if !spawned("pool-question", asking) {
+            let asking = format!("ask pool {}", self.pool.name());
+            return Err(Error::failed(asking, "no thread can be started"));
+        }
+        answered.recv_timeout(QUESTION).map_err(|reason| match reason {
+            RecvTimeoutError::Timeout => self.silence(QUESTION),
+            RecvTimeoutError::Disconnected => {
+                Error::failed(format!("ask pool {}", self.pool.name()), "it ended unexpectedly")
+            }
+        })
+    }
+
+    fn place(self: &Arc<Self>, most: usize, of: fn(&mut State) -> &mut usize) -> Result<Place> {
+        let taken = |state: &mut State| *of(state) >= most;
+        let waited = self.left.wait_timeout_while(self.state(), QUESTION, taken);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(self.silence(QUESTION));
+        }
+        *of(&mut state) += 1;
+        drop(state);
+        Ok(Place { vitals: Arc::clone(self), of, _under_way: self.begin() })
+    }
+}
+
+fn spawned(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    match thread::Builder::new().name(name.to_owned()).spawn(work) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(%error, "cannot start a thread to look after a pool");
+            false
+        }
+    }
+}
+
+impl Engine {
+    pub fn serves(&self, pool: &PoolId) -> bool {
+        self.pools.contains_key(pool)
+    }
+
+    /// Is there no reason to believe that calls to the pool would wait without end? At once.
+    pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
+        self.vitals.get(pool).map_or(Ok(()), Vitals::check)
+    }
+
+    /// Those for which calls that are under way need not be waited for.
+    pub fn silent_pools(&self) -> Vec<PoolId> {
+        let silent = self.vitals.iter().filter(|(_, vitals)| vitals.check().is_err());
+        silent.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// To be held as long as a call to the pool lasts.
+    pub fn under_way(&self, pool: &PoolId) -> Option<UnderWay> {
+        self.vitals.get(pool).map(Vitals::begin)
+    }
+
+    /// For a call that found out only now that it is for this pool.
+    pub(crate) fn as_guest(&self, pool: &PoolRef) -> Result<Option<Place>> {
+        let Some(vitals) = self.vitals.get(pool.id()).filter(|_| !pool.is_shared()) else {
+            return Ok(None);
+        };
+        vitals.check()?;
+        vitals.place(GUESTS, |state| &mut state.guests).map(Some)
+    }
+
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        pool: &PoolRef,
+        question: impl FnOnce(&PoolRef) -> T + Send + 'static,
+    ) -> Result<T> {
+        match self.vitals.get(pool.id()) {
+            Some(vitals) => vitals.ask(question),
+            None => Ok(question(pool)),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One of two pools hangs: its filesystem is frozen, and whoever writes to it waits in the kernel.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use orlop_sys::filesystem;
+use orlop_tests::*;
+use rustix::process::Signal;
+
+/// Far more than anything here takes; reached only by what never happens.
+const PATIENCE: Duration = Duration::from_secs(120);
+const VOLUME: u64 = MIB;
+/// More than a pool has places.
+const CALLS: usize = 100;
+
+fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
+    client.create(name).size(VOLUME).block().parameter("pool", pool)
+}
+
+/// Thawed when it is dropped, also by a test that fails.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(pool: &TestPool) -> Self {
+        filesystem::freeze(&pool.path).unwrap();
+        Self(pool.path.clone())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = filesystem::ensure_thawed(&self.0);
+    }
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A call that must be answered, however long the other pool hangs.
+async fn answered<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, call).await.expect("a call hangs with the other pool")
+}
+
+/// Creations whose callers hang up, as many as the pool has places and more.
+async fn hang_up_on(client: &Client, pool: &str) {
+    let calls: Vec<_> = (0..CALLS)
+        .map(|number| {
+            let create = on_pool(client, &format!("hung {number}"), pool);
+            tokio::spawn(async move { create.send().await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for call in calls {
+        call.abort();
+    }
+}
+
+async fn assert_served(client: &Client, name: &str) {
+    let volume = answered(on_pool(client, name, "well").send()).await.unwrap();
+    let node = client.on_node(&volume, block());
+    answered(node.up()).await;
+    answered(node.stats()).await.unwrap();
+    answered(node.down()).await;
+    let snapshot = answered(client.snapshot(name, &volume.volume_id)).await.unwrap();
+    answered(client.delete_snapshot(&snapshot.snapshot_id)).await.unwrap();
+    answered(client.delete(&volume.volume_id)).await.unwrap();
+    // Without the parameter, the pool that answers will do.
+    let anywhere = answered(client.create(name).size(VOLUME).block().send()).await;
+    if let Ok(volume) = anywhere {
+        answered(client.delete(&volume.volume_id)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hung_pool_stops_nothing_but_itself() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, GIB);
+    let pools = [("well", &well, ""), ("hung", &hung, "")];
+    let daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let published = client.on_node(&on_pool(&client, "in use", "well").done().await, block());
+    published.up().await;
+    let kept = on_pool(&client, "kept", "hung").done().await;
+    let target = client.on_node(&kept, block());
+    target.up().await;
+
+    let frozen = Frozen::new(&hung);
+    hang_up_on(&client, "hung").await;
+    assert_served(&client, "before it is known").await;
+    answered(published.down()).await;
+    let listed = answered(client.list_volumes()).await.unwrap();
+    assert_eq!(listed.len(), 2, "what is there can be seen");
+    assert!(answered(client.capacity()).await.unwrap().available_capacity > 0);
+    // Needs nothing but the kernel.
+    answered(target.unpublish()).await.unwrap();
+
+    until("Probe says so", || async { answered(client.probe()).await.is_ok_and(|it| !it) }).await;
+    assert!(daemon.log().contains("use pool hung"), "the log does not name the pool");
+    let refused = answered(client.delete(&kept.volume_id)).await;
+    let refused = expect_code(refused, Code::Unavailable);
+    assert!(refused.message().contains("pool hung"), "{refused}");
+    expect_code(answered(on_pool(&client, "more", "hung").send()).await, Code::Unavailable);
+    expect_code(answered(target.unstage()).await, Code::Unavailable);
+    let listed = answered(client.list_volumes()).await.unwrap();
+    let condition = |entry: &v1::list_volumes_response::Entry| {
+        entry.status.clone().unwrap().volume_condition.unwrap()
+    };
+    let abnormal: Vec<_> = listed.iter().map(condition).filter(|it| it.abnormal).collect();
+    assert_eq!(abnormal.len(), 1, "{abnormal:?}");
+    assert!(answered(client.capacity()).await.unwrap().available_capacity > 0);
+    let anywhere = answered(client.create("anywhere").size(VOLUME).block().send()).await.unwrap();
+    answered(client.delete(&anywhere.volume_id)).await.unwrap();
+    assert_served(&client, "while it is known").await;
+
+    drop(frozen);
+    until("ready", || async { client.probe().await.is_ok_and(|ready| ready) }).await;
+    // What was under way is finished, also for callers that are gone.
+    until("finished", || async { client.list_volumes().await.is_ok_and(|all| all.len() >= 65) })
+        .await;
+    target.unstage().await.unwrap();
+    for entry in client.list_volumes().await.unwrap() {
+        let id = entry.volume.unwrap().volume_id;
+        until("deleted", || async { client.delete(&id).await.is_ok() }).await;
+    }
+}
+
+/// Threads that wait in the kernel cannot be ended by anything but a thaw, but all else is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_a_hung_pool() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, GIB);
+    let pools = [("well", &well, ""), ("hung", &hung, "")];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let frozen = Frozen::new(&hung);
+    let stuck = on_pool(&client, "stuck", "hung");
+    let calling = tokio::spawn(async move { stuck.send().await });
+    // Known to have begun.
+    until("begun", || async {
+        let again = on_pool(&client, "stuck", "hung").send();
+        let again = tokio::time::timeout(Duration::from_millis(500), again).await;
+        again.is_ok_and(|answer| answer.is_err_and(|status| status.code() == Code::Aborted))
+    })
+    .await;
+    daemon.signal(Signal::TERM);
+    until("stopped", || async { daemon.log().contains("stopped") }).await;
+    assert!(daemon.log().contains("stopping without calls that a pool does not answer"));
+    assert!(!daemon.launch().socket().exists(), "the socket was left");
+    drop(frozen);
+    assert_eq!(daemon.wait_for_end().code(), Some(0));
+    calling.await.unwrap().unwrap_err();
+    // It may take up what was begun, or have swept it.
+    daemon.restart().await;
+    let volume = on_pool(&client, "stuck", "hung").done().await;
+    client.delete(&volume.volume_id).await.unwrap();
+}
