@@ -71,8 +71,9 @@ impl ByteRange {
 }
 
 /// Ranges in rising order, none empty, none overlapping; read from the pool as they are asked
-/// for, so that memory does not grow with the volume.
-pub type Ranges = Box<dyn Iterator<Item = Result<ByteRange>> + Send>;
+/// for, so that memory does not grow with the volume. `None` is no range and not the end: much was
+/// looked at and nothing can be said yet, and whoever asks may see whether it is still wanted.
+pub type Ranges = Box<dyn Iterator<Item = Result<Option<ByteRange>>> + Send>;
 
 /// Something half-made. The data is copied in [`Draft::cut`], so that a caller can hold the
 /// source's writers still for just that long; it becomes visible in [`Draft::commit`], whole

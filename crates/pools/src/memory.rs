@@ -72,7 +72,7 @@ impl MemoryPool {
         let state = Arc::clone(&self.state);
         Box::new(ranges.into_iter().map(move |range| {
             lock(&state).fault("range")?;
-            Ok(range)
+            Ok(Some(range))
         }))
     }
 }

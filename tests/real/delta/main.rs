@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod called_off;
 mod chapter;
 mod figures;
 mod operations;

@@ -238,6 +238,40 @@ async fn a_slow_reader_holds_the_reading_back_and_one_that_leaves_ends_it() {
     until("the end of the reading", || plugin.gate.endless().1 == 0).await;
 }
 
+/// As many as read at once, and more: none of them finds anything, for as long as it is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_in_vain_can_be_called_off_and_takes_turns() {
+    let plugin = Plugin::start().await;
+    let volume = plugin.volume("a").await;
+    let id = plugin.snapshot(&volume, "s").await.snapshot_id;
+    plugin.gate.make_endless();
+    plugin.gate.make_barren(true);
+    let open = || async { metadata(&plugin).get_metadata_allocated(allocated(&id)).await.unwrap() };
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        streams.push(open().await);
+    }
+    plugin.gate.make_barren(false);
+    // Each gets its turn, however many read.
+    for stream in &mut streams {
+        stream.get_mut().message().await.unwrap().unwrap();
+    }
+    plugin.gate.make_barren(true);
+    drop(streams);
+    until("the end of the reading", || plugin.gate.endless().1 == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_ends_reading_in_vain() {
+    let mut plugin = Plugin::start().await;
+    plugin.gate.make_barren(true);
+    let stream = endless(&plugin).await;
+    plugin.stop();
+    let (_, status) = collected(stream).await;
+    assert_eq!(status.unwrap().code(), Code::Unavailable);
+    (&mut plugin.serving).await.unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_leave_room_for_operations_and_are_bounded() {
     let plugin = Plugin::start().await;

@@ -22,6 +22,7 @@ struct State {
     waiting: usize,
     panics: bool,
     is_endless: bool,
+    is_barren: bool,
     ranges_read: u64,
     readers: usize,
 }
@@ -44,6 +45,11 @@ impl Gate {
     /// From now on, what is allocated never ends.
     pub(crate) fn make_endless(&self) {
         self.state.lock().unwrap().is_endless = true;
+    }
+
+    /// From now on, what is read without end holds nothing.
+    pub(crate) fn make_barren(&self, is_barren: bool) {
+        self.state.lock().unwrap().is_barren = is_barren;
     }
 
     /// How many endless ranges were handed out, and to how many streams that are still open.
@@ -82,13 +88,18 @@ impl Endless {
 }
 
 impl Iterator for Endless {
-    type Item = Result<ByteRange>;
+    type Item = Result<Option<ByteRange>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.gate.state.lock().unwrap().ranges_read += 1;
+        let mut state = self.gate.state.lock().unwrap();
+        state.ranges_read += 1;
+        if state.is_barren {
+            return Some(Ok(None));
+        }
+        drop(state);
         let range = ByteRange { start: self.next, length: 4096 };
         self.next += 8192;
-        Some(Ok(range))
+        Some(Ok(Some(range)))
     }
 }
 

@@ -38,7 +38,7 @@ impl Store {
     pub(super) fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
         let snapshot = self.open_to_read(id)?;
         let pieces = self.map_of(&snapshot, start, snapshot.size)?;
-        Ok(Box::new(Merged::new(pieces.map(|piece| piece.map(|piece| piece.range)))))
+        Ok(Box::new(Merged::new(pieces.map(|piece| piece.map(|piece| Some(piece.range))))))
     }
 
     /// Where the base has ended it counts as a hole: what is data in the target differs, and what

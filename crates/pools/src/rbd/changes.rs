@@ -4,15 +4,16 @@
 use std::collections::VecDeque;
 
 use orlop_model::{ByteRange, Result, SnapshotId};
-use orlop_model::{Error, Ranges, VolumeId};
+use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::failure::Doing;
 use super::snapshots::{Entry, Place};
 use super::store::Store;
 
-/// How much of an image is asked for at a time: memory does not grow with the volume.
-const WINDOW: u64 = 64 << 30;
+/// How much of an image is asked for at a time: memory does not grow with the volume, and where the
+/// object map cannot tell, each object is asked for, which cannot be called off.
+const WINDOW: u64 = 8 << 30;
 /// Zeroes in runs of this length are given back.
 const SPARSE_RUN: usize = 4096;
 
@@ -40,7 +41,7 @@ impl Store {
             // The volume was deleted and made anew in between, or librbd cannot tell: nothing is
             // known to be the same.
             let all = ByteRange { start, length: end.saturating_sub(start) };
-            return Ok(Box::new((all.length > 0).then_some(Ok(all)).into_iter()));
+            return Ok(Box::new((all.length > 0).then_some(Ok(Some(all))).into_iter()));
         }
         let image = self.open_snapshot(&entry)?;
         Ok(Box::new(Windows::new(target, image, Some(base.place), start, end)))
@@ -135,15 +136,19 @@ impl Windows {
 }
 
 impl Iterator for Windows {
-    type Item = Result<ByteRange>;
+    type Item = Result<Option<ByteRange>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.found.is_empty() && self.position < self.end {
-            if let Err(error) = self.read_window() {
-                self.position = self.end;
-                return Some(Err(error));
-            }
+        if let Some(range) = self.found.pop_front() {
+            return Some(Ok(Some(range)));
         }
-        self.found.pop_front().map(Ok::<_, Error>)
+        if self.position >= self.end {
+            return None;
+        }
+        let read = self.read_window();
+        if read.is_err() {
+            self.position = self.end;
+        }
+        Some(read.map(|()| self.found.pop_front()))
     }
 }

@@ -165,7 +165,7 @@ fn changes_are_told_between_snapshots_made_alone_and_together() {
     let (first, second) = (member_of(&pool, &first, &a), member_of(&pool, &second, &a));
 
     let object = |number: u64| ByteRange { start: number * OBJECT, length: OBJECT };
-    let all = |ranges: orlop_model::Ranges| ranges.map(Result::unwrap).collect::<Vec<_>>();
+    let all = |ranges: orlop_model::Ranges| ranges.filter_map(Result::unwrap).collect::<Vec<_>>();
     let written = all(pool.allocated_ranges(&second.id, 0).unwrap());
     assert_eq!(written, [object(0), object(2), object(4)]);
     let changed = all(pool.changed_ranges(&alone.id, &first.id, 0).unwrap());

@@ -21,8 +21,16 @@ const READ_AHEAD: usize = 1;
 pub(super) struct Page {
     pub(super) capacity_bytes: u64,
     pub(super) ranges: Vec<ByteRange>,
-    /// There may be more after it.
-    is_full: bool,
+    then: Then,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The page is full, and there may be more after it.
+    NextPage,
+    /// Much was read, and the page is not full yet.
+    GoOn,
+    End,
 }
 
 pub(super) struct Pages {
@@ -32,6 +40,8 @@ pub(super) struct Pages {
     _place: OwnedSemaphorePermit,
     capacity_bytes: u64,
     ranges: Ranges,
+    /// Of the page that is being filled.
+    found: Vec<ByteRange>,
     most: usize,
 }
 
@@ -44,7 +54,7 @@ impl Pages {
         most: usize,
     ) -> Self {
         let BlockRanges { capacity_bytes, ranges } = blocks;
-        Self { core, pool, _place: place, capacity_bytes, ranges, most }
+        Self { core, pool, _place: place, capacity_bytes, ranges, found: Vec::new(), most }
     }
 
     pub(super) fn into_messages<Message: Send + 'static>(
@@ -77,17 +87,19 @@ impl Pages {
                     return;
                 }
             };
-            let is_last = !page.is_full;
+            match page.then {
+                Then::NextPage | Then::End => {}
+                Then::GoOn if sender.is_closed() => return note_hung_up(told),
+                Then::GoOn => continue,
+            }
             // Open point 9: type and capacity are told even if there is nothing else to tell.
             if is_first || !page.ranges.is_empty() {
                 told += page.ranges.len();
                 if sender.send(Ok(message(&page))).await.is_err() {
-                    let code = code_name(Code::Cancelled);
-                    tracing::info!(code, told, "stream ended: the caller hung up");
-                    return;
+                    return note_hung_up(told);
                 }
             }
-            if is_last {
+            if page.then == Then::End {
                 tracing::info!(code = code_name(Code::Ok), told, "stream ended");
                 return;
             }
@@ -95,16 +107,37 @@ impl Pages {
         }
     }
 
-    /// The stream itself goes to the blocking thread and comes back, unless reading failed.
+    /// The stream itself goes to the blocking thread and comes back, unless reading failed. Where much
+    /// is read and little found, it comes back before the page is full: others get their turn, and it
+    /// is seen whether anyone still listens.
     async fn next_page(mut self) -> Result<(Self, Page)> {
         let core = Arc::clone(&self.core);
         let pool = self.pool.clone();
         core.step(&pool, move |_| {
-            let ranges = self.ranges.by_ref().take(self.most).collect::<Result<Vec<_>>>()?;
-            let is_full = ranges.len() == self.most;
-            let page = Page { capacity_bytes: self.capacity_bytes, ranges, is_full };
+            let then = self.fill()?;
+            let ranges = match then {
+                Then::GoOn => Vec::new(),
+                Then::NextPage | Then::End => std::mem::take(&mut self.found),
+            };
+            let page = Page { capacity_bytes: self.capacity_bytes, ranges, then };
             Ok((self, page))
         })
         .await
     }
+
+    fn fill(&mut self) -> Result<Then> {
+        while self.found.len() < self.most {
+            match self.ranges.next().transpose()? {
+                Some(Some(range)) => self.found.push(range),
+                Some(None) => return Ok(Then::GoOn),
+                None => return Ok(Then::End),
+            }
+        }
+        Ok(Then::NextPage)
+    }
+}
+
+fn note_hung_up(told: usize) {
+    let code = code_name(Code::Cancelled);
+    tracing::info!(code, told, "stream ended: the caller hung up");
 }

@@ -12,6 +12,10 @@ use crate::image::failure::Doing;
 /// As much as is read at a time, and the unit in which differences are told.
 const STEP: usize = 64 << 10;
 const BLOCK: usize = 4 << 10;
+/// Steps that are read, and stretches that are passed over, before whoever asks may look whether it
+/// is still wanted: 4 MiB of each snapshot.
+const STEPS: usize = 64;
+const STRETCHES: usize = 1024;
 
 pub(super) struct Changes {
     overlay: Overlay,
@@ -22,7 +26,15 @@ pub(super) struct Changes {
     /// In the step that was read last.
     found: VecDeque<ByteRange>,
     buffers: [Vec<u8>; 2],
+    /// Steps since whoever asks could look around.
+    read: usize,
     ended: bool,
+}
+
+enum Look {
+    Found(ByteRange),
+    Nothing,
+    Ended,
 }
 
 impl Changes {
@@ -34,24 +46,32 @@ impl Changes {
             doubtful: None,
             found: VecDeque::new(),
             buffers: [Vec::new(), Vec::new()],
+            read: 0,
             ended: false,
         }
     }
 
-    fn next_range(&mut self) -> Result<Option<ByteRange>> {
+    fn look_on(&mut self) -> Result<Look> {
+        let mut stretches = 0;
         loop {
             if let Some(range) = self.found.pop_front() {
-                return Ok(Some(range));
+                return Ok(Look::Found(range));
+            }
+            if self.read >= STEPS || stretches >= STRETCHES {
+                self.read = 0;
+                return Ok(Look::Nothing);
             }
             if let Some(range) = self.doubtful.take() {
+                self.read += 1;
                 self.read_step(range)?;
                 continue;
             }
+            stretches += 1;
             match self.overlay.next_stretch()? {
-                Some((range, Verdict::Different)) => return Ok(Some(range)),
+                Some((range, Verdict::Different)) => return Ok(Look::Found(range)),
                 Some((range, Verdict::Unknown)) => self.doubtful = Some(range),
                 Some((_, Verdict::Same)) => {}
-                None => return Ok(None),
+                None => return Ok(Look::Ended),
             }
         }
     }
@@ -81,15 +101,24 @@ impl Changes {
 }
 
 impl Iterator for Changes {
-    type Item = Result<ByteRange>;
+    type Item = Result<Option<ByteRange>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
-        let next = self.next_range().transpose();
-        self.ended = !matches!(next, Some(Ok(_)));
-        next
+        match self.look_on() {
+            Ok(Look::Found(range)) => Some(Ok(Some(range))),
+            Ok(Look::Nothing) => Some(Ok(None)),
+            Ok(Look::Ended) => {
+                self.ended = true;
+                None
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
     }
 }
 

@@ -1,6 +1,11 @@
 //! Ranges that touch each other, told as one.
+//!
+//! A step is bounded: what is wanted may be far away, or have no end in sight.
 
 use orlop_model::{ByteRange, Result};
+
+/// Parts that may be looked at in one step.
+const PARTS: usize = 1024;
 
 pub(super) struct Merged<Parts> {
     parts: Parts,
@@ -9,36 +14,40 @@ pub(super) struct Merged<Parts> {
     failed: bool,
 }
 
-impl<Parts: Iterator<Item = Result<ByteRange>>> Merged<Parts> {
+impl<Parts: Iterator<Item = Result<Option<ByteRange>>>> Merged<Parts> {
     pub(super) fn new(parts: Parts) -> Self {
         Self { parts, last: None, failed: false }
     }
 }
 
-impl<Parts: Iterator<Item = Result<ByteRange>>> Iterator for Merged<Parts> {
-    type Item = Result<ByteRange>;
+impl<Parts: Iterator<Item = Result<Option<ByteRange>>>> Iterator for Merged<Parts> {
+    type Item = Result<Option<ByteRange>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
+        if self.failed {
+            return None;
+        }
+        for _ in 0..PARTS {
             match self.parts.next() {
-                None => break,
+                None => return self.last.take().map(|last| Ok(Some(last))),
+                Some(Ok(None)) => return Some(Ok(None)),
                 Some(Err(error)) => {
                     // A range that may have more to it is not told: the reader comes back for it.
                     self.failed = true;
                     self.last = None;
                     return Some(Err(error));
                 }
-                Some(Ok(part)) => match &mut self.last {
+                Some(Ok(Some(part))) => match &mut self.last {
                     Some(last) if last.end() == part.start => last.length += part.length,
                     last => {
                         if let Some(whole) = last.replace(part) {
-                            return Some(Ok(whole));
+                            return Some(Ok(Some(whole)));
                         }
                     }
                 },
             }
         }
-        self.last.take().map(Ok)
+        Some(Ok(None))
     }
 }
 
@@ -54,13 +63,28 @@ mod tests {
     #[test]
     fn what_touches_becomes_one() {
         let parts = [range(0, 4), range(4, 4), range(10, 2), range(12, 1), range(20, 1)];
-        let merged: Vec<_> = Merged::new(parts.into_iter().map(Ok)).map(Result::unwrap).collect();
+        let parts = parts.into_iter().map(|part| Ok(Some(part)));
+        let merged: Vec<_> = Merged::new(parts).filter_map(Result::unwrap).collect();
         assert_eq!(merged, [range(0, 8), range(10, 3), range(20, 1)]);
+    }
+
+    /// Else a caller could not call it off: the whole volume may be one range, or none.
+    #[test]
+    fn a_step_is_bounded_and_loses_nothing() {
+        let parts = (0..10 * PARTS as u64).map(|part| Ok(Some(range(part, 1))));
+        let mut merged = Merged::new(parts);
+        assert_eq!(merged.next(), Some(Ok(None)));
+        let rest: Vec<_> = merged.filter_map(Result::unwrap).collect();
+        assert_eq!(rest, [range(0, 10 * PARTS as u64)]);
+
+        let parts = [Ok(Some(range(0, 4))), Ok(None), Ok(Some(range(4, 4))), Ok(None)];
+        let merged: Vec<_> = Merged::new(parts.into_iter()).map(Result::unwrap).collect();
+        assert_eq!(merged, [None, None, Some(range(0, 8))]);
     }
 
     #[test]
     fn an_error_is_the_end() {
-        let parts = [Ok(range(0, 4)), Err(Error::Starting), Ok(range(8, 4))];
+        let parts = [Ok(Some(range(0, 4))), Err(Error::Starting), Ok(Some(range(8, 4)))];
         let merged: Vec<_> = Merged::new(parts.into_iter()).collect();
         assert_eq!(merged, [Err(Error::Starting)]);
     }
