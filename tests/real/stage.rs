@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::Path;
 
 use orlop_sys::filesystem::{Format, FsKind, Signature, format, probe};
 use orlop_sys::mounts;
@@ -375,60 +374,4 @@ async fn stats_of_what_is_not_there_are_not_found() {
     assert_eq!(stats("no-such-volume", path).await, Err(Code::NotFound));
     node.down().await;
     assert_eq!(stats(&node.id, path).await, Err(Code::NotFound));
-}
-
-/// Other tests are not to meet what this one does.
-const KEEP_ONE: &str = r#"
-    while read -r _ _ _ _ point _; do
-        case $point in
-            "$0") ;;
-            */orlop-test.*) umount --lazy "$point" ;;
-        esac
-    done </proc/self/mountinfo
-    exec sleep 600
-"#;
-
-/// A process with a mount namespace of its own, as a container has: a copy of what is mounted now.
-struct Keeper(Child);
-
-impl Keeper {
-    #[expect(clippy::disallowed_methods, reason = "no host tool, but a bystander")]
-    fn of(mount: &Path) -> Self {
-        let mut copying = Command::new("/usr/bin/unshare");
-        copying.args(["--mount", "--propagation", "private", "/bin/sh", "-c", KEEP_ONE]);
-        let keeper = Self(copying.arg(mount).spawn().unwrap());
-        let program = PathBuf::from(format!("/proc/{}/comm", keeper.0.id()));
-        // By then the namespace is as it is to be.
-        while std::fs::read_to_string(&program).unwrap().trim_end() != "sleep" {
-            std::thread::yield_now();
-        }
-        keeper
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// It cannot be unmounted from here, so whoever has to end it is told.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_keeps_a_mount_elsewhere_is_named() {
-    needs_root!();
-    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
-    let daemon = Daemon::start(&pool).await;
-    let node = created(&daemon.client(), mount("ext4")).await;
-    node.stage().await.unwrap();
-    let keeper = Keeper::of(&node.staging);
-    let status = expect_code(node.unstage().await, Code::FailedPrecondition);
-    let named = format!("process {} (sleep) sees it mounted", keeper.0.id());
-    assert!(status.message().contains(&named), "{status}");
-    drop(keeper);
-    // The kernel lets go of a namespace some time after its last process.
-    while let Err(status) = node.unstage().await {
-        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
-    }
-    assert_eq!(daemon.leaks(), [""; 0]);
 }

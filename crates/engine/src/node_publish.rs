@@ -232,7 +232,7 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         match after {
-            TargetPathAfter::Kept => return Ok(()),
+            TargetPathAfter::Kept => return self.host.ensure_unmounted_elsewhere(target),
             TargetPathAfter::Removed => {}
         }
         match self.host.ensure_target_removed(target) {

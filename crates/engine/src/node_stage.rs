@@ -217,6 +217,10 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
         path: &TargetPath,
+        // Also when it was unmounted before: a crash may have come between the two.
+        if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
+            self.host.ensure_unmounted_elsewhere(path)?;
+        }
     ) -> Result<()> {
         if self.occupied_by(pool, id, path)? {
             self.host.ensure_unmounted(path)?;

@@ -191,6 +191,11 @@ impl Host for LinuxHost {
         mounting::ensure_target_removed(path)
     }
 
+    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
+        mounting::drop_copies(path.as_path());
+        Ok(())
+    }
+
     fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
         self.run_dir.private_stage(id)
     }

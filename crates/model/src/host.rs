@@ -146,7 +146,13 @@ pub trait Host: Send + Sync {
     /// Missing or not mounted is fine; a busy mount is `Precondition`.
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()>;
 
-    /// Removes the empty file or directory that a mount stood on (NN-03).
+    /// Other mount namespaces have copies of mounts, which keep a volume's device in use. Those at a
+    /// path where nothing is mounted any more are dropped, and the path stays. Best effort: a path
+    /// that holds something, or cannot be changed, is left alone, and the device tells who uses it.
+    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()>;
+
+    /// Removes the empty file or directory that a mount stood on (NN-03), and with it whatever other
+    /// mount namespaces have mounted there.
     fn ensure_target_removed(&self, path: &TargetPath) -> Result<()>;
 
     /// A directory of Orlop's own where a volume without a staging path is mounted.

@@ -23,12 +23,8 @@ impl Shortage {
             false | true => return None,
         };
         let turns_on = change == Change::Begun;
-        let turned = self.is_on.compare_exchange(
-            !turns_on,
-            turns_on,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let turned =
+            self.is_on.compare_exchange(!turns_on, turns_on, Ordering::Relaxed, Ordering::Relaxed);
         turned.ok().map(|_| change)
     }
 }

@@ -21,6 +21,7 @@ use crate::{mounts, resolve};
 
 mod backing;
 mod discard;
+mod open_files;
 mod unused;
 mod users;
 
@@ -38,6 +39,9 @@ const SECTOR: u32 = 4096;
 /// Others may win every race for a free device for a while, but not this often.
 const ATTACH_ATTEMPTS: u32 = 256;
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
+/// For a device that was to be detached before: it was waited for then, and whoever asks again holds
+/// its volume meanwhile.
+const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
 /// For a device that nobody has: the kernel is still at the end of an unmount, which writes to
 /// whatever the device is on.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(15);
@@ -324,16 +328,18 @@ fn is_gone(errno: Errno) -> bool {
 fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>) -> Result<()> {
     let path = device.path();
     let began = Instant::now();
-    let mut look_at = began + DETACH_PATIENCE;
+    let asked_before = backing(device)?.is_some_and(|there| there.detaching);
+    let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
     for attempt in 0.. {
         if !request_detach(device, &is_ours)? {
             discard::remove_if_disabled(device);
             return Ok(());
         }
         if Instant::now() >= look_at {
+            let waited_enough = asked_before || began.elapsed() >= KERNEL_PATIENCE;
             // Who has it open may not be looked at, but only a mount claims it for itself.
-            let is_last_of_a_mount = users::is_claimed(device) && user_of(device).is_none();
-            if began.elapsed() >= KERNEL_PATIENCE || !is_last_of_a_mount {
+            let is_last_of_a_mount = || users::is_claimed(device) && user_of(device).is_none();
+            if waited_enough || !is_last_of_a_mount() {
                 break;
             }
             look_at = Instant::now() + LOOK_AGAIN;

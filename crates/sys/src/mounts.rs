@@ -23,7 +23,7 @@ use rustix::mount::{
 pub use fstab::unmounted_above;
 pub use glance::{Glance, glance};
 pub use mountinfo::{MountEntry, parse_mountinfo};
-pub use point::{ensure_directory, ensure_file, remove_mount_point};
+pub use point::{ensure_directory, ensure_file, remove_mount_point, replace_mount_point};
 pub(crate) use showing::block_device_at;
 
 use crate::abi;

@@ -14,6 +14,7 @@ mod inline;
 mod interrupted;
 mod killing;
 mod moving;
+mod namespaces;
 mod outage;
 mod racing;
 mod sharing;

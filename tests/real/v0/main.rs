@@ -136,3 +136,26 @@ async fn what_csi_v1_makes_csi_v0_uses(fs: PoolFs) {
     old.delete(&listed.id).await.unwrap();
     assert_eq!(client.list_volumes().await.unwrap(), []);
 }
+
+/// csi.v0 keeps the target, so that it cannot just be removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_in_another_namespace_goes_though_its_path_stays() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let old = OldPlugin::of(&daemon.client());
+    for capability in [old_mount("ext4"), old_block()] {
+        let volume = old.create("old", VOLUME, &capability).await;
+        let mut node = OldNode::new(&old, &volume, &capability);
+        node.attach(NODE).await;
+        node.stage().await.unwrap();
+        node.publish().await.unwrap();
+        let keeper = Keeper::of(&[&node.target]);
+        node.unpublish().await.unwrap();
+        assert_eq!(keeper.mounts_at(&node.target), 0);
+        node.unstage().await.unwrap();
+        node.remove_target();
+        node.detach(NODE).await;
+        old.delete(&volume.id).await.unwrap();
+    }
+}

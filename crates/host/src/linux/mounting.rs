@@ -93,6 +93,18 @@ pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {
     }
 }
 
+/// A container that was started with the host's directories while something was mounted there has a
+/// copy of the mount for as long as it runs.
+pub(super) fn drop_copies(path: &Path) {
+    match mounts::replace_mount_point(path) {
+        Ok(()) => {}
+        Err(error) if is_missing(&error) => {}
+        Err(error) => {
+            tracing::debug!(path = %path.display(), %error, "copies of a mount in other namespaces stay");
+        }
+    }
+}
+
 pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
     match mounts::remove_mount_point(path.as_path()) {
         Ok(()) => Ok(()),

@@ -18,6 +18,7 @@ use orlop_sys::mounts;
 use super::failure::Doing;
 use super::freezer::Freezer;
 use super::limits::Limiter;
+use super::mounting::drop_copies;
 use super::notes::Notes;
 use super::occupancy::mounts_showing;
 use super::records::NodeRecords;
@@ -245,6 +246,7 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
             let perform = move || {
                 for path in &mounted {
                     mounts::ensure_unmounted(path).doing("unmount")?;
+                    drop_copies(path);
                 }
                 detach()
             };

@@ -165,6 +165,7 @@ impl Managed {
     /// Gives the image back, if nothing in it is in use. Otherwise it stays for the next start.
     pub(super) fn close(&self) {
         let closed = mounts::ensure_unmounted(&self.mount_point)
+            .inspect(|()| drop_copies(&self.mount_point))
             .and_then(|()| loopdev::ensure_detached(&self.device, &self.label));
         match closed {
             Ok(()) => {}
@@ -173,6 +174,13 @@ impl Managed {
             }
             Err(error) => tracing::warn!(%error, "the pool's image stays mounted"),
         }
+    }
+}
+
+/// Other mount namespaces may have copies of the mount, which would keep the image attached.
+fn drop_copies(mount_point: &Path) {
+    if let Err(error) = mounts::replace_mount_point(mount_point) {
+        tracing::debug!(%error, "copies of the pool's mount in other namespaces stay");
     }
 }
 

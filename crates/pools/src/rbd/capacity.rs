@@ -102,8 +102,8 @@ impl Store {
         let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
         let available = available_to(self.connection.pool(), &answer);
         let available = available.map_err(|error| Error::failed(asking(), error))?;
-        let available = available
-            .ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
+        let available =
+            available.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
         self.note_shortage(available);
         Ok(available)
     }

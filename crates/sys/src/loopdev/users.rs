@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::open_files::Filesystem;
 use super::{LoopDevice, all_backed};
 use crate::mounts::{MountEntry, block_device_at, mountinfo};
 
@@ -28,10 +29,16 @@ pub fn user_elsewhere(device: &LoopDevice) -> Option<String> {
 /// operator has to end.
 fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
     let number = device.device_number().ok()?;
+    let filesystem = Filesystem::on(device);
+    let has_files_open =
+        |process: &Path| filesystem.as_ref().is_some_and(|it| it.is_open_in(process));
     first_process(|process| has_open(process, number).then(|| "has it open".to_owned()))
         .or_else(|| first_process(|process| mounted_for(process, number, seen)))
+        .or_else(|| first_process(|process| has_files_open(process).then(|| OPEN.to_owned())))
         .or_else(|| use_by_device(device, number))
 }
+
+const OPEN: &str = "has files open in it, in a mount that was taken away";
 
 /// Nothing is told of a process that has ended, or that may not be looked at.
 fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {

@@ -1,8 +1,13 @@
 //! The directories and files that mounts go on.
 
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat,
+    renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::crash;
@@ -88,6 +93,78 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno).on(OPERATION, path),
     }
+}
+
+/// Lets go of what other mount namespaces still have mounted there: a new directory, or a new empty
+/// file, takes the place of the one that mounts stood on, and the kernel drops all mounts from what is
+/// no longer there. The path exists all the time, with the same owner and mode.
+///
+/// Missing is fine. Refused are a path at which something is mounted in this namespace (`EBUSY`), a
+/// directory that is not empty (`ENOTEMPTY`), and a file that holds something.
+pub fn replace_mount_point(path: &Path) -> Result<()> {
+    const OPERATION: &str = "replace the mount point";
+    let place = match Place::of(OPERATION, path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        place => place?,
+    };
+    let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        there => there.before(OPERATION, path)?,
+    };
+    // After the inode that is to be replaced: a call that comes again after a crash finds it.
+    let fresh = OsString::from(format!(".orlop-{}", there.st_ino));
+    let kind = FileType::from_raw_mode(there.st_mode);
+    let how = if kind == FileType::Directory {
+        AtFlags::REMOVEDIR
+    } else if kind == FileType::RegularFile && there.st_size == 0 {
+        AtFlags::empty()
+    } else {
+        return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
+    };
+    let replaced = make_fresh(&place, &fresh, how).and_then(|made| {
+        make_alike(&made, &there)?;
+        renameat(&place.parent, &fresh, &place.parent, &place.name)
+    });
+    match replaced {
+        Ok(()) => {
+            crash::after(OPERATION);
+            Ok(())
+        }
+        Err(errno) => {
+            if unlinkat(&place.parent, &fresh, how).is_ok() {
+                crash::after("remove an unused mount point");
+            }
+            Err(errno).before(OPERATION, path)
+        }
+    }
+}
+
+/// What a crash left of an earlier attempt may be half-made.
+fn make_fresh(place: &Place, name: &OsStr, how: AtFlags) -> rustix::io::Result<OwnedFd> {
+    if unlinkat(&place.parent, name, how).is_ok() {
+        crash::after("remove an unused mount point");
+    }
+    let private = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if how != AtFlags::REMOVEDIR {
+        let made = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        return openat(&place.parent, name, made, private)
+            .inspect(|_| crash::after("make a mount point"));
+    }
+    mkdirat(&place.parent, name, private | Mode::XUSR)?;
+    crash::after("make a mount point");
+    openat(&place.parent, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn make_alike(made: &OwnedFd, model: &Stat) -> rustix::io::Result<()> {
+    let own = fstat(made)?;
+    if (own.st_uid, own.st_gid) != (model.st_uid, model.st_gid) {
+        fchown(made, Some(Uid::from_raw(model.st_uid)), Some(Gid::from_raw(model.st_gid)))?;
+        crash::after("give a mount point to its owner");
+    }
+    fchmod(made, Mode::from_raw_mode(model.st_mode & 0o7777))?;
+    crash::after("set the mode of a mount point");
+    Ok(())
 }
 
 #[cfg(test)]

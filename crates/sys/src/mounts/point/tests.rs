@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
 use crate::mounts::{BindAccess, bind};
@@ -78,4 +79,49 @@ fn a_point_in_use_is_busy() {
     assert!(remove_mount_point(&point).unwrap_err().is_busy());
     drop(mounted);
     remove_mount_point(&point).unwrap();
+}
+
+#[test]
+fn a_replaced_mount_point_looks_as_before() {
+    let dir = scratch();
+    let (directory, file) = (dir.path().join("directory"), dir.path().join("file"));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(&file, "").unwrap();
+    for path in [&directory, &file] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o2751)).unwrap();
+        let before = path.metadata().unwrap();
+        // What a crash left of an earlier attempt.
+        let leftover = dir.path().join(format!(".orlop-{}", before.ino()));
+        match path == &file {
+            true => drop(File::create_new(leftover).unwrap()),
+            false => std::fs::create_dir(leftover).unwrap(),
+        }
+        replace_mount_point(path).unwrap();
+        let after = path.metadata().unwrap();
+        assert_ne!(after.ino(), before.ino(), "it is another one");
+        assert_eq!(
+            (after.uid(), after.gid(), after.mode()),
+            (before.uid(), before.gid(), before.mode())
+        );
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "something was left");
+    replace_mount_point(&dir.path().join("missing")).unwrap();
+    replace_mount_point(&dir.path().join("missing/below")).unwrap();
+}
+
+#[test]
+fn what_holds_something_is_not_replaced() {
+    let dir = scratch();
+    let (directory, file) = (dir.path().join("directory"), dir.path().join("file"));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("inside"), "kept").unwrap();
+    std::fs::write(&file, "kept").unwrap();
+    symlink(&directory, dir.path().join("link")).unwrap();
+    let refused = replace_mount_point(&directory).unwrap_err();
+    assert_eq!(refused.errno(), Some(Errno::NOTEMPTY));
+    replace_mount_point(&file).unwrap_err();
+    replace_mount_point(&dir.path().join("link")).unwrap_err();
+    assert_eq!(std::fs::read_to_string(directory.join("inside")).unwrap(), "kept");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "something was left");
 }

@@ -1,0 +1,82 @@
+//! Files that are open in mounts which are nowhere any more.
+//!
+//! A mount that was taken away while a process has files open in it lives on without a place, and so
+//! does its filesystem. No list of mounts shows it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fstat, fstatvfs, major, minor, open};
+
+use super::LoopDevice;
+use crate::mounts::mountinfo;
+
+/// The filesystem on a device, as its files show it.
+pub(super) struct Filesystem {
+    number: (u32, u32),
+    /// Of btrfs, whose files have no device's number: the first half of what `statfs` tells.
+    btrfs: Option<u32>,
+}
+
+impl Filesystem {
+    pub(super) fn on(device: &LoopDevice) -> Option<Self> {
+        let number = device.device_number().ok()?;
+        Some(Self { number, btrfs: btrfs_on(&device.name()) })
+    }
+
+    /// Only what is in no list of mounts is looked at: a file that a process elsewhere has to be
+    /// asked for might not answer.
+    pub(super) fn is_open_in(&self, process: &Path) -> bool {
+        let Ok(mounts) = fs::read(process.join("mountinfo")) else { return false };
+        let placed: HashSet<u64> =
+            mountinfo::parse(&mounts).into_iter().map(|mount| mount.id).collect();
+        let opened = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let opened = opened.map(|entry| entry.path());
+        let own = ["cwd", "root"].map(|name| process.join(name));
+        opened.chain(own).any(|link| self.holds(&link, &placed))
+    }
+
+    fn holds(&self, link: &Path, placed: &HashSet<u64>) -> bool {
+        // Pipes, sockets and the like.
+        if !fs::read_link(link).is_ok_and(|target| target.is_absolute()) {
+            return false;
+        }
+        let Ok(file) = open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else {
+            return false;
+        };
+        mount_id(&file).is_some_and(|id| !placed.contains(&id)) && self.has(&file)
+    }
+
+    fn has(&self, file: &OwnedFd) -> bool {
+        let Ok(stat) = fstat(file) else { return false };
+        if (major(stat.st_dev), minor(stat.st_dev)) == self.number {
+            return true;
+        }
+        let first_half = |id: u64| u32::try_from(id & u64::from(u32::MAX)).ok();
+        major(stat.st_dev) == 0
+            && self.btrfs.is_some()
+            && fstatvfs(file).is_ok_and(|found| first_half(found.f_fsid) == self.btrfs)
+    }
+}
+
+fn mount_id(file: &OwnedFd) -> Option<u64> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+}
+
+/// The kernel keeps a directory for each btrfs in use, with its devices.
+fn btrfs_on(device: &str) -> Option<u32> {
+    let all = fs::read_dir("/sys/fs/btrfs").ok()?.flatten().map(|entry| entry.path());
+    let mut on_it = all.filter(|it: &PathBuf| it.join("devices").join(device).exists());
+    first_half_of_id(on_it.next()?.file_name()?.to_str()?)
+}
+
+/// As the kernel computes it from the UUID: the first and the third of its four words. The other half
+/// depends on the subvolume too.
+fn first_half_of_id(uuid: &str) -> Option<u32> {
+    let digits: String = uuid.chars().filter(|digit| *digit != '-').collect();
+    let word = |from: usize| u32::from_str_radix(digits.get(from..from + 8)?, 16).ok();
+    Some(word(0)? ^ word(16)?)
+}

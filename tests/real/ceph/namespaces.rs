@@ -1,0 +1,27 @@
+//! Mounts that another process keeps in a mount namespace of its own.
+
+use orlop_tests::*;
+
+use crate::{VOLUME, delete, down_from, up_on};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_namespace_does_not_keep_an_image() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controller = ceph.controller("kept-c").await;
+    let node = ceph.node("kept-n").await;
+    let client = controller.client();
+    for capability in [mount("ext4"), mount("xfs"), mount("btrfs"), block()] {
+        let create = client.create("kept").size(VOLUME).capability(capability.clone());
+        let volume = create.done().await;
+        let used = up_on(&client, &node, "kept-n", &volume, capability.clone()).await;
+        let keeper = match capability.is_block() {
+            true => Keeper::of(&[&used.target]),
+            false => Keeper::of(&[&used.staging, &used.target]),
+        };
+        down_from(&client, "kept-n", &used).await;
+        assert_eq!(node.leaks(), [""; 0]);
+        delete(&client, &used.id).await;
+        drop(keeper);
+    }
+}
