@@ -318,3 +318,46 @@ async fn files_of_a_restored_volume_become_the_groups() {
         client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
     }
 }
+
+/// Two pods on one volume, as kubelet publishes it: the stage has the first one's fsGroup.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_group_is_applied_once_the_first_is_gone() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let several = |group: u32| {
+        let capability = mount("ext4").mode(Mode::SingleNodeMultiWriter);
+        capability.group(&group.to_string())
+    };
+    let create = client.create("volume").size(VOLUME).capability(several(GROUP));
+    let first = client.on_node(&create.done().await, several(GROUP));
+    first.up().await;
+    run_as(10_001, GROUP, &first.target, "umask 077; mkdir a; echo one > a/file").unwrap();
+    let mut second = first.with_capability(several(GROUP + 1));
+    second.target = client.new_target("second");
+
+    // What the first pod has is not taken from it while it runs.
+    let status = expect_code(second.publish().await, Code::FailedPrecondition);
+    for part in [GROUP.to_string(), (GROUP + 1).to_string()] {
+        assert!(status.message().contains(&part), "{status}");
+    }
+    assert!(!second.target.exists());
+    run_as(10_002, GROUP, &first.target, "echo two >> a/file").unwrap();
+    let mut third = first.clone();
+    third.target = client.new_target("third");
+    third.publish().await.unwrap();
+    third.unpublish().await.unwrap();
+
+    first.unpublish().await.unwrap();
+    second.publish().await.unwrap();
+    run_as(10_003, GROUP + 1, &second.target, "echo three >> a/file; echo one > new").unwrap();
+    // kubelet stages again after a restart, for the pod that runs: that takes nothing away.
+    second.stage().await.unwrap();
+    run_as(10_003, GROUP + 1, &second.target, "echo four >> a/file").unwrap();
+    expect_code(first.publish().await, Code::FailedPrecondition);
+    second.unpublish().await.unwrap();
+    first.publish().await.unwrap();
+    run_as(10_001, GROUP, &first.target, "echo five >> a/file; echo two >> new").unwrap();
+    first.down().await;
+}

@@ -15,6 +15,7 @@ mod list;
 mod locks;
 mod metadata;
 mod modify;
+mod mount_group;
 mod node_load;
 mod node_publish;
 mod node_stage;

@@ -6,6 +6,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
+use crate::mount_group::check_group;
 use crate::node_stage::{check_reachable, wants_read_only};
 use crate::request::{PublishVolume, VolumeRef};
 
@@ -57,6 +58,7 @@ impl Engine {
             return check_same_publication(record, current, &wanted);
         }
         check_second_target(record, &live, &wanted)?;
+        check_group(record, &live, &wanted)?;
         if stage.capability.is_block() != wanted.capability.is_block() {
             return Err(Error::precondition(format!(
                 "volume {} is staged for another access type",
@@ -123,7 +125,9 @@ impl Engine {
         let done = if stage.capability.is_block() {
             self.publish_device(pool, record, &wanted.target, read_only)
         } else {
-            self.publish_directory(pool, record, &stage.path, &wanted.target, read_only)
+            self.ensure_group_of(&stage, &wanted.capability).and_then(|()| {
+                self.publish_directory(pool, record, &stage.path, &wanted.target, read_only)
+            })
         };
         if done.is_err() {
             self.release_read_only_device(pool, &record.id, &before)?;

@@ -10,6 +10,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef, check_context};
+use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, VolumeRef};
 
 mod filesystem;
@@ -69,7 +70,8 @@ impl Engine {
         let current = self.live_stage(pool, &record.id)?;
         // First: a stage for another use is there already, whatever the volume is published for.
         if let Some(current) = &current {
-            check_same_stage(record, current, &wanted)?;
+            let live = self.live_publications(pool, &record.id)?;
+            check_same_stage(record, current, &wanted, &live)?;
         }
         self.check_published_here(pool, record, &wanted)?;
         if current.is_some() {
@@ -93,14 +95,15 @@ impl Engine {
     /// been killed right there.
     fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         self.apply_limits(pool, &record.id, &record.limits)?;
-        let (AccessType::Mount(mount), Some(fs)) = (&wanted.capability.access, record.format.fs())
+        let (AccessType::Mount(_), Some(fs)) = (&wanted.capability.access, record.format.fs())
         else {
             return Ok(());
         };
+        self.ensure_group_unless_given(wanted, &self.live_publications(pool, &record.id)?)?;
         let Some(device) = pool.attached(&record.id, DeviceAccess::ReadWrite)? else {
             return Ok(());
         };
-        match self.finish_mount(&device, fs, wanted, mount) {
+        match self.ensure_grown(&device, fs, wanted) {
             // It is staged all the same; growing is NodeExpandVolume's to report.
             Err(Error::Precondition(reason)) => {
                 tracing::warn!(volume = %record.id, reason, "a staged filesystem could not grow");
@@ -157,7 +160,8 @@ impl Engine {
             read_only: wanted.read_only,
         };
         self.host.ensure_mounted(&request, &wanted.path)?;
-        self.finish_mount(&device, fs, wanted, mount)
+        self.ensure_group_of(wanted, &wanted.capability)?;
+        self.ensure_grown(&device, fs, wanted)
     }
 
     /// For one who holds the device and so is the only writer. What the call began with may be out
@@ -196,20 +200,11 @@ impl Engine {
         self.host.ensure_target_removed(&aside)
     }
 
-    fn finish_mount(
-        &self,
-        device: &Device,
-        fs: FsType,
-        wanted: &Stage,
-        mount: &MountAccess,
-    ) -> Result<()> {
-        if wanted.read_only {
-            return Ok(());
+    fn ensure_grown(&self, device: &Device, fs: FsType, stage: &Stage) -> Result<()> {
+        match stage.read_only {
+            true => Ok(()),
+            false => self.host.ensure_grown_mounted(device, fs, &stage.path),
         }
-        if let Some(group) = mount.group {
-            self.host.ensure_group(&wanted.path, group)?;
-        }
-        self.host.ensure_grown_mounted(device, fs, &wanted.path)
     }
 
     pub(crate) fn ensure_unstaged(
@@ -217,15 +212,15 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
         path: &TargetPath,
-        // Also when it was unmounted before: a crash may have come between the two.
-        if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
-            self.host.ensure_unmounted_elsewhere(path)?;
-        }
     ) -> Result<()> {
         if self.occupied_by(pool, id, path)? {
             self.host.ensure_unmounted(path)?;
         }
         let mut node = self.host.node_record(id)?;
+        // Also when it was unmounted before: a crash may have come between the two.
+        if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
+            self.host.ensure_unmounted_elsewhere(path)?;
+        }
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             self.clear_aside(pool, id)?;
         }
@@ -401,8 +396,14 @@ pub(crate) fn wants_read_only(access: &AccessType) -> bool {
 }
 
 /// NS-03, NS-12; open point 2: what has the same effect on the node is the same stage. The
-/// filesystem may be named or left to the volume.
-fn check_same_stage(record: &VolumeRecord, current: &Stage, wanted: &Stage) -> Result<()> {
+/// filesystem may be named or left to the volume, and the group may be the one that the volume is
+/// published for by now.
+fn check_same_stage(
+    record: &VolumeRecord,
+    current: &Stage,
+    wanted: &Stage,
+    live: &[Publication],
+) -> Result<()> {
     if current.path != wanted.path {
         return Err(Error::precondition(format!(
             "volume {} is staged at {}; a volume is staged once on a node",
@@ -411,7 +412,10 @@ fn check_same_stage(record: &VolumeRecord, current: &Stage, wanted: &Stage) -> R
     }
     let same_access = match (&current.capability.access, &wanted.capability.access) {
         (AccessType::Block, AccessType::Block) => true,
-        (AccessType::Mount(a), AccessType::Mount(b)) => a.flags == b.flags && a.group == b.group,
+        (AccessType::Mount(a), AccessType::Mount(b)) => {
+            let same_group = a.group == b.group || is_published_for(live, &wanted.capability);
+            a.flags == b.flags && same_group
+        }
         (AccessType::Block, AccessType::Mount(_)) | (AccessType::Mount(_), AccessType::Block) => {
             false
         }

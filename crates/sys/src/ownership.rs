@@ -30,6 +30,13 @@ pub fn apply_group(root: &Path, gid: u32) -> Result<()> {
     if directory_is_done(&root_fd, group).before(OPERATION, root)? {
         return Ok(());
     }
+    // Done for another group, from which the walk takes away: were it not to come to its end, the
+    // root would tell that group that all is still theirs.
+    let mode = permissions(&fstat(&root_fd).before(OPERATION, root)?);
+    if mode & DIRECTORY_BITS == DIRECTORY_BITS {
+        fchmod(&root_fd, Mode::from_raw_mode(mode & !SET_GROUP_ID)).before(OPERATION, root)?;
+        crash::after("begin to give a directory to a group");
+    }
     // Names instead of descriptors: a tree may be deeper than a process may open files.
     let mut pending = vec![PathBuf::from(".")];
     while let Some(directory) = pending.pop() {
@@ -117,7 +124,8 @@ fn permissions(stat: &Stat) -> RawMode {
     stat.st_mode & 0o7777
 }
 
-const DIRECTORY_BITS: RawMode = 0o2070;
+const SET_GROUP_ID: RawMode = 0o2000;
+const DIRECTORY_BITS: RawMode = SET_GROUP_ID | 0o070;
 
 fn directory_is_done(directory: &OwnedFd, group: Gid) -> CallResult<bool> {
     let stat = fstat(directory)?;

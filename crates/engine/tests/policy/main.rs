@@ -14,6 +14,7 @@ mod groups;
 mod inline;
 mod lists;
 mod modify;
+mod mount_groups;
 mod node_publish;
 mod placement;
 mod recover;
