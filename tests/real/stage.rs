@@ -6,7 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 use orlop_sys::filesystem::{Format, FsKind, Signature, format, probe};
-use orlop_sys::mounts;
+use orlop_sys::loopdev::{self, AttachOptions};
+use orlop_sys::mounts::{self, BindAccess};
 use orlop_tests::v1::volume_usage::Unit;
 use orlop_tests::*;
 
@@ -374,4 +375,69 @@ async fn stats_of_what_is_not_there_are_not_found() {
     assert_eq!(stats("no-such-volume", path).await, Err(Code::NotFound));
     node.down().await;
     assert_eq!(stats(&node.id, path).await, Err(Code::NotFound));
+}
+
+/// ST-05 and kubelet, which asks at a bind of its own of a device (`volumeDevices/PV/dev/POD`), over
+/// which it also attaches a loop device of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_are_told_wherever_the_same_device_is() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let other = client.create("other").size(VOLUME).block().done().await;
+    let other = client.on_node(&other, block());
+    other.up().await;
+    for readonly in [false, true] {
+        let node = created(&client, block()).await;
+        node.stage().await.unwrap();
+        node.publish_at(&node.target, readonly).await.unwrap();
+        let stats = async |path: &Path| client.node_stats(&node.id, path).await;
+        let bound = client.new_target("pod");
+        let linked = client.new_target("link");
+        std::os::unix::fs::symlink(&bound, &linked).unwrap();
+        expect_code(stats(&bound).await, Code::NotFound);
+        File::create_new(&bound).unwrap();
+        expect_code(stats(&bound).await, Code::NotFound);
+        mounts::bind(&node.target, &bound, BindAccess::ReadWrite).unwrap();
+        for path in [&bound, &linked] {
+            let stats = stats(path).await.unwrap();
+            assert_eq!(usage(&stats, Unit::Bytes).expect("bytes").total, int(VOLUME));
+            assert!(!stats.volume_condition.expect("a condition").abnormal);
+        }
+        // As kubelet holds the device while a pod has it: another device, on the same one.
+        let options = AttachOptions { label: "of kubelet", read_only: true, size: VOLUME };
+        let above = loopdev::attach(&bound, &options).unwrap();
+        expect_code(stats(&above.path()).await, Code::NotFound);
+        loopdev::ensure_detached(&above, "of kubelet").unwrap();
+        expect_code(stats(&other.target).await, Code::NotFound);
+        mounts::ensure_unmounted(&bound).unwrap();
+        expect_code(stats(&bound).await, Code::NotFound);
+        std::fs::remove_file(&linked).unwrap();
+        std::fs::remove_file(&bound).unwrap();
+        node.down().await;
+        client.delete(&node.id).await.unwrap();
+    }
+    other.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stats_are_told_wherever_the_filesystem_is() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = created(&client, mount("ext4")).await;
+    node.up().await;
+    let bound = client.scratch().ensure_dir("bound");
+    expect_code(client.node_stats(&node.id, &bound).await, Code::NotFound);
+    mounts::bind(&node.target, &bound, BindAccess::ReadWrite).unwrap();
+    let stats = client.node_stats(&node.id, &bound).await.unwrap();
+    assert_eq!(stats.usage, node.stats().await.unwrap().usage);
+    // A directory in it is no place of its own.
+    let inside = node.target.join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    expect_code(client.node_stats(&node.id, &inside).await, Code::NotFound);
+    mounts::ensure_unmounted(&bound).unwrap();
+    node.down().await;
 }

@@ -30,7 +30,7 @@ impl Engine {
         let (pool, record) = self.require_volume(&id)?;
         check_capability(&record, request.capability.as_ref())?;
         let node = self.host.node_record(&id)?;
-        let stage = self.stage_at(&id, &node, &request.path)?;
+        let stage = self.stage_at(pool, &id, &node, &request.path)?;
         check_range(&record, request.range.as_ref())?;
         if self.live_stage(pool, &id)?.is_none() {
             return Err(Error::precondition(format!(

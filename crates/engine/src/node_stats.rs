@@ -1,6 +1,8 @@
 //! NodeGetVolumeStats: how full a volume is, and how this node sees its health.
 
-use orlop_model::{Condition, Device, Error, NodeRecord, Result, Stage, TargetPath, VolumeId};
+use orlop_model::{
+    Condition, Device, DeviceAccess, Error, NodeRecord, Result, Stage, TargetPath, VolumeId,
+};
 
 use crate::engine::{Engine, PoolRef};
 use crate::node_stage::stage_access;
@@ -11,7 +13,7 @@ impl Engine {
         let id = self.resolve(volume)?;
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
-        let stage = self.stage_at(&id, &node, path)?;
+        let stage = self.stage_at(pool, &id, &node, path)?;
         let device = pool.attached(&id, stage_access(pool, stage))?;
         if let (Some(_), Some(trouble)) = (&device, pool.device_trouble(&id)?) {
             return Ok(gone(&trouble));
@@ -34,9 +36,11 @@ impl Engine {
         }
     }
 
-    /// ST-04, ST-05, NE-04: the path is where the volume is staged or published.
+    /// ST-04, ST-05, NE-04: the path is where the volume is staged or published, or where somebody
+    /// else shows the same device or filesystem: kubelet asks at its own bind of a raw volume.
     pub(crate) fn stage_at<'a>(
         &self,
+        pool: &PoolRef,
         id: &VolumeId,
         node: &'a NodeRecord,
         path: &TargetPath,
@@ -50,7 +54,32 @@ impl Engine {
         if stage.path == *path || node.publication(path).is_some() {
             return Ok(stage);
         }
+        if self.is_shown_at(pool, id, stage, path)? {
+            return Ok(stage);
+        }
         Err(elsewhere("it is neither staged nor published there"))
+    }
+
+    fn is_shown_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        stage: &Stage,
+        path: &TargetPath,
+    ) -> Result<bool> {
+        if !stage.capability.is_block() {
+            return self.occupied_by(pool, id, path);
+        }
+        let Some(number) = self.host.device_node_at(path)? else {
+            return Ok(false);
+        };
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            let device = pool.attached(id, access)?;
+            if device.is_some_and(|device| (device.major, device.minor) == number) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn block_stats(&self, device: &Device) -> Result<VolumeStats> {

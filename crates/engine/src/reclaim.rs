@@ -13,7 +13,7 @@ impl Engine {
         let _lock = self.lock_volume(id.digest())?;
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
-        let stage = self.stage_at(&id, &node, path)?;
+        let stage = self.stage_at(pool, &id, &node, path)?;
         let before_bytes = pool.used_bytes(&id)?;
         if !stage.capability.is_block() {
             self.host.ensure_trimmed(&stage.path)?;

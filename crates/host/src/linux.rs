@@ -150,6 +150,10 @@ impl Host for LinuxHost {
         occupancy::occupant(path)
     }
 
+    fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
+        occupancy::device_node_at(path)
+    }
+
     fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
         occupancy::mounts_of(device)
     }
@@ -187,13 +191,13 @@ impl Host for LinuxHost {
         mounting::ensure_unmounted(path)
     }
 
-    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
-        mounting::ensure_target_removed(path)
-    }
-
     fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
         mounting::drop_copies(path.as_path());
         Ok(())
+    }
+
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
+        mounting::ensure_target_removed(path)
     }
 
     fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {

@@ -118,6 +118,9 @@ pub trait Host: Send + Sync {
 
     fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>>;
 
+    /// Major and minor number of the block device that a path leads to, also by a link.
+    fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>>;
+
     /// Where the device can be reached by a path: mounts of its filesystem and of its node, the
     /// newest first. Other mount namespaces may have more.
     fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>>;

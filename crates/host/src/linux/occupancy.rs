@@ -71,6 +71,14 @@ pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, Occupant)>> 
     Ok(found)
 }
 
+pub(super) fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {
+    match std::fs::metadata(path.as_path()) {
+        Ok(metadata) => Ok(block_device_number(&metadata)),
+        // Nothing is there, or nothing that can be a device.
+        Err(_) => Ok(None),
+    }
+}
+
 pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {
     match std::fs::symlink_metadata(path.as_path()) {
         Ok(_) => Ok(true),

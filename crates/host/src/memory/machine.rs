@@ -84,6 +84,11 @@ impl Host for MemoryHost {
         Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
     }
 
+    fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
+        let there = self.occupant(path)?.filter(|there| there.is_device_node);
+        Ok(there.map(|there| (there.major, there.minor)))
+    }
+
     fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
         let state = self.attempt(Op::LookUp)?;
         let shown = state.mounts.iter().filter(|(_, occupant)| occupant.is_of(device));
@@ -163,16 +168,16 @@ impl Host for MemoryHost {
         Ok(())
     }
 
+    /// There is one mount namespace only.
+    fn ensure_unmounted_elsewhere(&self, _: &TargetPath) -> Result<()> {
+        Ok(())
+    }
+
     fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::RemoveTarget)?;
         if state.mounts.contains_key(path) {
             return Err(Error::precondition(format!("{path} is still mounted")));
         }
-        /// There is one mount namespace only.
-        fn ensure_unmounted_elsewhere(&self, _: &TargetPath) -> Result<()> {
-            Ok(())
-        }
-
         if state.targets.remove(path) {
             state.done(Op::RemoveTarget, path.to_string());
         }
