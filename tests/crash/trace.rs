@@ -76,6 +76,8 @@ const HARMLESS: &[&str] = &[
     "epoll_pwait",
     "epoll_pwait2",
     "eventfd2",
+    "inotify_init1",
+    "inotify_add_watch",
     "timerfd_create",
     "timerfd_settime",
     "socket",

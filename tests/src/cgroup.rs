@@ -44,6 +44,10 @@ impl Cgroup {
         Self { path, name: name.to_owned(), is_unified }
     }
 
+    pub fn is_unified(&self) -> bool {
+        self.is_unified
+    }
+
     /// What the kernel holds for a device: `writeBytesPerSecond` and its like, with its value.
     pub fn limits_of(&self, (major, minor): (u32, u32)) -> Vec<(&'static str, u64)> {
         let device = format!("{major}:{minor} ");

@@ -4,6 +4,7 @@
 //! detached and attached again to another file still has it.
 
 mod files;
+mod follow;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use crate::error::{Context, Error, Result};
 use crate::mounts::{MountEntry, all_mounts};
 use files::{Written, read_words, subgroups, write_line};
+pub use follow::{NewGroups, Stop};
 
 /// `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +28,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn is_unlimited(&self) -> bool {
+    pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -38,7 +40,7 @@ pub enum Controller {
     /// on each of its children.
     V2 { mount: PathBuf, group: PathBuf },
     /// cgroup v1: a group's limit holds for its own processes only, so it is set on all below.
-    /// Groups made later have none until the limits are applied again.
+    /// Groups made later have none until they get it: see [`Controller::group_to_follow`].
     V1 { mount: PathBuf, group: PathBuf },
 }
 
@@ -97,6 +99,29 @@ impl Controller {
         Ok(())
     }
 
+    /// Below which [`NewGroups`] have to be limited one by one. `None` where a limit holds for them
+    /// by itself.
+    pub fn group_to_follow(&self) -> Option<&Path> {
+        match self {
+            Self::V1 { group, .. } => Some(group),
+            Self::V2 { .. } => None,
+        }
+    }
+
+    /// Of cgroup v1: what holds in the group above all workloads.
+    pub fn limits_of(&self, major: u32, minor: u32) -> Limits {
+        let Some(group) = self.group_to_follow() else {
+            return Limits::default();
+        };
+        let device = format!("{major}:{minor} ");
+        let [read_bytes_per_second, write_bytes_per_second, read_iops, write_iops] =
+            legacy_files(&Limits::default()).map(|(file, _)| {
+                let text = std::fs::read_to_string(group.join(file)).unwrap_or_default();
+                text.lines().find_map(|line| line.strip_prefix(&device)?.trim().parse().ok())
+            });
+        Limits { read_iops, write_iops, read_bytes_per_second, write_bytes_per_second }
+    }
+
     /// Devices that have a limit now, by major and minor number.
     pub fn limited_devices(&self) -> Result<BTreeSet<(u32, u32)>> {
         let mut devices = BTreeSet::new();
@@ -119,6 +144,17 @@ impl Controller {
         }
         Ok(devices)
     }
+}
+
+/// Of cgroup v1, for a group that was just made and so has no limits yet. A group that is gone, and a
+/// device that is, need none.
+pub fn limit_new_group(group: &Path, major: u32, minor: u32, limits: &Limits) -> Result<()> {
+    for (file, limit) in legacy_files(limits) {
+        if let Some(limit) = limit {
+            write_line(group, file, &format!("{major}:{minor} {limit}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The first word of each line. A group that has no such file, or is gone, names none.

@@ -1,10 +1,13 @@
 //! What the kernel is told: all or nothing, again after a restart, and no longer than needed.
 
+use std::time::{Duration, Instant};
+
 use orlop_tests::*;
 
 use crate::daemon_for;
 
 const NONE: [(&str, u64); 0] = [];
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn volume(client: &Client, limits: &[(&str, &str)]) -> OnNode {
     let create = client.create("v").size(64 * MIB).block();
@@ -160,4 +163,84 @@ async fn a_deleted_volume_leaves_no_limit() {
     other.up().await;
     assert_eq!(group.limits_of(device_at(&other)), NONE);
     other.down().await;
+}
+
+/// A container's cgroup is made after its volumes are published. On cgroup v2 the limit of the group
+/// above holds for it; on v1 it needs one of its own.
+async fn is_limited(pods: &[&Cgroup], group: &Cgroup, device: (u32, u32), limits: &[(&str, u64)]) {
+    let deadline = Instant::now() + PATIENCE;
+    for pod in pods {
+        let found =
+            || if group.is_unified() { group.limits_of(device) } else { pod.limits_of(device) };
+        while found() != limits {
+            assert!(Instant::now() < deadline, "{}: {:?}", pod.name, found());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_made_later_is_limited() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let mut daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.up().await;
+    let device = device_at(&node);
+    let pod = group.child("pod");
+    let container = pod.child("container");
+    is_limited(&[&pod, &container], &group, device, &[("writeIops", 300)]).await;
+    client.modify(&node.id, &[("readIops", "100"), ("writeIops", "200")]).await.unwrap();
+    let limits = [("readIops", 100), ("writeIops", 200)];
+    let second = pod.child("second");
+    is_limited(&[&pod, &container, &second], &group, device, &limits).await;
+
+    // Made while no daemon runs, and then under its successor.
+    daemon.kill9();
+    let meanwhile = group.child("meanwhile");
+    daemon.restart().await;
+    let after = meanwhile.child("after");
+    is_limited(&[&meanwhile, &after], &group, device, &limits).await;
+
+    node.down().await;
+    for made in [&pod, &container, &second, &meanwhile, &after, &group] {
+        assert_eq!(made.limits_of(device), NONE, "{}", made.name);
+    }
+    let last = group.child("last");
+    let other = client.create("other").size(64 * MIB).block().done().await;
+    let other = client.on_node(&other, block());
+    other.up().await;
+    assert_eq!(last.limits_of(device), NONE);
+    other.down().await;
+    drop(after);
+    drop(container);
+    drop(second);
+}
+
+/// More at once than the kernel keeps events of for one reader is not needed: groups that come and
+/// go while they are looked at are.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_groups_that_come_and_go_are_limited() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Cgroup::new();
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    node.up().await;
+    let device = device_at(&node);
+    for round in 0..3 {
+        let passing: Vec<_> = (0..100).map(|pod| group.child(&format!("{round}-{pod}"))).collect();
+        let inner: Vec<_> = passing.iter().map(|pod| pod.child("container")).collect();
+        drop(inner);
+        drop(passing);
+    }
+    let pods: Vec<_> = (0..100).map(|pod| group.child(&format!("pod-{pod}"))).collect();
+    is_limited(&pods.iter().collect::<Vec<_>>(), &group, device, &[("writeIops", 300)]).await;
+    node.down().await;
+    for pod in &pods {
+        assert_eq!(pod.limits_of(device), NONE);
+    }
 }

@@ -119,6 +119,21 @@ async fn operations_on_a_mounted_volume_are_limited() {
     operations_are_limited(mount("xfs")).await;
 }
 
+/// As a container's, whose group is made after its volumes are published and limited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_in_a_group_made_later_is_slowed() {
+    needs_root!();
+    let bench = Bench::new(block()).await;
+    bench.limit(&[("writeBytesPerSecond", SLOW)]).await;
+    let pod = bench.group.child("pod");
+    let container = pod.child("container");
+    let job = Job { path: &bench.path, writes: true, block: MIB, count: SECONDS * SLOW / MIB };
+    assert_near("writeBytesPerSecond", container.rate(&job), SLOW);
+    drop(container);
+    drop(pod);
+    bench.end().await;
+}
+
 /// Only that volume, and only for those in the cgroup.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_is_slowed() {

@@ -1,14 +1,17 @@
 //! I/O limits of devices, kept by the kernel for the workloads' cgroup.
 
+mod follower;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{Device, Error, IoLimits, Result};
 use orlop_sys::throttle::{Controller, Limits};
 
 use super::failure::Doing;
 use super::notes::Notes;
+use follower::{Follower, InForce, Shared};
 
 /// Limits go by device number and stay with it when the device is detached. Whoever gets the
 /// number next must be freed of them, also after a restart, so a note names each limited device.
@@ -16,6 +19,9 @@ pub(super) struct Limiter {
     controller: Option<Controller>,
     notes: Notes,
     limited: Mutex<BTreeSet<String>>,
+    in_force: Arc<Shared>,
+    /// From the first limit on, where new groups have to be followed.
+    follower: Mutex<Option<Follower>>,
 }
 
 impl Limiter {
@@ -28,12 +34,34 @@ impl Limiter {
         })?;
         let notes = Notes::new(notes);
         let mut limited: BTreeSet<String> = notes.names()?.into_iter().collect();
+        let in_force = Arc::new(Shared::default());
+        if let Some(controller) = &controller {
+            // An earlier process set these, and followed until it ended.
+            *in_force.lock() = noted(controller, &limited);
+        }
         // Notes can be lost without a reboot; the kernel's own list cannot.
         if let Some(controller) = &controller {
             let found = controller.limited_devices().doing("read the I/O limits in force")?;
             limited.extend(found.into_iter().map(|(major, minor)| format!("{major}:{minor}")));
         }
-        Ok(Self { controller, notes, limited: Mutex::new(limited) })
+        let follower = Mutex::default();
+        let limiter = Self { controller, notes, limited: Mutex::new(limited), in_force, follower };
+        if !limiter.in_force.lock().is_empty()
+            && let Err(error) = limiter.ensure_followed()
+        {
+            tracing::warn!(%error, "new cgroups are not limited");
+        }
+        Ok(limiter)
+    }
+
+    /// Not before there is a limit, so that it costs nothing where there is none.
+    fn ensure_followed(&self) -> Result<()> {
+        let top = self.controller.as_ref().and_then(Controller::group_to_follow);
+        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(top), true) = (top, follower.is_none()) {
+            *follower = Some(Follower::start(top, &self.in_force)?);
+        }
+        Ok(())
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -60,9 +88,7 @@ impl Limiter {
             self.notes.write(&number, b"")?;
             self.limited().insert(number.clone());
         }
-        controller
-            .apply(device.major, device.minor, &kernel_limits(limits))
-            .doing(&format!("limit the I/O of {}", device.path.display()))?;
+        self.apply(controller, device, &kernel_limits(limits))?;
         if limits.is_unlimited() {
             self.notes.ensure_removed(&number)?;
             self.limited().remove(&number);
@@ -70,9 +96,35 @@ impl Limiter {
         Ok(())
     }
 
+    /// Followed first: a group that is made while the others are written gets what is in force then.
+    fn apply(&self, controller: &Controller, device: &Device, limits: &Limits) -> Result<()> {
+        if !limits.is_unlimited() {
+            self.ensure_followed()?;
+        }
+        let mut in_force = self.in_force.lock();
+        match limits.is_unlimited() {
+            true => in_force.remove(&(device.major, device.minor)),
+            false => in_force.insert((device.major, device.minor), *limits),
+        };
+        controller
+            .apply(device.major, device.minor, limits)
+            .doing(&format!("limit the I/O of {}", device.path.display()))
+    }
+
     fn limited(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.limited.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Notes say which limits are ours, and the kernel what they are.
+fn noted(controller: &Controller, names: &BTreeSet<String>) -> InForce {
+    let number = |name: &String| {
+        let (major, minor) = name.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let numbers = names.iter().filter_map(number);
+    let limits = numbers.map(|(major, minor)| ((major, minor), controller.limits_of(major, minor)));
+    limits.filter(|(_, limits)| !limits.is_unlimited()).collect()
 }
 
 fn kernel_limits(limits: &IoLimits) -> Limits {

@@ -130,6 +130,8 @@ fn a_machine_without_a_controller_says_so() {
         controller: None,
         notes: Notes::new(scratch.path().to_owned()),
         limited: Mutex::default(),
+        in_force: Arc::default(),
+        follower: Mutex::default(),
     };
     let device = Device { path: "/dev/none".into(), major: 7, minor: 0 };
     limiter.ensure(&device, &IoLimits::default()).unwrap();
