@@ -31,6 +31,7 @@ pub(crate) fn engine() -> Engine {
         attach: true,
         max_volumes: MOST_VOLUMES,
         default_capacity: 1 << 30,
+        lock_patience: std::time::Duration::ZERO,
     };
     let engine = Engine::new(vec![Arc::new(pool)], Arc::new(MemoryHost::default()), settings);
     engine.expect("an empty pool is in order")

@@ -18,6 +18,7 @@ const RECORD: usize = 4096;
 on_every_pool!(
     a_copy_of_a_busy_volume_has_all_that_was_acknowledged,
     a_copy_of_a_busy_volume_is_clean_before_it_is_mounted,
+    clones_of_one_source_are_made_at_once,
 );
 
 /// Appends numbered records, each on stable storage before the next is begun.
@@ -160,6 +161,31 @@ async fn a_copy_of_a_busy_volume_is_clean_before_it_is_mounted(pool: PoolFs) {
         check_filesystem(fs, &image);
         writer.finish();
         source.down().await;
+    }
+}
+
+/// Nobody changes a source by copying it, so one copy is not in the way of another.
+async fn clones_of_one_source_are_made_at_once(pool: PoolFs) {
+    let pool = TestPool::new(pool, 8 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let source = client.create("source").size(VOLUME).block().done().await;
+    let source = client.on_node(&source, block());
+    source.up().await;
+    Pattern::new(1).write(&source.target, 64 * MIB);
+    source.down().await;
+    let clones: Vec<_> = (0..8)
+        .map(|number| {
+            let (client, source) = (client.clone(), source.id.clone());
+            tokio::spawn(async move {
+                let clone = client.create(&format!("clone {number}")).block().from_volume(&source);
+                clone.send().await
+            })
+        })
+        .collect();
+    for clone in clones {
+        let clone = clone.await.unwrap().expect("a clone beside seven others");
+        Pattern::new(1).check(&pool.volume_data(&clone.volume_id), 64 * MIB);
     }
 }
 

@@ -32,14 +32,24 @@ impl Engine {
         home: Option<&PoolId>,
     ) -> Result<Volume> {
         let digest = NameDigest::of(&request.name);
-        let _lock = self.lock_volume(&digest)?;
-        if let Some((pool, existing)) =
-            self.find_volume(&digest, request.parameters.pool.as_deref())?
-        {
-            check_same_request(pool, &existing, request)?;
-            return Ok(self.describe(pool, existing));
+        let mut lock = self.lock_volume(&digest)?;
+        if let Some(existing) = self.find_same(&digest, request)? {
+            return Ok(existing);
         }
-        let volume = self.create_new(&digest, request, home, false)?;
+        let mut source_lock = None;
+        if let Some(ContentSource::Volume(source)) = &request.source
+            && source.digest() < &digest
+        {
+            // Locks are taken in the order of their keys.
+            drop(lock);
+            source_lock = Some(self.share_volume(source.digest())?);
+            lock = self.lock_volume(&digest)?;
+            if let Some(existing) = self.find_same(&digest, request)? {
+                return Ok(existing);
+            }
+        }
+        let _lock = lock;
+        let volume = self.create_new(&digest, request, home, false, source_lock)?;
         // On a shared pool another controller may have been faster, with other arguments.
         if let Some(pool) = self.pool_of(&volume.record.id)?.filter(|pool| pool.is_shared()) {
             check_same_request(pool, &volume.record, request)?;
@@ -47,14 +57,26 @@ impl Engine {
         Ok(volume)
     }
 
+    fn find_same(&self, digest: &NameDigest, request: &CreateVolume) -> Result<Option<Volume>> {
+        let found = self.find_volume(digest, request.parameters.pool.as_deref())?;
+        let Some((pool, existing)) = found else { return Ok(None) };
+        check_same_request(pool, &existing, request)?;
+        Ok(Some(self.describe(pool, existing)))
+    }
+
+    /// `source_lock` is that of the source, if its turn was before the volume's own.
     pub(crate) fn create_new(
         &self,
         digest: &NameDigest,
         request: &CreateVolume,
         home: Option<&PoolId>,
         ephemeral: bool,
+        source_lock: Option<Held>,
     ) -> Result<Volume> {
-        let source = request.source.as_ref().map(|source| self.hold_source(source)).transpose()?;
+        let source = match &request.source {
+            Some(source) => Some(self.hold_source(source, source_lock)?),
+            None => None,
+        };
         let capabilities = self.settle_capabilities(&request.capabilities, source.as_ref())?;
         if let Some(fs) = capabilities.fs() {
             request.parameters.check_fit(fs)?;
@@ -118,16 +140,19 @@ impl Engine {
         source: Option<&Source<'_>>,
     ) -> Result<VolumeRecord> {
         match source.and_then(|source| source.volume.as_ref()) {
-            Some(volume) => self.cut_quiesced(pool, &[volume], draft.as_mut())?,
+            Some(volume) => {
+                let _cut_lock = self.lock_cut_in_use(pool, volume)?;
+                self.cut_quiesced(pool, &[volume], draft.as_mut())?;
+            }
             None => draft.cut()?,
         }
         draft.commit()
     }
 
-    fn hold_source(&self, source: &ContentSource) -> Result<Source<'_>> {
+    fn hold_source(&self, source: &ContentSource, lock: Option<Held>) -> Result<Source<'_>> {
         match source {
             ContentSource::Snapshot(id) => {
-                let lock = self.locks.try_shared(Key::Snapshot(id.digest().clone()))?;
+                let lock = self.locks.shared(Key::Snapshot(id.digest().clone()))?;
                 let missing = || Error::NoSuchSnapshot(id.to_string());
                 let pool = self.pool(id.pool())?.ok_or_else(missing)?;
                 let snapshot = pool.snapshot(id)?.ok_or_else(missing)?;
@@ -138,7 +163,10 @@ impl Engine {
                 // Else a volume that is to be made from a lost one of its own name would be
                 // busy with itself for ever.
                 self.require_volume(id)?;
-                let lock = self.lock_volume(id.digest())?;
+                let lock = match lock {
+                    Some(lock) => lock,
+                    None => self.share_volume(id.digest())?,
+                };
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
                 let size_bytes = volume.capacity_bytes;

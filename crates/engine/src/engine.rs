@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
@@ -27,6 +28,8 @@ pub struct Settings {
     pub max_volumes: u32,
     /// The size of a volume whose creator left it open.
     pub default_capacity: u64,
+    /// How long a call waits for another one on the same object before it is refused.
+    pub lock_patience: Duration,
 }
 
 /// A pool that is configured and not in service, as what it is on cannot be reached.
@@ -59,8 +62,8 @@ impl Engine {
             vitals: BTreeMap::new(),
             absent: Vec::new(),
             host,
+            locks: Locks::new(settings.lock_patience),
             settings,
-            locks: Locks::default(),
             load: Arc::default(),
             shared_load: Arc::default(),
             membership: Arc::default(),
@@ -122,11 +125,16 @@ impl Engine {
     }
 
     pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
-        self.locks.try_exclusive(Key::Volume(digest.clone()))
+        self.locks.exclusive(Key::Volume(digest.clone()))
+    }
+
+    /// Of a source: it stays as it is while it is copied, by however many.
+    pub(crate) fn share_volume(&self, digest: &NameDigest) -> Result<Held> {
+        self.locks.shared(Key::Volume(digest.clone()))
     }
 
     pub(crate) fn lock_snapshot(&self, digest: &NameDigest) -> Result<Held> {
-        self.locks.try_exclusive(Key::Snapshot(digest.clone()))
+        self.locks.exclusive(Key::Snapshot(digest.clone()))
     }
 
     /// `None`: the pool is not served here. While a pool is absent nobody knows its id, so an id

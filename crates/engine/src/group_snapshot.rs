@@ -9,27 +9,26 @@ use orlop_model::{
 
 use crate::create::copied_format;
 use crate::engine::{Engine, PoolRef};
-use crate::locks::{Held, Key};
+use crate::locks::{Held, Key, Locks};
 use crate::request::{CreateGroupSnapshot, GroupSnapshot};
 
 impl Engine {
     pub fn create_group_snapshot(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
         let digest = NameDigest::of(&request.name);
-        let _lock = self.locks.try_exclusive(Key::GroupSnapshot(digest.clone()))?;
+        let _lock = self.locks.exclusive(Key::GroupSnapshot(digest.clone()))?;
         if let Some(existing) = self.find_group_snapshot(&digest, &request.sources)? {
             return same_sources(existing, request);
         }
-        let _source_locks = self.lock_all(&request.sources)?;
+        let digests = || request.sources.iter().map(VolumeId::digest).cloned();
+        let _source_locks = self.locks.all(digests().map(Key::Volume).collect(), Locks::shared)?;
         let (pool, sources) = self.require_together(&request.sources)?;
         let mut members = Vec::new();
         for source in &sources {
             members.push(self.new_member(pool, request, source)?);
         }
         // A member is on the pool before its group is: until then nobody may take it for a leftover.
-        let _member_locks: Vec<Held> = members
-            .iter()
-            .map(|member| self.lock_snapshot(member.id.digest()))
-            .collect::<Result<_>>()?;
+        let _member_locks = self.lock_snapshots(members.iter().map(|member| &member.id))?;
+        let _cut_locks = self.locks.all(digests().map(Key::Cut).collect(), Locks::exclusive)?;
         let id = GroupSnapshotId::new(pool.id().clone(), digest);
         let new = NewGroupSnapshot { id, name: request.name.clone(), members };
         let mut draft = pool.begin_group_snapshot(&new)?;
@@ -45,7 +44,7 @@ impl Engine {
         id: &GroupSnapshotId,
         members: &BTreeSet<String>,
     ) -> Result<()> {
-        let _lock = self.locks.try_exclusive(Key::GroupSnapshot(id.digest().clone()))?;
+        let _lock = self.locks.exclusive(Key::GroupSnapshot(id.digest().clone()))?;
         let pool = self.pool(id.pool())?.ok_or_else(|| {
             Error::precondition(format!(
                 "group snapshot {id} is on pool {}, which this daemon does not serve",
@@ -54,11 +53,7 @@ impl Engine {
         })?;
         let Some(record) = pool.group_snapshot(id)? else { return Ok(()) };
         check_members(&record, members)?;
-        let _member_locks: Vec<Held> = record
-            .members
-            .iter()
-            .map(|member| self.lock_snapshot(member.digest()))
-            .collect::<Result<_>>()?;
+        let _member_locks = self.lock_snapshots(&record.members)?;
         pool.ensure_no_group_snapshot(id)
     }
 
@@ -68,7 +63,7 @@ impl Engine {
         members: &BTreeSet<String>,
     ) -> Result<GroupSnapshot> {
         // A group that is being deleted has lost some of its members already.
-        let _lock = self.locks.try_shared(Key::GroupSnapshot(id.digest().clone()))?;
+        let _lock = self.locks.shared(Key::GroupSnapshot(id.digest().clone()))?;
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
         let pool = self.pool(id.pool())?.ok_or_else(missing)?;
         let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
@@ -91,8 +86,17 @@ impl Engine {
         Ok(None)
     }
 
-    pub(crate) fn lock_all(&self, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
-        volumes.iter().map(|id| self.lock_volume(id.digest())).collect()
+    pub(crate) fn lock_volumes(&self, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
+        let keys = volumes.iter().map(|id| Key::Volume(id.digest().clone())).collect();
+        self.locks.all(keys, Locks::exclusive)
+    }
+
+    fn lock_snapshots<'a>(
+        &self,
+        snapshots: impl IntoIterator<Item = &'a SnapshotId>,
+    ) -> Result<Vec<Held>> {
+        let keys = snapshots.into_iter().map(|id| Key::Snapshot(id.digest().clone())).collect();
+        self.locks.all(keys, Locks::exclusive)
     }
 
     /// GG-27: volumes of one pool only can be cut together.

@@ -105,7 +105,7 @@ impl Engine {
             source: None,
             topology: None,
         };
-        Ok((self.create_new(&digest, &new, None, true)?.record, Discardable::Yes))
+        Ok((self.create_new(&digest, &new, None, true, None)?.record, Discardable::Yes))
     }
 
     pub(crate) fn find_inline(&self, text: &str) -> Result<Option<VolumeId>> {

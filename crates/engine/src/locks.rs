@@ -1,25 +1,33 @@
-//! One lock for each object, taken without waiting: a call that meets another on the same
-//! object is answered "busy" and comes again (GEN-23). No order of locking is needed, as
-//! nobody waits while holding one.
+//! One lock for each object. A call that meets another on the same object waits for a moment, in the
+//! order of arrival, and is then answered "busy" and comes again (GEN-23).
+//!
+//! Calls that hold several locks take them in the order of [`Key`]: the kinds as they are listed
+//! there, one kind by digest. So no two wait for each other.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result};
 
+/// A call that waits keeps a thread and its place among the operations.
+const MOST_WAITING: usize = 16;
+
 /// Create and delete of one volume meet on the digest of its name, whatever the pool.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
-    Volume(NameDigest),
-    Snapshot(NameDigest),
     GroupSnapshot(NameDigest),
     VolumeGroup(NameDigest),
+    Volume(NameDigest),
+    Snapshot(NameDigest),
+    /// Of a volume: its writers are held still by one, and its snapshots follow each other.
+    Cut(NameDigest),
 }
 
 impl Key {
     fn describe(&self) -> String {
         match self {
-            Self::Volume(digest) => format!("volume {}", digest.as_str()),
+            Self::Volume(digest) | Self::Cut(digest) => format!("volume {}", digest.as_str()),
             Self::Snapshot(digest) => format!("snapshot {}", digest.as_str()),
             Self::GroupSnapshot(digest) => format!("group snapshot {}", digest.as_str()),
             Self::VolumeGroup(digest) => format!("volume group {}", digest.as_str()),
@@ -27,101 +35,194 @@ impl Key {
     }
 }
 
-#[derive(Debug)]
-enum Holders {
-    One,
-    Readers(usize),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Exclusive,
+    Shared,
 }
 
-type Table = Mutex<HashMap<Key, Holders>>;
+/// Who has the lock of one object, and who wants it.
+#[derive(Debug, Default)]
+struct Entry {
+    writer: bool,
+    readers: usize,
+    queue: VecDeque<(u64, Mode)>,
+}
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Locks(Arc<Table>);
+impl Entry {
+    fn is_free_for(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Exclusive => !self.writer && self.readers == 0,
+            Mode::Shared => !self.writer,
+        }
+    }
+
+    /// Nothing that came earlier and excludes it is still waiting.
+    fn is_turn_of(&self, ticket: u64, mode: Mode) -> bool {
+        let mut earlier = self.queue.iter().take_while(|(other, _)| *other != ticket);
+        match mode {
+            Mode::Exclusive => earlier.next().is_none(),
+            Mode::Shared => earlier.all(|(_, other)| *other == Mode::Shared),
+        }
+    }
+
+    fn take(&mut self, mode: Mode) {
+        match mode {
+            Mode::Exclusive => self.writer = true,
+            Mode::Shared => self.readers += 1,
+        }
+    }
+
+    fn release(&mut self, mode: Mode) {
+        match mode {
+            Mode::Exclusive => self.writer = false,
+            Mode::Shared => self.readers = self.readers.saturating_sub(1),
+        }
+    }
+
+    fn is_unused(&self) -> bool {
+        !self.writer && self.readers == 0 && self.queue.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    tickets: u64,
+    waiting: usize,
+}
+
+impl State {
+    fn forget_if_unused(&mut self, key: &Key) {
+        if self.entries.get(key).is_some_and(Entry::is_unused) {
+            self.entries.remove(key);
+        }
+    }
+
+    fn leave_queue(&mut self, key: &Key, ticket: u64) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.queue.retain(|(other, _)| *other != ticket);
+        }
+        self.forget_if_unused(key);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Table {
+    /// The state is consistent between any two statements, so a panic elsewhere does not spoil it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Locks {
+    table: Arc<Table>,
+    patience: Duration,
+}
 
 /// Released when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     table: Arc<Table>,
     key: Key,
-}
-
-/// The table is consistent between any two statements, so a panic elsewhere does not spoil it.
-fn entries(table: &Table) -> MutexGuard<'_, HashMap<Key, Holders>> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
+    mode: Mode,
 }
 
 impl Locks {
-    pub(crate) fn try_exclusive(&self, key: Key) -> Result<Held> {
-        let mut held = entries(&self.0);
-        if held.contains_key(&key) {
-            return Err(Error::Busy(key.describe()));
-        }
-        held.insert(key.clone(), Holders::One);
-        Ok(Held { table: Arc::clone(&self.0), key })
+    /// `patience` is how long a lock is waited for.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { table: Arc::default(), patience }
     }
 
-    /// For sources that are only read: many restores of one snapshot may run at once.
-    pub(crate) fn try_shared(&self, key: Key) -> Result<Held> {
-        let mut held = entries(&self.0);
-        match held.get_mut(&key) {
-            Some(Holders::One) => return Err(Error::Busy(key.describe())),
-            Some(Holders::Readers(count)) => *count += 1,
-            None => {
-                held.insert(key.clone(), Holders::Readers(1));
-            }
+    pub(crate) fn exclusive(&self, key: Key) -> Result<Held> {
+        self.acquire(key, Mode::Exclusive)
+    }
+
+    /// For sources that are only read: many copies of one may be made at once.
+    pub(crate) fn shared(&self, key: Key) -> Result<Held> {
+        self.acquire(key, Mode::Shared)
+    }
+
+    /// All of one kind, in the order that all keep to.
+    pub(crate) fn all(
+        &self,
+        keys: BTreeSet<Key>,
+        take: impl Fn(&Self, Key) -> Result<Held>,
+    ) -> Result<Vec<Held>> {
+        keys.into_iter().map(|key| take(self, key)).collect()
+    }
+
+    fn acquire(&self, key: Key, mode: Mode) -> Result<Held> {
+        let mut state = self.table.state();
+        let entry = state.entries.entry(key.clone()).or_default();
+        if entry.queue.is_empty() && entry.is_free_for(mode) {
+            entry.take(mode);
+        } else {
+            self.wait(state, &key, mode)?;
         }
-        Ok(Held { table: Arc::clone(&self.0), key })
+        Ok(Held { table: Arc::clone(&self.table), key, mode })
+    }
+
+    fn wait(&self, mut state: MutexGuard<'_, State>, key: &Key, mode: Mode) -> Result<()> {
+        if self.patience.is_zero() || state.waiting >= MOST_WAITING {
+            state.forget_if_unused(key);
+            return Err(Error::Busy(key.describe()));
+        }
+        let deadline = Instant::now() + self.patience;
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.waiting += 1;
+        state.entries.entry(key.clone()).or_default().queue.push_back((ticket, mode));
+        let granted = loop {
+            let entry = state.entries.entry(key.clone()).or_default();
+            if entry.is_free_for(mode) && entry.is_turn_of(ticket, mode) {
+                entry.take(mode);
+                break true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break false;
+            }
+            let woken = self.table.changed.wait_timeout(state, left);
+            (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        };
+        state.leave_queue(key, ticket);
+        drop(state);
+        // Those behind it may go now.
+        self.table.changed.notify_all();
+        if granted { Ok(()) } else { Err(Error::Busy(key.describe())) }
+    }
+
+    #[cfg(test)]
+    fn waiting_for(&self, key: &Key) -> usize {
+        self.table.state().entries.get(key).map_or(0, |entry| entry.queue.len())
+    }
+
+    #[cfg(test)]
+    fn is_forgotten(&self) -> bool {
+        let state = self.table.state();
+        state.entries.is_empty() && state.waiting == 0
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut held = entries(&self.table);
-        match held.get_mut(&self.key) {
-            Some(Holders::Readers(count)) if *count > 1 => *count -= 1,
-            Some(Holders::Readers(_) | Holders::One) | None => {
-                held.remove(&self.key);
-            }
+        let mut state = self.table.state();
+        if let Some(entry) = state.entries.get_mut(&self.key) {
+            entry.release(self.mode);
         }
+        state.forget_if_unused(&self.key);
+        drop(state);
+        self.table.changed.notify_all();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Key::Volume(NameDigest::of_text(name))
-    }
-
-    #[test]
-    fn an_exclusive_lock_is_held_by_one() {
-        let locks = Locks::default();
-        let held = locks.try_exclusive(key("a")).unwrap();
-        assert!(matches!(locks.try_exclusive(key("a")), Err(Error::Busy(_))));
-        assert!(matches!(locks.try_shared(key("a")), Err(Error::Busy(_))));
-        assert!(locks.try_exclusive(key("b")).is_ok());
-        drop(held);
-        assert!(locks.try_exclusive(key("a")).is_ok());
-    }
-
-    #[test]
-    fn readers_share_and_the_last_one_releases() {
-        let locks = Locks::default();
-        let first = locks.try_shared(key("a")).unwrap();
-        let second = locks.try_shared(key("a")).unwrap();
-        drop(first);
-        assert!(locks.try_exclusive(key("a")).is_err());
-        drop(second);
-        assert!(locks.try_exclusive(key("a")).is_ok());
-    }
-
-    #[test]
-    fn a_volume_and_a_snapshot_of_one_name_do_not_meet() {
-        let locks = Locks::default();
-        let _volume = locks.try_exclusive(key("a")).unwrap();
-        assert!(locks.try_exclusive(Key::Snapshot(NameDigest::of_text("a"))).is_ok());
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::locks::{Held, Key};
 
 /// A frozen filesystem. Thawed when dropped, so that no error path and no panic leaves a
 /// workload hanging.
@@ -59,6 +60,21 @@ enum Writers {
 }
 
 impl Engine {
+    /// For a copy that may be made beside others: writers are held still by one at a time. Where
+    /// there are none, copies do not wait for each other.
+    pub(crate) fn lock_cut_in_use(
+        &self,
+        pool: &PoolRef,
+        source: &VolumeRecord,
+    ) -> Result<Option<Held>> {
+        match self.writers_of(pool, source)? {
+            Writers::None | Writers::Elsewhere => Ok(None),
+            Writers::Filesystem { .. } | Writers::Device { .. } => {
+                self.locks.exclusive(Key::Cut(source.id.digest().clone())).map(Some)
+            }
+        }
+    }
+
     /// Holds all writers of all sources still, cuts, lets them go.
     pub(crate) fn cut_quiesced<Record>(
         &self,

@@ -4,16 +4,25 @@ use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRe
 
 use crate::create::copied_format;
 use crate::engine::Engine;
+use crate::locks::Key;
 use crate::request::CreateSnapshot;
 
 impl Engine {
     pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
         let digest = NameDigest::of(&request.name);
+        // One that is there needs its source no more, which may be busy or gone.
+        let lock = self.lock_snapshot(&digest)?;
+        if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
+            return of_source(existing, &request.source);
+        }
+        // Volumes come before snapshots, so the lock is taken again.
+        drop(lock);
+        let _source_lock = self.share_volume(request.source.digest())?;
         let _lock = self.lock_snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);
         }
-        let _source_lock = self.lock_volume(request.source.digest())?;
+        let _cut_lock = self.locks.exclusive(Key::Cut(request.source.digest().clone()))?;
         let (pool, source) = self.require_volume(&request.source)?;
         let new = NewSnapshot {
             id: SnapshotId::new(pool.id().clone(), digest),

@@ -52,12 +52,12 @@ impl Membership {
 impl Engine {
     pub fn create_volume_group(&self, request: &CreateVolumeGroup) -> Result<VolumeGroup> {
         let digest = NameDigest::of(&request.name);
-        let _lock = self.locks.try_exclusive(Key::VolumeGroup(digest.clone()))?;
+        let _lock = self.locks.exclusive(Key::VolumeGroup(digest.clone()))?;
         if let Some(existing) = self.find_volume_group(&digest, request.members.first())? {
             check_same_group(&existing, request)?;
             return self.with_volumes(existing);
         }
-        let _member_locks = self.lock_all(&request.members)?;
+        let _member_locks = self.lock_volumes(&request.members)?;
         self.check_can_join(&request.members, None)?;
         check_one_pool(&request.members).map_err(Error::Precondition)?;
         check_room(&request.members, request.max_members)?;
@@ -81,10 +81,10 @@ impl Engine {
         id: &VolumeGroupId,
         members: &BTreeSet<VolumeId>,
     ) -> Result<VolumeGroup> {
-        let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let _lock = self.locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let (pool, was) = self.require_volume_group(id)?;
         let changed = was.members.symmetric_difference(members).cloned().collect();
-        let _member_locks = self.lock_all(&changed)?;
+        let _member_locks = self.lock_volumes(&changed)?;
         self.check_can_join(members, Some(id))?;
         check_one_pool(members).map_err(|reason| Error::invalid("volume_ids", reason))?;
         check_room(members, was.max_members)?;
@@ -98,7 +98,7 @@ impl Engine {
 
     /// A group that still has volumes is refused, so deleting a group never deletes data.
     pub fn delete_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
-        let _lock = self.locks.try_exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let _lock = self.locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let Some(pool) = self.pool(id.pool())? else {
             return Err(Error::precondition(format!(
                 "volume group {id} is on pool {}, which this daemon does not serve",

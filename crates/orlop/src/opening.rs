@@ -15,6 +15,8 @@ use orlop_pools::rbd::RbdPool;
 
 use crate::config::{Config, PoolConfig};
 
+/// Longer than most operations take, shorter than callers wait.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -115,6 +117,7 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
         attach: config.attach,
         max_volumes: config.max_volumes,
         default_capacity: config.default_capacity,
+        lock_patience: LOCK_PATIENCE,
     };
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
     let mut opened = Opened { engine, absent: Vec::new(), host };

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
@@ -153,6 +154,7 @@ fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
         attach,
         max_volumes: 8,
         default_capacity: 1 << 30,
+        lock_patience: Duration::ZERO,
     };
     Engine::new(vec![Arc::new(pool)], Arc::<MemoryHost>::clone(host), settings).unwrap()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use orlop_engine::request::{
     ControllerPublish, CreateSnapshot, CreateVolume, PublishContext, PublishVolume, StageVolume,
@@ -166,6 +167,8 @@ pub(crate) fn settings() -> Settings {
         attach: true,
         max_volumes: 100,
         default_capacity: GIB,
+        // Tests meet a lock on the thread that holds it.
+        lock_patience: Duration::ZERO,
     }
 }
 

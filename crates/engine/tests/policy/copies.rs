@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use orlop_engine::Settings;
 use orlop_engine::request::StageVolume;
+use orlop_host::MemoryHost;
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{Consistency, Error, FsType, Host, NodeRecord, VolumeId};
@@ -178,6 +181,45 @@ fn while_a_copy_is_made_its_parts_are_busy_and_all_else_is_not() {
     bench.snapshot("s", &origin);
     assert_eq!(bench.names(), ["elsewhere", "origin"]);
     bench.unstage(&origin).unwrap();
+}
+
+/// A filesystem is frozen by one at a time; the other waits instead of being refused.
+#[test]
+fn copies_of_a_mounted_source_wait_for_each_other() {
+    let settings = Settings { lock_patience: Duration::from_secs(60), ..settings() };
+    let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
+    let bench = Bench::assembled(pools, MemoryHost::default(), settings);
+    let origin = bench.create("origin");
+    bench.stage(&origin);
+    let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
+    let (send, second) = std::sync::mpsc::channel();
+    bench.pool().during_next_cut(move || {
+        let copy = move || engine.create_volume(&cloned("second", &source)).map(drop);
+        send.send(std::thread::spawn(copy)).unwrap();
+    });
+    bench.create_as(cloned("first", &origin));
+    second.recv().unwrap().join().unwrap().unwrap();
+    assert_eq!(bench.names(), ["first", "origin", "second"]);
+    assert_eq!(bench.host.count(Op::Freeze), 2);
+}
+
+/// Copying changes nothing, so copies of what is not in use are not in each other's way.
+#[test]
+fn one_volume_is_cloned_by_many_at_once_but_not_deleted_meanwhile() {
+    let bench = Bench::new();
+    let origin = bench.create("origin");
+    let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
+    bench.pool().during_next_cut(move || {
+        for name in ["second", "third", "fourth"] {
+            engine.create_volume(&cloned(name, &source)).unwrap();
+        }
+        engine.create_snapshot(&snapshot("s", &source)).unwrap();
+        refused!(engine.delete_volume(&source), Error::Busy(_));
+        refused!(engine.expand_volume(&source, &range(2 * GIB, 0), None), Error::Busy(_));
+    });
+    bench.create_as(cloned("first", &origin));
+    assert_eq!(bench.names(), ["first", "fourth", "origin", "second", "third"]);
+    bench.engine.delete_volume(&origin).unwrap();
 }
 
 #[test]

@@ -1,0 +1,115 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn key(name: &str) -> Key {
+    Key::Volume(NameDigest::of_text(name))
+}
+
+fn impatient() -> Locks {
+    Locks::new(Duration::ZERO)
+}
+
+/// Until so many wait for the key.
+fn until_waiting(locks: &Locks, key: &Key, count: usize) {
+    while locks.waiting_for(key) != count {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_exclusive_lock_is_held_by_one() {
+    let locks = impatient();
+    let held = locks.exclusive(key("a")).unwrap();
+    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
+    assert!(matches!(locks.shared(key("a")), Err(Error::Busy(_))));
+    assert!(locks.exclusive(key("b")).is_ok());
+    drop(held);
+    assert!(locks.exclusive(key("a")).is_ok());
+}
+
+#[test]
+fn readers_share_and_the_last_one_releases() {
+    let locks = impatient();
+    let first = locks.shared(key("a")).unwrap();
+    let second = locks.shared(key("a")).unwrap();
+    drop(first);
+    assert!(locks.exclusive(key("a")).is_err());
+    drop(second);
+    assert!(locks.exclusive(key("a")).is_ok());
+    assert!(locks.is_forgotten());
+}
+
+#[test]
+fn a_volume_and_a_snapshot_of_one_name_do_not_meet() {
+    let locks = impatient();
+    let _volume = locks.exclusive(key("a")).unwrap();
+    assert!(locks.exclusive(Key::Snapshot(NameDigest::of_text("a"))).is_ok());
+}
+
+#[test]
+fn a_lock_that_is_busy_for_a_moment_is_waited_for() {
+    let locks = Locks::new(LONG);
+    let held = locks.exclusive(key("a")).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.exclusive(key("a")).is_ok());
+        until_waiting(&locks, &key("a"), 1);
+        drop(held);
+        assert!(waiting.join().unwrap());
+    });
+    assert!(locks.is_forgotten());
+}
+
+/// Else a volume that is copied all the time could never be deleted.
+#[test]
+fn whoever_came_first_goes_first() {
+    let locks = Locks::new(LONG);
+    let reader = locks.shared(key("a")).unwrap();
+    let (order, came) = mpsc::channel();
+    thread::scope(|scope| {
+        for (waiting, exclusive) in [true, false, false].into_iter().enumerate() {
+            let (order, locks) = (order.clone(), &locks);
+            scope.spawn(move || {
+                let lock =
+                    if exclusive { locks.exclusive(key("a")) } else { locks.shared(key("a")) };
+                order.send(exclusive).unwrap();
+                drop(lock.unwrap());
+            });
+            until_waiting(locks, &key("a"), waiting + 1);
+        }
+        drop(reader);
+    });
+    drop(order);
+    assert_eq!(came.iter().collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
+fn one_that_gives_up_is_in_nobodys_way() {
+    let locks = Locks::new(Duration::from_millis(10));
+    let reader = locks.shared(key("a")).unwrap();
+    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
+    assert!(locks.shared(key("a")).is_ok());
+    drop(reader);
+    assert!(locks.is_forgotten());
+}
+
+/// Each of them takes a place that another operation could use.
+#[test]
+fn only_so_many_wait() {
+    let locks = Locks::new(LONG);
+    let held = locks.exclusive(key("a")).unwrap();
+    thread::scope(|scope| {
+        for waiting in 0..MOST_WAITING {
+            scope.spawn(|| drop(locks.exclusive(key("a")).unwrap()));
+            until_waiting(&locks, &key("a"), waiting + 1);
+        }
+        assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
+        drop(held);
+    });
+    assert!(locks.is_forgotten());
+}
