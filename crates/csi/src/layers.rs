@@ -112,10 +112,25 @@ struct Call {
     span: Span,
     begun: Instant,
     is_routine: bool,
+    is_question: bool,
     has_ended: bool,
 }
 
-/// Asked for again and again by any orchestrator, and never of interest.
+/// Change nothing, and are asked all the time: a good answer is of no interest.
+const QUESTIONS: [&str; 10] = [
+    "GetCapacity",
+    "NodeGetVolumeStats",
+    "ListVolumes",
+    "ControllerGetVolume",
+    "ListSnapshots",
+    "GetSnapshot",
+    "GetVolumeGroupSnapshot",
+    "ListVolumeGroups",
+    "ControllerGetVolumeGroup",
+    "ValidateVolumeCapabilities",
+];
+
+/// As [`QUESTIONS`], and answered however busy all else is.
 const ROUTINE: [&str; 8] = [
     "Probe",
     "GetPluginInfo",
@@ -133,36 +148,75 @@ impl Call {
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let method = orlop_model::id::shown(path.rsplit('/').next().unwrap_or_default());
         let is_routine = ROUTINE.contains(&method.as_str());
-        let span = if is_routine {
-            tracing::debug_span!("call", call, method)
-        } else {
-            tracing::info_span!(
-                "call",
-                call,
-                method,
-                volume = Empty,
-                snapshot = Empty,
-                group = Empty
-            )
-        };
-        Self { span, begun: Instant::now(), is_routine, has_ended: false }
+        let is_question = is_routine || QUESTIONS.contains(&method.as_str());
+        // At a level that no setting leaves out: whatever is logged in it names its call.
+        let span = tracing::error_span!(
+            "call",
+            call,
+            method,
+            volume_name = Empty,
+            volume = Empty,
+            snapshot_name = Empty,
+            snapshot = Empty,
+            group_name = Empty,
+            group = Empty
+        );
+        Self { span, begun: Instant::now(), is_routine, is_question, has_ended: false }
     }
 
     fn end(mut self, response: &Response<Body>) {
         self.has_ended = true;
         match refusal(response) {
-            Some(status) => self.tell(code_name(status.code()), status.message()),
-            None => self.tell(code_name(Code::Ok), "done"),
+            Some(status) => self.tell(status.code(), status.message()),
+            None => self.tell(Code::Ok, "done"),
         }
     }
 
-    fn tell(&self, code: &'static str, message: &str) {
-        let took = self.begun.elapsed();
-        if self.is_routine {
-            tracing::debug!(parent: &self.span, code, ?took, "{message}");
-        } else {
-            tracing::info!(parent: &self.span, code, ?took, "{message}");
+    fn tell(&self, code: Code, message: &str) {
+        let (span, took) = (&self.span, self.begun.elapsed());
+        let name = code_name(code);
+        match importance(code, self.is_question) {
+            Importance::Defect => tracing::error!(parent: span, code = name, ?took, "{message}"),
+            Importance::Refusal => tracing::warn!(parent: span, code = name, ?took, "{message}"),
+            Importance::Event => tracing::info!(parent: span, code = name, ?took, "{message}"),
+            Importance::Detail => tracing::debug!(parent: span, code = name, ?took, "{message}"),
         }
+    }
+}
+
+/// Is something broken, rather than asked for in vain?
+pub(crate) fn is_defect(code: Code) -> bool {
+    importance(code, false) == Importance::Defect
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Importance {
+    /// Something is broken, here or below.
+    Defect,
+    Refusal,
+    Event,
+    Detail,
+}
+
+fn importance(code: Code, is_question: bool) -> Importance {
+    match code {
+        Code::Ok if is_question => Importance::Detail,
+        // Whoever asks about what is gone learns that it is; and a caller may hang up.
+        Code::NotFound if is_question => Importance::Event,
+        Code::Ok | Code::Cancelled => Importance::Event,
+        Code::Internal | Code::Unknown | Code::DataLoss => Importance::Defect,
+        Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::Unauthenticated => Importance::Refusal,
     }
 }
 
@@ -170,7 +224,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.has_ended {
             let message = "the caller hung up; what has begun goes on";
-            self.tell(code_name(Code::Cancelled), message);
+            self.tell(Code::Cancelled, message);
         }
     }
 }

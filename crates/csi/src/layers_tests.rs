@@ -58,3 +58,22 @@ fn only_headers_of_a_failed_call_are_a_refusal() {
     response.headers_mut().insert("grpc-status", "5".parse().unwrap());
     assert_eq!(refusal(&response).unwrap().code(), Code::NotFound);
 }
+
+#[test]
+fn the_level_of_an_outcome_says_who_has_to_look() {
+    let of_change = |code| importance(code, false);
+    let of_question = |code| importance(code, true);
+    assert_eq!(of_change(Code::Ok), Importance::Event);
+    assert_eq!(of_question(Code::Ok), Importance::Detail);
+    assert_eq!(of_change(Code::NotFound), Importance::Refusal);
+    assert_eq!(of_question(Code::NotFound), Importance::Event);
+    assert_eq!(of_change(Code::Cancelled), Importance::Event);
+    for importance in [of_change, of_question] as [fn(Code) -> Importance; 2] {
+        for code in [Code::InvalidArgument, Code::Aborted, Code::Unavailable] {
+            assert_eq!(importance(code), Importance::Refusal, "{code:?}");
+        }
+        for code in [Code::Internal, Code::Unknown, Code::DataLoss] {
+            assert_eq!(importance(code), Importance::Defect, "{code:?}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use std::fmt::Display;
 
 use orlop_model::{Error, Result};
 use tonic::{Response, Status};
-use tracing::{Span, field};
+use tracing::Span;
 
 pub(crate) use addons::{AddonsIdentity, ReclaimSpace, VolumeGroups};
 pub(crate) use controller::Controller;
@@ -55,19 +55,33 @@ async fn readiness(core: &Core) -> Result<bool> {
     }
 }
 
-/// Names the volume in the span of this call.
+/// Names the volume in the span of this call. Before anything is checked, so that a refusal is not
+/// about a volume that the log does not name.
 fn note_volume(id: &impl Display) {
-    Span::current().record("volume", field::display(id));
+    note("volume", id);
 }
 
 /// Names the snapshot in the span of this call.
 fn note_snapshot(id: &impl Display) {
-    Span::current().record("snapshot", field::display(id));
+    note("snapshot", id);
 }
 
 /// Names the group, of volumes or of snapshots, in the span of this call.
 fn note_group(id: &impl Display) {
-    Span::current().record("group", field::display(id));
+    note("group", id);
+}
+
+/// What the orchestrator calls that which is to be made: it has no id yet, and has none ever if it is
+/// refused.
+fn note_name(field: &'static str, name: &str) {
+    note(field, &name);
+}
+
+fn note(field: &'static str, text: &impl Display) {
+    let text = orlop_model::id::shown(&text.to_string());
+    if !text.is_empty() {
+        Span::current().record(field, tracing::field::display(text));
+    }
 }
 
 /// A message that `require` has seen; were it missing all the same, an error and no panic.

@@ -61,6 +61,60 @@ async fn json_logs_tell_the_outcome_of_each_call_once() {
     assert_eq!(numbers.len(), told.len(), "each call has a number of its own");
 }
 
+/// What is refused is told as loudly as it deserves, and by the name that the orchestrator knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_names_what_is_refused_at_a_fitting_level() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool).env("ORLOP_LOG_FORMAT", "json").env("ORLOP_LOG", "debug");
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let good = client.create("pvc-good").size(64 * MIB).block().done().await.volume_id;
+    let typo = client.create("pvc-typo").size(64 * MIB).block().parameter("colour", "red");
+    expect_code(typo.send().await, Code::InvalidArgument);
+    client.capacity().await.unwrap();
+    client.get_volume(&good).await.unwrap();
+    expect_code(client.get_volume("gone").await, Code::NotFound);
+    let node = client
+        .on_node(&v1::Volume { volume_id: good.clone(), ..v1::Volume::default() }, mount("ext4"));
+    expect_code(node.stage().await, Code::FailedPrecondition);
+    let mut nowhere = node.stage_request();
+    nowhere.staging_target_path = "not/absolute".to_owned();
+    expect_code(client.node_stage(nowhere).await, Code::InvalidArgument);
+    std::fs::remove_file(pool.volume_data(&good)).unwrap();
+    expect_code(client.snapshot("snapshot-lost", &good).await, Code::DataLoss);
+    client.delete(&good).await.unwrap();
+    daemon.terminate();
+
+    let log = daemon.log();
+    let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: Vec<_> = entries
+        .filter(|entry| entry["fields"]["code"].is_string())
+        .filter(|entry| entry["span"]["method"] != "Probe")
+        .map(|entry| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (span, fields) = (&entry["span"], &entry["fields"]);
+            let names = ["volume_name", "volume", "snapshot_name"].map(|field| text(&span[field]));
+            [text(&entry["level"]), text(&fields["code"]), text(&span["method"]), names.join(" ")]
+        })
+        .collect();
+    let line = |level: &str, code: &str, method: &str, names: String| {
+        [level.to_owned(), code.to_owned(), method.to_owned(), names]
+    };
+    let expected = [
+        line("INFO", "OK", "CreateVolume", format!("pvc-good {good} ")),
+        line("WARN", "INVALID_ARGUMENT", "CreateVolume", "pvc-typo  ".to_owned()),
+        line("DEBUG", "OK", "GetCapacity", "  ".to_owned()),
+        line("DEBUG", "OK", "ControllerGetVolume", format!(" {good} ")),
+        line("INFO", "NOT_FOUND", "ControllerGetVolume", " gone ".to_owned()),
+        line("WARN", "FAILED_PRECONDITION", "NodeStageVolume", format!(" {good} ")),
+        line("WARN", "INVALID_ARGUMENT", "NodeStageVolume", format!(" {good} ")),
+        line("ERROR", "DATA_LOSS", "CreateSnapshot", format!(" {good} snapshot-lost")),
+        line("INFO", "OK", "DeleteVolume", format!(" {good} ")),
+    ];
+    assert_eq!(told, expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_line_is_json_at_any_level() {
     needs_root!();

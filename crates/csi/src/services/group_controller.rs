@@ -7,7 +7,7 @@ use orlop_engine::request::CreateGroupSnapshot;
 use orlop_model::{GroupSnapshotId, Result};
 use tonic::{Request, Response};
 
-use super::{Answer, answer, answer_whole, note_group};
+use super::{Answer, answer, answer_whole, note_group, note_name};
 use crate::dispatch::{Core, Subject};
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::group_controller_service_capability::{self, Rpc, rpc};
@@ -26,6 +26,7 @@ impl GroupController {
         &self,
         request: v1::CreateVolumeGroupSnapshotRequest,
     ) -> Result<Response<v1::CreateVolumeGroupSnapshotResponse>> {
+        note_name("group_name", &request.name);
         parse::require([
             ("name", !request.name.is_empty()),
             ("source_volume_ids", !request.source_volume_ids.is_empty()),
@@ -50,13 +51,13 @@ impl GroupController {
         &self,
         request: v1::DeleteVolumeGroupSnapshotRequest,
     ) -> Result<v1::DeleteVolumeGroupSnapshotResponse> {
+        note_group(&request.group_snapshot_id);
         parse::require([("group_snapshot_id", !request.group_snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         // Before the list is looked at: what was never a group has no members to name, and
         // csi-sanity names none (open point 8).
         if let Some(id) = parse::issued_group_snapshot(&request.group_snapshot_id)? {
             let members = required_members(request.snapshot_ids)?;
-            note_group(&id);
             let home = Subject::Pool(id.pool().clone());
             self.core.run(home, move |engine| engine.delete_group_snapshot(&id, &members)).await?;
         }
@@ -67,12 +68,12 @@ impl GroupController {
         &self,
         request: v1::GetVolumeGroupSnapshotRequest,
     ) -> Result<v1::GetVolumeGroupSnapshotResponse> {
+        note_group(&request.group_snapshot_id);
         parse::require([("group_snapshot_id", !request.group_snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         // As in `delete`.
         let id: GroupSnapshotId = parse::group_snapshot_id(&request.group_snapshot_id)?;
         let members = required_members(request.snapshot_ids)?;
-        note_group(&id);
         let home = Subject::Pool(id.pool().clone());
         let group = self.core.run(home, move |engine| engine.group_snapshot(&id, &members)).await?;
         Ok(v1::GetVolumeGroupSnapshotResponse {

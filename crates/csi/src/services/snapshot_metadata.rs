@@ -36,12 +36,12 @@ impl SnapshotMetadata {
         &self,
         request: v1::GetMetadataAllocatedRequest,
     ) -> Result<Unkept<v1::GetMetadataAllocatedResponse>> {
+        note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let most = parse::max_results(request.max_results)?;
         let start = parse::starting_offset(request.starting_offset)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
-        note_snapshot(&id);
         let pages = self
             .open(id.pool().clone(), most, move |engine| engine.allocated_blocks(&id, start))
             .await?;
@@ -52,6 +52,7 @@ impl SnapshotMetadata {
         &self,
         request: v1::GetMetadataDeltaRequest,
     ) -> Result<Unkept<v1::GetMetadataDeltaResponse>> {
+        note_snapshot(&request.target_snapshot_id);
         parse::require([
             ("base_snapshot_id", !request.base_snapshot_id.is_empty()),
             ("target_snapshot_id", !request.target_snapshot_id.is_empty()),
@@ -61,7 +62,6 @@ impl SnapshotMetadata {
         let start = parse::starting_offset(request.starting_offset)?;
         let base = parse::snapshot_id("base_snapshot_id", &request.base_snapshot_id)?;
         let target = parse::snapshot_id("target_snapshot_id", &request.target_snapshot_id)?;
-        note_snapshot(&target);
         let pool = target.pool().clone();
         let find = move |engine: &Engine| engine.changed_blocks(&base, &target, start);
         let pages = self.open(pool, most, find).await?;

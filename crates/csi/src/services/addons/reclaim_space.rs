@@ -22,18 +22,19 @@ impl ReclaimSpace {
     }
 
     async fn on_pool(&self, request: wire::ControllerReclaimSpaceRequest) -> Result<Reclaimed> {
+        note_volume(&request.volume_id);
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         // The sidecar sends the volume's context as parameters. It is not needed.
         parse::volume_context(request.parameters)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        note_volume(&id);
         self.core
             .run(Subject::Pool(id.pool().clone()), move |engine| engine.reclaim_on_pool(&id))
             .await
     }
 
     async fn on_node(&self, request: wire::NodeReclaimSpaceRequest) -> Result<Reclaimed> {
+        note_volume(&request.volume_id);
         let path = given_path(&request);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
@@ -46,7 +47,6 @@ impl ReclaimSpace {
         request.volume_capability.map(parse::capability).transpose()?;
         let volume: VolumeRef = parse::volume_ref(&request.volume_id)?;
         let path: TargetPath = parse::volume_path(&volume, &path)?;
-        note_volume(&volume);
         self.core
             .run(Subject::node(&volume), move |engine| engine.reclaim_on_node(&volume, &path))
             .await

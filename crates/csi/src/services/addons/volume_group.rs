@@ -10,7 +10,7 @@ use tonic::Request;
 use crate::dispatch::{Core, Subject};
 use crate::proto::volumegroup as wire;
 use crate::proto::volumegroup::list_volume_groups_response::Entry;
-use crate::services::{Answer, answer, note_group};
+use crate::services::{Answer, answer, note_group, note_name};
 use crate::{parse, reply};
 
 /// Where the parameters do not say.
@@ -29,6 +29,7 @@ impl VolumeGroups {
         &self,
         request: wire::CreateVolumeGroupRequest,
     ) -> Result<wire::CreateVolumeGroupResponse> {
+        note_name("group_name", &request.name);
         parse::require([("name", !request.name.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let most = parse::volume_group_parameters(&request.parameters)?;
@@ -49,12 +50,12 @@ impl VolumeGroups {
         &self,
         request: wire::ModifyVolumeGroupMembershipRequest,
     ) -> Result<wire::ModifyVolumeGroupMembershipResponse> {
+        note_group(&request.volume_group_id);
         parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let most = parse::volume_group_parameters(&request.parameters)?;
         let id = parse::volume_group_id(&request.volume_group_id)?;
         let members = parse::volume_ids("volume_ids", &request.volume_ids)?;
-        note_group(&id);
         let modified = self
             .core
             .run(Subject::Pool(id.pool().clone()), move |engine| {
@@ -73,10 +74,10 @@ impl VolumeGroups {
         &self,
         request: wire::DeleteVolumeGroupRequest,
     ) -> Result<wire::DeleteVolumeGroupResponse> {
+        note_group(&request.volume_group_id);
         parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume_group(&request.volume_group_id)? {
-            note_group(&id);
             let home = Subject::Pool(id.pool().clone());
             self.core.run(home, move |engine| engine.delete_volume_group(&id)).await?;
         }
@@ -87,10 +88,10 @@ impl VolumeGroups {
         &self,
         request: wire::ControllerGetVolumeGroupRequest,
     ) -> Result<wire::ControllerGetVolumeGroupResponse> {
+        note_group(&request.volume_group_id);
         parse::require([("volume_group_id", !request.volume_group_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let id = parse::volume_group_id(&request.volume_group_id)?;
-        note_group(&id);
         let home = Subject::Pool(id.pool().clone());
         let group = self.core.run(home, move |engine| engine.volume_group(&id)).await?;
         Ok(wire::ControllerGetVolumeGroupResponse { volume_group: Some(message(&group)) })

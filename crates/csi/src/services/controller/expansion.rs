@@ -13,6 +13,7 @@ impl Controller {
         &self,
         request: v1::ControllerExpandVolumeRequest,
     ) -> Result<v1::ControllerExpandVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("capacity_range", request.capacity_range.is_some()),
@@ -22,7 +23,6 @@ impl Controller {
         let range = given("capacity_range", range)?;
         let capability = request.volume_capability.map(parse::capability).transpose()?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        note_volume(&id);
         let expanded = self
             .core
             .run(Subject::Pool(id.pool().clone()), move |engine| {

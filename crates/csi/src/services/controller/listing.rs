@@ -38,9 +38,9 @@ impl Controller {
         &self,
         request: v1::ControllerGetVolumeRequest,
     ) -> Result<v1::ControllerGetVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        note_volume(&id);
         let home = Subject::Pool(id.pool().clone());
         let status = self.core.run(home, move |engine| engine.volume_status(&id)).await?;
         Ok(v1::ControllerGetVolumeResponse {

@@ -14,9 +14,9 @@ impl Controller {
         &self,
         request: v1::ControllerPublishVolumeRequest,
     ) -> Result<v1::ControllerPublishVolumeResponse> {
+        note_volume(&request.volume_id);
         self.offers.require_attach("ControllerPublishVolume")?;
         let wanted = parse_publication(request)?;
-        note_volume(&wanted.volume);
         let home = Subject::Pool(wanted.volume.pool().clone());
         let context = self.core.run(home, move |engine| engine.controller_publish(&wanted)).await?;
         Ok(v1::ControllerPublishVolumeResponse { publish_context: reply::publish_context(context) })
@@ -26,12 +26,12 @@ impl Controller {
         &self,
         request: v1::ControllerUnpublishVolumeRequest,
     ) -> Result<v1::ControllerUnpublishVolumeResponse> {
+        note_volume(&request.volume_id);
         self.offers.require_attach("ControllerUnpublishVolume")?;
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let node = parse::optional_node(&request.node_id)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
-            note_volume(&id);
             let home = Subject::Pool(id.pool().clone());
             self.core
                 .run(home, move |engine| engine.controller_unpublish(&id, node.as_ref()))

@@ -8,7 +8,7 @@ use super::Controller;
 use crate::dispatch::Subject;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::list_snapshots_response::Entry;
-use crate::services::{note_snapshot, note_volume};
+use crate::services::{note_name, note_snapshot, note_volume};
 use crate::{parse, reply};
 
 impl Controller {
@@ -16,6 +16,8 @@ impl Controller {
         &self,
         request: v1::CreateSnapshotRequest,
     ) -> Result<Response<v1::CreateSnapshotResponse>> {
+        note_name("snapshot_name", &request.name);
+        note_volume(&request.source_volume_id);
         parse::require([
             ("source_volume_id", !request.source_volume_id.is_empty()),
             ("name", !request.name.is_empty()),
@@ -26,7 +28,6 @@ impl Controller {
             name: request.name.parse()?,
             source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
         };
-        note_volume(&wanted.source);
         let home = Subject::Pool(wanted.source.pool().clone());
         let made = self.core.run(home, move |engine| engine.create_snapshot(&wanted)).await?;
         note_snapshot(&made.id);
@@ -38,10 +39,10 @@ impl Controller {
         &self,
         request: v1::DeleteSnapshotRequest,
     ) -> Result<v1::DeleteSnapshotResponse> {
+        note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_snapshot(&request.snapshot_id)? {
-            note_snapshot(&id);
             let home = Subject::Pool(id.pool().clone());
             self.core.run(home, move |engine| engine.delete_snapshot(&id)).await?;
         }
@@ -73,10 +74,10 @@ impl Controller {
         &self,
         request: v1::GetSnapshotRequest,
     ) -> Result<v1::GetSnapshotResponse> {
+        note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
-        note_snapshot(&id);
         let home = Subject::Pool(id.pool().clone());
         let record = self.core.run(home, move |engine| engine.snapshot(&id)).await?;
         Ok(v1::GetSnapshotResponse { snapshot: Some(reply::snapshot(&record)) })

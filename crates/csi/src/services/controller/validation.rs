@@ -18,6 +18,7 @@ impl Controller {
         &self,
         mut request: v1::ValidateVolumeCapabilitiesRequest,
     ) -> Result<v1::ValidateVolumeCapabilitiesResponse> {
+        services::note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("volume_capabilities", !request.volume_capabilities.is_empty()),
@@ -27,7 +28,6 @@ impl Controller {
         let capabilities = parse::capability_set_to_validate(request.volume_capabilities.clone())?;
         let parameters = check_parameters(&request, &self.offers);
         let volume = parse::volume_id("volume_id", &request.volume_id)?;
-        services::note_volume(&volume);
 
         let verdict = self
             .core

@@ -8,7 +8,7 @@ use super::Controller;
 use crate::dispatch::Subject;
 use crate::offers::Offers;
 use crate::proto::csi::v1;
-use crate::services::note_volume;
+use crate::services::{note_name, note_volume};
 use crate::{parse, reply};
 
 impl Controller {
@@ -16,6 +16,7 @@ impl Controller {
         &self,
         request: v1::CreateVolumeRequest,
     ) -> Result<v1::CreateVolumeResponse> {
+        note_name("volume_name", &request.name);
         let wanted = parse_creation(request, &self.offers)?;
         let home = self.core.home_of(&wanted).await?;
         let subject = home.clone().map_or(Subject::Any, Subject::Pool);
@@ -29,10 +30,10 @@ impl Controller {
         &self,
         request: v1::DeleteVolumeRequest,
     ) -> Result<v1::DeleteVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
-            note_volume(&id);
             let home = Subject::Pool(id.pool().clone());
             self.core.run(home, move |engine| engine.delete_volume(&id)).await?;
         }
@@ -43,6 +44,7 @@ impl Controller {
         &self,
         request: v1::ControllerModifyVolumeRequest,
     ) -> Result<v1::ControllerModifyVolumeResponse> {
+        note_volume(&request.volume_id);
         self.offers.require_limits("ControllerModifyVolume")?;
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
@@ -51,7 +53,6 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         let change = parse::mutable_parameters(&request.mutable_parameters, &self.offers)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        note_volume(&id);
         let home = Subject::Pool(id.pool().clone());
         self.core.run(home, move |engine| engine.modify_volume(&id, &change)).await?;
         Ok(v1::ControllerModifyVolumeResponse {})

@@ -14,6 +14,7 @@ impl Node {
         &self,
         request: v1::NodeGetVolumeStatsRequest,
     ) -> Result<v1::NodeGetVolumeStatsResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("volume_path", !request.volume_path.is_empty()),
@@ -21,7 +22,6 @@ impl Node {
         parse::optional_path("staging_target_path", &request.staging_target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
         let path = parse::volume_path(&volume, &request.volume_path)?;
-        note_volume(&volume);
         let stats = self
             .core
             .run(Subject::node(&volume), move |engine| engine.volume_stats(&volume, &path))
@@ -36,8 +36,8 @@ impl Node {
         &self,
         request: v1::NodeExpandVolumeRequest,
     ) -> Result<v1::NodeExpandVolumeResponse> {
+        note_volume(&request.volume_id);
         let wanted = parse_expansion(request)?;
-        note_volume(&wanted.volume);
         let capacity = self
             .core
             .run(Subject::node(&wanted.volume), move |engine| engine.expand_node_volume(&wanted))

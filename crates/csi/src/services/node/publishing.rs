@@ -15,8 +15,8 @@ impl Node {
         &self,
         request: v1::NodePublishVolumeRequest,
     ) -> Result<v1::NodePublishVolumeResponse> {
+        note_volume(&request.volume_id);
         let wanted = parse_publish(request, &self.offers)?;
-        note_volume(&wanted.volume);
         self.core
             .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
             .await?;
@@ -27,13 +27,13 @@ impl Node {
         &self,
         request: v1::NodeUnpublishVolumeRequest,
     ) -> Result<v1::NodeUnpublishVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("target_path", !request.target_path.is_empty()),
         ])?;
         let target = TargetPath::parse("target_path", &request.target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
-        note_volume(&volume);
         self.core
             .run(Subject::clearing(&volume), move |engine| {
                 engine.unpublish_volume(&volume, &target)

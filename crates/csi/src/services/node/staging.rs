@@ -15,8 +15,8 @@ impl Node {
         &self,
         request: v1::NodeStageVolumeRequest,
     ) -> Result<v1::NodeStageVolumeResponse> {
+        note_volume(&request.volume_id);
         let wanted = parse_stage(request, &self.offers)?;
-        note_volume(&wanted.volume);
         let home = Subject::Node(Some(wanted.volume.pool().clone()));
         self.core.run(home, move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v1::NodeStageVolumeResponse {})
@@ -26,13 +26,13 @@ impl Node {
         &self,
         request: v1::NodeUnstageVolumeRequest,
     ) -> Result<v1::NodeUnstageVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("staging_target_path", !request.staging_target_path.is_empty()),
         ])?;
         let path = TargetPath::parse("staging_target_path", &request.staging_target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
-        note_volume(&volume);
         self.core
             .run(Subject::node(&volume), move |engine| engine.unstage_volume(&volume, &path))
             .await?;

@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::dispatch::Core;
+use crate::layers::is_defect;
 use crate::status::{self, code_name};
 
 /// Pages that are read before the caller asks for them.
@@ -81,7 +82,12 @@ impl Pages {
                 }
                 Err(error) => {
                     let status = status::from_error(&error);
-                    tracing::info!(code = code_name(status.code()), told, "stream ended: {error}");
+                    let code = code_name(status.code());
+                    if is_defect(status.code()) {
+                        tracing::error!(code, told, "stream ended: {error}");
+                    } else {
+                        tracing::warn!(code, told, "stream ended: {error}");
+                    }
                     // To a caller that is gone there is nothing to say.
                     let _ = sender.send(Err(status)).await;
                     return;

@@ -83,13 +83,13 @@ impl V0Controller {
         &self,
         request: v0::ControllerUnpublishVolumeRequest,
     ) -> Result<v0::ControllerUnpublishVolumeResponse> {
+        note_volume(&request.volume_id);
         self.offers.require_attach("ControllerUnpublishVolume")?;
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         parse::discard_secrets(request.controller_unpublish_secrets)?;
         parse::check_length("node_id", &request.node_id)?;
         let node = parse::optional_node(&request.node_id)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        note_volume(&id);
         self.core
             .run(Subject::Pool(id.pool().clone()), move |engine| {
                 let status = engine.volume_status(&id)?;

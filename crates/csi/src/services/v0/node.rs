@@ -29,6 +29,7 @@ impl V0Node {
         &self,
         request: v0::NodeStageVolumeRequest,
     ) -> Result<v0::NodeStageVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::check_length("staging_target_path", &request.staging_target_path)?;
         let request = v1::NodeStageVolumeRequest {
             volume_id: request.volume_id,
@@ -39,7 +40,6 @@ impl V0Node {
             volume_context: request.volume_attributes,
         };
         let wanted = parse_stage(request, &self.offers)?;
-        note_volume(&wanted.volume);
         let home = Subject::Node(Some(wanted.volume.pool().clone()));
         self.core.run(home, move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v0::NodeStageVolumeResponse {})
@@ -49,13 +49,13 @@ impl V0Node {
         &self,
         request: v0::NodeUnstageVolumeRequest,
     ) -> Result<v0::NodeUnstageVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("staging_target_path", !request.staging_target_path.is_empty()),
         ])?;
         let path = conversion::path("staging_target_path", &request.staging_target_path)?;
         let volume = issued(&request.volume_id)?;
-        note_volume(&volume);
         self.core
             .run(Subject::node(&volume), move |engine| engine.unstage_volume(&volume, &path))
             .await?;
@@ -66,6 +66,7 @@ impl V0Node {
         &self,
         request: v0::NodePublishVolumeRequest,
     ) -> Result<v0::NodePublishVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::check_length("staging_target_path", &request.staging_target_path)?;
         parse::check_length("target_path", &request.target_path)?;
         let volume_id = request.volume_id.clone();
@@ -81,7 +82,7 @@ impl V0Node {
         };
         let wanted = parse_publish(request, &self.offers)?;
         // Inline volumes, whose ids are foreign, came later than this version.
-        note_volume(&issued(&volume_id)?);
+        issued(&volume_id)?;
         self.core
             .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
             .await?;
@@ -93,13 +94,13 @@ impl V0Node {
         &self,
         request: v0::NodeUnpublishVolumeRequest,
     ) -> Result<v0::NodeUnpublishVolumeResponse> {
+        note_volume(&request.volume_id);
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("target_path", !request.target_path.is_empty()),
         ])?;
         let target = conversion::path("target_path", &request.target_path)?;
         let volume = issued(&request.volume_id)?;
-        note_volume(&volume);
         self.core
             .run(Subject::clearing(&volume), move |engine| {
                 engine.unpublish_volume_keeping_target(&volume, &target)
