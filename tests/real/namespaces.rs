@@ -1,4 +1,4 @@
-//! Mounts that another process keeps in a mount namespace of its own, as a monitoring agent does.
+//! Mounts that another process keeps in another mount namespace, as a monitoring agent does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -76,7 +76,7 @@ async fn a_foreign_namespace_does_not_keep_an_inline_volume() {
     assert_eq!(std::fs::read_dir(&stages).unwrap().count(), 0);
 }
 
-/// Then it is really in use; who has to be ended is told.
+/// Then it is really in use; the answer says which process has to end.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_files_open_in_another_namespace_is_named() {
     needs_root!();

@@ -377,8 +377,8 @@ async fn stats_of_what_is_not_there_are_not_found() {
     assert_eq!(stats(&node.id, path).await, Err(Code::NotFound));
 }
 
-/// ST-05 and kubelet, which asks at a bind of its own of a device (`volumeDevices/PV/dev/POD`), over
-/// which it also attaches a loop device of its own.
+/// ST-05 and kubelet, which asks at its own bind of a device (`volumeDevices/PV/dev/POD`), over
+/// which it also attaches another loop device.
 #[tokio::test(flavor = "multi_thread")]
 async fn stats_are_told_wherever_the_same_device_is() {
     needs_root!();
@@ -434,7 +434,7 @@ async fn stats_are_told_wherever_the_filesystem_is() {
     mounts::bind(&node.target, &bound, BindAccess::ReadWrite).unwrap();
     let stats = client.node_stats(&node.id, &bound).await.unwrap();
     assert_eq!(stats.usage, node.stats().await.unwrap().usage);
-    // A directory in it is no place of its own.
+    // A directory in it is no mount.
     let inside = node.target.join("inside");
     std::fs::create_dir(&inside).unwrap();
     expect_code(client.node_stats(&node.id, &inside).await, Code::NotFound);

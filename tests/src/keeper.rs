@@ -1,4 +1,4 @@
-//! A process that keeps mounts in a mount namespace of its own, as a monitoring agent does that was
+//! A process that keeps mounts in another mount namespace, as a monitoring agent does that was
 //! started with the host's root directory while they were mounted.
 
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use csi_conformance::options::{Hooks, Options};
 use orlop_csi::{Core, Mode, Offers};
@@ -55,6 +56,7 @@ impl MemoryPlugin {
             attach: true,
             max_volumes: MAX_VOLUMES,
             default_capacity: 1 << 30,
+            lock_patience: Duration::ZERO,
         };
         let engine = Engine::new(served, Arc::new(MemoryHost::default()), settings);
         let core = Arc::new(Core::starting());

@@ -36,8 +36,8 @@ impl Engine {
         }
     }
 
-    /// ST-04, ST-05, NE-04: the path is where the volume is staged or published, or where somebody
-    /// else shows the same device or filesystem: kubelet asks at its own bind of a raw volume.
+    /// ST-04, ST-05, NE-04: the path is where the volume is staged or published, or where the
+    /// same device or filesystem is shown by others: kubelet asks at its own bind of a raw volume.
     pub(crate) fn stage_at<'a>(
         &self,
         pool: &PoolRef,

@@ -39,8 +39,8 @@ const SECTOR: u32 = 4096;
 /// Others may win every race for a free device for a while, but not this often.
 const ATTACH_ATTEMPTS: u32 = 256;
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
-/// For a device that was to be detached before: it was waited for then, and whoever asks again holds
-/// its volume meanwhile.
+/// For a device that was to be detached before: it was waited for then, and the caller holds the
+/// volume's lock meanwhile.
 const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
 /// For a device that nobody has: the kernel is still at the end of an unmount, which writes to
 /// whatever the device is on.

@@ -1,4 +1,4 @@
-//! Mounts that another process keeps in a mount namespace of its own.
+//! Mounts that another process keeps in another mount namespace.
 
 use orlop_tests::*;
 

@@ -166,7 +166,7 @@ async fn a_deleted_volume_leaves_no_limit() {
 }
 
 /// A container's cgroup is made after its volumes are published. On cgroup v2 the limit of the group
-/// above holds for it; on v1 it needs one of its own.
+/// above holds for it; on v1 it needs one itself.
 async fn is_limited(pods: &[&Cgroup], group: &Cgroup, device: (u32, u32), limits: &[(&str, u64)]) {
     let deadline = Instant::now() + PATIENCE;
     for pod in pods {
@@ -219,8 +219,7 @@ async fn a_group_that_is_made_later_is_limited() {
     drop(second);
 }
 
-/// More at once than the kernel keeps events of for one reader is not needed: groups that come and
-/// go while they are looked at are.
+/// Some are gone by the time they are looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_groups_that_come_and_go_are_limited() {
     needs_root!();

@@ -142,6 +142,22 @@ fn who_sees_a_device_mounted_is_told() {
     assert!(told.contains("sees it mounted at"), "{told}");
 }
 
+/// As of a mount that was dropped in another namespace.
+#[test]
+fn who_has_files_open_in_a_mount_that_is_gone_is_told() {
+    if !root() {
+        return;
+    }
+    for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
+        let volume = Volume::new(kind);
+        let file = File::create(volume.root().join("file")).unwrap();
+        unmount(volume.root(), UnmountFlags::DETACH).unwrap();
+        let user = user_of(&volume.disk.device).unwrap();
+        assert!(user.contains("has files open in it"), "{kind:?}: {user}");
+        drop(file);
+    }
+}
+
 /// As at the end of an unmount, when the filesystem is still there and nobody can be seen to use it.
 #[test]
 fn a_device_that_nobody_has_is_waited_for() {
@@ -149,7 +165,8 @@ fn a_device_that_nobody_has_is_waited_for() {
         return;
     }
     let volume = Volume::new(FsKind::Ext4);
-    let kept = File::create(volume.root().join("file")).unwrap();
+    // The kernel alone has a file open in it.
+    let kept = Disk::new(volume.root(), MIB);
     unmount(volume.root(), UnmountFlags::DETACH).unwrap();
     assert_eq!(user_of(&volume.disk.device), None);
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Groups of a cgroup hierarchy as they are made.
 //!
-//! The kernel tells whoever watches a directory what is made in it, by whichever mount or mount
-//! namespace. It does not tell of directories further below, so each group is watched.
+//! A watch on a directory reports what is made in it, by whichever mount or mount namespace. It does
+//! not report directories further below, so each group is watched.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -48,7 +48,7 @@ impl Stop {
 }
 
 impl NewGroups {
-    /// With all groups that are there: whatever is not among them is told by [`Self::wait`].
+    /// With all groups that are there: all others are reported by [`Self::wait`].
     pub fn below(top: &Path) -> Result<(Self, Vec<PathBuf>)> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let mut groups = Self {
@@ -61,7 +61,7 @@ impl NewGroups {
         Ok((groups, found))
     }
 
-    /// New groups, the ones below them included; some may have been told before. `None`: stopped.
+    /// New groups, the ones below them included; some may have been reported before. `None`: stopped.
     pub fn wait(&mut self, stop: &Stop) -> Result<Option<Vec<PathBuf>>> {
         let pause = Timespec::try_from(LOOK_AGAIN).ok().filter(|_| self.unwatched);
         let mut ready =

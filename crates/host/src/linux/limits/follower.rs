@@ -16,8 +16,8 @@ const DOING: &str = "follow the workloads' cgroups";
 /// After an error that is not expected to pass soon.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// What every group is to have, by the device's major and minor number. Whoever changes it holds it
-/// until all groups have the change: one that is made meanwhile gets what holds afterwards.
+/// What every group is to have, by the device's major and minor number. A change holds the lock
+/// until all groups have it: one that is made meanwhile gets what holds afterwards.
 pub(super) type InForce = BTreeMap<(u32, u32), Limits>;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One group at a time, so that nobody waits long for the lock.
+    /// One group at a time, so that a change does not wait long for the lock.
     fn limit(&self, groups: &[PathBuf]) {
         for group in groups {
             for ((major, minor), limits) in &*self.lock() {
