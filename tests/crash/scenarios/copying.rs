@@ -16,8 +16,9 @@ pub(crate) async fn all(stroll: &mut impl Stroll) {
 }
 
 pub(crate) async fn copies(stroll: &mut impl Stroll) {
-    stroll.walk(&Copy { from_snapshot: true }).await;
-    stroll.walk(&Copy { from_snapshot: false }).await;
+    stroll.walk(&Copy { from_snapshot: true, thick: false }).await;
+    stroll.walk(&Copy { from_snapshot: false, thick: false }).await;
+    stroll.walk(&Copy { from_snapshot: true, thick: true }).await;
 }
 
 /// A volume with known data, on the node or not.
@@ -162,6 +163,7 @@ impl Scenario for DeleteSnapshot {
 /// Larger than its source, so that it grows as well.
 struct Copy {
     from_snapshot: bool,
+    thick: bool,
 }
 
 pub(crate) struct Copied {
@@ -173,11 +175,13 @@ pub(crate) struct Copied {
 
 impl Copy {
     async fn request(
+        &self,
         world: &World,
         source: &Source,
         snapshot: Option<&v1::Snapshot>,
     ) -> Answer<v1::Volume> {
         let create = world.client().create(&source.tag).size(48 * MIB).block();
+        let create = if self.thick { create.thick() } else { create };
         let create = match snapshot {
             Some(snapshot) => create.from_snapshot(&snapshot.snapshot_id),
             None => create.from_volume(source.id()),
@@ -190,7 +194,12 @@ impl Scenario for Copy {
     type State = Copied;
 
     fn name(&self) -> &'static str {
-        if self.from_snapshot { "restore" } else { "clone" }
+        match (self.from_snapshot, self.thick) {
+            (true, false) => "restore",
+            (false, false) => "clone",
+            (true, true) => "restore-thick",
+            (false, true) => "clone-thick",
+        }
     }
 
     fn rpc(&self) -> &'static str {
@@ -205,17 +214,17 @@ impl Scenario for Copy {
             let cut = client.snapshot(&format!("{tag}-cut"), source.id()).await;
             snapshot = Some(cut.expect("a snapshot"));
         }
-        let copy = Self::request(world, &source, snapshot.as_ref()).await.expect("a copy");
+        let copy = self.request(world, &source, snapshot.as_ref()).await.expect("a copy");
         client.delete(&copy.volume_id).await.expect("delete it");
         Copied { source, snapshot, id: copy.volume_id }
     }
 
     async fn call(&self, world: &World, state: &Copied) -> Answer<()> {
-        Self::request(world, &state.source, state.snapshot.as_ref()).await.map(drop)
+        self.request(world, &state.source, state.snapshot.as_ref()).await.map(drop)
     }
 
     async fn holds(&self, world: &World, state: &Copied) {
-        let volume = Self::request(world, &state.source, state.snapshot.as_ref()).await;
+        let volume = self.request(world, &state.source, state.snapshot.as_ref()).await;
         let node = world.client().on_node(&volume.expect("the copy"), block());
         node.up().await;
         DATA.check(&node.target, WRITTEN);
