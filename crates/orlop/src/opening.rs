@@ -2,6 +2,7 @@
 //! comes later: the daemon serves the others meanwhile, and takes it into service when it can be
 //! reached.
 
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::config::{Config, PoolConfig};
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A pool that takes longer to open is absent until it is open: its disk may hang, and the others
+/// must not wait for it.
+const OPENING: Duration = Duration::from_secs(30);
 
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),
@@ -101,8 +105,74 @@ impl OpenPools {
 /// What there is to begin with.
 pub(crate) struct Opened {
     pub(crate) engine: Engine,
-    pub(crate) absent: Vec<PoolConfig>,
+    pub(crate) absent: Vec<Absent>,
     host: Arc<LinuxHost>,
+}
+
+/// A pool that comes later.
+pub(crate) struct Absent {
+    config: PoolConfig,
+    /// Where what is being opened since will be told; else it is to be tried again.
+    opening: Option<Receiver<Result<OpenPool>>>,
+}
+
+impl Absent {
+    fn new(config: &PoolConfig) -> Self {
+        Self { config: config.clone(), opening: None }
+    }
+
+    /// What came of it, as far as it is known in time.
+    fn open(&mut self) -> Result<OpenPool> {
+        let name = self.config.name();
+        let slow = || Error::Unreachable {
+            doing: format!("open pool {name}"),
+            reason: "it takes long; its disk is slow or does not answer".to_owned(),
+        };
+        let opening = match self.opening.take() {
+            Some(opening) => match opening.try_recv() {
+                Ok(opened) => return opened,
+                Err(TryRecvError::Empty) => {
+                    self.opening = Some(opening);
+                    return Err(slow());
+                }
+                Err(TryRecvError::Disconnected) => return Err(ended(name)),
+            },
+            None => begin(&self.config)?,
+        };
+        match opening.recv_timeout(OPENING) {
+            Ok(opened) => opened,
+            Err(RecvTimeoutError::Timeout) => {
+                self.opening = Some(opening);
+                Err(slow())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(ended(name)),
+        }
+    }
+
+    /// A directory that a pool is missing from may become empty while we wait: a broken disk is
+    /// unmounted to be repaired. Only a start makes a new pool.
+    fn never_made(mut self) -> Self {
+        if let PoolConfig::Image(image) = &mut self.config {
+            image.create = false;
+        }
+        self
+    }
+}
+
+fn begin(config: &PoolConfig) -> Result<Receiver<Result<OpenPool>>> {
+    let (told, opening) = mpsc::sync_channel(1);
+    let config = config.clone();
+    let open = move || {
+        // Nobody waits for it any more only if the daemon ends.
+        let _ = told.send(OpenPool::open(&config));
+    };
+    let thread = thread::Builder::new().name("open-pool".to_owned());
+    thread.spawn(open).map_err(|error| Error::failed("start a thread", error))?;
+    Ok(opening)
+}
+
+fn ended(name: &str) -> Error {
+    Error::failed(format!("open pool {name}"), "it ended unexpectedly; the log says where")
 }
 
 /// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
@@ -122,16 +192,17 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
     let mut opened = Opened { engine, absent: Vec::new(), host };
     for pool in &config.pools {
-        match with_pool(&opened.engine, &opened.host, pool) {
+        let mut pool = Absent::new(pool);
+        match with_pool(&opened.engine, &opened.host, &mut pool) {
             Ok((engine, open)) => {
                 opened.engine = engine;
                 pools.add(open);
             }
             Err(why @ Error::Unreachable { .. }) => {
-                let name = pool.name().to_owned();
+                let name = pool.config.name().to_owned();
                 tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
                 opened.engine = opened.engine.with_absent(AbsentPool { name, why });
-                opened.absent.push(never_made(pool));
+                opened.absent.push(pool.never_made());
             }
             Err(error) => return Err(error),
         }
@@ -149,23 +220,13 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &PoolId) -> Result<()> 
     }
 }
 
-fn with_pool(engine: &Engine, host: &LinuxHost, config: &PoolConfig) -> Result<(Engine, OpenPool)> {
-    let open = OpenPool::open(config)?;
+fn with_pool(engine: &Engine, host: &LinuxHost, pool: &mut Absent) -> Result<(Engine, OpenPool)> {
+    let open = pool.open()?;
     let engine = engine.with_pool(open.served())?;
     if let OpenPool::Image(pool) = &open {
         note_run_dir(host, &engine, pool.id())?;
     }
     Ok((engine, open))
-}
-
-/// A directory that a pool is missing from may become empty while we wait: a broken disk is
-/// unmounted to be repaired. Only a start makes a new pool.
-fn never_made(config: &PoolConfig) -> PoolConfig {
-    let mut config = config.clone();
-    if let PoolConfig::Image(image) = &mut config {
-        image.create = false;
-    }
-    config
 }
 
 /// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
@@ -189,19 +250,19 @@ fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
         thread::sleep(pause);
         pause = LONGEST_PAUSE.min(2 * pause);
         let mut still_absent = Vec::new();
-        for config in absent {
+        for mut pool in absent {
             if core.strong_count() == 0 {
                 return;
             }
-            match with_pool(&engine, &host, &config) {
+            match with_pool(&engine, &host, &mut pool) {
                 Ok((with, open)) => {
-                    tracing::info!(pool = config.name(), "in service");
+                    tracing::info!(pool = pool.config.name(), "in service");
                     pools.add(open);
                     engine = with;
                 }
                 Err(why) => {
-                    engine = noted(engine, config.name(), why);
-                    still_absent.push(config);
+                    engine = noted(engine, pool.config.name(), why);
+                    still_absent.push(pool);
                 }
             }
         }

@@ -161,3 +161,26 @@ async fn a_stop_does_not_wait_for_a_hung_pool() {
     let volume = on_pool(&client, "stuck", "hung").done().await;
     client.delete(&volume.volume_id).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_does_not_wait_for_a_hung_pool() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, 400 * MIB);
+    let pools = [("well", &well, ""), ("hung", &hung, "")];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let kept = on_pool(&client, "kept", "hung").done().await;
+    daemon.terminate();
+    let frozen = Frozen::new(&hung);
+    daemon.start_again();
+    until("served", || async { client.capacity().await.is_ok() }).await;
+    let volume = answered(on_pool(&client, "v", "well").send()).await.unwrap();
+    answered(client.delete(&volume.volume_id)).await.unwrap();
+    expect_code(answered(client.delete(&kept.volume_id)).await, Code::Unavailable);
+    assert!(!answered(client.probe()).await.unwrap());
+
+    drop(frozen);
+    until("ready", || async { client.probe().await.is_ok_and(|ready| ready) }).await;
+    client.delete(&kept.volume_id).await.unwrap();
+}
