@@ -93,14 +93,17 @@ async fn longer_data_is_cut_unless_something_is_in_it(fs: PoolFs) {
 
 async fn leftovers_are_removed(fs: PoolFs) {
     let mut patient = Patient::new(fs).await;
-    patient.block_volume("a").await;
+    let id = patient.block_volume("a").await;
     patient.daemon.terminate();
-    for directory in ["staging", "trash"] {
-        let left = patient.pool.path.join(directory).join("v-left.3");
-        fs::create_dir(&left).unwrap();
-        fs::write(left.join("data"), b"half").unwrap();
+    for directory in ["staging", "trash"].map(|name| patient.pool.path.join(name)) {
+        let (left, foreign) = (directory.join(format!("{id}.3")), directory.join("website"));
+        for path in [&left, &foreign] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("data"), b"half").unwrap();
+        }
         patient.cure("leftover");
         assert!(!left.exists());
+        assert!(foreign.join("data").exists(), "it is not Orlop's");
     }
 }
 
@@ -247,7 +250,7 @@ async fn a_managed_pool_is_opened_for_the_look() {
     patient.doctor(&[]).expect(1, &[("data-missing", "by-hand")]);
     patient.daemon.terminate();
     assert!(!inside.exists(), "the image is not mounted");
-    fs::create_dir(patient.pool.path.join("staging/pool.xfs.half")).unwrap();
+    fs::create_dir(patient.pool.path.join("staging/pool.xfs.0123abcd")).unwrap();
     let found = [("data-missing", "repaired"), ("leftover", "repaired")];
     patient.doctor(&["--repair"]).expect(0, &found);
     patient.doctor(&[]).expect(0, &[]);

@@ -27,7 +27,7 @@ async fn nothing_is_repaired_beside_a_daemon() {
     let record = patient.pool.volume_record(&id);
     let text = fs::read(&record).unwrap();
     fs::remove_file(&record).unwrap();
-    fs::create_dir(patient.pool.path.join("staging/v-being-made.1")).unwrap();
+    fs::create_dir(patient.pool.path.join(format!("staging/{id}.1"))).unwrap();
     let before = footprint(&patient.pool.path);
     let report = patient.doctor(&["--repair"]);
     report.expect(1, &[("data-without-record", "by-hand")]);
