@@ -337,9 +337,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
         }
         if Instant::now() >= look_at {
             let waited_enough = asked_before || began.elapsed() >= KERNEL_PATIENCE;
-            // Who has it open may not be looked at, but only a mount claims it for itself.
-            let is_last_of_a_mount = || users::is_claimed(device) && user_of(device).is_none();
-            if waited_enough || !is_last_of_a_mount() {
+            if waited_enough || user_of(device).is_some() {
                 break;
             }
             look_at = Instant::now() + LOOK_AGAIN;

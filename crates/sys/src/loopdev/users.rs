@@ -6,9 +6,6 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-
 use super::open_files::Filesystem;
 use super::{LoopDevice, all_backed};
 use crate::mounts::{MountEntry, block_device_at, mountinfo};
@@ -69,7 +66,7 @@ fn mounts_of(process: &Path) -> Vec<MountEntry> {
 }
 
 /// The node may be bound at any path, or be one that a container runtime made; so each file that is
-/// open is looked at, but for those that somebody else would have to be asked for.
+/// open is looked at, but for those on filesystems that may not answer.
 fn has_open(process: &Path, number: (u32, u32)) -> bool {
     let Ok(opened) = fs::read_dir(process.join("fd")) else { return false };
     let remote: Vec<_> = mounts_of(process).into_iter().filter(MountEntry::is_remote).collect();
@@ -91,10 +88,4 @@ fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
     }
     let holder = fs::read_dir(device.sysfs().join("holders")).ok()?.flatten().next()?;
     Some(format!("{} is on it", holder.file_name().to_string_lossy()))
-}
-
-/// Does the kernel hold the device for one user alone, as it does for a mounted filesystem until the
-/// very end of its unmount?
-pub(super) fn is_claimed(device: &LoopDevice) -> bool {
-    device.open(OFlags::RDONLY | OFlags::EXCL).err() == Some(Errno::BUSY)
 }

@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use super::MountEntry;
 
-/// Filesystems that ask somebody else, who may not answer. Nobody binds device nodes from there.
+/// Filesystems of other machines or processes, which may not answer. They hold no device nodes.
 const REMOTE: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "autofs"];
 
 impl MountEntry {
