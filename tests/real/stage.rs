@@ -441,3 +441,37 @@ async fn stats_are_told_wherever_the_filesystem_is() {
     mounts::ensure_unmounted(&bound).unwrap();
     node.down().await;
 }
+
+/// What a StorageClass got wrong, in the words of mkfs and not in those of its manual.
+#[tokio::test(flavor = "multi_thread")]
+async fn mkfs_options_that_are_refused_are_explained() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for (fs, options, reason) in [
+        ("xfs", "-n size=3", "Invalid value 3 for -n size option"),
+        ("xfs", "-i nosuch=1", "unknown option -i nosuch=1"),
+        ("ext4", "-O nosuch", "Invalid filesystem option set: nosuch"),
+        ("ext4", "-i 12", "invalid inode ratio 12"),
+        ("btrfs", "-n 17", "illegal nodesize 17"),
+        ("btrfs", "-O nosuch", "unrecognized filesystem feature 'nosuch'"),
+    ] {
+        let create = client.create("v").size(320 * MIB).fs(fs);
+        let volume = create.parameter("mkfsOptions", options).done().await;
+        let node = client.on_node(&volume, mount(fs));
+        // Again in the same way when it is repeated.
+        for _ in 0..2 {
+            let status = node.stage().await.unwrap_err();
+            assert_eq!(status.code(), Code::FailedPrecondition, "{fs} {options}: {status}");
+            let text = status.message();
+            assert!(
+                text.contains(reason) && text.contains("mkfsOptions"),
+                "{fs} {options}: {text}"
+            );
+            assert!(!text.to_lowercase().contains("usage"), "{fs} {options}: {text}");
+        }
+        node.unstage().await.unwrap();
+        client.delete(&volume.volume_id).await.unwrap();
+    }
+}

@@ -151,7 +151,25 @@ pub(crate) fn hold_starts() -> RwLockReadGuard<'static, ()> {
 /// What the program said last. e2fsck gives its reasons on stdout and the verdict on stderr.
 fn complaint(output: &Output) -> String {
     let said = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
-    last_lines(&said.join("\n"))
+    last_lines(&[&said[0], &said[1]].map(|text| before_usage(text)).join("\n"))
+}
+
+/// mkfs.xfs and others say in one line what is wrong, and then in dozens how they are used. All of
+/// it where that is all.
+pub(crate) fn before_usage(text: &str) -> &str {
+    let is_usage = |line: &&str| {
+        let start = line.trim_start().as_bytes().get(..5);
+        start.is_some_and(|start| start.eq_ignore_ascii_case(b"usage"))
+    };
+    let mut before = 0;
+    for line in text.split_inclusive('\n') {
+        if is_usage(&line) {
+            let reason = &text[..before];
+            return if reason.trim().is_empty() { text } else { reason };
+        }
+        before += line.len();
+    }
+    text
 }
 
 pub(crate) fn last_lines(text: &str) -> String {

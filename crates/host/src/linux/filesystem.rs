@@ -40,8 +40,25 @@ pub(super) fn signature(device: &Device) -> Result<DeviceSignature> {
 pub(super) fn format(device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()> {
     let doing = format!("format {} as {fs}", device.path.display());
     let wanted = Format { kind: kind_of(fs), uuid: uuid.bytes(), extra_options: options };
-    fs::format(&device.path, &wanted).doing(&doing)?;
+    fs::format(&device.path, &wanted).map_err(|failure| {
+        if options.is_empty() || !is_refusal(&failure) {
+            return explained(&doing, &failure);
+        }
+        let advice = "create the volume again with other mkfsOptions";
+        Error::precondition(format!("{doing}: {failure}; {advice}"))
+    })?;
     check_identity(device, fs, uuid, &doing)
+}
+
+/// mkfs said no, and not because of the device.
+fn is_refusal(failure: &orlop_sys::Error) -> bool {
+    const OF_THE_DEVICE: [Errno; 4] = [Errno::IO, Errno::NOSPC, Errno::NODEV, Errno::NXIO];
+    let of_the_device = |said: &str| {
+        let texts = OF_THE_DEVICE.map(|errno| std::io::Error::from(errno).to_string());
+        // Rust puts the number behind what the C library says.
+        texts.iter().filter_map(|text| text.split(" (").next()).any(|text| said.contains(text))
+    };
+    matches!(failure, orlop_sys::Error::Tool { stderr, .. } if !of_the_device(stderr))
 }
 
 /// The record is about to promise this identity: it must be what the next probe will see.

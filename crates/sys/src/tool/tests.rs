@@ -37,6 +37,17 @@ fn reasons_on_stdout_are_told_too() {
 }
 
 #[test]
+fn the_reason_is_kept_and_the_usage_is_not() {
+    let usage = "Usage: tool\\n$(seq 100)";
+    let script = format!("echo banner; printf \"\\n why it is\\n{usage}\\n\" >&2; exit 1");
+    let error = run("sh", ["-c", &script]).unwrap_err();
+    assert!(error.to_string().ends_with("banner; why it is"), "{error}");
+    // Nothing else was said.
+    let error = run("sh", ["-c", "echo usage: tool FILE >&2; exit 1"]).unwrap_err();
+    assert!(error.to_string().ends_with("usage: tool FILE"), "{error}");
+}
+
+#[test]
 fn other_statuses_may_be_accepted_but_a_signal_never() {
     assert!(run_accepting("sh", ["-c", "exit 1"], &[0, 1]).is_ok());
     assert!(run_accepting("sh", ["-c", "exit 2"], &[0, 1]).is_err());
