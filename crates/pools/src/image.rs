@@ -24,6 +24,7 @@ mod open;
 mod original;
 mod reclaim;
 mod register;
+mod rights;
 mod room;
 mod served_by;
 mod set_aside;

@@ -244,9 +244,9 @@ fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, E
     }
 }
 
-/// All devices that are attached to something, ours or not; without those on a file that cannot be
-/// asked, or that is a mount of its own, as an exported image is. Its process may not answer, see
-/// [`backing`].
+/// All devices that are attached to something, ours or not; without those that this process may not
+/// open, and those on a file that cannot be asked, or that is a mount of its own, as an exported image
+/// is. Its process may not answer, see [`backing`].
 pub fn attached() -> Result<Vec<LoopStatus>> {
     let mounts: HashSet<_> =
         mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
@@ -256,11 +256,22 @@ pub fn attached() -> Result<Vec<LoopStatus>> {
             continue;
         }
         match status(&there.device) {
-            Err(error) if is_out_of_reach(&error) => {}
+            Err(error) if is_out_of_reach(&error) || error.errno().is_some_and(is_closed) => {}
             status => found.extend(status?),
         }
     }
     Ok(found)
+}
+
+/// Devices that are attached, but not for this process to open.
+pub fn closed_to_us() -> Result<Vec<BackedDevice>> {
+    let mut closed = all_backed()?;
+    closed.retain(|there| there.device.open(OFlags::RDONLY).is_err_and(is_closed));
+    Ok(closed)
+}
+
+fn is_closed(errno: Errno) -> bool {
+    matches!(errno, Errno::ACCESS | Errno::PERM)
 }
 
 /// A file that is shown by a process whose mount was taken away, or that is on a filesystem which

@@ -5,3 +5,4 @@
 mod capabilities;
 mod lifecycle;
 mod seccomp;
+mod without_root;

@@ -22,6 +22,7 @@ use super::managed::Managed;
 use super::marker::{Kind, Marker};
 use super::moment::ThickDrafts;
 use super::register::Register;
+use super::rights;
 use super::room::Floor;
 use super::served_by::ServedBy;
 use super::shelf::Shelf;
@@ -86,6 +87,7 @@ impl Store {
         let snapshots = Shelf::read(layout.snapshots(), marker.id())?;
         let group_snapshots = Register::read(layout.group_snapshots(), marker.id())?;
         let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
+        rights::check_devices(&layout)?;
         // Before the trash is swept: what a device still holds would not be freed.
         let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
         if !is_new {
