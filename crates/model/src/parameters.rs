@@ -53,6 +53,11 @@ const MKFS_OPTIONS: [(&str, &[FsType]); 6] = [
     ("-n", &[FsType::Xfs, FsType::Btrfs]), // directory options; node size
 ];
 
+/// Those that can be given for a filesystem.
+fn mkfs_options_of(fs: FsType) -> Vec<&'static str> {
+    MKFS_OPTIONS.into_iter().filter(|(_, of)| of.contains(&fs)).map(|(option, _)| option).collect()
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -91,31 +96,55 @@ impl VolumeParameters {
             "provisioning" => self.provisioning = parse_provisioning(value)?,
             "mkfsOptions" => self.mkfs_options = parse_mkfs_options(value)?,
             other if is_foreign_key(other) => {}
-            other => limits.set(other, value)?,
+            other if LIMITS.contains(&other) => limits.set(other, value)?,
+            other => return Err(unknown(other, &[&FIXED[..], &LIMITS].concat())),
         }
         Ok(())
     }
 
     /// Refuses mkfs arguments of another filesystem at creation, not at the first mount.
     pub fn check_fit(&self, fs: FsType) -> Result<()> {
-        let foreign = |option: &&String| {
-            MKFS_OPTIONS.iter().any(|(known, of)| known == option && !of.contains(&fs))
-        };
-        match self.mkfs_options.iter().step_by(2).find(foreign) {
+        let fitting = mkfs_options_of(fs);
+        match self.mkfs_options.iter().step_by(2).find(|it| !fitting.contains(&it.as_str())) {
             None => Ok(()),
             Some(option) => Err(Error::invalid(
                 "parameters",
-                format!("mkfsOptions: {option} is not an option for {fs}"),
+                format!(
+                    "mkfsOptions: {option} is not for {fs}, which takes {}",
+                    fitting.join(", ")
+                ),
             )),
         }
     }
+}
+
+/// What may be given at creation only, and what can be changed later as well.
+const FIXED: [&str; 3] = ["pool", "provisioning", "mkfsOptions"];
+const LIMITS: [&str; 4] = ["readIops", "writeIops", "readBytesPerSecond", "writeBytesPerSecond"];
+
+fn unknown(key: &str, known: &[&str]) -> Error {
+    let names_filesystem = ["fstype", "fs", "filesystem"].contains(&key.to_lowercase().as_str());
+    let instead = if names_filesystem {
+        "; the filesystem is the capability's fs_type, which a StorageClass sets by \
+         csi.storage.k8s.io/fstype"
+    } else {
+        ""
+    };
+    let (key, known) = (crate::id::shown(key), known.join(", "));
+    Error::invalid(
+        "parameters",
+        format!("{key} is not a parameter of this plugin, which takes {known}{instead}"),
+    )
 }
 
 fn parse_pool(value: &str) -> Result<String> {
     if is_word(value) && value.len() <= 63 {
         return Ok(value.to_owned());
     }
-    Err(Error::invalid("parameters", "pool is not the name of a pool"))
+    Err(Error::invalid(
+        "parameters",
+        "pool is not a name of at most 63 letters, digits, '-', '_', '.'",
+    ))
 }
 
 fn parse_provisioning(value: &str) -> Result<Provisioning> {
@@ -188,12 +217,7 @@ impl IoLimitsChange {
             "writeIops" => &mut self.write_iops,
             "readBytesPerSecond" => &mut self.read_bytes_per_second,
             "writeBytesPerSecond" => &mut self.write_bytes_per_second,
-            _ => {
-                return Err(Error::invalid(
-                    "parameters",
-                    format!("{} is not a parameter of this plugin", crate::id::shown(key)),
-                ));
-            }
+            _ => return Err(unknown(key, &LIMITS)),
         };
         *field = Some(parse_limit(key, value)?);
         Ok(())

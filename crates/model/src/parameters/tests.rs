@@ -63,6 +63,31 @@ fn the_later_change_wins() {
 fn mkfs_options_belong_to_their_filesystem() {
     let (parsed, _) = VolumeParameters::parse(&map(&[("mkfsOptions", "-L x -N 1000")])).unwrap();
     assert!(parsed.check_fit(FsType::Ext4).is_ok());
-    assert!(parsed.check_fit(FsType::Xfs).is_err());
+    let refused = parsed.check_fit(FsType::Xfs).unwrap_err().to_string();
+    assert!(refused.ends_with("-N is not for xfs, which takes -i, -m, -L, -n"), "{refused}");
     assert!(VolumeParameters::parse(&map(&[("mkfsOptions", "-m uuid=1")])).is_err());
+}
+
+#[test]
+fn the_readme_lists_the_mkfs_options_of_each_filesystem() {
+    let readme = include_str!("../../../../README.md");
+    for fs in FsType::ALL {
+        let listed = format!("{fs}: `{}`", mkfs_options_of(fs).join(" "));
+        assert!(readme.contains(&listed), "{listed}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_what_is_known() {
+    let refused = |key| VolumeParameters::parse(&map(&[(key, "xfs")])).unwrap_err().to_string();
+    let all = "takes pool, provisioning, mkfsOptions, readIops, writeIops, readBytesPerSecond, \
+               writeBytesPerSecond";
+    assert!(refused("colour").ends_with(all), "{}", refused("colour"));
+    for key in ["fsType", "fstype", "FSType", "filesystem"] {
+        let text = refused(key);
+        assert!(text.contains(key) && text.contains(all), "{text}");
+        assert!(text.contains("csi.storage.k8s.io/fstype"), "{text}");
+    }
+    let text = IoLimitsChange::parse(&map(&[("pool", "x")])).unwrap_err().to_string();
+    assert!(!text.contains("provisioning") && text.contains("readIops"), "{text}");
 }
