@@ -24,4 +24,4 @@ mod status;
 pub use dispatch::{Core, most_threads};
 pub use offers::{Mode, Offers};
 pub use server::{ServeError, serve, serve_addons};
-pub use socket::{BindError, Socket, bind};
+pub use socket::{BindError, Socket, bind, check as check_socket};

@@ -86,6 +86,16 @@ pub fn bind(path: &Path) -> Result<Socket, BindError> {
     Ok(Socket { listener: Some(listener), path: path.to_owned(), file })
 }
 
+/// Would [`bind`] refuse this path whoever else runs? Changes nothing. A daemon that answers there may
+/// be the one that is to be replaced.
+pub fn check(path: &Path) -> Result<(), BindError> {
+    SocketAddrUnix::new(path).map_err(|_| BindError::BadPath(path.to_owned()))?;
+    match symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => Err(BindError::NotASocket(path.to_owned())),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// A descriptor of the socket's file, not a connection to whoever listens there.
 fn open_itself(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -86,6 +86,13 @@ impl LinuxHost {
         })
     }
 
+    /// Would [`Self::new`] refuse this? Changes nothing, and does not mind a daemon that runs.
+    pub fn check(config: &LinuxHostConfig) -> Result<()> {
+        RunDirectory::at(&config.run_dir)?;
+        Offer::choose(config.filesystems.clone(), config.default_fs)?;
+        Limiter::check_group(&config.workload_cgroup)
+    }
+
     /// Thaws every filesystem that a note says was frozen when its process ended. For a process
     /// that is alone in the run directory: then nobody else is just making a snapshot.
     pub fn thaw_leftovers(&self) -> Result<()> {

@@ -80,7 +80,7 @@ pub(crate) struct Sockets {
 
 #[derive(Debug)]
 pub(crate) struct LogConfig {
-    pub(crate) level: String,
+    pub(crate) filter: String,
     pub(crate) format: LogFormat,
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use orlop_sys::memory;
 
+mod check;
 mod config;
 mod doctor;
 mod opening;
@@ -58,7 +59,7 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
-    /// Check the configuration and exit
+    /// Check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
 }
@@ -82,17 +83,18 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
     };
-    if let Err(error) = opening::check_places(&config) {
-        return complain(MISCONFIGURED, &error);
-    }
     if arguments.check {
-        return ExitCode::SUCCESS;
+        return match check::check(&config, &sockets) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(MISCONFIGURED, error.as_ref()),
+        };
     }
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &error);
     }
     match serve::serve(config, sockets) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_misconfiguration() => complain(MISCONFIGURED, &error),
         Err(error) => complain(1, &error),
     }
 }

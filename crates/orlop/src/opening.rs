@@ -58,14 +58,6 @@ impl OpenPool {
     }
 }
 
-/// Refuses directories in which a pool would be made among the files of others. Changes nothing.
-pub(crate) fn check_places(config: &Config) -> Result<()> {
-    config.pools.iter().try_for_each(|pool| match pool {
-        PoolConfig::Image(pool) => ImagePool::check_place(pool),
-        PoolConfig::Rbd(_) => Ok(()),
-    })
-}
-
 /// All pools that are in service, also those that came late; closed when the daemon stops.
 #[derive(Default)]
 pub(crate) struct OpenPools(Mutex<Closable>);

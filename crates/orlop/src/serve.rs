@@ -29,6 +29,12 @@ impl Failure {
     fn of(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Box::new(error))
     }
+
+    /// Found only when the pools were opened, as a pool's disk may hang and the socket answers before.
+    pub(crate) fn is_misconfiguration(&self) -> bool {
+        let error = self.0.downcast_ref::<orlop_model::Error>();
+        matches!(error, Some(orlop_model::Error::Invalid { .. }))
+    }
 }
 
 pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure> {
@@ -136,7 +142,7 @@ fn guard_pools(config: &mut Config) {
     }
 }
 
-fn host_config(config: &Config) -> LinuxHostConfig {
+pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: config.run_dir.join(&config.driver_name),
         alone: config.uses_machine(),

@@ -6,10 +6,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{ConfigError, LogConfig, LogFormat};
 
-pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
-    let filter = EnvFilter::try_new(&config.level).map_err(|error| {
+pub(crate) fn check(config: &LogConfig) -> Result<(), ConfigError> {
+    filter(config).map(drop)
+}
+
+fn filter(config: &LogConfig) -> Result<EnvFilter, ConfigError> {
+    EnvFilter::try_new(&config.filter).map_err(|error| {
         ConfigError::new("ORLOP_LOG", format!("is not a log level or filter: {error}"))
-    })?;
+    })
+}
+
+pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
+    let filter = filter(config)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),

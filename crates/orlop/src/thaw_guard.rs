@@ -22,6 +22,6 @@ pub(crate) fn command(log: LogFormat) -> GuardCommand {
 pub(crate) fn run(json: bool) {
     let format = if json { LogFormat::Json } else { LogFormat::Text };
     // Without a log it does its work all the same.
-    let _ = telemetry::start(&LogConfig { level: "info".to_owned(), format });
+    let _ = telemetry::start(&LogConfig { filter: "info".to_owned(), format });
     guard::run(std::io::stdin().lock());
 }

@@ -8,6 +8,7 @@
 pub(crate) mod attach;
 mod ballast;
 mod changes;
+mod check;
 mod condition;
 mod delete;
 mod failure;
@@ -65,12 +66,6 @@ impl ImagePool {
     pub fn open(config: ImagePoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })
-    }
-
-    /// Refuses a configuration by which a new pool would be made among the files of others. Changes
-    /// nothing.
-    pub fn check_place(config: &ImagePoolConfig) -> Result<()> {
-        making::check_place(config)
     }
 
     /// For an orderly end. A managed pool gives its image back, unless volumes are in use.

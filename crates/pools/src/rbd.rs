@@ -42,6 +42,7 @@ use orlop_model::{
     SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
+use connection::Connection;
 use group_snapshots::can_restore_groups;
 pub use store::RbdPoolConfig;
 use store::Store;
@@ -60,6 +61,11 @@ impl RbdPool {
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
         let store = Store::open(config)?;
         Ok(Self { store })
+    }
+
+    /// Would [`Self::open`] refuse this before it asks the cluster?
+    pub fn check(config: &RbdPoolConfig) -> Result<()> {
+        Connection::check_keyring(&config.cluster(), &config.pool)
     }
 
     /// When no call is under way any more, and before the process ends.

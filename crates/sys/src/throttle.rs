@@ -51,14 +51,26 @@ impl Controller {
         Self::detect_among(&all_mounts()?, group)
     }
 
+    /// As [`Self::detect`], and changes nothing: the controller is not passed on to the group.
+    pub fn check(group: &str) -> Result<()> {
+        Self::find_among(&all_mounts()?, group).map(drop)
+    }
+
     fn detect_among(mounts: &[MountEntry], group: &str) -> Result<Option<Self>> {
+        let found = Self::find_among(mounts, group)?;
+        if let Some(Self::V2 { mount, group }) = &found {
+            ensure_io_delegated(mount, group)?;
+        }
+        Ok(found)
+    }
+
+    fn find_among(mounts: &[MountEntry], group: &str) -> Result<Option<Self>> {
         // A container often sees its cgroups read-only: then nothing can be limited from here.
         let writable = || mounts.iter().filter(|entry| !entry.read_only());
         let unified = writable().filter(|entry| entry.fs_type == "cgroup2");
         for mount in unified.map(|entry| entry.mount_point.clone()) {
             if read_words(&mount.join("cgroup.controllers"))?.iter().any(|name| name == "io") {
                 let group = existing_group(&mount, group)?;
-                ensure_io_delegated(&mount, &group)?;
                 return Ok(Some(Self::V2 { mount, group }));
             }
         }

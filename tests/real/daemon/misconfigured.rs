@@ -1,12 +1,14 @@
 //! Misconfiguration ends at once, with a message that names the setting, and leaves nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use orlop_tests::*;
 
 /// A start that must fail and name `setting`.
 #[track_caller]
 fn refused(launch: &Launch, setting: &str) {
+    // Before it can change anything.
+    refused_by_check(launch, setting);
     let before = launch.log().len();
     let ended = launch.run_to_end();
     let output = &ended.output[before..];
@@ -15,6 +17,29 @@ fn refused(launch: &Launch, setting: &str) {
     assert!(reason.starts_with("orlop: "), "{setting}: {output}");
     assert!(reason.contains(setting), "{setting} is not named: {reason}");
     assert_eq!(sockets_in(launch.scratch().path()), [""; 0], "{setting}");
+}
+
+/// As the start itself would be, and it leaves nothing.
+#[track_caller]
+fn refused_by_check(launch: &Launch, setting: &str) {
+    let before = tree(launch.scratch().path());
+    let checked = launch.run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(2), "{setting}: {}", checked.stderr);
+    assert!(checked.stderr.contains(setting), "{setting} is not named: {}", checked.stderr);
+    assert_eq!(tree(launch.scratch().path()), before, "{setting}");
+}
+
+/// Every name below a directory.
+fn tree(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        found.push(entry.path());
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(tree(&entry.path()));
+        }
+    }
+    found.sort();
+    found
 }
 
 fn sockets_in(directory: &Path) -> Vec<String> {
@@ -67,16 +92,21 @@ fn values_that_mean_nothing() {
         ("ORLOP_FILESYSTEMS", "xfs,zfs"),
         ("ORLOP_FREEZE_LIMIT_SECONDS", "0"),
         ("ORLOP_LOG", "orlop=loud"),
+        ("ORLOP_LOG", "verbose"),
+        ("ORLOP_LOG", "debug,orlop_csi"),
         ("ORLOP_LOG_FORMAT", "xml"),
         ("ORLOP_POOL_FLOOR", "100%"),
         ("ORLOP_POOL_FLOOR", "some"),
         ("ORLOP_POOL_OVERCOMMIT", "0.5"),
         ("ORLOP_POOL_OVERCOMMIT", "NaN"),
         ("ORLOP_POOL_IMAGE_SIZE", "tiny"),
+        ("ORLOP_POOL_IMAGE_SIZE", "100MiB"),
         ("ORLOP_POOL_NAME", "not a name"),
         ("ORLOP_POOL", "relative/path"),
         ("ORLOP_DRIVER_NAME", "under_score"),
         ("ORLOP_NODE_ID", ""),
+        ("ORLOP_NODE_ID", "node/1"),
+        ("ORLOP_NODE_ID", "ends-in-"),
         ("ORLOP_TOPOLOGY", "zone"),
         ("ORLOP_TOPOLOGY", "example.com/zone=a"),
         ("ORLOP_TOPOLOGY", "zone=a b"),
@@ -132,6 +162,54 @@ fn a_directory_of_others_is_not_made_a_pool() {
 }
 
 #[test]
+fn places_that_cannot_be_used() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    let file = pool.scratch().join("file.sock");
+    std::fs::write(&file, "not a socket").unwrap();
+    let below = file.join("below");
+    let endpoint = |path: &Path| format!("unix://{}", path.display());
+    refused_by_check(&launch.clone().env("CSI_ENDPOINT", endpoint(&file)), "not a socket");
+    let inside = launch.clone().env("CSI_ENDPOINT", endpoint(&below.join("csi.sock")));
+    refused_by_check(&inside, "CSI_ENDPOINT");
+    let addons = launch.clone().env("ORLOP_ADDONS_ENDPOINT", endpoint(&file));
+    refused_by_check(&addons, "not a socket");
+    refused_by_check(&launch.clone().env("ORLOP_RUN_DIR", &below), "ORLOP_RUN_DIR");
+    refused_by_check(&launch.clone().env("ORLOP_POOL", &below), "ORLOP_POOL");
+    std::fs::remove_file(&file).unwrap();
+
+    // Volumes whose mark was lost.
+    let volume = format!("volumes/v-01234567-{}", "0".repeat(32));
+    std::fs::create_dir_all(pool.path.join(volume)).unwrap();
+    refused(&launch, "orlop.pool");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checking_beside_the_daemon_itself_is_fine() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let checked = daemon.launch().run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.stderr);
+    let managed = daemon.launch().clone().env("ORLOP_POOL_IMAGE_SIZE", "1GiB");
+    refused_by_check(&managed, "plain directory");
+    daemon.terminate();
+}
+
+/// With a filter of one part, or of what is no part at all, the rest is heard as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_filter_mutes_nothing_else() {
+    needs_root!();
+    for filter in ["", "h2=warn", "no_such_part=trace"] {
+        let pool = TestPool::new(PoolFs::Directory, 0);
+        let mut daemon = Launch::on(&pool).env("ORLOP_LOG", filter).start().await;
+        daemon.terminate();
+        assert!(daemon.log().contains("INFO orlop::serve"), "{filter:?}: {}", daemon.log());
+    }
+}
+
+#[test]
 fn a_pool_of_a_later_version() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
@@ -162,8 +240,10 @@ fn files_that_hold_what_nobody_knows() {
         assert_eq!(ended.status.code(), Some(2), "{text}: {}", ended.output);
         assert!(ended.output.contains(named), "{text}: {}", ended.output);
     }
-    std::fs::write(&file, "[[pool]]\npath = '/x'").unwrap();
-    refused(&launch, "ORLOP_POOL");
+    for text in ["[[pool]]\npath = '/x'", "[pool]\npath = '/x'"] {
+        std::fs::write(&file, text).unwrap();
+        refused(&launch, "ORLOP_POOL");
+    }
 }
 
 /// What is refused above is refused for its own sake: without it, the same start succeeds.

@@ -25,13 +25,13 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
+    /// Could [`Self::detect`] succeed? Changes nothing.
+    pub(super) fn check_group(group: &str) -> Result<()> {
+        Controller::check(group).map_err(|failure| unusable(group, &failure))
+    }
+
     pub(super) fn detect(group: &str, notes: PathBuf) -> Result<Self> {
-        let controller = Controller::detect(group).map_err(|failure| {
-            Error::precondition(format!(
-                "the workloads' cgroup {group:?} cannot be used: {failure}; set \
-                 ORLOP_WORKLOAD_CGROUP to an existing cgroup, or to / for all workloads"
-            ))
-        })?;
+        let controller = Controller::detect(group).map_err(|failure| unusable(group, &failure))?;
         let notes = Notes::new(notes);
         let mut limited: BTreeSet<String> = notes.names()?.into_iter().collect();
         let in_force = Arc::new(Shared::default());
@@ -125,6 +125,13 @@ fn noted(controller: &Controller, names: &BTreeSet<String>) -> InForce {
     let numbers = names.iter().filter_map(number);
     let limits = numbers.map(|(major, minor)| ((major, minor), controller.limits_of(major, minor)));
     limits.filter(|(_, limits)| !limits.is_unlimited()).collect()
+}
+
+fn unusable(group: &str, failure: &orlop_sys::Error) -> Error {
+    Error::precondition(format!(
+        "the workloads' cgroup {group:?} cannot be used: {failure}; set ORLOP_WORKLOAD_CGROUP to an \
+         existing cgroup, or to / for all workloads"
+    ))
 }
 
 fn kernel_limits(limits: &IoLimits) -> Limits {

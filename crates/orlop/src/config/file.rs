@@ -1,9 +1,12 @@
 //! The TOML file, as it is written. Everything is optional here; `settle` decides the rest.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
 
@@ -28,7 +31,8 @@ pub(super) struct Settings {
     pub(super) freeze_limit_seconds: Option<u32>,
     #[serde(default)]
     pub(super) log: LogSettings,
-    #[serde(default, rename = "pool")]
+    /// `[[pool]]` each, or `[pool]` where there is one.
+    #[serde(default, rename = "pool", deserialize_with = "one_or_more")]
     pub(super) pools: Vec<PoolSettings>,
 }
 
@@ -64,6 +68,29 @@ pub(super) struct PoolSettings {
     pub(super) user: Option<String>,
     pub(super) keyring: Option<PathBuf>,
     pub(super) timeout_seconds: Option<u32>,
+}
+
+/// Not an untagged enum: that would say of any mistake in a pool only that nothing fits.
+fn one_or_more<'de, D: Deserializer<'de>>(pools: D) -> Result<Vec<PoolSettings>, D::Error> {
+    struct Pools;
+
+    impl<'de> Visitor<'de> for Pools {
+        type Value = Vec<PoolSettings>;
+
+        fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+            f.write_str("a table [pool], or one [[pool]] for each")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, pool: A) -> Result<Self::Value, A::Error> {
+            Ok(vec![PoolSettings::deserialize(MapAccessDeserializer::new(pool))?])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, pools: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(pools))
+        }
+    }
+
+    pools.deserialize_any(Pools)
 }
 
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {

@@ -25,12 +25,24 @@ pub(super) fn driver_name(given: Option<String>) -> Result<String, ConfigError> 
     ))
 }
 
-/// The machine's name, unless another was given.
+/// The machine's name, unless another was given. It is also the value of a topology segment.
 pub(super) fn node_id(given: Option<String>) -> Result<NodeId, ConfigError> {
     let uname = rustix::system::uname();
+    let whose = if given.is_some() { "" } else { "the host name " };
     let name = given.unwrap_or_else(|| uname.nodename().to_string_lossy().into_owned());
-    name.parse().map_err(|error| ConfigError::new("ORLOP_NODE_ID", format!("{error}")))
+    let fits = Topology::parse([("node".to_owned(), name.clone())]).is_ok();
+    match name.parse() {
+        Ok(id) if fits => Ok(id),
+        Ok(_) | Err(_) => Err(ConfigError::new(
+            "ORLOP_NODE_ID",
+            format!("{whose}{name:?} is not {VALUE}; set it to such a name of this node"),
+        )),
+    }
 }
+
+/// TP-03.
+const VALUE: &str = "at most 63 letters, digits, '-', '_', '.' that begin and end with a letter or \
+                     digit";
 
 /// TP-05: all keys have the driver's name as their prefix. The node itself is always one.
 pub(super) fn place(
@@ -46,10 +58,5 @@ pub(super) fn place(
     let own = [("node".to_owned(), node.to_string())];
     let segments =
         extra.into_iter().chain(own).map(|(key, value)| (format!("{prefix}/{key}"), value));
-    Topology::parse(segments).map_err(|problem| {
-        wrong(format!(
-            "{problem}; values are at most 63 letters, digits, '-', '_', '.' (a node id that is \
-             not of that form needs ORLOP_NODE_ID)"
-        ))
-    })
+    Topology::parse(segments).map_err(|problem| wrong(format!("{problem}; values are {VALUE}")))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orlop_csi::Mode;
-use orlop_model::{NodeId, Topology};
+use orlop_model::{FsType, NodeId, Topology};
 use orlop_pools::image::{Floor, ImagePoolConfig};
 use orlop_pools::rbd::RbdPoolConfig;
 
@@ -71,6 +71,14 @@ pub(super) fn settle(
                 format!("two pools are named {:?}; give each a name of its own", config.name()),
             ));
         }
+        if let Some(directory) = config.directory()
+            && pools.iter().any(|other| other.directory().as_ref() == Some(&directory))
+        {
+            return Err(ConfigError::new(
+                "pool.path",
+                format!("two pools are at {}; give each a directory", directory.display()),
+            ));
+        }
         pools.push(config);
     }
     Ok(pools)
@@ -116,7 +124,10 @@ fn image(
         ],
     )?;
     let path = settings.path.filter(|path| path.is_absolute()).ok_or_else(|| {
-        ConfigError::new("ORLOP_POOL", "a pool needs the absolute path of a directory")
+        ConfigError::new(
+            "ORLOP_POOL",
+            "is not the absolute path of a directory, which a pool needs",
+        )
     })?;
     Ok(ImagePoolConfig {
         path,
@@ -124,14 +135,24 @@ fn image(
         place: around.place.clone(),
         floor: floor(settings.floor.as_deref())?,
         overcommit_percent: overcommit(settings.overcommit)?,
-        managed_size: settings
-            .image_size
-            .map(|text| bytes("ORLOP_POOL_IMAGE_SIZE", &text))
-            .transpose()?,
+        managed_size: settings.image_size.as_deref().map(image_size).transpose()?,
         create: settings.create.unwrap_or(true),
         // Whoever serves it keeps one.
         thaw_guard: None,
     })
+}
+
+fn image_size(text: &str) -> Result<u64, ConfigError> {
+    const SETTING: &str = "ORLOP_POOL_IMAGE_SIZE";
+    let smallest = FsType::Xfs.smallest_volume();
+    match bytes(SETTING, text)? {
+        size if size < smallest => {
+            let problem =
+                format!("{text:?} is too small for XFS, which needs {} MiB", smallest >> 20);
+            Err(ConfigError::new(SETTING, problem))
+        }
+        size => Ok(size),
+    }
 }
 
 fn rbd(

@@ -1,6 +1,6 @@
 //! From what was written to what holds: defaults, and checks that settings fit together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_csi::Mode;
@@ -10,6 +10,7 @@ use super::file::Settings;
 use super::pools::{self, Surroundings};
 use super::{Config, ConfigError, LogConfig, names, size};
 
+const DEFAULT_LEVEL: &str = "info";
 const DEFAULT_RUN_DIR: &str = "/run/orlop";
 const DEFAULT_SIZE: u64 = 1 << 30;
 /// Loop devices stay as quick with this many as with one.
@@ -35,9 +36,10 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
     let run_dir = settings.run_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR));
     let attach = settings.attach.unwrap_or(true);
     let log = LogConfig {
-        level: settings.log.level.unwrap_or_else(|| "info".to_owned()),
+        filter: log_filter(settings.log.level.as_deref())?,
         format: settings.log.format.unwrap_or_default(),
     };
+    check_run_dir(&run_dir)?;
     let surroundings = Surroundings {
         place: &place,
         node_id: &node_id,
@@ -73,6 +75,31 @@ fn mode(given: Option<&str>) -> Result<Mode, ConfigError> {
             Err(ConfigError::new("ORLOP_MODE", format!("{other:?} is not all, controller or node")))
         }
     }
+}
+
+/// On top of `info`: more or less of one part of the daemon is no reason to hear nothing of the rest.
+/// A word that is no level would be taken for such a part.
+fn log_filter(given: Option<&str>) -> Result<String, ConfigError> {
+    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+    let given = given.unwrap_or_default().trim();
+    let is_level = |text: &str| LEVELS.contains(&text.trim().to_ascii_lowercase().as_str());
+    let wrong = given.split(',').find(|part| !part.contains('=') && !is_level(part));
+    match wrong {
+        _ if given.is_empty() => Ok(DEFAULT_LEVEL.to_owned()),
+        Some(part) => Err(ConfigError::new(
+            "ORLOP_LOG",
+            format!(
+                "{part:?} is not error, warn, info, debug, trace or off; a filter of one part is \
+                 written as in info,orlop_engine=debug"
+            ),
+        )),
+        None => Ok(format!("{DEFAULT_LEVEL},{given}")),
+    }
+}
+
+fn check_run_dir(path: &Path) -> Result<(), ConfigError> {
+    let problem = "is not the absolute path of a directory";
+    if path.is_absolute() { Ok(()) } else { Err(ConfigError::new("ORLOP_RUN_DIR", problem)) }
 }
 
 fn filesystem(setting: &str, name: &str) -> Result<FsType, ConfigError> {

@@ -83,6 +83,11 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_POOL_FLOOR", "100%"),
         ("ORLOP_POOL_OVERCOMMIT", "0.5"),
         ("ORLOP_POOL_IMAGE_SIZE", "big"),
+        ("ORLOP_POOL_IMAGE_SIZE", "299MiB"),
+        ("ORLOP_NODE_ID", "node/1"),
+        ("ORLOP_RUN_DIR", "relative"),
+        ("ORLOP_LOG", "verbose"),
+        ("ORLOP_LOG", "warn,loud"),
         ("ORLOP_POOL_CREATE", "perhaps"),
         ("ORLOP_POOL_NAME", "a/b"),
         ("ORLOP_POOL_KIND", "zfs"),
@@ -188,4 +193,34 @@ fn a_look_needs_neither_a_pool_nor_an_endpoint() {
     let settled = settle::settle(file::Settings::default()).unwrap();
     assert!(settled.pools.is_empty());
     assert!(require_pool(&settled).unwrap_err().to_string().contains("ORLOP_POOL"));
+}
+
+#[test]
+fn one_pool_may_be_a_table_and_its_mistakes_are_named() {
+    let config = load_with("[pool]\npath = \"/data\"\nname = \"one\"\n", &[]).unwrap();
+    assert_eq!(
+        (image(&config).path.as_path(), config.pools[0].name()),
+        (Path::new("/data"), "one")
+    );
+    assert!(message(load_with("[pool]\npaht = \"/x\"", &[])).contains("paht"));
+    let both = "[pool]\npath = \"/a\"\n[[pool]]\npath = \"/b\"\n";
+    assert!(load_with(both, &[]).is_err());
+    assert!(message(load_with("pool = 7", &[])).contains("[[pool]]"));
+}
+
+#[test]
+fn two_pools_have_two_directories() {
+    let twice = "[[pool]]\nname = \"a\"\npath = \"/a\"\n[[pool]]\nname = \"b\"\npath = \"/a\"\n";
+    assert!(message(load_with(twice, &[])).contains("pool.path"));
+}
+
+#[test]
+fn a_filter_stands_on_top_of_the_usual_level() {
+    let filter = |given| {
+        let variables = [("ORLOP_POOL", "/data"), ("ORLOP_LOG", given)];
+        load_with("", &variables).unwrap().log.filter
+    };
+    assert_eq!(filter(""), "info");
+    assert_eq!(filter("WARN"), "info,WARN");
+    assert_eq!(filter("warn,orlop_csi=debug"), "info,warn,orlop_csi=debug");
 }

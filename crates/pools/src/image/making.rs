@@ -25,9 +25,7 @@ const SHOWN: usize = 3;
 /// come `staging/` and, in a managed pool, `pool.xfs`, and nothing else: that is what
 /// [`refuse_foreign`] takes for a pool that is half-made.
 pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
-    refuse_orphans(config)?;
-    refuse_unmounted(config)?;
-    refuse_foreign(config)?;
+    check_can_make(config)?;
     let root = &config.path;
     tracing::warn!(
         pool = config.name,
@@ -48,18 +46,11 @@ pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
     Marker::create(root, &staging, kind)
 }
 
-/// Could a pool be opened or made there, as far as the directory's contents tell? Changes nothing,
-/// and leaves all else that may be wrong to [`super::ImagePool::open`].
-pub(super) fn check_place(config: &ImagePoolConfig) -> Result<()> {
-    let is_pool = fs::symlink_metadata(config.path.join(marker::NAME)).is_ok();
-    let waits = refuse_unmounted(config).is_err();
-    if is_pool || waits || !config.create || refuse_orphans(config).is_err() {
-        return Ok(());
-    }
-    match fs::read_dir(&config.path) {
-        Ok(_) => refuse_foreign(config),
-        Err(_) => Ok(()),
-    }
+/// Changes nothing.
+pub(super) fn check_can_make(config: &ImagePoolConfig) -> Result<()> {
+    refuse_orphans(config)?;
+    refuse_unmounted(config)?;
+    refuse_foreign(config)
 }
 
 /// Volumes without a mark: it was lost. A new one would have a new id, and the volumes would belong
@@ -124,14 +115,17 @@ fn refuse_foreign(config: &ImagePoolConfig) -> Result<()> {
     foreign.sort();
     let more = if foreign.len() > SHOWN { ", …" } else { "" };
     foreign.truncate(SHOWN);
-    Err(Error::precondition(format!(
-        "cannot make pool {} in {}: it holds other things ({}{more}); set ORLOP_POOL to an empty \
-         directory, such as {}",
-        config.name,
-        path.display(),
-        foreign.join(", "),
-        path.join("orlop").display()
-    )))
+    Err(Error::invalid(
+        "ORLOP_POOL",
+        format!(
+            "cannot make pool {} in {}: it holds other things ({}{more}); name an empty directory, \
+             such as {}",
+            config.name,
+            path.display(),
+            foreign.join(", "),
+            path.join("orlop").display()
+        ),
+    ))
 }
 
 /// A directory that is not there holds nothing.

@@ -154,25 +154,32 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<(Marker, bool)> {
     let (marker, is_new) = match Marker::try_take(&config.path)? {
         Some(marker) => (marker, false),
         None if config.create => (make(config)?, true),
-        None => {
-            return Err(Error::Unreachable {
-                doing: format!("open pool {}", config.name),
-                reason: format!(
-                    "there is none at {}; mount its filesystem, or allow a new one to be created \
-                     and restart",
-                    config.path.display()
-                ),
-            });
-        }
+        None => return Err(none_there(config)),
     };
-    if marker.kind() == Kind::Plain && config.managed_size.is_some() {
+    check_kind(config, marker.kind())?;
+    Ok((marker, is_new))
+}
+
+pub(super) fn none_there(config: &ImagePoolConfig) -> Error {
+    Error::Unreachable {
+        doing: format!("open pool {}", config.name),
+        reason: format!(
+            "there is none at {}; mount its filesystem, or allow a new one to be created and \
+             restart",
+            config.path.display()
+        ),
+    }
+}
+
+pub(super) fn check_kind(config: &ImagePoolConfig, kind: Kind) -> Result<()> {
+    if kind == Kind::Plain && config.managed_size.is_some() {
         return Err(Error::failed(
             format!("open pool {}", config.name),
             "it is a plain directory that holds volumes as files; a managed size can only be \
              given to a new pool",
         ));
     }
-    Ok((marker, is_new))
+    Ok(())
 }
 
 #[cfg(test)]

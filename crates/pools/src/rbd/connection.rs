@@ -25,12 +25,18 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// What librados says of it would not name the file.
+    pub(super) fn check_keyring(config: &ClusterConfig, pool: &str) -> Result<()> {
+        let opened = std::fs::File::open(&config.keyring);
+        opened.map(drop).map_err(|error| {
+            let why = format!("keyring {}: {error}", config.keyring.display());
+            Error::failed(format!("open the Ceph pool {pool}"), why)
+        })
+    }
+
     pub(super) fn open(config: ClusterConfig, pool: String, namespace: String) -> Result<Self> {
         let opening = || format!("open the Ceph pool {pool}");
-        // What librados says of it would not name the file.
-        std::fs::File::open(&config.keyring).map_err(|error| {
-            Error::failed(opening(), format!("keyring {}: {error}", config.keyring.display()))
-        })?;
+        Self::check_keyring(&config, &pool)?;
         let current = connect(&config, &pool, &namespace).doing(opening)?;
         // Objects could be written all the same, but no image.
         if !namespace.is_empty() && !current.has_directory().doing(opening)? {

@@ -54,7 +54,7 @@ impl RbdPoolConfig {
         !self.create && !self.housekeeping && !self.serves_node
     }
 
-    fn cluster(&self) -> ClusterConfig {
+    pub(super) fn cluster(&self) -> ClusterConfig {
         ClusterConfig {
             monitors: self.monitors.clone(),
             user: self.user.clone(),

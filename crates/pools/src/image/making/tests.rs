@@ -44,8 +44,8 @@ fn a_pool_is_made_only_in_an_empty_directory() {
         fs::write(&path, "theirs").unwrap();
         let before = tree(&bed.pool_path());
         for config in kinds(&bed) {
-            let checked = ImagePool::check_place(&config).unwrap_err();
-            assert!(matches!(checked, Error::Precondition(_)), "{name}: {checked}");
+            let checked = ImagePool::check(&config).unwrap_err();
+            assert!(matches!(checked, Error::Invalid { .. }), "{name}: {checked}");
             let refused = ImagePool::open(config).unwrap_err();
             assert_eq!(refused, checked);
             let top = name.split('/').next().unwrap();
@@ -80,11 +80,11 @@ fn a_start_that_ended_before_the_mark_is_continued() {
         for draft in &drafts {
             fs::write(draft, "half").unwrap();
         }
-        ImagePool::check_place(&config).unwrap();
+        ImagePool::check(&config).unwrap();
         drop(ImagePool::open(config.clone()).unwrap());
         // The start that makes the pool removes nothing.
         assert!(drafts.iter().all(|draft| draft.exists()));
-        ImagePool::check_place(&config).unwrap();
+        ImagePool::check(&config).unwrap();
         drop(ImagePool::open(config).unwrap());
         assert!(drafts.iter().all(|draft| !draft.exists()));
     }
@@ -94,7 +94,7 @@ fn a_start_that_ended_before_the_mark_is_continued() {
 fn a_check_makes_no_directory() {
     let Some(bed) = Bed::plain() else { return };
     for config in kinds(&bed) {
-        ImagePool::check_place(&config).unwrap();
+        ImagePool::check(&config).unwrap();
         assert!(!bed.pool_path().exists());
     }
 }

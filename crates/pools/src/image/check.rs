@@ -1,0 +1,40 @@
+//! What would end a start, found without changing anything.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use orlop_model::{Error, Result};
+use orlop_sys::filesystem::{self, FsKind};
+
+use super::ImagePool;
+use super::failure::Doing;
+use super::making::check_can_make;
+use super::marker::Marker;
+use super::open::{ImagePoolConfig, check_kind, none_there};
+
+impl ImagePool {
+    /// Would [`Self::open`] refuse this? A daemon that serves the pool now is no obstacle.
+    pub fn check(config: &ImagePoolConfig) -> Result<()> {
+        let opening = || format!("open pool {}", config.name);
+        let failed = |reason: String| Err(Error::failed(opening(), reason));
+        let path = config.path.display();
+        match fs::metadata(&config.path) {
+            Ok(there) if !there.is_dir() => return failed(format!("{path} is not a directory")),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing(opening),
+            Ok(_) | Err(_) => {}
+        }
+        match Marker::read(&config.path)? {
+            Some((_, kind)) => check_kind(config, kind),
+            None if !config.create => Err(none_there(config)),
+            None => check_can_make(config),
+        }?;
+        let tool = config.managed_size.and_then(|_| filesystem::missing_tool(&[FsKind::Xfs]));
+        match tool {
+            Some(tool) => failed(format!("an image needs {tool}; install xfsprogs")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

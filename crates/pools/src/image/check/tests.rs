@@ -1,0 +1,39 @@
+use std::path::Path;
+
+use orlop_model::Topology;
+
+use super::super::room::Floor;
+use super::*;
+
+fn config(path: &Path) -> ImagePoolConfig {
+    ImagePoolConfig {
+        path: path.to_owned(),
+        name: "default".to_owned(),
+        place: Topology::default(),
+        floor: Floor::Percent(5),
+        overcommit_percent: 100,
+        managed_size: None,
+        create: true,
+        thaw_guard: None,
+    }
+}
+
+#[test]
+fn a_check_refuses_what_opening_refuses_and_makes_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("pool");
+    ImagePool::check(&config(&path)).unwrap();
+    assert!(!path.exists());
+    assert!(ImagePool::check(&ImagePoolConfig { create: false, ..config(&path) }).is_err());
+
+    fs::write(&path, "").unwrap();
+    let error = ImagePool::check(&config(&path)).unwrap_err();
+    assert!(error.to_string().contains("is not a directory"), "{error}");
+    fs::remove_file(&path).unwrap();
+
+    fs::create_dir_all(path.join(format!("volumes/v-01234567-{}", "0".repeat(32)))).unwrap();
+    assert!(matches!(ImagePool::check(&config(&path)), Err(Error::Damaged { .. })));
+    fs::write(path.join("orlop.pool"), r#"{"format": 999}"#).unwrap();
+    let error = ImagePool::check(&config(&path)).unwrap_err();
+    assert!(error.to_string().contains("format 999"), "{error}");
+}
