@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use orlop_sys::filesystem::{self, Format, FsKind};
 use orlop_sys::{loopdev, tool};
@@ -142,9 +143,17 @@ async fn an_error_that_a_filesystem_counted_is_told() {
     let device = loopdev::find(&pool.volume_data(&node.id), false).unwrap().unwrap().path();
     let of_ext4 = Path::new("/sys/fs/ext4").join(device.file_name().unwrap());
     std::fs::write(of_ext4.join("trigger_fs_error"), "a test").unwrap();
-    let told = node.stats().await.unwrap();
-    assert_ne!(told.usage, []);
-    let told = told.volume_condition.unwrap();
+    // Linux counts it a moment later, in a work queue.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let told = loop {
+        let told = node.stats().await.unwrap();
+        assert_ne!(told.usage, []);
+        let told = told.volume_condition.unwrap();
+        if told.abnormal || Instant::now() > deadline {
+            break told;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
     assert!(told.abnormal && told.message.contains("1 error"), "{}", told.message);
 
     // It is checked when it is staged next.

@@ -142,10 +142,10 @@ async fn a_stop_does_not_wait_for_a_hung_pool() {
     let frozen = Frozen::new(&hung);
     let stuck = on_pool(&client, "stuck", "hung");
     let calling = tokio::spawn(async move { stuck.send().await });
-    // Known to have begun.
+    // Known to have begun once another call waits for its lock in vain.
     until("begun", || async {
         let again = on_pool(&client, "stuck", "hung").send();
-        let again = tokio::time::timeout(Duration::from_millis(500), again).await;
+        let again = tokio::time::timeout(Duration::from_secs(15), again).await;
         again.is_ok_and(|answer| answer.is_err_and(|status| status.code() == Code::Aborted))
     })
     .await;
