@@ -147,7 +147,8 @@ impl Marker {
         if inode_of(&there) != self.inode {
             return Err(Error::failed(
                 checking(),
-                "the file was replaced, so another daemon may use the pool; restart this one",
+                "another file is there than when the pool was opened: a filesystem was mounted \
+                 over it, or the pool was replaced; restart to serve what is there now",
             ));
         }
         let contents = parse(&self.path, &fs::read(&self.path).doing(checking)?)?;

@@ -173,10 +173,13 @@ pub(super) fn none_there(config: &ImagePoolConfig) -> Error {
 
 pub(super) fn check_kind(config: &ImagePoolConfig, kind: Kind) -> Result<()> {
     if kind == Kind::Plain && config.managed_size.is_some() {
-        return Err(Error::failed(
-            format!("open pool {}", config.name),
-            "it is a plain directory that holds volumes as files; a managed size can only be \
-             given to a new pool",
+        return Err(Error::invalid(
+            "ORLOP_POOL_IMAGE_SIZE",
+            format!(
+                "cannot open pool {} as an image: it is a plain directory that holds volumes as \
+                 files; leave the size out, or use another directory",
+                config.name
+            ),
         ));
     }
     Ok(())

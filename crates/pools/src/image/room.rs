@@ -116,7 +116,9 @@ impl Room {
 
     fn lacks(&self, pool: &str, asked: u64, available: u64) -> Error {
         Error::Exhausted(format!(
-            "pool {pool} has no room: {} asked for, {} available ({} free of {}, floor {})",
+            "pool {pool} has no room: {} more is needed, {} can be promised ({} free of {}, less the \
+             floor of {} and what is promised to volumes already); delete volumes or snapshots, \
+             enlarge the pool, or raise its overcommit",
             Bytes(asked),
             Bytes(available),
             Bytes(self.free),
