@@ -98,8 +98,16 @@ impl Limiter {
 
     /// Followed first: a group that is made while the others are written gets what is in force then.
     fn apply(&self, controller: &Controller, device: &Device, limits: &Limits) -> Result<()> {
-        if !limits.is_unlimited() {
-            self.ensure_followed()?;
+        if !limits.is_unlimited()
+            && let Err(error) = self.ensure_followed()
+        {
+            // All processes of a user share a small number of inotify instances. A volume is not
+            // refused for it: what is there now is limited, and each publication tries again.
+            tracing::warn!(
+                %error,
+                "cgroups that are made later are not limited for now; raise \
+                 fs.inotify.max_user_instances"
+            );
         }
         let mut in_force = self.in_force.lock();
         match limits.is_unlimited() {

@@ -28,6 +28,8 @@ pub struct NewGroups {
     watched: HashMap<i32, PathBuf>,
     /// The kernel bounds how many directories a user may watch.
     unwatched: bool,
+    /// An error has cut the last look short.
+    incomplete: bool,
 }
 
 /// Ends a [`NewGroups::wait`] of another thread.
@@ -56,6 +58,7 @@ impl NewGroups {
             inotify: inotify::init(flags).before(OPERATION, top)?,
             watched: HashMap::new(),
             unwatched: false,
+            incomplete: false,
         };
         let found = groups.look()?;
         Ok((groups, found))
@@ -63,7 +66,8 @@ impl NewGroups {
 
     /// New groups, the ones below them included; some may have been reported before. `None`: stopped.
     pub fn wait(&mut self, stop: &Stop) -> Result<Option<Vec<PathBuf>>> {
-        let pause = Timespec::try_from(LOOK_AGAIN).ok().filter(|_| self.unwatched);
+        let pause = Timespec::try_from(LOOK_AGAIN).ok();
+        let pause = pause.filter(|_| self.unwatched || self.incomplete);
         let mut ready =
             [PollFd::new(&stop.0, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
         let count = retry_on_intr(|| poll(&mut ready, pause.as_ref()));
@@ -71,15 +75,20 @@ impl NewGroups {
         if !ready[0].revents().is_empty() {
             return Ok(None);
         }
+        // What is read and then met by an error is not reported again by the kernel.
+        let look = std::mem::replace(&mut self.incomplete, true);
         let (made, lost) = self.events()?;
         // Nothing came, so that it is time to look; or more than the kernel keeps.
-        if count == 0 || lost {
-            return self.look().map(Some);
-        }
-        let mut found = Vec::new();
-        for group in made {
-            self.watch(group, &mut found)?;
-        }
+        let found = if look || lost || count == 0 {
+            self.look()?
+        } else {
+            let mut found = Vec::new();
+            for group in made {
+                self.watch(group, &mut found)?;
+            }
+            found
+        };
+        self.incomplete = false;
         Ok(Some(found))
     }
 
