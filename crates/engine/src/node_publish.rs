@@ -130,8 +130,13 @@ impl Engine {
             })
         };
         if done.is_err() {
-            self.release_read_only_device(pool, &record.id, &before)?;
-            self.host.save_node_record(&record.id, &before)?;
+            let undone = self
+                .release_read_only_device(pool, &record.id, &before)
+                .and_then(|()| self.host.save_node_record(&record.id, &before));
+            // The record that stays names the target, so the repeated call, or an unpublish, ends it.
+            if let Err(error) = undone {
+                tracing::warn!(%error, volume = %record.id, "could not undo a failed publish");
+            }
         }
         done
     }
