@@ -87,8 +87,8 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
     core.drained().await;
-    outcome?;
     pools.close(&core.silent_pools());
+    outcome?;
     tracing::info!("stopped");
     Ok(())
 }
