@@ -72,7 +72,7 @@ impl Engine {
             || wants_read_only(&wanted.capability.access);
         if stage.capability.is_block() {
             let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
-            self.ensure_one_cache(pool, record, &live, access)?;
+            self.ensure_one_cache(pool, record, access)?;
         }
         self.ensure_published(pool, record, (stage, live), wanted, read_only)
     }
@@ -84,7 +84,6 @@ impl Engine {
         &self,
         pool: &PoolRef,
         record: &VolumeRecord,
-        live: &[Publication],
         access: DeviceAccess,
     ) -> Result<()> {
         let id = &record.id;
@@ -93,14 +92,13 @@ impl Engine {
             DeviceAccess::ReadWrite => (DeviceAccess::ReadOnly, "read-only"),
         };
         let Some(device) = pool.attached(id, other)? else { return Ok(()) };
-        for Publication { target, .. } in live {
-            if self.host.occupant(target)?.is_some_and(|at| at.is_of(&device)) {
-                return Err(Error::precondition(format!(
-                    "cannot publish volume {id}: it is published {how} at {target}, and readers of \
-                     a raw device would not see what is written beside them; unpublish it there \
-                     first, publish all targets with the same readonly, or use a filesystem"
-                )));
-            }
+        // Not by the records, which can be lost while workloads go on.
+        if let Some((target, _)) = self.host.mounts_of(&device)?.into_iter().next() {
+            return Err(Error::precondition(format!(
+                "cannot publish volume {id}: it is published {how} at {target}, and readers of a \
+                 raw device would not see what is written beside them; unpublish it there first, \
+                 publish all targets with the same readonly, or use a filesystem"
+            )));
         }
         match other {
             DeviceAccess::ReadOnly => self.ensure_no_read_only_device(pool, id),
@@ -259,6 +257,13 @@ impl Engine {
     ) -> Result<()> {
         let staged_read_only = node.stage.as_ref().is_some_and(|stage| stage.read_only);
         if staged_read_only || !node.publications.is_empty() {
+            return Ok(());
+        }
+        // A publication of which the record was lost: its node would show another volume next.
+        let device = pool.attached(id, DeviceAccess::ReadOnly)?;
+        if let Some(device) = device
+            && !self.host.mounts_of(&device)?.is_empty()
+        {
             return Ok(());
         }
         self.ensure_no_read_only_device(pool, id)

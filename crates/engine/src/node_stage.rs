@@ -15,6 +15,7 @@ use crate::request::{StageVolume, VolumeRef};
 
 mod filesystem;
 mod readers;
+mod unrecorded;
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
@@ -47,8 +48,22 @@ impl Engine {
         match node.stage {
             Some(stage) if stage.path == *path => {
                 self.check_unpublished(pool, id)?;
+                if stage.capability.is_block() {
+                    self.check_not_bound(pool, id)?;
+                }
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
+            }
+            // The same place by another path, or a stage of which the record was lost.
+            Some(stage) if self.occupied_by(pool, id, path)? => {
+                self.check_unpublished(pool, id)?;
+                check_answers(pool, id)?;
+                self.host.ensure_unmounted(path)?;
+                self.host.ensure_unmounted_elsewhere(path)?;
+                match self.live_stage(pool, id)? {
+                    Some(_) => Ok(()),
+                    None => self.ensure_unstaged(pool, id, &stage.path),
+                }
             }
             Some(_) => Ok(()),
             // The record is lost, but the kernel knows whose this is.
@@ -57,7 +72,10 @@ impl Engine {
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
             }
-            None => self.check_vacant(volume, path),
+            None => {
+                self.check_vacant(volume, path)?;
+                self.release_unrecorded(pool, id)
+            }
         }
     }
 
@@ -80,11 +98,12 @@ impl Engine {
         }
         self.check_room_for(pool, &record.id)?;
         let mut node = self.host.node_record(&record.id)?;
+        let found = self.found_without_record(pool, &record.id, &node, &wanted)?;
         node.stage = Some(wanted.clone());
         self.host.save_node_record(&record.id, &node)?;
         let done = self.stage_effects(pool, record, &wanted);
         if done.is_err()
-            && let Err(error) = self.ensure_unstaged(pool, &record.id, &wanted.path)
+            && let Err(error) = self.undo_stage(pool, &record.id, &wanted, found)
         {
             tracing::warn!(%error, volume = %record.id, "could not undo a failed stage");
         }
@@ -281,34 +300,6 @@ impl Engine {
         let is_occupant = |device: Option<Device>| device.is_some_and(|d| occupant.is_of(&d));
         Ok(is_occupant(pool.attached(id, DeviceAccess::ReadWrite)?)
             || is_occupant(pool.attached(id, DeviceAccess::ReadOnly)?))
-    }
-
-    /// Wherever on this machine the volume's filesystem is mounted or its device bound, recorded or
-    /// not.
-    pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<TargetPath>> {
-        let mut found = Vec::new();
-        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.attached(id, access)? {
-                let mounts = self.host.mounts_of(&device)?.into_iter();
-                found.extend(mounts.map(|(path, _)| path));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Without a record, publications are known by what is mounted.
-    fn check_mounted_only_at(
-        &self,
-        pool: &PoolRef,
-        id: &VolumeId,
-        path: &TargetPath,
-    ) -> Result<()> {
-        match self.mounted_at(pool, id)?.into_iter().find(|other| other != path) {
-            None => Ok(()),
-            Some(other) => Err(Error::precondition(format!(
-                "volume {id} is still published at {other}; unpublish it first"
-            ))),
-        }
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.

@@ -193,3 +193,83 @@ async fn a_device_that_is_bound_in_another_namespace_is_kept() {
     fs::remove_file(&node.target).unwrap();
     delete_once_unused(&client, &node.id).await;
 }
+
+/// The calls that come after the records were lost know only what the kernel tells them.
+#[tokio::test(flavor = "multi_thread")]
+async fn later_calls_keep_a_device_that_no_record_names() {
+    needs_root!();
+    for read_only in [true, false] {
+        let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+        let mut daemon = Daemon::start(&pool).await;
+        let client = daemon.client();
+        let node = raw_volume(&client, "v", 1).await;
+        if read_only {
+            node.unpublish().await.unwrap();
+            node.publish_at(&node.target, true).await.unwrap();
+        }
+        daemon.terminate();
+        lose_record(&daemon, &node.id);
+        daemon.restart().await;
+
+        node.stage().await.unwrap();
+        assert_kept(&pool, &node, 1);
+        let other = client.new_target("other");
+        let published = node.publish_at(&other, !read_only).await;
+        expect_code(published, Code::FailedPrecondition);
+        assert_kept(&pool, &node, 1);
+        expect_code(node.unstage().await, Code::FailedPrecondition);
+        assert_kept(&pool, &node, 1);
+        // With a reader or writer of the same kind beside it.
+        node.publish_at(&other, read_only).await.unwrap();
+        node.unpublish_at(&other).await.unwrap();
+        assert_kept(&pool, &node, 1);
+        node.unpublish().await.unwrap();
+        node.unstage().await.unwrap();
+        client.delete(&node.id).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_stage_keeps_what_it_only_found() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let create = client.create("v").size(320 * MIB);
+    let volume = create.capabilities(vec![block(), mount("ext4")]).done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, DATA);
+    daemon.terminate();
+    lose_record(&daemon, &node.id);
+    daemon.restart().await;
+
+    let mounted = node.with_capability(mount("ext4"));
+    expect_code(mounted.stage().await, Code::FailedPrecondition);
+    assert_kept(&pool, &node, 1);
+    node.unpublish().await.unwrap();
+    // No record is left, and nothing uses it any more.
+    node.unstage().await.unwrap();
+    assert_eq!(loopdev::find(&pool.volume_data(&node.id), false).unwrap(), None);
+    client.delete(&node.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stage_is_undone_by_any_path_to_it() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(320 * MIB).fs("ext4").done().await;
+    let mut node = client.on_node(&volume, mount("ext4"));
+    let real = pool.scratch().join("real");
+    fs::create_dir(&real).unwrap();
+    let link = pool.scratch().join("link");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    node.staging = link.join("staging");
+    node.stage().await.unwrap();
+    node.staging = real.join("staging");
+    node.unstage().await.unwrap();
+    assert!(orlop_sys::mounts::mount_at(&node.staging).unwrap().is_none());
+    client.delete(&node.id).await.unwrap();
+}

@@ -1,0 +1,114 @@
+//! Volumes that are in use on this node and of which the record is lost: the run directory or the
+//! driver's name was changed, or files in it were removed. The kernel says what is in use, and what
+//! is in use is not taken away (decision 0031).
+
+use orlop_model::{DeviceAccess, Error, NodeRecord, Result, Stage, TargetPath, VolumeId};
+
+use crate::engine::{Engine, PoolRef};
+
+/// Of a volume without a record, before it is staged.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    device: bool,
+    /// At the staging path.
+    mount: bool,
+}
+
+impl Engine {
+    /// The caller says that it is done with a volume of which no record is left; others may not be.
+    pub(super) fn release_unrecorded(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
+            if let Some(device) = pool.attached(id, access)? {
+                pool.try_detach_unused(id, access)?;
+                tracing::info!(volume = %id, device = %device.path.display(), "detached; no record of it was left");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is there before a stage of which nothing is recorded: the record was lost, and a workload
+    /// may use it. Refused if it is used in another way than is wanted now.
+    pub(super) fn found_without_record(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        node: &NodeRecord,
+        wanted: &Stage,
+    ) -> Result<Found> {
+        if !node.is_empty() {
+            return Ok(Found { device: false, mount: false });
+        }
+        let mut device = false;
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            let Some(attached) = pool.attached(id, access)? else { continue };
+            device = true;
+            for (path, there) in self.host.mounts_of(&attached)? {
+                if there.is_device_node != wanted.capability.is_block() {
+                    return Err(Error::precondition(format!(
+                        "cannot stage volume {id}: it is in use {} at {path}, of which no record is \
+                         left; unpublish it there first",
+                        if there.is_device_node { "as a raw device" } else { "as a filesystem" }
+                    )));
+                }
+            }
+        }
+        let mount = device && self.occupied_by(pool, id, &wanted.path)?;
+        Ok(Found { device, mount })
+    }
+
+    /// Takes back what this call did, not what it found.
+    pub(super) fn undo_stage(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        wanted: &Stage,
+        found: Found,
+    ) -> Result<()> {
+        if !found.device {
+            return self.ensure_unstaged(pool, id, &wanted.path);
+        }
+        if !found.mount && self.occupied_by(pool, id, &wanted.path)? {
+            self.host.ensure_unmounted(&wanted.path)?;
+        }
+        self.host.save_node_record(id, &NodeRecord::default())
+    }
+
+    /// Wherever on this machine the volume's filesystem is mounted or its device bound, recorded or
+    /// not.
+    pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<TargetPath>> {
+        let mut found = Vec::new();
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            if let Some(device) = pool.attached(id, access)? {
+                let mounts = self.host.mounts_of(&device)?.into_iter();
+                found.extend(mounts.map(|(path, _)| path));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A bound node keeps no device: after it was detached, the node would show the next volume that
+    /// gets its number.
+    pub(super) fn check_not_bound(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        match self.mounted_at(pool, id)?.into_iter().next() {
+            None => Ok(()),
+            Some(path) => Err(Error::precondition(format!(
+                "cannot unstage volume {id}: it is still published at {path}; unpublish it first"
+            ))),
+        }
+    }
+
+    /// Without a record, publications are known by what is mounted.
+    pub(super) fn check_mounted_only_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<()> {
+        match self.mounted_at(pool, id)?.into_iter().find(|other| other != path) {
+            None => Ok(()),
+            Some(other) => Err(Error::precondition(format!(
+                "volume {id} is still published at {other}; unpublish it first"
+            ))),
+        }
+    }
+}
