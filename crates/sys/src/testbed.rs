@@ -3,10 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+};
 use tempfile::TempDir;
 
 use crate::filesystem::{self, Format, FsKind};
@@ -123,6 +129,50 @@ impl Drop for Mounted {
         }
         while unmount(&self.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
     }
+}
+
+/// A FUSE mount whose server never answers: what asks it waits until this is dropped.
+pub(crate) struct Silent {
+    pub(crate) point: PathBuf,
+    _server: File,
+}
+
+impl Silent {
+    pub(crate) fn new(point: PathBuf) -> Self {
+        std::fs::create_dir(&point).unwrap();
+        let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+        let descriptor = server.as_raw_fd().to_string();
+        let options =
+            [("fd", &*descriptor), ("rootmode", "40000"), ("user_id", "0"), ("group_id", "0")];
+        for (key, value) in options {
+            fsconfig_set_string(&context, key, value).unwrap();
+        }
+        fsconfig_create(&context).unwrap();
+        let tree =
+            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).unwrap();
+        let by_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&tree, "", CWD, &point, by_descriptor).unwrap();
+        Self { point, _server: server }
+    }
+
+    /// As an operator does with a mount whose server is dead.
+    pub(crate) fn take_away(&self) {
+        unmount(&self.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).unwrap();
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = unmount(&self.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    }
+}
+
+/// For what must not wait for a server that does not answer. The time is far more than it takes.
+pub(crate) fn answered<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(ask()));
+    told.recv_timeout(Duration::from_secs(60)).expect("a server that does not answer was asked")
 }
 
 /// A small filesystem in use, with all that holds it.

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstat, fstatvfs, major, minor, open};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, fstatvfs, open, statx};
 
 use super::LoopDevice;
 use crate::mounts::mountinfo;
@@ -49,17 +49,28 @@ impl Filesystem {
         mount_id(&file).is_some_and(|id| !placed.contains(&id)) && self.has(&file)
     }
 
+    /// A network or FUSE mount that was unmounted lazily because its server is dead is in no list
+    /// either, so the file is asked for nothing that the kernel does not have in memory.
     fn has(&self, file: &OwnedFd) -> bool {
-        let Ok(stat) = fstat(file) else { return false };
-        if (major(stat.st_dev), minor(stat.st_dev)) == self.number {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let Ok(stat) = statx(file, "", flags, StatxFlags::empty()) else { return false };
+        if (stat.stx_dev_major, stat.stx_dev_minor) == self.number {
             return true;
         }
         let first_half = |id: u64| u32::try_from(id & u64::from(u32::MAX)).ok();
-        major(stat.st_dev) == 0
+        stat.stx_dev_major == 0
             && self.btrfs.is_some()
+            && stat.stx_attributes_mask.contains(ATTRIBUTES_OF_BTRFS)
             && fstatvfs(file).is_ok_and(|found| first_half(found.f_fsid) == self.btrfs)
     }
 }
+
+/// btrfs has told these since Linux 4.12. No network filesystem has all of them, nor has FUSE: such
+/// a file is not asked for its filesystem's id, which the server would have to answer.
+const ATTRIBUTES_OF_BTRFS: StatxAttributes = StatxAttributes::APPEND
+    .union(StatxAttributes::COMPRESSED)
+    .union(StatxAttributes::IMMUTABLE)
+    .union(StatxAttributes::NODUMP);
 
 fn mount_id(file: &OwnedFd) -> Option<u64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;

@@ -10,7 +10,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::*;
 use crate::file::allocated_bytes;
 use crate::filesystem::FsKind;
-use crate::testbed::{Disk, MIB, Volume, root, scratch};
+use crate::testbed::{Disk, MIB, Silent, Volume, answered, root, scratch};
 use crate::tool;
 
 fn queue_limit(device: &LoopDevice, name: &str) -> u64 {
@@ -156,6 +156,24 @@ fn who_has_files_open_in_a_mount_that_is_gone_is_told() {
         assert!(user.contains("has files open in it"), "{kind:?}: {user}");
         drop(file);
     }
+}
+
+/// btrfs, because its files are known by more than a device number. In use by the kernel alone, so
+/// that every process is looked at.
+#[test]
+fn a_dead_server_is_not_asked_who_uses_a_device() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Btrfs);
+    let kept = Disk::new(volume.root(), MIB);
+    unmount(volume.root(), UnmountFlags::DETACH).unwrap();
+    let silent = Silent::new(volume.root().with_extension("silent"));
+    let opened = open(&silent.point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    silent.take_away();
+    let device = volume.disk.device.clone();
+    assert_eq!(answered(move || user_of(&device)), None);
+    drop((opened, silent, kept));
 }
 
 /// As at the end of an unmount, when the filesystem is still there and nobody can be seen to use it.

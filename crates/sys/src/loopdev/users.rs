@@ -69,20 +69,31 @@ fn mounts_of(process: &Path) -> Vec<MountEntry> {
 /// open is looked at, but for those on filesystems that may not answer.
 fn has_open(process: &Path, number: (u32, u32)) -> bool {
     let Ok(opened) = fs::read_dir(process.join("fd")) else { return false };
-    let remote: Vec<_> = mounts_of(process).into_iter().filter(MountEntry::is_remote).collect();
+    let remote = remote_mounts(process);
     opened.flatten().any(|file| {
         let Ok(target) = fs::read_link(file.path()) else { return false };
         target.is_absolute()
-            && !remote.iter().any(|mount| target.starts_with(&mount.mount_point))
+            && !is_below(&target, &remote)
             && block_device_at(&file.path()) == Some(number)
     })
+}
+
+fn remote_mounts(process: &Path) -> Vec<MountEntry> {
+    mounts_of(process).into_iter().filter(MountEntry::is_remote).collect()
+}
+
+fn is_below(file: &Path, mounts: &[MountEntry]) -> bool {
+    mounts.iter().any(|mount| file.starts_with(&mount.mount_point))
 }
 
 /// The kernel itself: another loop device (kubelet attaches one to each raw volume), or one of the
 /// device mapper.
 fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
     let on_it = all_backed().ok()?.into_iter();
-    let mut on_it = on_it.filter(|other| block_device_at(&other.file) == Some(number));
+    let remote = remote_mounts(Path::new("/proc/self"));
+    let mut on_it = on_it.filter(|other| {
+        !is_below(&other.file, &remote) && block_device_at(&other.file) == Some(number)
+    });
     if let Some(other) = on_it.next() {
         return Some(format!("{} is on it", other.device.path().display()));
     }
