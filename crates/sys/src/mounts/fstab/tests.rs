@@ -1,4 +1,7 @@
+use std::os::unix::fs::symlink;
+
 use super::*;
+use crate::testbed::{Silent, answered, root, scratch};
 
 #[test]
 fn a_missing_mount_is_found_at_and_above_the_path() {
@@ -18,6 +21,42 @@ fn a_missing_mount_is_found_at_and_above_the_path() {
     assert_eq!(missing(Path::new("/proc/self")), None);
 
     let link = root.join("link");
-    std::os::unix::fs::symlink(&disk, &link).unwrap();
+    symlink(&disk, &link).unwrap();
     assert_eq!(missing(&link.join("pool")), Some(disk));
+}
+
+#[test]
+fn links_in_a_mount_point_of_fstab_are_followed() {
+    let scratch = scratch();
+    let root = scratch.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("disks/one")).unwrap();
+    symlink("disks", root.join("beside")).unwrap();
+    symlink(root.join("beside/../beside/one"), root.join("absolute")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    let missing = |point: &str| {
+        let fstab = format!("LABEL=pool {} xfs nofail 0 2\n", root.join(point).display());
+        unmounted_in(fstab.as_bytes(), &root.join("disks/one/pool")).unwrap()
+    };
+    for point in ["disks/one", "beside/one", "absolute", "beside/./one/"] {
+        assert_eq!(missing(point), Some(root.join("disks/one")), "{point}");
+    }
+    assert_eq!(missing("beside/two"), None);
+    assert_eq!(missing("loop"), None);
+}
+
+#[test]
+fn a_dead_server_in_fstab_is_not_asked() {
+    if !root() {
+        return;
+    }
+    let scratch = scratch();
+    let silent = Silent::new(scratch.path().canonicalize().unwrap().join("silent"));
+    let link = scratch.path().join("link");
+    symlink(silent.point.join("below"), &link).unwrap();
+    let points = [silent.point.clone(), silent.point.join("below"), link.join("further")];
+    let lines =
+        points.map(|point| format!("server:/export {} nfs defaults 0 0\n", point.display()));
+    let (fstab, pool) = (lines.concat(), scratch.path().join("pool"));
+    let found = answered(move || unmounted_in(fstab.as_bytes(), &pool));
+    assert_eq!(found.unwrap(), None);
 }
