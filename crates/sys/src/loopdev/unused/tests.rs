@@ -136,9 +136,9 @@ fn what_the_kernel_holds_is_not_marked_to_go() {
         return;
     }
     let volume = Volume::new(FsKind::Xfs);
-    let open = File::open(volume.root()).unwrap();
+    let kept = Disk::new(volume.root(), MIB);
     rustix::mount::unmount(volume.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
     assert_eq!(user_of(&volume.disk.device), None);
     assert_kept(&volume.disk, "cannot be seen from here");
-    drop(open);
+    drop(kept);
 }
