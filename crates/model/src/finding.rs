@@ -95,8 +95,9 @@ pub struct LabelledDevice {
 pub enum BehindDevice {
     /// The volume's data.
     Volume,
-    /// A file that has no name any more, or another one; the volume's record is there.
+    /// A file that has no name any more, or another one, whether or not the pool knows the volume. It
+    /// may be the only copy.
     LostData,
-    /// The same, and the pool knows no such volume.
+    /// A file of a volume that was deleted.
     Nothing,
 }

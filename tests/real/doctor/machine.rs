@@ -45,9 +45,12 @@ async fn a_device_of_a_volume_that_is_gone_is_detached() {
     let id = patient.block_volume("a").await;
     patient.daemon.terminate();
     let device = attached(&patient, &id);
-    orlop_sys::file::remove_tree(&patient.home(&id)).unwrap();
-    patient.cure("stale-device");
+    // As a deletion does it, which is interrupted then.
+    fs::rename(patient.home(&id), patient.pool.path.join("trash").join(format!("{id}.0"))).unwrap();
+    let both = [("leftover", "repaired"), ("stale-device", "repaired")];
+    patient.doctor(&["--repair"]).expect(0, &both);
     assert!(!is_attached(&device, &id));
+    patient.doctor(&[]).expect(0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,9 +65,17 @@ async fn the_only_copy_of_lost_data_is_not_let_go() {
     let both = [("data-missing", "by-hand"), ("stale-device", "by-hand")];
     patient.doctor(&["--repair"]).expect(1, &both);
     assert!(is_attached(&device, &id));
+    patient.daemon.restart().await;
+    patient.daemon.terminate();
+    // The whole volume, as by rm -rf.
+    orlop_sys::file::remove_tree(&patient.home(&id)).unwrap();
+    patient.incurable("stale-device");
+    patient.daemon.restart().await;
+    patient.daemon.terminate();
+    assert!(is_attached(&device, &id));
     Pattern::new(7).check(&device.path(), MIB);
     loopdev::ensure_detached(&device, &id).unwrap();
-    patient.cure("data-missing");
+    patient.doctor(&[]).expect(0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,14 +144,16 @@ async fn what_is_mounted_of_a_volume_that_is_gone_stays() {
     Pattern::new(3).write(&node.data_path(), MIB);
     patient.daemon.terminate();
     orlop_sys::file::remove_tree(&patient.home(&node.id)).unwrap();
-    let both = [("forgotten-mount", "by-hand"), ("stale-node-record", "by-hand")];
+    let both = [("stale-device", "by-hand"), ("stale-node-record", "by-hand")];
     patient.doctor(&["--repair"]).expect(1, &both);
     Pattern::new(3).check(&node.data_path(), MIB);
 
     mounts::ensure_unmounted(&node.target).unwrap();
     mounts::ensure_unmounted(&node.staging).unwrap();
-    let both = [("stale-device", "repaired"), ("stale-node-record", "repaired")];
-    patient.doctor(&["--repair"]).expect(0, &both);
+    let both = [("stale-device", "by-hand"), ("stale-node-record", "repaired")];
+    patient.doctor(&["--repair"]).expect(1, &both);
+    let device = loopdev::attached().unwrap().into_iter().find(|it| it.label == node.id);
+    loopdev::ensure_detached(&device.unwrap().device, &node.id).unwrap();
     patient.doctor(&[]).expect(0, &[]);
 }
 

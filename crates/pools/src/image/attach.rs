@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 use orlop_sys::work::wait_for_earlier;
 
 use super::failure::Doing;
+use super::layout::{Home, Layout};
 use super::original::check_data;
 use super::shelf::Shelf;
 use super::store::Store;
@@ -67,11 +69,49 @@ pub(super) fn backs(data: &Path, status: &LoopStatus) -> bool {
         .is_ok_and(|file| (file.dev(), file.ino()) == (status.backing_device, status.backing_inode))
 }
 
+/// Is the device on a file of a deleted volume? Those are in trash/ until they are freed.
+pub(super) fn is_deleted(layout: &Layout, status: &LoopStatus) -> Result<bool> {
+    let trash = layout.trash();
+    let listing = || format!("list {}", trash.display());
+    let entries = match fs::read_dir(&trash) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        entries => entries.doing(listing)?,
+    };
+    for entry in entries {
+        if backs(&Home::new(entry.doing(listing)?.path()).data(), status) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Is, or was, the device's file below `root`? The kernel follows renames, and keeps the path of a
+/// file that was deleted.
+fn is_below(root: &Path, status: &LoopStatus) -> Result<bool> {
+    let looking = || format!("look at {}", status.device.path().display());
+    let root = fs::canonicalize(root).doing(|| format!("look at {}", root.display()))?;
+    let there = loopdev::backing(&status.device).doing(looking)?;
+    Ok(there.is_some_and(|there| there.file.starts_with(root)))
+}
+
+/// Is the device on a file outside of the pool, as in a copy of its directory? That can be on the
+/// same filesystem.
+pub(super) fn is_outside(root: &Path, status: &LoopStatus) -> Result<bool> {
+    if is_below(root, status)? {
+        return Ok(false);
+    }
+    let there = loopdev::backing(&status.device)
+        .doing(|| format!("look at {}", status.device.path().display()))?;
+    Ok(there.is_some_and(|there| backs(&there.file, status)))
+}
+
 impl Attachments {
-    /// Finds what an earlier process attached. A device whose file was deleted meanwhile, or was
-    /// being deleted, is taken down unless something uses it: no call will ever ask for it again.
+    /// Finds what an earlier process attached. A device on a file in trash/ is taken down unless
+    /// something uses it: no call will ever ask for it again. DeleteVolume leaves no others, so any
+    /// other file that is not the volume's data may be the only copy of it, or of another pool.
     pub(super) fn recover(
         pool: &PoolId,
+        layout: &Layout,
         volumes: &Shelf<VolumeRecord>,
         filesystem: u64,
     ) -> Result<Self> {
@@ -85,8 +125,15 @@ impl Attachments {
             }
             if backs(&volumes.home(&id).data(), &status) {
                 *lock(&found.slots(&id)).of(access) = Some(status.device);
-            } else {
+            } else if is_deleted(layout, &status)? {
                 take_down(&status);
+            } else {
+                warn_of_other_file(&id, &status);
+                // Remembered, so that data which is moved back is not attached a second time.
+                let is_known = !matches!(volumes.get(&id), Ok(None));
+                if is_known && is_below(layout.root(), &status)? {
+                    lock(&found.slots(&id)).of(access).get_or_insert(status.device);
+                }
             }
         }
         Ok(found)
@@ -107,6 +154,17 @@ impl Attachments {
 
 pub(super) fn all_attached() -> Result<Vec<LoopStatus>> {
     loopdev::attached().doing(|| "list the loop devices".to_owned())
+}
+
+fn warn_of_other_file(id: &VolumeId, status: &LoopStatus) {
+    let file = loopdev::backing(&status.device).ok().flatten().map(|there| there.file);
+    tracing::warn!(
+        volume = %id,
+        device = %status.device.path().display(),
+        file = %file.unwrap_or_default().display(),
+        "left attached: this is not the volume's data in this pool; it may be the only copy of data \
+         that was moved or removed, or of a copy of the pool"
+    );
 }
 
 fn take_down(status: &LoopStatus) {

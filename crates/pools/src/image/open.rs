@@ -89,7 +89,7 @@ impl Store {
         let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
         rights::check_devices(&layout)?;
         // Before the trash is swept: what a device still holds would not be freed.
-        let attachments = Attachments::recover(marker.id(), &volumes, filesystem)?;
+        let attachments = Attachments::recover(marker.id(), &layout, &volumes, filesystem)?;
         if !is_new {
             layout.sweep(marker.id())?;
         }

@@ -158,20 +158,99 @@ fn a_device_in_use_is_not_taken_away() {
 fn devices_of_deleted_volumes_are_taken_down_at_start() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
-    let [deleted, trashed] =
-        ["deleted", "trashed"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
-    for record in [&deleted, &trashed] {
-        pool.ensure_attached(&record.id, RW).unwrap();
-    }
-    let home = pool.store.volumes.home(&deleted.id);
-    orlop_sys::file::remove_tree(home.directory()).unwrap();
-    let home = pool.store.volumes.home(&trashed.id);
-    pool.store.layout.move_to_trash(home.directory(), &trashed.id).unwrap();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    pool.ensure_attached(&record.id, RW).unwrap();
+    let home = pool.store.volumes.home(&record.id);
+    pool.store.layout.move_to_trash(home.directory(), &record.id).unwrap();
     drop(pool);
-    assert_eq!(devices(&bed), 2);
+    assert_eq!(devices(&bed), 1);
     let pool = bed.open();
     assert_eq!(devices(&bed), 0);
     assert!(pool.attached_volumes().unwrap().is_empty());
+}
+
+fn shows(device: &Device, seed: u64) {
+    let mut shown = vec![0; usize::try_from(MIB).unwrap()];
+    File::open(&device.path).unwrap().read_exact_at(&mut shown, 0).unwrap();
+    assert!(shown == pattern(seed, MIB), "{}", device.path.display());
+}
+
+#[test]
+fn a_start_keeps_devices_that_hold_the_only_copy() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let records =
+        ["data", "volume", "renamed"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
+    let attached = records.each_ref().map(|record| {
+        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        write_through(&device, 3, MIB);
+        device
+    });
+    std::fs::remove_file(data_of(&pool, &records[0].id)).unwrap();
+    let home = pool.store.volumes.home(&records[1].id);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+    drop(pool);
+    let volumes = bed.pool_path().join("volumes");
+    let away = bed.pool_path().join("away");
+    std::fs::rename(&volumes, &away).unwrap();
+    for _ in 0..2 {
+        drop(bed.open());
+        for device in &attached {
+            shows(device, 3);
+        }
+    }
+    std::fs::remove_dir(&volumes).unwrap();
+    std::fs::rename(&away, &volumes).unwrap();
+    let pool = bed.open();
+    for device in &attached {
+        shows(device, 3);
+    }
+    assert_eq!(pool.attached(&records[2].id, RW).unwrap().as_ref(), Some(&attached[2]));
+    assert_eq!(devices(&bed), 3);
+}
+
+/// Two devices on one file would destroy it.
+#[test]
+fn data_that_is_moved_back_after_a_start_has_one_device() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let data = data_of(&pool, &record.id);
+    drop(pool);
+    std::fs::rename(&data, data.with_extension("away")).unwrap();
+    let pool = bed.open();
+    std::fs::rename(data.with_extension("away"), &data).unwrap();
+    assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+    assert_eq!(devices(&bed), 1);
+}
+
+#[test]
+fn a_copy_on_the_same_filesystem_leaves_the_devices_alone() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    write_through(&device, 3, MIB);
+    drop(pool);
+    let mut config = bed.config();
+    config.path = bed.pool_path().with_extension("copy");
+    let [from, to] = [bed.pool_path(), config.path.clone()].map(std::path::PathBuf::into_os_string);
+    orlop_sys::tool::run("cp", ["-a".into(), "--reflink=always".into(), from, to]).unwrap();
+    let node = "node".parse().unwrap();
+    let inspection = ImagePool::inspect(&config, &node).unwrap().unwrap();
+    assert!(inspection.devices.is_empty(), "{:?}", inspection.devices);
+    drop(inspection);
+    let in_use = |path| ImagePool::copies_in_use(record.id.pool(), path).unwrap();
+    assert_eq!(in_use(&config.path), std::slice::from_ref(&device.path));
+    assert!(in_use(&bed.pool_path()).is_empty());
+    let copy = ImagePool::open(config).unwrap();
+    shows(&device, 3);
+    assert_eq!(copy.attached(&record.id, RW).unwrap(), None);
+    let other = copy.ensure_attached(&record.id, RW).unwrap();
+    assert_ne!(other, device);
+    copy.ensure_detached(&record.id, RW).unwrap();
+    shows(&device, 3);
 }
 
 /// A bind of a device's node, as a publication of a raw volume is.
@@ -221,9 +300,10 @@ fn a_bound_device_of_lost_data_is_left_alone() {
         assert!(kept.label == record.id.to_string() && !kept.detaching, "{kept:?}");
     }
     drop(bound);
-    drop(pool);
-    bed.open();
-    assert_eq!(devices(&bed), 0);
+    // It is not used any more, and the restored data takes its place.
+    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device));
+    assert_eq!(devices(&bed), 1);
 }
 
 #[test]
