@@ -35,8 +35,12 @@ pub(super) fn try_set(file: &File, in_place: bool) -> Result<bool> {
 /// that the mount option `nodatasum` had taken from it.
 fn set(file: &File, in_place: bool) -> Result<()> {
     let mut flags = flags(file)?;
-    // A directory can hand this down, and btrfs refuses both at once.
-    flags.remove(IFlags::COMPRESSED);
+    // A directory can hand this down, and btrfs refuses the one beside the other, also where the same
+    // call takes it off.
+    if flags.contains(IFlags::COMPRESSED) {
+        flags.remove(IFlags::COMPRESSED);
+        ioctl_setflags(file, flags).on_fd("set the flags of", file)?;
+    }
     flags.set(IFlags::NOCOW, in_place);
     ioctl_setflags(file, flags).on_fd("set the flags of", file)
 }

@@ -35,6 +35,24 @@ fn files_with_and_without_checksums_are_cloned_alike() {
     }
 }
 
+/// As `chattr +c` makes a directory, so that new files in it are compressed.
+#[test]
+fn a_directory_that_compresses_is_no_hindrance() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Btrfs);
+    let directory = File::open(volume.root()).unwrap();
+    ioctl_setflags(&directory, flags(&directory).unwrap() | IFlags::COMPRESSED).unwrap();
+    for in_place in [true, false] {
+        let file = file_in(volume.root(), &format!("file-{in_place}"));
+        assert!(flags(&file).unwrap().contains(IFlags::COMPRESSED));
+        assert!(try_set(&file, in_place).unwrap());
+        assert_eq!(is_overwritten_in_place(&file).unwrap(), in_place);
+        assert!(!flags(&file).unwrap().contains(IFlags::COMPRESSED));
+    }
+}
+
 #[test]
 fn a_file_with_data_stays_what_it_is() {
     if !root() {
