@@ -27,7 +27,7 @@ mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
-pub use unused::{try_detach_unused, try_detach_unused_from};
+pub use unused::{try_detach_unused, try_detach_unused_from, try_keep};
 pub use users::{user_elsewhere, user_of};
 
 const CONTROL: &str = "/dev/loop-control";

@@ -267,15 +267,17 @@ impl Store {
         let Some(status) = verified(id, access, slot)? else {
             return Ok(None);
         };
-        if status.detaching {
-            return Err(Error::precondition(format!(
-                "{} of volume {id} is going away as soon as its last user closes it; try again",
-                status.device.path().display()
-            )));
-        }
         if !backs(&self.volumes.home(id).data(), &status) {
             // The data was replaced under the device, which still shows the old one.
             try_detach_unused(id, access, slot, &self.volumes.home(id).data())?;
+            return Ok(None);
+        }
+        // A refused detachment leaves it going with its last user, which may stay for long.
+        let keeping = || format!("keep the device of volume {id}");
+        if status.detaching
+            && !loopdev::try_keep(&status.device, &label_of(id, access)).doing(keeping)?
+        {
+            *slot = None;
             return Ok(None);
         }
         // A daemon before this one may have left its mkfs at work.

@@ -76,5 +76,20 @@ fn is_still_there(device: &LoopDevice, fd: &OwnedFd, was_going: bool) -> Result<
     Ok(true)
 }
 
+/// Lets the device outlive its last user again, after a detachment that was refused as something has
+/// it open. `false`: it is gone, or another label says that it is someone else's by now.
+pub fn try_keep(device: &LoopDevice, label: &str) -> Result<bool> {
+    let path = device.path();
+    // As long as it is open here, it does not go.
+    let fd = match device.open(OFlags::RDONLY) {
+        Err(errno) if is_gone(errno) => return Ok(false),
+        fd => fd.on("open", &path)?,
+    };
+    if !is_labelled(device, label, Path::new(""))? {
+        return Ok(false);
+    }
+    is_still_there(device, &fd, false)
+}
+
 #[cfg(test)]
 mod tests;
