@@ -1,7 +1,7 @@
 //! Deleting a group snapshot, and what is left of one that was never finished.
 //!
-//! The group's record goes first. Once it is durably gone its members are leftovers, and removing
-//! those can wait for the next start if it must.
+//! The group's record goes first, after a note that its members are to follow. Once it is durably
+//! gone they are leftovers, and removing those can wait for the next start if it must.
 
 use orlop_model::{
     Error, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
@@ -10,6 +10,7 @@ use orlop_model::{
 use super::failure::Doing;
 use super::layout::{Home, Layout};
 use super::register::Register;
+use super::set_aside::set_aside;
 use super::shelf::Shelf;
 use super::store::Store;
 use crate::poison::lock;
@@ -27,24 +28,32 @@ impl Store {
             self.adopt(&self.snapshots, member)?;
             self.snapshots.get(member)?;
         }
-        self.despite_full(|| self.group_snapshots.remove_file(id))
-            .doing(|| format!("delete group snapshot {id}"))?;
+        let deleting = || format!("delete group snapshot {id}");
+        self.despite_full(|| self.group_snapshots.note_unfinished(id)).doing(deleting)?;
+        self.despite_full(|| self.group_snapshots.remove_file(id)).doing(deleting)?;
+        let mut all_gone = true;
         for member in &record.members {
-            self.forget_member(member);
+            all_gone &= self.forget_member(member);
+        }
+        if all_gone {
+            self.group_snapshots.forget_unfinished(id);
         }
         self.group_snapshots.take_out(id);
         self.ballast.ensure();
         Ok(())
     }
 
-    fn forget_member(&self, id: &SnapshotId) {
+    /// `false`: it still has its name.
+    fn forget_member(&self, id: &SnapshotId) -> bool {
         let home = self.snapshots.home(id);
         let moved = self.despite_full(|| self.layout.move_to_trash(home.directory(), id));
-        if let Err(error) = discard(id, moved) {
+        let discarded = discard(id, moved);
+        if let Err(error) = &discarded {
             tracing::warn!(%error, %id, "its space is only freed at the next start");
         }
         let mut ledger = lock(&self.ledger);
         ledger.release(self.snapshots.take_out(id));
+        discarded.is_ok()
     }
 
     /// Removes what stands under a member's id without being in the index.
@@ -57,8 +66,9 @@ impl Store {
 }
 
 /// Members without their group's record are of a group that was not finished, or not deleted to
-/// the end. Nobody was told of them, or everybody that they are gone. A record that is there but
-/// cannot be read keeps its members.
+/// the end, if that was noted: no client was given them, or they were deleted. Without such a note
+/// the record was lost, and its members are set aside. A record that is there but cannot be read
+/// keeps its members.
 pub(super) fn sweep_orphans(
     layout: &Layout,
     snapshots: &Shelf<SnapshotRecord>,
@@ -66,11 +76,36 @@ pub(super) fn sweep_orphans(
 ) {
     let is_orphan =
         |record: &SnapshotRecord| record.group.as_ref().is_some_and(|group| !groups.holds(group));
+    let mut swept = groups.unfinished().clone();
     for id in snapshots.ids_where(is_orphan) {
+        let group = snapshots.get(&id).ok().flatten().and_then(|record| record.group);
         snapshots.take_out(&id);
-        match discard(&id, layout.move_to_trash(snapshots.home(&id).directory(), &id)) {
-            Ok(()) => tracing::info!(%id, "removed a member of an unfinished group snapshot"),
-            Err(error) => tracing::warn!(%error, %id, "a leftover stays"),
+        let home = snapshots.home(&id);
+        match group.filter(|group| groups.unfinished().contains(group)) {
+            Some(group) => match discard(&id, layout.move_to_trash(home.directory(), &id)) {
+                Ok(()) => tracing::info!(%id, "removed a member of an unfinished group snapshot"),
+                Err(error) => {
+                    swept.remove(&group);
+                    tracing::warn!(%error, %id, "a leftover stays");
+                }
+            },
+            None => keep_member(layout, &id, &home),
+        }
+    }
+    for group in &swept {
+        groups.forget_unfinished(group);
+    }
+}
+
+fn keep_member(layout: &Layout, id: &SnapshotId, home: &Home) {
+    match set_aside(layout, home.directory()) {
+        Ok(()) => tracing::warn!(
+            %id,
+            directory = %layout.set_aside().display(),
+            "set aside: this snapshot is a member of a group snapshot whose record is missing"
+        ),
+        Err(error) => {
+            tracing::warn!(%error, %id, "a member of a group snapshot without its record stays");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Making snapshots of several volumes at once: all of them or none.
 //!
 //! The group's record is what makes its members real. They are put into their places before it,
-//! and a start that finds members without it sweeps them away; until it is durable none of them
-//! is in the index.
+//! after a note that the group is not finished: a start that finds the note and no record sweeps
+//! them away. Until the record is durable none of them is in the index.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,6 +11,7 @@ use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Draft, Error, GroupSnapshotRecord, NewGroupSnapshot, Result, Timestamp};
 use orlop_sys::file::RenameOutcome;
 
+use super::failure::Doing;
 use super::moment::Moment;
 use super::shelf::{Booked, Kept};
 use super::snapshot_draft::SnapshotDraft;
@@ -103,6 +104,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
             return self.adopt_members(existing);
         }
         self.place().inspect_err(|_| self.take_back())?;
+        self.store.group_snapshots.forget_unfinished(&self.record.id);
         Ok(self.enter())
     }
 }
@@ -120,12 +122,16 @@ impl GroupSnapshotDraft {
         for member in &existing.members {
             self.store.adopt(&self.store.snapshots, member)?;
         }
+        self.store.group_snapshots.forget_unfinished(&existing.id);
         Ok(existing)
     }
 
     /// Members first, the group's record last: the point from which they exist.
     fn place(&self) -> Result<()> {
         let shelf = &self.store.snapshots;
+        let id = &self.record.id;
+        let noted = self.store.group_snapshots.note_unfinished(id);
+        noted.doing(|| format!("create group snapshot {id}"))?;
         for member in &self.members {
             let record = member.record();
             let home = shelf.home(&record.id);
@@ -153,10 +159,16 @@ impl GroupSnapshotDraft {
             tracing::warn!(%error, %id, "it is whole or gone at the next start");
             return;
         }
+        let mut all_gone = true;
         for member in &self.record.members {
             if let Err(error) = self.store.discard_unlisted(member) {
+                // What stands there is of another one, and in the index.
+                all_gone &= matches!(error, Error::Conflict { .. });
                 tracing::warn!(%error, %member, "it stays until the next start");
             }
+        }
+        if all_gone {
+            self.store.group_snapshots.forget_unfinished(id);
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! volumes/ID/{record.json,data}     snapshots/ID/{record.json,data}
 //! groups/ID.json                    group-snapshots/ID.json
+//! group-snapshots/ID.unfinished     while it is made or deleted: without ID.json its members are swept
 //! staging/ID.N                      half-made things, swept at start; also template.N, moment.N,
 //!                                   orlop.pool.ID and pool.xfs.ID. What is named otherwise is
 //!                                   not Orlop's, here and in trash/, and is left alone.

@@ -1,6 +1,6 @@
 //! Records without data of their own, one file each, and an index of them in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -14,27 +14,43 @@ use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record, to_text};
 
 pub(super) const SUFFIX: &str = ".json";
+/// Of an empty file beside a record that is about to come or to go. What belongs to a record that is
+/// missing is a leftover if there is one; without, the record was lost.
+pub(super) const UNFINISHED: &str = ".unfinished";
 
 pub(super) struct Register<R: Recorded> {
     directory: PathBuf,
     /// A record, or why it cannot be read.
     entries: RwLock<BTreeMap<R::Id, std::result::Result<R, String>>>,
+    /// What an earlier process left unfinished.
+    unfinished: BTreeSet<R::Id>,
 }
 
 impl<R: Recorded> Register<R> {
     pub(super) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
-        let register = Self { directory, entries: RwLock::default() };
-        let listing = || format!("read {}", register.directory.display());
-        for file in fs::read_dir(&register.directory).doing(listing)? {
+        let mut register =
+            Self { directory, entries: RwLock::default(), unfinished: BTreeSet::new() };
+        let directory = register.directory.clone();
+        let listing = || format!("read {}", directory.display());
+        for file in fs::read_dir(&directory).doing(listing)? {
             let name = file.doing(listing)?.file_name();
-            let id_in = |name: &str| {
-                let id = name.strip_suffix(SUFFIX)?.parse::<R::Id>().ok()?;
+            let named = |name: &str, suffix: &str| {
+                let id = name.strip_suffix(suffix)?.parse::<R::Id>().ok()?;
                 (R::pool_of(&id) == pool).then_some(id)
             };
+            let id_in = |name: &str| named(name, SUFFIX);
+            let unfinished_in = |name: &str| named(name, UNFINISHED);
+            if let Some(id) = name.to_str().and_then(unfinished_in) {
+                register.unfinished.insert(id);
+                continue;
+            }
+            let replaced = name.to_str().and_then(file::replaced_name);
             match name.to_str().and_then(id_in) {
                 Some(id) => register.load(&id),
                 // What a crash left of a replacement that may never be tried again.
-                None if name.to_str().and_then(file::replaced_name).and_then(id_in).is_some() => {
+                None if replaced
+                    .is_some_and(|it| id_in(it).or_else(|| unfinished_in(it)).is_some()) =>
+                {
                     if let Err(error) = file::ensure_no_file(&register.directory.join(&name)) {
                         tracing::warn!(%error, "a leftover stays");
                     }
@@ -120,6 +136,25 @@ impl<R: Recorded> Register<R> {
         file::ensure_no_file(&self.path_of(id))?;
         // Also if it was missing: an earlier removal may have failed just here.
         file::sync_dir(&self.directory)
+    }
+
+    /// Durable once it returns.
+    pub(super) fn note_unfinished(&self, id: &R::Id) -> orlop_sys::Result<()> {
+        file::replace_file(&self.directory, &format!("{id}{UNFINISHED}"), b"")
+    }
+
+    /// Missing is fine. If a crash keeps the note, the next start finds it beside the record, or
+    /// without anything to sweep.
+    pub(super) fn forget_unfinished(&self, id: &R::Id) {
+        if let Err(error) = file::ensure_no_file(&self.directory.join(format!("{id}{UNFINISHED}")))
+        {
+            tracing::warn!(%error, %id, "a note stays until the next start");
+        }
+    }
+
+    /// Noted by an earlier process.
+    pub(super) fn unfinished(&self) -> &BTreeSet<R::Id> {
+        &self.unfinished
     }
 
     pub(super) fn put(&self, record: R) {

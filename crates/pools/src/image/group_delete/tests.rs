@@ -70,12 +70,66 @@ fn a_crash_after_the_record_is_gone_ends_in_the_sweep() {
         let alone = snapshot(&pool, "alone", &volumes[0]);
         let record = pool.store.group_snapshots.path_of(&group.id);
         drop(pool);
+        fs::write(record.with_extension("unfinished"), "").unwrap();
         fs::remove_file(record).unwrap();
+        let node = "node".parse().unwrap();
+        let inspection = ImagePool::inspect(&bed.config(), &node).unwrap().unwrap();
+        let codes: Vec<_> = inspection.findings.iter().map(|finding| finding.code).collect();
+        assert!(codes.is_empty(), "{codes:?}");
+        drop(inspection);
         let pool = bed.open();
         assert_eq!(pool.snapshots(None, 0).unwrap(), [alone]);
         assert_eq!(listing(&bed, "snapshots").len(), 1);
-        assert!(listing(&bed, "trash").is_empty());
+        for directory in ["trash", "group-snapshots"] {
+            assert!(listing(&bed, directory).is_empty(), "{directory}");
+        }
         pool.ensure_no_group_snapshot(&group.id).unwrap();
+    }
+}
+
+#[test]
+fn a_crash_before_the_record_is_gone_keeps_the_group() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let group = group(&pool);
+    let record = pool.store.group_snapshots.path_of(&group.id);
+    drop(pool);
+    fs::write(record.with_extension("unfinished"), "").unwrap();
+    let pool = bed.open();
+    assert_eq!(pool.group_snapshot(&group.id).unwrap(), Some(group));
+    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 2);
+    assert_eq!(listing(&bed, "group-snapshots").len(), 1);
+}
+
+#[test]
+fn members_of_a_group_that_lost_its_record_are_set_aside() {
+    let Some(bed) = Bed::xfs() else { return };
+    for whole_directory in [false, true] {
+        let pool = bed.open();
+        let group = group(&pool);
+        let data = read(&snapshot_data_of(&pool, &group.members[0]));
+        let record = pool.store.group_snapshots.path_of(&group.id);
+        drop(pool);
+        let kept = bed.pool_path().join("kept");
+        let from = if whole_directory { record.parent().unwrap() } else { &record };
+        fs::rename(from, &kept).unwrap();
+        let pool = bed.open();
+        assert!(pool.snapshots(None, 0).unwrap().is_empty());
+        drop(pool);
+        assert_eq!(listing(&bed, "set-aside").len(), 2);
+
+        // With all of it moved back the group is whole again.
+        if whole_directory {
+            fs::remove_dir(from).unwrap();
+        }
+        fs::rename(&kept, from).unwrap();
+        for member in &group.members {
+            let aside = bed.pool_path().join(format!("set-aside/{member}.0"));
+            fs::rename(aside, bed.pool_path().join(format!("snapshots/{member}"))).unwrap();
+        }
+        let pool = bed.open();
+        assert_eq!(pool.group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
+        assert!(read(&snapshot_data_of(&pool, &group.members[0])) == data);
     }
 }
 

@@ -115,6 +115,8 @@ fn a_crash_before_the_groups_record_leaves_nothing() {
         for placed in 1..=3 {
             let mut draft = pool.store.begin_group_snapshot(&new).unwrap();
             draft.cut().unwrap();
+            let note = format!("group-snapshots/{}.unfinished", new.id);
+            fs::write(bed.pool_path().join(note), "").unwrap();
             for member in draft.members.iter_mut().take(placed) {
                 member.finish().unwrap();
                 let home = pool.store.snapshots.home(&member.record().id);

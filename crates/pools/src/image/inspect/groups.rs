@@ -11,7 +11,7 @@ use orlop_model::{
 use orlop_sys::file;
 
 use super::super::failure::Doing;
-use super::super::register::SUFFIX;
+use super::super::register::{SUFFIX, UNFINISHED};
 use super::{Ground, entries, name_of};
 use crate::recorded::{Recorded, read_record, to_text};
 
@@ -29,13 +29,18 @@ impl Ground {
         Ok(())
     }
 
-    /// The records that can be read, and the ids of the others.
+    /// The records that can be read, and the ids of those that cannot or are unfinished.
     fn survey_register<R: Recorded>(&mut self, directory: &Path) -> Result<(Vec<R>, Vec<R::Id>)> {
         let (mut whole, mut damaged) = (Vec::new(), Vec::new());
         for path in entries(directory)? {
             let name = name_of(&path);
             // What a crash left of a replacement; the next one uses the name again.
             if name.starts_with('.') {
+                continue;
+            }
+            // Its members are leftovers, which the next start removes.
+            if let Some(id) = name.strip_suffix(UNFINISHED).and_then(|name| name.parse().ok()) {
+                damaged.push(id);
                 continue;
             }
             let id = name.strip_suffix(SUFFIX).and_then(|name| name.parse::<R::Id>().ok());
@@ -77,8 +82,8 @@ impl Ground {
         }
     }
 
-    /// A start sweeps these away, as leftovers of a group that was not finished. Set aside they
-    /// survive it: perhaps it is the group's record that was lost.
+    /// No note says that the group is unfinished, so its record was lost. A start sets them aside as
+    /// well.
     fn survey_members(&mut self, snapshots: &[SnapshotRecord], known: &BTreeSet<&GroupSnapshotId>) {
         if self.in_use {
             return;
@@ -91,7 +96,9 @@ impl Ground {
             self.found_astray(
                 "group-missing",
                 format!("snapshot {}", snapshot.id),
-                format!("it is a member of {group}, which is not there; the next start removes it"),
+                format!(
+                    "it is a member of {group}, which is not there; the next start sets it aside"
+                ),
                 directory,
             );
         }
