@@ -73,7 +73,7 @@ impl Engine {
         ephemeral: bool,
         source_lock: Option<Held>,
     ) -> Result<Volume> {
-        let source = match &request.source {
+        let mut source = match &request.source {
             Some(source) => Some(self.hold_source(source, source_lock)?),
             None => None,
         };
@@ -122,9 +122,12 @@ impl Engine {
                 }
                 Err(other) => return Err(other),
             };
-            match self.complete(&pool, draft, source.as_ref()) {
+            match self.complete(&pool, draft, source.take()) {
                 Ok(record) => return Ok(self.describe(&pool, record)),
-                Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_))) => {
+                // Of a copy there is no other candidate, and its source is held no longer.
+                Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_)))
+                    if request.source.is_none() =>
+                {
                     refusal = Some(milder(refusal, full));
                 }
                 Err(other) => return Err(other),
@@ -137,15 +140,19 @@ impl Engine {
         &self,
         pool: &PoolRef,
         mut draft: Box<dyn Draft<VolumeRecord>>,
-        source: Option<&Source<'_>>,
+        source: Option<Source<'_>>,
     ) -> Result<VolumeRecord> {
-        match source.and_then(|source| source.volume.as_ref()) {
+        match source.as_ref().and_then(|source| source.volume.as_ref()) {
             Some(volume) => {
                 let _cut_lock = self.lock_cut_in_use(pool, volume)?;
                 self.cut_quiesced(pool, &[volume], draft.as_mut())?;
             }
             None => draft.cut()?,
         }
+        // The draft has the data now, and a thick one is about to copy all of it, which must not
+        // keep the source's users waiting. On a shared pool the commit still reads the source, and
+        // is quick.
+        let _needed = source.filter(|_| pool.is_shared());
         draft.commit()
     }
 

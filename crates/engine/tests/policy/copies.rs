@@ -237,6 +237,35 @@ fn one_snapshot_is_restored_by_many_at_once_but_not_deleted_meanwhile() {
     bench.engine.delete_snapshot(&saved).unwrap();
 }
 
+/// A thick clone is copied byte by byte after the cut, which may take minutes.
+#[test]
+fn a_source_is_free_again_once_it_is_cut() {
+    let bench = Bench::new();
+    let origin = bench.create("origin");
+    bench.pool().write_tag(&origin, "first").unwrap();
+    let saved = bench.snapshot("s", &origin);
+    bench.stage(&origin);
+    for name in ["a clone", "b clone", "c clone"] {
+        let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
+        bench.pool().during_next_commit(move || {
+            refused!(engine.create_volume(&cloned(name, &source)), Error::Busy(_));
+            engine.unstage_volume(&issued(&source), &path(STAGING)).unwrap();
+            engine.stage_volume(&stage(&source)).unwrap();
+        });
+        bench.create_as(cloned(name, &origin));
+    }
+    bench.unstage(&origin).unwrap();
+    let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
+    bench.pool().during_next_commit(move || engine.delete_volume(&source).unwrap());
+    let last = bench.create_as(cloned("last", &origin));
+    let (engine, source) = (Arc::clone(&bench.engine), saved.clone());
+    bench.pool().during_next_commit(move || engine.delete_snapshot(&source).unwrap());
+    let back = bench.create_as(restored("back", &saved));
+    for id in [last, back] {
+        assert_eq!(bench.pool().tag(&id).unwrap(), "first");
+    }
+}
+
 /// Not "busy", which would be tried again for ever.
 #[test]
 fn a_lost_source_of_the_same_name_is_not_found() {

@@ -329,3 +329,16 @@ fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
     refused!(here.engine.stage_volume(&stage(&id)), Error::Busy(_));
     assert_eq!(here.format(&id), further);
 }
+
+/// There, what is committed is a clone that the cluster makes of the source itself.
+#[test]
+fn a_source_on_a_shared_pool_stays_until_it_is_copied() {
+    let (here, _) = Bench::sharing();
+    let saved = here.snapshot("s", &here.create("origin"));
+    let (engine, source) = (here.engine.clone(), saved.clone());
+    here.pool().during_next_commit(move || {
+        refused!(engine.delete_snapshot(&source), Error::Busy(_));
+    });
+    here.create_as(restored("back", &saved));
+    here.engine.delete_snapshot(&saved).unwrap();
+}

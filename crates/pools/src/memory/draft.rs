@@ -94,6 +94,10 @@ impl Draft<VolumeRecord> for VolumeDraft {
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
         lock(&self.state).fault("commit")?;
+        let interlude = lock(&self.state).commit_interlude.take();
+        if let Some(Interlude(happen)) = interlude {
+            happen();
+        }
         if self.content.is_none() {
             self.cut()?;
         }

@@ -32,6 +32,11 @@ impl MemoryPool {
         lock(&self.state).interlude = Some(Interlude(Box::new(interlude)));
     }
 
+    /// What happens while the next volume is being committed, on its thread.
+    pub fn during_next_commit(&self, interlude: impl FnOnce() + Send + 'static) {
+        lock(&self.state).commit_interlude = Some(Interlude(Box::new(interlude)));
+    }
+
     /// What happens while the next caller waits for its device.
     pub fn during_next_attach(&self, interlude: impl FnOnce() + Send + 'static) {
         lock(&self.state).attach_interlude = Some(Interlude(Box::new(interlude)));

@@ -27,6 +27,7 @@ pub(super) struct State {
     /// Why nothing works at all.
     pub(super) broken: Option<String>,
     pub(super) interlude: Option<Interlude>,
+    pub(super) commit_interlude: Option<Interlude>,
     pub(super) attach_interlude: Option<Interlude>,
 }
 
