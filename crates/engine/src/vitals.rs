@@ -67,7 +67,8 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         *(self.of)(&mut self.vitals.state()) -= 1;
-        self.vitals.left.notify_one();
+        // Some wait for another kind of place, and would sleep on with the only notice.
+        self.vitals.left.notify_all();
     }
 }
 
@@ -162,7 +163,7 @@ impl Vitals {
             return Ok(question(&self.pool));
         }
         self.check()?;
-        let place = self.place(QUESTIONS, |state| &mut state.questions)?;
+        let place = self.place(QUESTIONS, QUESTION, |state| &mut state.questions)?;
         let (answer, answered) = mpsc::sync_channel(1);
         let asking = move || {
             let answer_now = question(&place.vitals.pool);
@@ -182,9 +183,14 @@ impl Vitals {
         })
     }
 
-    fn place(self: &Arc<Self>, most: usize, of: fn(&mut State) -> &mut usize) -> Result<Place> {
+    fn place(
+        self: &Arc<Self>,
+        most: usize,
+        patience: Duration,
+        of: fn(&mut State) -> &mut usize,
+    ) -> Result<Place> {
         let taken = |state: &mut State| *of(state) >= most;
-        let waited = self.left.wait_timeout_while(self.state(), QUESTION, taken);
+        let waited = self.left.wait_timeout_while(self.state(), patience, taken);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             return Err(self.silence(QUESTION));
@@ -232,7 +238,7 @@ impl Engine {
             return Ok(None);
         };
         vitals.check()?;
-        vitals.place(GUESTS, |state| &mut state.guests).map(Some)
+        vitals.place(GUESTS, QUESTION, |state| &mut state.guests).map(Some)
     }
 
     pub(crate) fn ask<T: Send + 'static>(
@@ -246,3 +252,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+#![allow(clippy::unwrap_used)]
+
+use orlop_model::Topology;
+use orlop_pools::{MemoryPool, MemoryPoolConfig};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn vitals() -> Arc<Vitals> {
+    let config = MemoryPoolConfig {
+        name: "default".to_owned(),
+        place: Topology::default(),
+        capacity_bytes: 1 << 30,
+    };
+    Arc::new(Vitals::of(Arc::new(MemoryPool::new(config))))
+}
+
+fn question(vitals: &Arc<Vitals>) -> Result<Place> {
+    vitals.place(1, LONG, |state| &mut state.questions)
+}
+
+fn guest(vitals: &Arc<Vitals>) -> Result<Place> {
+    vitals.place(1, LONG, |state| &mut state.guests)
+}
+
+/// Guests and questions wait side by side; a place that one kind cannot use must reach the other.
+#[test]
+fn a_place_that_is_free_again_reaches_who_waits_for_it() {
+    let vitals = vitals();
+    let (asking, visiting) = (question(&vitals).unwrap(), guest(&vitals).unwrap());
+    thread::scope(|scope| {
+        let second_guest = scope.spawn(|| guest(&vitals).is_ok());
+        // So that it most likely waits already. If it does not, the test says less, and passes.
+        thread::sleep(Duration::from_millis(300));
+        let second_question = scope.spawn(|| question(&vitals).is_ok());
+        thread::sleep(Duration::from_millis(300));
+        drop(asking);
+        assert!(second_question.join().unwrap());
+        drop(visiting);
+        assert!(second_guest.join().unwrap());
+    });
+}
