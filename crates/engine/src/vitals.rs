@@ -137,6 +137,16 @@ impl Vitals {
         }
     }
 
+    /// A pool that answers and has much to do.
+    fn crowd(&self, most: usize) -> Error {
+        Error::Unreachable {
+            doing: format!("use pool {}", self.pool.name()),
+            reason: format!(
+                "{most} calls of this kind are under way on it, which is the most at once; try again"
+            ),
+        }
+    }
+
     fn ask_to_write(self: &Arc<Self>) -> bool {
         let vitals = Arc::clone(self);
         let ask = move || {
@@ -193,7 +203,9 @@ impl Vitals {
         let waited = self.left.wait_timeout_while(self.state(), patience, taken);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            return Err(self.silence(QUESTION));
+            drop(state);
+            self.check()?;
+            return Err(self.crowd(most));
         }
         *of(&mut state) += 1;
         drop(state);

@@ -41,3 +41,16 @@ fn a_place_that_is_free_again_reaches_who_waits_for_it() {
         assert!(second_guest.join().unwrap());
     });
 }
+
+/// Else an administrator looks for a broken disk where there is only much to do.
+#[test]
+fn too_many_calls_at_once_are_not_called_a_broken_disk() {
+    let vitals = vitals();
+    let _visiting = guest(&vitals).unwrap();
+    let refusal = vitals.place(1, Duration::ZERO, |state| &mut state.guests).err().unwrap();
+    assert!(matches!(refusal, Error::Unreachable { .. }), "{refusal:?}");
+    let text = refusal.to_string();
+    assert!(text.contains("1 call") && text.contains("pool default"), "{text}");
+    assert!(!text.contains("disk") && text.ends_with("try again"), "{text}");
+    assert!(vitals.place(1, Duration::ZERO, |state| &mut state.questions).is_ok());
+}
