@@ -2,12 +2,13 @@
 
 use orlop_model::{
     ALLOCATION_UNIT, CapabilitySet, CapacityRange, ContentSource, Draft, Error, FormatState,
-    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, VolumeId, VolumeRecord,
+    FsType, IoLimits, NameDigest, NewFilesystem, NewVolume, PoolId, Result, VolumeId,
+    VolumeParameters, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Held, Key};
-use crate::placement::Wanted;
+use crate::placement::{Wanted, check_same_pool};
 use crate::request::{CreateVolume, Volume};
 
 /// A source that exists, cannot go away while it is held, and will be copied.
@@ -74,7 +75,7 @@ impl Engine {
         source_lock: Option<Held>,
     ) -> Result<Volume> {
         let mut source = match &request.source {
-            Some(source) => Some(self.hold_source(source, source_lock)?),
+            Some(source) => Some(self.hold_source(source, &request.parameters, source_lock)?),
             None => None,
         };
         let capabilities = self.settle_capabilities(&request.capabilities, source.as_ref())?;
@@ -156,7 +157,12 @@ impl Engine {
         draft.commit()
     }
 
-    fn hold_source(&self, source: &ContentSource, lock: Option<Held>) -> Result<Source<'_>> {
+    fn hold_source(
+        &self,
+        source: &ContentSource,
+        wanted: &VolumeParameters,
+        lock: Option<Held>,
+    ) -> Result<Source<'_>> {
         match source {
             ContentSource::Snapshot(id) => {
                 let lock = self.locks.shared(Key::Snapshot(id.digest().clone()))?;
@@ -167,9 +173,10 @@ impl Engine {
                 Ok(Source { pool, size_bytes, format, volume: None, _lock: lock })
             }
             ContentSource::Volume(id) => {
-                // Else a volume that is to be made from a lost one of its own name would be
-                // busy with itself for ever.
-                self.require_volume(id)?;
+                // Before the lock: a volume that is to be made from a lost one of its name, or from
+                // one on another pool, would wait for the lock that it holds itself.
+                let (pool, _) = self.require_volume(id)?;
+                check_same_pool(pool, wanted)?;
                 let lock = match lock {
                     Some(lock) => lock,
                     None => self.share_volume(id.digest())?,

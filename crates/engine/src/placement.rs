@@ -102,13 +102,8 @@ impl Engine {
         let name = wanted.parameters.pool.as_deref();
         let fits = |pool: &&PoolRef| name.is_none_or(|name| pool.name() == name);
         if let Some(source) = wanted.source_pool {
-            if fits(&source) {
-                return Ok(vec![PoolRef::clone(source)]);
-            }
-            return Err(Error::invalid(
-                "volume_content_source",
-                format!("is on pool {}; a copy cannot be made on another pool", source.name()),
-            ));
+            check_same_pool(source, wanted.parameters)?;
+            return Ok(vec![PoolRef::clone(source)]);
         }
         let pools: Vec<_> = self.pools.values().filter(fits).cloned().collect();
         if pools.is_empty() {
@@ -120,6 +115,16 @@ impl Engine {
         }
         Ok(pools)
     }
+}
+
+pub(crate) fn check_same_pool(source: &PoolRef, wanted: &VolumeParameters) -> Result<()> {
+    if wanted.pool.as_ref().is_none_or(|name| name == source.name()) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "volume_content_source",
+        format!("is on pool {}; a copy cannot be made on another pool", source.name()),
+    ))
 }
 
 /// A filesystem that two nodes mount at once, one of them to write, is destroyed by it. Where a

@@ -4,8 +4,8 @@ use orlop_engine::request::{ControllerPublish, CreateVolume, StageVolume, Volume
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    AccessMode, CapabilitySet, Consistency, Device, DeviceAccess, DeviceSignature, Error,
-    FormatState, FsType, FsUuid, Pool, ReaderState, VolumeId, VolumeRecord,
+    AccessMode, CapabilitySet, Consistency, ContentSource, Device, DeviceAccess, DeviceSignature,
+    Error, FormatState, FsType, FsUuid, Pool, ReaderState, Topology, VolumeId, VolumeRecord,
 };
 
 use crate::bench::*;
@@ -341,4 +341,25 @@ fn a_source_on_a_shared_pool_stays_until_it_is_copied() {
     });
     here.create_as(restored("back", &saved));
     here.engine.delete_snapshot(&saved).unwrap();
+}
+
+/// Not "busy", which would be tried again without end: the volume would wait for its own lock.
+#[test]
+fn a_source_of_the_same_name_on_another_pool_is_refused() {
+    let place = Topology::default();
+    let bench = Bench::with_pools(vec![pool("shared", &place, GIB), pool("own", &place, GIB)]);
+    bench.pool().share_with(&[&node(HERE)]);
+    let wanted = |name: &str| CreateVolume {
+        parameters: parameters(&[("pool", "shared")]),
+        range: Some(range(16 << 20, 0)),
+        ..block_volume(name)
+    };
+    let source = bench.create_as(wanted("x"));
+    let copy = CreateVolume {
+        source: Some(ContentSource::Volume(source)),
+        parameters: parameters(&[("pool", "own")]),
+        ..wanted("x")
+    };
+    let error = refused!(bench.engine.create_volume(&copy), Error::Invalid { .. });
+    assert!(error.to_string().contains("another pool"), "{error}");
 }
