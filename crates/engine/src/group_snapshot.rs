@@ -15,20 +15,21 @@ use crate::request::{CreateGroupSnapshot, GroupSnapshot};
 impl Engine {
     pub fn create_group_snapshot(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot> {
         let digest = NameDigest::of(&request.name);
-        let _lock = self.locks.exclusive(Key::GroupSnapshot(digest.clone()))?;
+        let locks = self.locks.with_one_deadline();
+        let _lock = locks.exclusive(Key::GroupSnapshot(digest.clone()))?;
         if let Some(existing) = self.find_group_snapshot(&digest, &request.sources)? {
             return same_sources(existing, request);
         }
         let digests = || request.sources.iter().map(VolumeId::digest).cloned();
-        let _source_locks = self.locks.all(digests().map(Key::Volume).collect(), Locks::shared)?;
+        let _source_locks = locks.all(digests().map(Key::Volume).collect(), Locks::shared)?;
         let (pool, sources) = self.require_together(&request.sources)?;
         let mut members = Vec::new();
         for source in &sources {
             members.push(self.new_member(pool, request, source)?);
         }
         // A member is on the pool before its group is: until then nobody may take it for a leftover.
-        let _member_locks = self.lock_snapshots(members.iter().map(|member| &member.id))?;
-        let _cut_locks = self.locks.all(digests().map(Key::Cut).collect(), Locks::exclusive)?;
+        let _member_locks = lock_snapshots(&locks, members.iter().map(|member| &member.id))?;
+        let _cut_locks = locks.all(digests().map(Key::Cut).collect(), Locks::exclusive)?;
         let id = GroupSnapshotId::new(pool.id().clone(), digest);
         let new = NewGroupSnapshot { id, name: request.name.clone(), members };
         let mut draft = pool.begin_group_snapshot(&new)?;
@@ -44,7 +45,8 @@ impl Engine {
         id: &GroupSnapshotId,
         members: &BTreeSet<String>,
     ) -> Result<()> {
-        let _lock = self.locks.exclusive(Key::GroupSnapshot(id.digest().clone()))?;
+        let locks = self.locks.with_one_deadline();
+        let _lock = locks.exclusive(Key::GroupSnapshot(id.digest().clone()))?;
         let pool = self.pool(id.pool())?.ok_or_else(|| {
             Error::precondition(format!(
                 "group snapshot {id} is on pool {}, which this daemon does not serve",
@@ -53,7 +55,7 @@ impl Engine {
         })?;
         let Some(record) = pool.group_snapshot(id)? else { return Ok(()) };
         check_members(&record, members)?;
-        let _member_locks = self.lock_snapshots(&record.members)?;
+        let _member_locks = lock_snapshots(&locks, &record.members)?;
         pool.ensure_no_group_snapshot(id)
     }
 
@@ -84,19 +86,6 @@ impl Engine {
             }
         }
         Ok(None)
-    }
-
-    pub(crate) fn lock_volumes(&self, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
-        let keys = volumes.iter().map(|id| Key::Volume(id.digest().clone())).collect();
-        self.locks.all(keys, Locks::exclusive)
-    }
-
-    fn lock_snapshots<'a>(
-        &self,
-        snapshots: impl IntoIterator<Item = &'a SnapshotId>,
-    ) -> Result<Vec<Held>> {
-        let keys = snapshots.into_iter().map(|id| Key::Snapshot(id.digest().clone())).collect();
-        self.locks.all(keys, Locks::exclusive)
     }
 
     /// GG-27: volumes of one pool only can be cut together.
@@ -150,6 +139,14 @@ impl Engine {
         }
         Ok(consistency)
     }
+}
+
+fn lock_snapshots<'a>(
+    locks: &Locks,
+    snapshots: impl IntoIterator<Item = &'a SnapshotId>,
+) -> Result<Vec<Held>> {
+    let keys = snapshots.into_iter().map(|id| Key::Snapshot(id.digest().clone())).collect();
+    locks.all(keys, Locks::exclusive)
 }
 
 fn with_members(pool: &PoolRef, record: GroupSnapshotRecord) -> Result<GroupSnapshot> {

@@ -125,6 +125,8 @@ impl Table {
 pub(crate) struct Locks {
     table: Arc<Table>,
     patience: Duration,
+    /// Of a call that takes several, for all of them.
+    deadline: Option<Instant>,
 }
 
 /// Released when dropped.
@@ -138,7 +140,14 @@ pub(crate) struct Held {
 impl Locks {
     /// `patience` is how long a lock is waited for.
     pub(crate) fn new(patience: Duration) -> Self {
-        Self { table: Arc::default(), patience }
+        Self { table: Arc::default(), patience, deadline: None }
+    }
+
+    /// For a call that takes several: all together are waited for as long as one is. Else it would
+    /// hold the first of them, and keep others waiting, for as often as it has to wait.
+    pub(crate) fn with_one_deadline(&self) -> Self {
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
+        Self { deadline: Some(deadline), ..self.clone() }
     }
 
     pub(crate) fn exclusive(&self, key: Key) -> Result<Held> {
@@ -156,7 +165,8 @@ impl Locks {
         keys: BTreeSet<Key>,
         take: impl Fn(&Self, Key) -> Result<Held>,
     ) -> Result<Vec<Held>> {
-        keys.into_iter().map(|key| take(self, key)).collect()
+        let locks = self.with_one_deadline();
+        keys.into_iter().map(|key| take(&locks, key)).collect()
     }
 
     fn acquire(&self, key: Key, mode: Mode) -> Result<Held> {
@@ -175,7 +185,7 @@ impl Locks {
             state.forget_if_unused(key);
             return Err(Error::Busy(key.describe()));
         }
-        let deadline = Instant::now() + self.patience;
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
         state.tickets += 1;
         let ticket = state.tickets;
         state.waiting += 1;

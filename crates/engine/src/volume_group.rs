@@ -12,7 +12,7 @@ use orlop_model::{Error, NameDigest, Result, VolumeGroupId, VolumeGroupRecord, V
 
 use crate::engine::{Engine, PoolRef};
 use crate::list::{is_more_than, one_more_than, page};
-use crate::locks::Key;
+use crate::locks::{Held, Key, Locks};
 use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
 
 /// Which group each volume is in. Rebuilt from the pools at start. Shared pools are asked instead.
@@ -52,12 +52,13 @@ impl Membership {
 impl Engine {
     pub fn create_volume_group(&self, request: &CreateVolumeGroup) -> Result<VolumeGroup> {
         let digest = NameDigest::of(&request.name);
-        let _lock = self.locks.exclusive(Key::VolumeGroup(digest.clone()))?;
+        let locks = self.locks.with_one_deadline();
+        let _lock = locks.exclusive(Key::VolumeGroup(digest.clone()))?;
         if let Some(existing) = self.find_volume_group(&digest, request.members.first())? {
             check_same_group(&existing, request)?;
             return self.with_volumes(existing);
         }
-        let _member_locks = self.lock_volumes(&request.members)?;
+        let _member_locks = lock_volumes(&locks, &request.members)?;
         self.check_can_join(&request.members, None)?;
         check_one_pool(&request.members).map_err(Error::Precondition)?;
         check_room(&request.members, request.max_members)?;
@@ -81,10 +82,11 @@ impl Engine {
         id: &VolumeGroupId,
         members: &BTreeSet<VolumeId>,
     ) -> Result<VolumeGroup> {
-        let _lock = self.locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
+        let locks = self.locks.with_one_deadline();
+        let _lock = locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let (pool, was) = self.require_volume_group(id)?;
         let changed = was.members.symmetric_difference(members).cloned().collect();
-        let _member_locks = self.lock_volumes(&changed)?;
+        let _member_locks = lock_volumes(&locks, &changed)?;
         self.check_can_join(members, Some(id))?;
         check_one_pool(members).map_err(|reason| Error::invalid("volume_ids", reason))?;
         check_room(members, was.max_members)?;
@@ -216,6 +218,11 @@ impl Engine {
         };
         home.ok_or_else(|| Error::precondition("this daemon serves no pool"))
     }
+}
+
+fn lock_volumes(locks: &Locks, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
+    let keys = volumes.iter().map(|id| Key::Volume(id.digest().clone())).collect();
+    locks.all(keys, Locks::exclusive)
 }
 
 /// VG-12 names parameters only: members may have come and gone since.

@@ -113,3 +113,26 @@ fn only_so_many_wait() {
     });
     assert!(locks.is_forgotten());
 }
+
+/// Else the first of a group's locks would be held for as long as all the others are waited for.
+#[test]
+fn all_locks_of_a_call_are_waited_for_together() {
+    let locks = Locks::new(LONG).with_one_deadline();
+    let late = Locks { deadline: Some(Instant::now()), ..locks.clone() };
+    let held = locks.exclusive(key("a")).unwrap();
+    // What is free is there at once; what is not has had its time.
+    assert!(late.exclusive(key("b")).is_ok());
+    assert!(matches!(late.exclusive(key("a")), Err(Error::Busy(_))));
+    drop(held);
+    assert_eq!(locks.with_one_deadline().deadline, locks.deadline);
+    let keys = || BTreeSet::from(["a", "b", "c"].map(key));
+    let until = Mutex::new(BTreeSet::new());
+    let take = |locks: &Locks, key: Key| {
+        until.lock().unwrap().insert(locks.deadline);
+        locks.exclusive(key)
+    };
+    assert_eq!(Locks::new(LONG).all(keys(), take).unwrap().len(), 3);
+    let until = until.into_inner().unwrap();
+    assert!(until.len() == 1 && until.iter().all(Option::is_some), "{until:?}");
+    assert!(locks.is_forgotten());
+}
