@@ -4,6 +4,7 @@
 //! in the kernel for a pool that hangs keeps its place, and must not keep that of others.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -190,8 +191,7 @@ impl Core {
             }
             let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
             let running = lane.running();
-            let silent = self.silent_pools();
-            if name.pool.as_ref().map_or(!silent.is_empty(), |pool| silent.contains(pool)) {
+            if self.is_lost(name, running) {
                 tracing::error!(
                     pool,
                     running,
@@ -206,6 +206,18 @@ impl Core {
                 tracing::info!(pool, running, "stopping: waiting for calls to end");
             }
         }
+    }
+
+    /// Will nothing of what runs in the lane end before a pool answers again?
+    fn is_lost(&self, name: &LaneName, running: usize) -> bool {
+        let silent = self.silent_pools();
+        let Some(pool) = &name.pool else { return !silent.is_empty() };
+        let lost = match name.kind {
+            // Another pool may have taken the volume that it is to create.
+            Kind::Controller => self.engine().map_or(0, |engine| engine.calls_lost_elsewhere(pool)),
+            Kind::Node | Kind::Stream => 0,
+        };
+        silent.contains(pool) || (lost > 0 && lost >= running)
     }
 
     fn lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
@@ -316,15 +328,34 @@ impl Core {
 struct Lane {
     width: u32,
     free: Arc<Semaphore>,
+    /// Not what is missing from `free`: who waits until all are free has those that are.
+    running: Arc<AtomicUsize>,
+}
+
+/// A place in a lane, for as long as it is held.
+struct Turn {
+    running: Arc<AtomicUsize>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Lane {
     fn new(width: u32) -> Self {
-        Self { width, free: Arc::new(Semaphore::new(permits(width))) }
+        Self { width, free: Arc::new(Semaphore::new(permits(width))), running: Arc::default() }
     }
 
     fn running(&self) -> usize {
-        permits(self.width).saturating_sub(self.free.available_permits())
+        self.running.load(Ordering::SeqCst)
+    }
+
+    fn taken(&self, place: OwnedSemaphorePermit) -> Turn {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Turn { running: Arc::clone(&self.running), _place: place }
     }
 
     async fn run<T: Send + 'static>(
@@ -336,15 +367,17 @@ impl Lane {
 
     /// A caller that hangs up while it waits for its turn is forgotten. `check` is asked now and then
     /// whether there is still a reason to wait.
-    async fn turn(&self, check: impl Fn() -> Result<()>) -> Result<OwnedSemaphorePermit> {
-        if let Ok(turn) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(turn);
+    async fn turn(&self, check: impl Fn() -> Result<()>) -> Result<Turn> {
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(self.taken(place));
         }
-        let turn = Arc::clone(&self.free).acquire_owned();
-        tokio::pin!(turn);
+        let place = Arc::clone(&self.free).acquire_owned();
+        tokio::pin!(place);
         loop {
             tokio::select! {
-                turn = &mut turn => return turn.map_err(|_| Error::Stopping),
+                place = &mut place => {
+                    return place.map(|place| self.taken(place)).map_err(|_| Error::Stopping);
+                }
                 () = tokio::time::sleep(LOOK_AGAIN) => check()?,
             }
         }
@@ -361,7 +394,7 @@ impl Lane {
 /// Once begun, the work is finished whether or not anyone still listens (GEN-26), and keeps its
 /// place in the lane until then.
 async fn begin<T: Send + 'static>(
-    turn: OwnedSemaphorePermit,
+    turn: Turn,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let span = Span::current();

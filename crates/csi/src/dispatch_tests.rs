@@ -126,3 +126,18 @@ async fn pools_and_nodes_have_places_of_their_own() {
         assert!(Arc::ptr_eq(&lane, &core.lane(name).unwrap()));
     }
 }
+
+/// Who stops the daemon waits for all places, and has those that are free.
+#[tokio::test]
+async fn what_runs_is_counted_while_all_places_are_waited_for() {
+    let held = hold(&Arc::new(Lane::new(4))).await;
+    let lane = Arc::clone(&held.lane);
+    let draining = tokio::spawn(async move { lane.drained().await });
+    while held.lane.free.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(held.lane.running(), 1);
+    held.release.send(()).unwrap();
+    draining.await.unwrap();
+    assert_eq!(held.lane.running(), 0);
+}

@@ -108,7 +108,7 @@ impl Engine {
         candidates.sort_by_key(|pool| home.is_some_and(|home| home != pool.id()));
         for pool in candidates {
             let new = plan.on(&pool, digest, request);
-            let guest = if home == Some(pool.id()) { Ok(None) } else { self.as_guest(&pool) };
+            let guest = if home == Some(pool.id()) { Ok(None) } else { self.as_guest(&pool, home) };
             let begun = guest.and_then(|guest| Ok((guest, pool.begin_volume(&new)?)));
             let (_guest, draft) = match begun {
                 Ok(begun) => begun,

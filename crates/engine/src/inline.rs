@@ -32,7 +32,7 @@ impl Engine {
         let _lock = self.lock_volume(&NameDigest::of(&name))?;
         let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
-        let _guest = self.as_guest(pool)?;
+        let _guest = self.as_guest(pool, None)?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
             capability: request.capability.clone(),

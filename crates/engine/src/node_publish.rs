@@ -198,7 +198,7 @@ impl Engine {
         let Some(pool) = self.pool_of(&id)? else { return self.check_vacant(volume, target) };
         let _guest = match volume {
             VolumeRef::Issued(_) => None,
-            VolumeRef::Foreign(_) => self.as_guest(pool)?,
+            VolumeRef::Foreign(_) => self.as_guest(pool, None)?,
         };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).cloned();

@@ -43,6 +43,8 @@ struct State {
     is_silent: bool,
     questions: usize,
     guests: usize,
+    /// Whose places guests keep meanwhile, where it is a pool's.
+    homes: Vec<PoolId>,
 }
 
 /// A call that the pool has not finished.
@@ -61,12 +63,19 @@ impl Drop for UnderWay {
 pub(crate) struct Place {
     vitals: Arc<Vitals>,
     of: fn(&mut State) -> &mut usize,
+    home: Option<PoolId>,
     _under_way: UnderWay,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *(self.of)(&mut self.vitals.state()) -= 1;
+        let mut state = self.vitals.state();
+        *(self.of)(&mut state) -= 1;
+        let home = state.homes.iter().position(|home| Some(home) == self.home.as_ref());
+        if let Some(index) = home {
+            state.homes.swap_remove(index);
+        }
+        drop(state);
         // Some wait for another kind of place, and would sleep on with the only notice.
         self.vitals.left.notify_all();
     }
@@ -82,6 +91,7 @@ impl Vitals {
             is_silent: false,
             questions: 0,
             guests: 0,
+            homes: Vec::new(),
         };
         Self { pool, state: Mutex::new(state), left: Condvar::new() }
     }
@@ -209,7 +219,7 @@ impl Vitals {
         }
         *of(&mut state) += 1;
         drop(state);
-        Ok(Place { vitals: Arc::clone(self), of, _under_way: self.begin() })
+        Ok(Place { vitals: Arc::clone(self), of, home: None, _under_way: self.begin() })
     }
 }
 
@@ -244,13 +254,26 @@ impl Engine {
         self.vitals.get(pool).map(Vitals::begin)
     }
 
-    /// For a call that found out only now that it is for this pool.
-    pub(crate) fn as_guest(&self, pool: &PoolRef) -> Result<Option<Place>> {
+    /// How many calls keep a place of this pool and wait for another one that does not answer.
+    pub fn calls_lost_elsewhere(&self, home: &PoolId) -> usize {
+        let silent = self.vitals.values().filter(|vitals| vitals.check().is_err());
+        let lost = |vitals: &Arc<Vitals>| {
+            vitals.state().homes.iter().filter(|other| *other == home).count()
+        };
+        silent.map(lost).sum()
+    }
+
+    /// For a call that found out only now that it is for this pool. `home` is the pool whose place
+    /// it keeps, if any.
+    pub(crate) fn as_guest(&self, pool: &PoolRef, home: Option<&PoolId>) -> Result<Option<Place>> {
         let Some(vitals) = self.vitals.get(pool.id()).filter(|_| !pool.is_shared()) else {
             return Ok(None);
         };
         vitals.check()?;
-        vitals.place(GUESTS, QUESTION, |state| &mut state.guests).map(Some)
+        let mut place = vitals.place(GUESTS, QUESTION, |state| &mut state.guests)?;
+        vitals.state().homes.extend(home.cloned());
+        place.home = home.cloned();
+        Ok(Some(place))
     }
 
     pub(crate) fn ask<T: Send + 'static>(

@@ -1,19 +1,25 @@
 #![allow(clippy::unwrap_used)]
 
+use orlop_host::MemoryHost;
 use orlop_model::Topology;
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
 
 use super::*;
+use crate::Settings;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn vitals() -> Arc<Vitals> {
+fn pool(name: &str) -> PoolRef {
     let config = MemoryPoolConfig {
-        name: "default".to_owned(),
+        name: name.to_owned(),
         place: Topology::default(),
         capacity_bytes: 1 << 30,
     };
-    Arc::new(Vitals::of(Arc::new(MemoryPool::new(config))))
+    Arc::new(MemoryPool::new(config))
+}
+
+fn vitals() -> Arc<Vitals> {
+    Arc::new(Vitals::of(pool("default")))
 }
 
 fn question(vitals: &Arc<Vitals>) -> Result<Place> {
@@ -53,4 +59,27 @@ fn too_many_calls_at_once_are_not_called_a_broken_disk() {
     assert!(text.contains("1 call") && text.contains("pool default"), "{text}");
     assert!(!text.contains("disk") && text.ends_with("try again"), "{text}");
     assert!(vitals.place(1, Duration::ZERO, |state| &mut state.questions).is_ok());
+}
+
+#[test]
+fn a_guest_of_a_pool_that_is_silent_is_lost_to_its_home() {
+    let [home, other] = ["home", "other"].map(pool);
+    let settings = Settings {
+        node_id: "n1".parse().unwrap(),
+        place: Topology::default(),
+        attach: false,
+        max_volumes: 1,
+        default_capacity: 1 << 20,
+        lock_patience: Duration::ZERO,
+    };
+    let pools = vec![Arc::clone(&home), Arc::clone(&other)];
+    let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
+    let guest = engine.as_guest(&other, Some(home.id())).unwrap();
+    let _of_no_pool = engine.as_guest(&other, None).unwrap();
+    let lost = || (engine.calls_lost_elsewhere(home.id()), engine.calls_lost_elsewhere(other.id()));
+    assert_eq!(lost(), (0, 0), "it answers");
+    engine.vitals[other.id()].state().asked = Instant::now().checked_sub(PATIENCE);
+    assert_eq!(lost(), (1, 0));
+    drop(guest);
+    assert_eq!(lost(), (0, 0));
 }
