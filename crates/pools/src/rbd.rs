@@ -14,6 +14,7 @@ mod connection;
 pub(crate) mod cut;
 mod depth;
 mod devices;
+mod elsewhere;
 mod failure;
 mod fence;
 pub(crate) mod group_cut;

@@ -43,6 +43,38 @@ async fn a_failed_publish_keeps_an_inline_volume_it_found() {
     assert!(client.list_volumes().await.unwrap().is_empty());
 }
 
+/// Another daemon of the same node has nothing at the target, and the volume is mounted all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_run_directory_does_not_delete_an_inline_volume() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/inline-run"]);
+    let launch = ceph.launch("inline-run", "all").env("ORLOP_RBD_NAMESPACE", "inline-run");
+    let mut daemon = launch.start().await;
+    let client = daemon.client();
+    let targets = daemon.launch().scratch().ensure_dir("targets");
+    let target = targets.join("inline");
+    let published = request(target.to_str().unwrap());
+    client.node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).write(&target.join("file"), MIB);
+    daemon.terminate();
+
+    let run = daemon.launch().scratch().join("other-run");
+    let mut other = daemon.launch().clone().env("ORLOP_RUN_DIR", run).start().await;
+    let nothing = targets.join("nothing");
+    let refused = client.node_unpublish(&published.volume_id, &nothing).await;
+    expect_code(refused, Code::FailedPrecondition);
+    let elsewhere = request(targets.join("second").to_str().unwrap());
+    expect_code(client.node_publish(elsewhere).await, Code::FailedPrecondition);
+    Pattern::new(2).write(&target.join("file"), MIB);
+    other.terminate();
+
+    daemon.restart().await;
+    Pattern::new(2).check(&target.join("file"), MIB);
+    client.node_unpublish(&published.volume_id, &target).await.unwrap();
+    assert!(client.list_volumes().await.unwrap().is_empty());
+}
+
 /// Nobody is told that the workload of a dead node is gone; so its volume can be deleted by whoever
 /// knows, and only then.
 #[tokio::test(flavor = "multi_thread")]

@@ -72,3 +72,72 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
     delete(&client, &used.id).await;
     client.delete_snapshot(&snapshot).await.unwrap();
 }
+
+/// Its client is noted under the same node id, and must not be taken for one that has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_run_directory_does_not_fence_a_live_writer() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut daemon = ceph.launch("elsewhere", "all").start().await;
+    let client = daemon.client();
+    let volume = client.create("elsewhere").size(VOLUME).fs("ext4").done().await;
+    let used = up_on(&client, &daemon, "elsewhere", &volume, mount("ext4")).await;
+    let raw = client.create("elsewhere raw").size(VOLUME).block().done().await;
+    let raw = up_on(&client, &daemon, "elsewhere", &raw, block()).await;
+    Pattern::new(1).write(&raw.target, DATA);
+    let workload = Workload::writing(&used.data_path());
+    daemon.terminate();
+    let run = daemon.launch().scratch().join("other-run");
+    // Each looks for leaks when it is dropped.
+    let mut others = Vec::new();
+    for (name, value) in
+        [("ORLOP_RUN_DIR", run.to_str().unwrap()), ("ORLOP_DRIVER_NAME", "other.orlop.io")]
+    {
+        let mut other = daemon.launch().clone().env(name, value).start().await;
+        let log = other.log();
+        for used in [&used, &raw] {
+            let told =
+                log.lines().any(|line| line.contains(&used.id) && line.contains("left alone"));
+            assert!(told, "{log}");
+            let refused = used.stage().await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+            assert!(refused.message().contains("driver name csi.orlop.io"), "{refused}");
+        }
+        workload.goes_on().await;
+        Pattern::new(2).write(&raw.target, DATA);
+        other.terminate();
+        others.push(other);
+    }
+    daemon.restart().await;
+    workload.goes_on().await;
+    workload.finish();
+    Pattern::new(2).check(&raw.target, DATA);
+    for used in [used, raw] {
+        used.unpublish().await.unwrap();
+        used.unstage().await.unwrap();
+        client.controller_unpublish(&used.id, "elsewhere").await.unwrap();
+        delete(&client, &used.id).await;
+    }
+}
+
+/// After a reboot the note is all that is left of the client.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_run_directory_after_a_reboot_takes_over() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let mut daemon = ceph.launch("elsewhere-after", "all").start().await;
+    let client = daemon.client();
+    let volume = client.create("elsewhere after").size(VOLUME).fs("ext4").done().await;
+    let used = up_on(&client, &daemon, "elsewhere-after", &volume, mount("ext4")).await;
+    Pattern::new(1).write(&used.data_path(), DATA);
+    daemon.reboot_machine().await;
+    daemon.terminate();
+    let run = daemon.launch().scratch().join("other-run");
+    let mut other = daemon.launch().clone().env("ORLOP_RUN_DIR", run).start().await;
+    used.up().await;
+    Pattern::new(1).check(&used.data_path(), DATA);
+    used.down().await;
+    client.controller_unpublish(&used.id, "elsewhere-after").await.unwrap();
+    delete(&client, &used.id).await;
+    other.terminate();
+}

@@ -6,7 +6,7 @@
 //! and a device that is there has an export.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
@@ -62,6 +62,11 @@ impl Attachments {
 
     pub(super) fn writers_export(&self, id: &VolumeId) -> Export {
         self.devices.export(id, DeviceAccess::ReadWrite)
+    }
+
+    /// Is it the directory of an export that this daemon makes?
+    pub(super) fn is_own(&self, directory: &Path) -> bool {
+        self.devices.holds(directory)
     }
 
     /// The export that a device of this kind is on: one that is there for writers serves readers
@@ -248,7 +253,7 @@ impl Store {
     }
 
     /// A client that ends in good order stops watching the image.
-    fn is_writer_watching(&self, id: &VolumeId) -> Result<bool> {
+    pub(super) fn is_writer_watching(&self, id: &VolumeId) -> Result<bool> {
         let Some(address) = self.noted_writer(id, &self.attachments.node)? else {
             return Ok(false);
         };

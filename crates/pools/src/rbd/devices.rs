@@ -52,6 +52,10 @@ impl Devices {
         Export::at(self.exports.join(name))
     }
 
+    pub(super) fn holds(&self, directory: &Path) -> bool {
+        directory.parent() == Some(&self.exports)
+    }
+
     /// Volumes of which something is left here, with or without a device.
     pub(super) fn exported(&self) -> Result<Vec<VolumeId>> {
         let listing = |error| Error::failed("list the exports", error);

@@ -99,10 +99,14 @@ impl Store {
     }
 
     /// For a client of this node that has ended, noted or not: it can write no more, but others would
-    /// have to wait until the cluster has noticed.
+    /// have to wait until the cluster has noticed. Refused if the noted one lives, for another daemon of
+    /// this machine.
     pub(super) fn ensure_let_go(&self, id: &VolumeId, unnoted: Option<String>) -> Result<()> {
         let node = &self.attachments.node;
         let noted = self.noted_writer(id, node)?;
+        if let Some(address) = &noted {
+            self.check_not_exported_elsewhere(id, address)?;
+        }
         let freeing = || format!("free volume {id} from a client that has ended");
         for address in BTreeSet::from_iter(noted.iter().chain(&unnoted)) {
             self.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;

@@ -104,6 +104,7 @@ impl Store {
         store.look_at_room();
         if config.serves_node {
             store.ensure_node_known(&config.node_id)?;
+            store.tell_exported_elsewhere()?;
             store.release_orphaned_exports()?;
             store.release_left_locks()?;
         }
