@@ -43,9 +43,12 @@ pub(super) const FLATTEN: &str = "flatten.";
 const KEPT: &str = "orlop-kept.";
 const CUT_GROUP: &str = "orlop-cut.";
 
+/// All volumes have names that begin so.
+pub(super) const VOLUMES: &str = "v-";
+
 /// All volumes of the pool have names that begin so.
 pub(super) fn volume_prefix(pool: &PoolId) -> String {
-    format!("v-{pool}-")
+    format!("{VOLUMES}{pool}-")
 }
 
 pub(super) fn image_of(id: &VolumeId) -> String {

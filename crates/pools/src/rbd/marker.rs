@@ -2,13 +2,13 @@
 //!
 //! Unlike the mark of a directory it is nobody's lock: many processes use the pool at once.
 
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, GroupSnapshotId, PoolId, Result, SnapshotId, VolumeGroupId, VolumeId};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use super::failure::Doing;
-use super::layout::{MARKER, RECORDS};
+use super::layout::{MARKER, RECORDS, VOLUMES};
 
 const FORMAT: u32 = 1;
 const KIND: &str = "rbd";
@@ -31,23 +31,64 @@ pub(super) fn take_or_make(connection: &Connection, create: bool) -> Result<Pool
     if let Some(id) = read(connection)? {
         return Ok(id);
     }
+    if let Some(lost) = id_in_use(connection)? {
+        // Another process may have made the pool since, and volumes in it.
+        return match read(connection)? {
+            Some(id) => Ok(id),
+            None => Err(mark_lost(connection.pool(), lost)?),
+        };
+    }
     let making = || format!("make a pool in the Ceph pool {}", connection.pool());
     if !create {
         return Err(Error::failed(making(), "there is none, and none may be made"));
     }
     tracing::warn!(pool = connection.pool(), "Orlop never used this Ceph pool; making it ready");
     let id = PoolId::from_random(random_bytes().doing(making)?);
-    let contents = Contents { format: FORMAT, id, kind: KIND.to_owned() };
-    let text = serde_json::to_vec(&contents).map_err(|error| Error::failed(making(), error))?;
+    let text = text_of(id).map_err(|error| Error::failed(making(), error))?;
     // The mark comes last: what is without it is no pool.
     connection.ask(making, |io| {
         io.ensure_object(RECORDS)?;
-        match io.create(MARKER, &text) {
+        match io.create(MARKER, text.as_bytes()) {
             Err(error) if error.is_taken() => Ok(()),
             done => done,
         }
     })?;
     read(connection)?.ok_or_else(|| Error::failed(making(), "its mark is gone again"))
+}
+
+fn text_of(id: PoolId) -> serde_json::Result<String> {
+    serde_json::to_string(&Contents { format: FORMAT, id, kind: KIND.to_owned() })
+}
+
+/// The id by which the volumes or snapshots go that are there without a mark. A maker that died before
+/// the mark has left none.
+fn id_in_use(connection: &Connection) -> Result<Option<PoolId>> {
+    let looking = || format!("look for volumes in the Ceph pool {}", connection.pool());
+    let images = connection.ask(looking, |io| io.image_names("", VOLUMES, 0))?;
+    let volumes = images.iter().filter_map(|(name, _)| name.parse::<VolumeId>().ok());
+    if let Some(id) = volumes.map(|id| id.pool().clone()).next() {
+        return Ok(Some(id));
+    }
+    let records = connection.ask(looking, |io| io.omap_list(RECORDS, "", "", 0))?;
+    Ok(records.iter().find_map(|(key, _)| key.split('.').find_map(pool_of)))
+}
+
+/// Of a part of a record's key.
+fn pool_of(id: &str) -> Option<PoolId> {
+    let of_snapshot = || Some(id.parse::<SnapshotId>().ok()?.pool().clone());
+    let of_group_snapshot = || Some(id.parse::<GroupSnapshotId>().ok()?.pool().clone());
+    let of_group = || Some(id.parse::<VolumeGroupId>().ok()?.pool().clone());
+    let of_volume = || Some(id.parse::<VolumeId>().ok()?.pool().clone());
+    of_snapshot().or_else(of_group_snapshot).or_else(of_group).or_else(of_volume)
+}
+
+fn mark_lost(pool: &str, id: PoolId) -> Result<Error> {
+    let what = format!("the Ceph pool {pool}");
+    let reason =
+        format!("its mark {MARKER} is lost, and volumes or snapshots of pool {id} are in it");
+    let text = text_of(id).map_err(|error| Error::failed(format!("open {what}"), error))?;
+    let mended = format!("{reason}; restore the object {MARKER} with the contents {text}");
+    Ok(Error::damaged(what, mended))
 }
 
 pub(super) fn read(connection: &Connection) -> Result<Option<PoolId>> {

@@ -33,6 +33,38 @@ fn a_pool_that_was_made_anew_below_us_is_not_taken_for_the_old_one() {
 }
 
 #[test]
+fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let source = volume(&pool, "a", 8 * MIB);
+    let cut = snapshot(&pool, "s", &source);
+    bed.remove_object("orlop.pool");
+    for create in [true, false] {
+        let refused = RbdPool::open(&RbdPoolConfig { create, ..bed.config() });
+        let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
+        assert!(reason.contains(pool.id().as_str()), "{reason}");
+    }
+    // Only the snapshot is left, among the records.
+    pool.ensure_no_volume(&source.id).unwrap();
+    let refused = RbdPool::open(&bed.config());
+    let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
+
+    let (_, mark) = reason.split_once("contents ").unwrap();
+    let mark = &mark[..=mark.find('}').unwrap()];
+    bed.io().create("orlop.pool", mark.as_bytes()).unwrap();
+    assert_eq!(bed.open().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
+}
+
+/// Images of others are not Orlop's, and a maker that died before the mark has left empty records.
+#[test]
+fn a_pool_is_made_beside_images_of_others() {
+    let Some(bed) = Bed::new() else { return };
+    bed.rbd(&["create", "v-of-another", "--size", "8M"]);
+    bed.io().ensure_object("orlop.records").unwrap();
+    bed.open().check_health().unwrap();
+}
+
+#[test]
 fn who_may_not_is_told_so_without_the_key() {
     let Some(bed) = Bed::new() else { return };
     let directory = tempfile::tempdir().unwrap();
