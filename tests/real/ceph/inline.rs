@@ -75,6 +75,33 @@ async fn another_run_directory_does_not_delete_an_inline_volume() {
     assert!(client.list_volumes().await.unwrap().is_empty());
 }
 
+/// Nothing publishes an inline volume to a node, so only the writer's note can keep a second one out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inline_volume_is_writable_on_one_node_only() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/inline-two"]);
+    let launch = |name| ceph.launch(name, "all").env("ORLOP_RBD_NAMESPACE", "inline-two");
+    let (first, second) = (launch("inline-one").start().await, launch("inline-two").start().await);
+    let target = |node: &Daemon| node.launch().scratch().ensure_dir("targets").join("inline");
+    let (on_first, on_second) = (target(&first), target(&second));
+    let published = request(on_first.to_str().unwrap());
+    first.client().node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).write(&on_first.join("file"), MIB);
+
+    let beside = request(on_second.to_str().unwrap());
+    let refused = second.client().node_publish(beside.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(refused.message().contains("inline-one"), "{refused}");
+    Pattern::new(1).check(&on_first.join("file"), MIB);
+    first.client().node_publish(published.clone()).await.unwrap();
+    first.client().node_unpublish(&published.volume_id, &on_first).await.unwrap();
+
+    second.client().node_publish(beside.clone()).await.unwrap();
+    second.client().node_unpublish(&beside.volume_id, &on_second).await.unwrap();
+    assert!(second.client().list_volumes().await.unwrap().is_empty());
+}
+
 /// Nobody is told that the workload of a dead node is gone; so its volume can be deleted by whoever
 /// knows, and only then.
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ use orlop_sys::ceph::{
 };
 use serde::Deserialize;
 
-use super::layout::{record_key, writer_key};
+use super::layout::{inline_key, record_key, writer_key};
 use super::store::Store;
 use super::volume_records::{Known, named_image};
 
@@ -42,15 +42,40 @@ impl Store {
         for _ in 0..ATTEMPTS {
             let Known { image_id, text, record } = self.require(id)?;
             check_right(&record, node)?;
-            let update = Update::default()
+            let mut update = Update::default()
                 .expect(&metadata_key(&record_key(&image_id)), Some(&text))
                 .set(&metadata_key(&writer_key(&image_id, node)), address.as_bytes());
+            if record.ephemeral {
+                let owner = self.inline_owner(id, &image_id, node)?;
+                let key = metadata_key(&inline_key(&image_id));
+                update = update.expect(&key, owner.as_deref()).set(&key, node.as_str().as_bytes());
+            }
             match self.ask(noting, |io| io.update(&header_of(&image_id), &update))? {
                 Outcome::Done => return Ok(()),
                 Outcome::Differs => {}
             }
         }
         Err(Error::Busy(format!("volume {id}")))
+    }
+
+    /// What is noted of the one node that has an inline volume: this one, or nothing. No publication
+    /// in the record keeps a second node out.
+    fn inline_owner(
+        &self,
+        id: &VolumeId,
+        image_id: &str,
+        node: &NodeId,
+    ) -> Result<Option<Vec<u8>>> {
+        let reading = || format!("read which node has inline volume {id}");
+        let owner = self.ask(reading, |io| io.image_metadata(image_id, &inline_key(image_id)))?;
+        match owner {
+            Some(other) if other != node.as_str().as_bytes() => Err(Error::precondition(format!(
+                "inline volume {id} is in use on node {}; unpublish it there, or delete it if \
+                     that node is gone for good",
+                String::from_utf8_lossy(&other)
+            ))),
+            owner => Ok(owner),
+        }
     }
 
     /// For a client that has let go by itself.
@@ -69,7 +94,11 @@ impl Store {
             |io| {
                 let Some(image_id) = named_image(io, id)? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
-                let update = Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
+                // Of an inline volume only the noted node has set the other; others have none.
+                let update = Update::default()
+                    .expect(&key, Some(address.as_bytes()))
+                    .remove(&key)
+                    .remove(&metadata_key(&inline_key(&image_id)));
                 match io.update(&header_of(&image_id), &update) {
                     Err(error) if error.is_not_found() => Ok(()),
                     done => done.map(drop),

@@ -13,6 +13,7 @@
 //! v-POOL-DIGEST            an image; among its metadata
 //!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
 //!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
+//!     orlop.inline.IMAGE   of an inline volume: the one node that may write to it
 //!     orlop.joined.IMAGE   changes whenever the volume joins a group
 //! orlop.nodes              an object; its keys are the nodes that reach the pool
 //! orlop-cut.NAME           an RBD group: of what was cut together, and of the images while it is
@@ -61,6 +62,10 @@ pub(super) fn record_key(image_id: &str) -> String {
 
 pub(super) fn writer_key(image_id: &str, node: &NodeId) -> String {
     format!("{OURS}writer.{image_id}.{node}")
+}
+
+pub(super) fn inline_key(image_id: &str) -> String {
+    format!("{OURS}inline.{image_id}")
 }
 
 pub(super) fn joined_key(image_id: &str) -> String {
