@@ -28,6 +28,7 @@ mod nodes;
 mod own_client;
 pub(crate) mod pending;
 mod pulse;
+mod records;
 mod size_lock;
 pub(crate) mod snapshots;
 mod store;

@@ -94,6 +94,7 @@ impl Store {
                 return Err(Error::failed(checking(), "its mark is gone; was the pool made anew?"));
             }
         }
+        self.check_records(checking)?;
         self.connection.ask_anyway(checking, |io| io.cluster().monitor_command(VERSION)).map(drop)
     }
 

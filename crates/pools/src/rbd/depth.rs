@@ -47,7 +47,7 @@ impl Store {
                 return Ok(());
             }
             let note = Update::default().set(&format!("{FLATTEN}{id}"), b"1");
-            self.ask(noting, |io| io.update(RECORDS, &note))?;
+            self.update_records(noting, &note)?;
             self.background.wake();
             Ok(())
         });
@@ -58,12 +58,12 @@ impl Store {
 
     pub(super) fn is_to_be_flattened(&self, id: &VolumeId) -> Result<bool> {
         let looking = || format!("look whether volume {id} is to be flattened");
-        Ok(self.ask(looking, |io| io.omap_get(RECORDS, &format!("{FLATTEN}{id}")))?.is_some())
+        Ok(self.record(looking, &format!("{FLATTEN}{id}"))?.is_some())
     }
 
     pub(super) fn flatten_noted(&self) -> Result<()> {
         let listing = || format!("look what to flatten in pool {}", self.name);
-        for (key, _) in self.ask(listing, |io| io.omap_list(RECORDS, "", FLATTEN, 0))? {
+        for (key, _) in self.records(listing, "", FLATTEN, 0)? {
             let Some(id) = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok())
             else {
                 continue;

@@ -12,7 +12,7 @@ use orlop_sys::ceph::{Outcome, Update, can_clone_by_number};
 use serde::{Deserialize, Serialize};
 
 use super::group_cut::{GroupCut, Member, OfImages};
-use super::layout::{RECORDS, name_of_cut_group};
+use super::layout::name_of_cut_group;
 use super::pending::dropped;
 use super::snapshots::{Entry, Place, new_record};
 use super::store::Store;
@@ -61,7 +61,7 @@ pub(super) fn can_restore_groups() -> bool {
 impl Store {
     fn group_text(&self, id: &GroupSnapshotId) -> Result<Option<Vec<u8>>> {
         let reading = || format!("read group snapshot {id}");
-        self.ask(reading, |io| io.omap_get(RECORDS, &id.to_string()))
+        self.record(reading, &id.to_string())
     }
 
     pub(super) fn group_snapshot(
@@ -133,7 +133,7 @@ impl Store {
         let update = members.fold(update, |update, member| update.remove(&member.to_string()));
         let deleting = || format!("delete group snapshot {id}");
         let update = update.set(&note, &text_of_note);
-        match self.ask(deleting, |io| io.update(RECORDS, &update))? {
+        match self.update_records(deleting, &update)? {
             Outcome::Done => {}
             Outcome::Differs => return Err(overtaken(id)),
         }

@@ -14,7 +14,7 @@ use orlop_sys::ceph::{Outcome, Update};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::layout::{RECORDS, new_snapshot_name};
+use super::layout::new_snapshot_name;
 use super::store::Store;
 
 /// Nobody needs that long from a cut to its record.
@@ -71,7 +71,7 @@ impl<What: Leftover + Clone> Pending<What> {
         let note = Note { what: what.clone(), until }.text()?;
         let name = new_snapshot_name(purpose)?;
         let update = Update::default().set(&key_of::<What>(&name), &note);
-        store.ask(noting, |io| io.update(RECORDS, &update))?;
+        store.update_records(noting, &update)?;
         Ok(Self { store: Arc::clone(store), name, what, note, lasting: false })
     }
 }
@@ -82,7 +82,7 @@ impl<What: Leftover> Pending<What> {
         let key = key_of::<What>(&self.name);
         let update = update.expect(&key, Some(&self.note)).remove(&key);
         let writing = || format!("write the record of {}", self.name);
-        let outcome = self.store.ask(writing, |io| io.update(RECORDS, &update));
+        let outcome = self.store.update_records(writing, &update);
         self.lasting = match &outcome {
             Ok(Outcome::Done) => true,
             Ok(Outcome::Differs) => false,
@@ -110,7 +110,7 @@ impl Store {
         what.ensure_gone(self, name)?;
         let forgetting = || format!("forget what was left of {name}");
         let update = Update::default().remove(&key_of::<What>(name));
-        self.ask(forgetting, |io| io.update(RECORDS, &update)).map(drop)
+        self.update_records(forgetting, &update).map(drop)
     }
 
     /// What its maker gave up or left behind.
@@ -130,7 +130,7 @@ impl Store {
     pub(super) fn ensure_swept<What: Leftover>(&self, name: &str) -> Result<Outcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the note of {name}");
-        match self.ask(reading, |io| io.omap_get(RECORDS, &key))? {
+        match self.record(reading, &key)? {
             None => Ok(Outcome::Differs),
             Some(text) => self.sweep_one::<What>(name, &text, u64::MAX).map(|()| Outcome::Done),
         }
@@ -139,7 +139,7 @@ impl Store {
     fn sweep_noted<What: Leftover>(&self, names: &str, now: u64) -> Result<()> {
         let listing = || format!("look for leftovers in pool {}", self.name);
         let prefix = key_of::<What>(names);
-        for (key, text) in self.ask(listing, |io| io.omap_list(RECORDS, "", &prefix, 0))? {
+        for (key, text) in self.records(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
             // One that cannot be put right must not keep the others from it.
             if let Err(error) = self.sweep_one::<What>(name, &text, now) {
@@ -159,7 +159,7 @@ impl Store {
         let note = Note { until: 0, ..note };
         let update = Update::default().expect(&key, Some(text)).set(&key, &note.text()?);
         let claiming = || format!("take away what was left of {name}");
-        match self.ask(claiming, |io| io.update(RECORDS, &update))? {
+        match self.update_records(claiming, &update)? {
             Outcome::Done => self.take_away(name, &note.what),
             // Made lasting just now, or taken away by another.
             Outcome::Differs => Ok(()),

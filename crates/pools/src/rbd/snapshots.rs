@@ -12,7 +12,6 @@ use orlop_sys::ceph::{Outcome, SnapshotRef, Update};
 use serde::{Deserialize, Serialize};
 
 use super::cut::{Cut, OfImage};
-use super::layout::RECORDS;
 use super::pending::dropped;
 use super::store::Store;
 use super::volume_records::Known;
@@ -61,7 +60,7 @@ impl Entry {
 impl Store {
     fn snapshot_text(&self, id: &SnapshotId) -> Result<Option<Vec<u8>>> {
         let reading = || format!("read snapshot {id}");
-        self.ask(reading, |io| io.omap_get(RECORDS, &id.to_string()))
+        self.record(reading, &id.to_string())
     }
 
     pub(super) fn snapshot_entry(&self, id: &SnapshotId) -> Result<Option<Entry>> {
@@ -85,7 +84,7 @@ impl Store {
         // Damaged ones are left out, so one page may not be enough.
         while found.len() < wanted {
             let missing = if limit == 0 { 0 } else { wanted - found.len() };
-            let page = self.ask(listing, |io| io.omap_list(RECORDS, &last, &prefix, missing))?;
+            let page = self.records(listing, &last, &prefix, missing)?;
             let Some((key, _)) = page.last() else { break };
             key.clone_into(&mut last);
             for (key, text) in page {
@@ -125,7 +124,7 @@ impl Store {
         let update =
             Update::default().expect(&key, Some(&text)).remove(&key).set(&note, &text_of_note);
         let deleting = || format!("delete snapshot {id}");
-        match self.ask(deleting, |io| io.update(RECORDS, &update))? {
+        match self.update_records(deleting, &update)? {
             Outcome::Done => {}
             Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
         }

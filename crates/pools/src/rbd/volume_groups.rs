@@ -10,7 +10,7 @@ use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
 use super::failure::Doing;
-use super::layout::{DELETED, MEMBER, RECORDS, joined_key, record_key};
+use super::layout::{DELETED, MEMBER, joined_key, record_key};
 use super::store::Store;
 use super::volume_records::Known;
 use crate::recorded::{parse_record, to_text};
@@ -26,7 +26,7 @@ fn parse(id: &VolumeGroupId, text: &[u8]) -> Result<VolumeGroupRecord> {
 impl Store {
     fn volume_group_text(&self, id: &VolumeGroupId) -> Result<Option<Vec<u8>>> {
         let reading = || format!("read volume group {id}");
-        self.ask(reading, |io| io.omap_get(RECORDS, &id.to_string()))
+        self.record(reading, &id.to_string())
     }
 
     pub(super) fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
@@ -41,7 +41,7 @@ impl Store {
         let listing = || format!("list the volume groups of pool {}", self.name);
         let prefix = format!("g-{}-", self.id);
         let after = after.map(VolumeGroupId::to_string).unwrap_or_default();
-        let all = self.ask(listing, |io| io.omap_list(RECORDS, &after, &prefix, 0))?;
+        let all = self.records(listing, &after, &prefix, 0)?;
         let wanted = if limit == 0 { usize::MAX } else { limit };
         let records = all.into_iter().filter_map(|(key, text)| {
             let record = key.parse().and_then(|id| parse(&id, &text));
@@ -106,7 +106,7 @@ impl Store {
         let id = &record.id;
         let deleting = || format!("delete volume {id}");
         let mark = self.ask(deleting, |io| io.image_metadata(image_id, &joined_key(image_id)))?;
-        let group = self.ask(deleting, |io| io.omap_get(RECORDS, &format!("{MEMBER}{id}")))?;
+        let group = self.record(deleting, &format!("{MEMBER}{id}"))?;
         if let Some(group) = group {
             return Err(Error::precondition(format!(
                 "volume {id} is a member of volume group {}; take it out of the group first",
@@ -136,7 +136,7 @@ impl Store {
 
     fn write_group(&self, id: &VolumeGroupId, update: &Update) -> Result<()> {
         let writing = || format!("write volume group {id}");
-        match self.ask(writing, |io| io.update(RECORDS, update))? {
+        match self.update_records(writing, update)? {
             Outcome::Done => Ok(()),
             Outcome::Differs => Err(Error::Busy(format!("volume group {id}, or a volume of it"))),
         }

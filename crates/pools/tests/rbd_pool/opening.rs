@@ -1,7 +1,7 @@
 use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
-use crate::bed::{Bed, MIB, copy_of, run, snapshot, until, volume};
+use crate::bed::{Bed, MIB, copy_of, new_snapshot, run, snapshot, until, volume};
 use crate::groups::group;
 
 #[test]
@@ -62,6 +62,27 @@ fn a_pool_is_made_beside_images_of_others() {
     bed.rbd(&["create", "v-of-another", "--size", "8M"]);
     bed.io().ensure_object("orlop.records").unwrap();
     bed.open().check_health().unwrap();
+}
+
+#[test]
+fn lost_records_are_damage_and_no_empty_list() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open();
+    let source = volume(&pool, "a", 8 * MIB);
+    let cut = snapshot(&pool, "s", &source);
+    bed.remove_object("orlop.records");
+    let damaged = |outcome: Result<(), Error>| {
+        assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+    };
+    damaged(pool.snapshots(None, 0).map(drop));
+    damaged(pool.snapshots(None, 1).map(drop));
+    damaged(pool.snapshot(&cut.id).map(drop));
+    damaged(pool.begin_snapshot(&new_snapshot(&pool, "t", &source)).map(drop));
+    damaged(pool.ensure_no_snapshot(&cut.id));
+    damaged(pool.volume_groups(None, 0).map(drop));
+    damaged(pool.ensure_no_volume(&source.id));
+    damaged(pool.check_health());
+    assert_eq!(pool.volume(&source.id).unwrap().unwrap().id, source.id);
 }
 
 #[test]
