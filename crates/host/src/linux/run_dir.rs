@@ -43,8 +43,9 @@ impl RunDirectory {
         let lock = file::try_lock(&self.lock_file()).doing("lock the run directory")?;
         lock.ok_or_else(|| {
             Error::precondition(format!(
-                "another daemon uses the run directory {}; stop it, or give this one another \
-                 ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
+                "another daemon uses the run directory {}; stop it first. One that does not end \
+                 waits for a pool that hangs: repair that pool. Only a second daemon with pools of \
+                 its own wants another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
                 self.root
             ))
         })
