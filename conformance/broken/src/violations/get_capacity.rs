@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use csi_conformance::wire::csi::v1::{
-    GetCapacityRequest, GetCapacityResponse, GetPluginCapabilitiesRequest, plugin_capability,
+    GetCapacityRequest, GetCapacityResponse, GetPluginCapabilitiesRequest, ProbeRequest,
+    ProbeResponse, plugin_capability,
 };
 
 use crate::rig::Rig;
@@ -88,6 +89,8 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("capacity-hides-failures", "GC-15", "answers 0 where the storage failed", || {
-        Rig::default().refusal::<Get>(|_, _| Ok(GetCapacityResponse::default()))
+        Rig::default()
+            .refusal::<Get>(|_, _| Ok(GetCapacityResponse::default()))
+            .refusal::<ProbeRequest>(|_, _| Ok(ProbeResponse::default()))
     }),
 ];
