@@ -137,7 +137,7 @@ fn kinds_do_not_change() {
     let Some(bed) = Bed::plain() else { return };
     drop(bed.open());
     let refused = ImagePool::open(config(&bed)).unwrap_err();
-    assert!(matches!(refused, Error::Failed { .. }), "{refused}");
+    assert!(matches!(refused, Error::Invalid { .. }), "{refused}");
 }
 
 #[test]
