@@ -201,7 +201,7 @@ enum Importance {
 fn importance(code: Code, is_question: bool) -> Importance {
     match code {
         Code::Ok if is_question => Importance::Detail,
-        // Whoever asks about what is gone learns that it is; and a caller may hang up.
+        // A question about something that is gone is answered by this, and a caller may hang up.
         Code::NotFound if is_question => Importance::Event,
         Code::Ok | Code::Cancelled => Importance::Event,
         Code::Internal | Code::Unknown | Code::DataLoss => Importance::Defect,

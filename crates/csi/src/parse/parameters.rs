@@ -36,7 +36,7 @@ pub(crate) fn capacity_parameters(
     check_map_size("parameters", parameters)?;
     let (parsed, refused) = VolumeParameters::parse_leniently(parameters);
     for error in refused {
-        tracing::debug!(%error, "told the capacity in spite of what CreateVolume will refuse");
+        tracing::debug!(%error, "ignored for the capacity; CreateVolume will refuse it");
     }
     Ok(parsed)
 }
