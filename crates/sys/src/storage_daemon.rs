@@ -22,7 +22,8 @@ const PROGRAM: &str = "qemu-storage-daemon";
 /// For the lock to be let go in good order, which is to write, and waits where the cluster is full.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
-const KILL_ATTEMPTS: usize = 3;
+/// Three processes may be met one after the other, each by a look, and one look may meet none.
+const KILL_ATTEMPTS: usize = 8;
 /// How librados tells in its log under which number the cluster knows it.
 const CLIENT_MARK: &str = "authenticate success, global_id ";
 
@@ -110,15 +111,20 @@ impl Export {
         }
     }
 
-    /// One that is about to show our file and has not said yet that it does. It makes itself a process
-    /// of its own meanwhile, so one look may miss it.
+    /// Ends a process that is about to show our file and has not written its number yet.
+    ///
+    /// It forks twice to become a daemon. A look lists the process in the middle, which ends before
+    /// its command line is read, and does not list its child: such a look sees no process although
+    /// one lives. Two in a row cannot.
     fn kill_unfinished(&self) -> Result<()> {
+        let mut unseen = 0;
         for _ in 0..KILL_ATTEMPTS {
-            if !self.kill_all_seen()? {
-                break;
+            unseen = if self.kill_all_seen()? { 0 } else { unseen + 1 };
+            if unseen == 2 {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(Errno::BUSY).on("stop what is about to show", &self.directory)
     }
 
     fn kill_all_seen(&self) -> Result<bool> {
