@@ -15,12 +15,13 @@ const PROTOS: [&str; 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
+    // Relative, so that a build directory stays good when the checkout moves.
+    let include = Path::new("../proto");
     for proto in PROTOS {
         println!("cargo::rerun-if-changed={}", include.join(proto).display());
     }
 
-    let mut compiler = protox::Compiler::new([&include])?;
+    let mut compiler = protox::Compiler::new([include])?;
     compiler.include_imports(true).open_files(PROTOS)?;
 
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
