@@ -1,4 +1,5 @@
-//! What the kernel's headers say and no crate offers: structures, numbers, and the calls.
+//! The ioctls and system calls that no crate wraps. Structures and numbers are those of linux-raw-sys,
+//! except where it has none: XFS, the records of FIEMAP, arguments of btrfs with unions in them.
 //!
 //! All `unsafe` is here. The functions are safe for any descriptor: each ioctl passes a structure of
 //! exactly the size that the kernel reads and writes, and a descriptor of the wrong kind answers
@@ -13,6 +14,14 @@ mod pages;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use linux_raw_sys::general::{file_clone_range, fstrim_range, mount_attr};
+use linux_raw_sys::ioctl::{
+    BLKGETSIZE64, EXT4_IOC_RESIZE_FS, FICLONERANGE, FIFREEZE, FITHAW, FITRIM,
+};
+use linux_raw_sys::loop_device::{
+    self, LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, LOOP_CTL_REMOVE, LOOP_GET_STATUS64,
+    LOOP_SET_CAPACITY, LOOP_SET_STATUS64, loop_config,
+};
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{
     IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl, opcode,
@@ -29,90 +38,31 @@ pub(crate) use fiemap::{
 };
 #[cfg(target_env = "gnu")]
 pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
+pub(crate) use linux_raw_sys::loop_device::loop_info64;
 pub(crate) use pages::write_out_pages;
 
-const LOOP_CLR_FD: Opcode = 0x4C01;
-const LOOP_SET_STATUS64: Opcode = 0x4C04;
-const LOOP_GET_STATUS64: Opcode = 0x4C05;
-const LOOP_SET_CAPACITY: Opcode = 0x4C07;
-const LOOP_CONFIGURE: Opcode = 0x4C0A;
-const LOOP_CTL_REMOVE: Opcode = 0x4C81;
-const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
-
-pub(crate) const LO_FLAGS_READ_ONLY: u32 = 1;
-pub(crate) const LO_FLAGS_AUTOCLEAR: u32 = 4;
-pub(crate) const LO_FLAGS_DIRECT_IO: u32 = 16;
-pub(crate) const LO_NAME_SIZE: usize = 64;
-
-const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
-const FIFREEZE: Opcode = opcode::read_write::<i32>(b'X', 119);
-const FITHAW: Opcode = opcode::read_write::<i32>(b'X', 120);
-const FITRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
-const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
-const EXT4_IOC_RESIZE_FS: Opcode = opcode::write::<u64>(b'f', 16);
 const XFS_IOC_FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 const XFS_IOC_FSGROWFSDATA: Opcode = opcode::write::<XfsGrowData>(b'X', 110);
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct LoopInfo64 {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) rdevice: u64,
-    pub(crate) offset: u64,
-    pub(crate) size_limit: u64,
-    pub(crate) number: u32,
-    pub(crate) encrypt_type: u32,
-    pub(crate) encrypt_key_size: u32,
-    pub(crate) flags: u32,
-    pub(crate) file_name: [u8; LO_NAME_SIZE],
-    pub(crate) crypt_name: [u8; LO_NAME_SIZE],
-    pub(crate) encrypt_key: [u8; 32],
-    pub(crate) init: [u64; 2],
-}
+pub(crate) const LO_FLAGS_READ_ONLY: u32 = loop_device::LO_FLAGS_READ_ONLY as u32;
+pub(crate) const LO_FLAGS_AUTOCLEAR: u32 = loop_device::LO_FLAGS_AUTOCLEAR as u32;
+pub(crate) const LO_FLAGS_DIRECT_IO: u32 = loop_device::LO_FLAGS_DIRECT_IO as u32;
 
-impl LoopInfo64 {
-    pub(crate) const fn zeroed() -> Self {
-        Self {
-            device: 0,
-            inode: 0,
-            rdevice: 0,
-            offset: 0,
-            size_limit: 0,
-            number: 0,
-            encrypt_type: 0,
-            encrypt_key_size: 0,
-            flags: 0,
-            file_name: [0; LO_NAME_SIZE],
-            crypt_name: [0; LO_NAME_SIZE],
-            encrypt_key: [0; 32],
-            init: [0; 2],
-        }
-    }
-}
-
-#[repr(C)]
-struct LoopConfig {
-    fd: u32,
-    block_size: u32,
-    info: LoopInfo64,
-    reserved: [u64; 8],
-}
-
-#[repr(C)]
-struct FileCloneRange {
-    source: i64,
-    source_offset: u64,
-    source_length: u64,
-    target_offset: u64,
-}
-
-#[repr(C)]
-struct TrimRange {
-    start: u64,
-    length: u64,
-    shortest: u64,
-}
+pub(crate) const NO_LOOP_INFO: loop_info64 = loop_info64 {
+    lo_device: 0,
+    lo_inode: 0,
+    lo_rdevice: 0,
+    lo_offset: 0,
+    lo_sizelimit: 0,
+    lo_number: 0,
+    lo_encrypt_type: 0,
+    lo_encrypt_key_size: 0,
+    lo_flags: 0,
+    lo_file_name: [0; 64],
+    lo_crypt_name: [0; 64],
+    lo_encrypt_key: [0; 32],
+    lo_init: [0; 2],
+};
 
 #[repr(C)]
 #[derive(Default)]
@@ -147,10 +97,6 @@ struct XfsGrowData {
 
 // A structure of another size would be another ioctl, or memory the kernel writes past.
 const _: () = {
-    assert!(size_of::<LoopInfo64>() == 232);
-    assert!(size_of::<LoopConfig>() == 304);
-    assert!(size_of::<FileCloneRange>() == 32);
-    assert!(size_of::<TrimRange>() == 24);
     assert!(size_of::<XfsGeometry>() == 112);
     assert!(size_of::<XfsGrowData>() == 16);
 };
@@ -210,19 +156,19 @@ pub(crate) fn loop_configure(
     device: impl AsFd,
     backing: BorrowedFd<'_>,
     block_size: u32,
-    info: LoopInfo64,
+    info: loop_info64,
 ) -> Result<()> {
     let fd = u32::try_from(backing.as_raw_fd()).map_err(|_| Errno::BADF)?;
-    send::<LOOP_CONFIGURE, _>(device, LoopConfig { fd, block_size, info, reserved: [0; 8] })
+    send::<LOOP_CONFIGURE, _>(device, loop_config { fd, block_size, info, __reserved: [0; 8] })
 }
 
-pub(crate) fn loop_get_status(device: impl AsFd) -> Result<LoopInfo64> {
-    let mut info = LoopInfo64::zeroed();
+pub(crate) fn loop_get_status(device: impl AsFd) -> Result<loop_info64> {
+    let mut info = NO_LOOP_INFO;
     fill::<LOOP_GET_STATUS64, _>(device, &mut info)?;
     Ok(info)
 }
 
-pub(crate) fn loop_set_status(device: impl AsFd, info: LoopInfo64) -> Result<()> {
+pub(crate) fn loop_set_status(device: impl AsFd, info: loop_info64) -> Result<()> {
     send::<LOOP_SET_STATUS64, _>(device, info)
 }
 
@@ -250,9 +196,9 @@ pub(crate) fn thaw(mount_root: impl AsFd) -> Result<()> {
 
 /// Discards all that the filesystem does not use; returns how much that was.
 pub(crate) fn trim(mount_root: impl AsFd) -> Result<u64> {
-    let mut range = TrimRange { start: 0, length: u64::MAX, shortest: 0 };
+    let mut range = fstrim_range { start: 0, len: u64::MAX, minlen: 0 };
     fill::<FITRIM, _>(mount_root, &mut range)?;
-    Ok(range.length)
+    Ok(range.len)
 }
 
 /// Shares `length` bytes at `offset` of `source` with the same place in `target`.
@@ -262,11 +208,11 @@ pub(crate) fn clone_range(
     offset: u64,
     length: u64,
 ) -> Result<()> {
-    let range = FileCloneRange {
-        source: i64::from(source.as_raw_fd()),
-        source_offset: offset,
-        source_length: length,
-        target_offset: offset,
+    let range = file_clone_range {
+        src_fd: i64::from(source.as_raw_fd()),
+        src_offset: offset,
+        src_length: length,
+        dest_offset: offset,
     };
     send::<FICLONERANGE, _>(target, range)
 }
@@ -291,12 +237,8 @@ pub(crate) fn xfs_grow(
 
 /// Makes a mount, attached anywhere or not yet, read-only. Linux 5.12.
 pub(crate) fn set_mount_read_only(mount: BorrowedFd<'_>) -> Result<()> {
-    let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_RDONLY,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
+    let attributes =
+        mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path is a terminated string and `attributes` a structure of the size given;
     // the kernel reads both and keeps neither.
     let answer = unsafe {
@@ -306,7 +248,7 @@ pub(crate) fn set_mount_read_only(mount: BorrowedFd<'_>) -> Result<()> {
             c"".as_ptr(),
             libc::AT_EMPTY_PATH,
             std::ptr::from_ref(&attributes),
-            size_of::<libc::mount_attr>(),
+            size_of::<mount_attr>(),
         )
     };
     if answer == 0 {

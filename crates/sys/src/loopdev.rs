@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, major, makedev, minor, mknodat, open, stat};
 use rustix::io::Errno;
 
-use crate::abi::{self, LoopInfo64};
+use crate::abi::{self, loop_info64};
 use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::work::Work;
@@ -137,13 +137,13 @@ pub struct LoopStatus {
 }
 
 impl LoopStatus {
-    fn new(device: &LoopDevice, info: &LoopInfo64) -> Self {
-        let has = |flag| info.flags & flag != 0;
-        let label = info.file_name.split(|byte| *byte == 0).next().unwrap_or_default();
+    fn new(device: &LoopDevice, info: &loop_info64) -> Self {
+        let has = |flag| info.lo_flags & flag != 0;
+        let label = info.lo_file_name.split(|byte| *byte == 0).next().unwrap_or_default();
         Self {
             device: device.clone(),
-            backing_device: info.device,
-            backing_inode: info.inode,
+            backing_device: info.lo_device,
+            backing_inode: info.lo_inode,
             label: String::from_utf8_lossy(label).into_owned(),
             read_only: has(abi::LO_FLAGS_READ_ONLY),
             direct_io: has(abi::LO_FLAGS_DIRECT_IO),
@@ -166,7 +166,7 @@ pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice>
     let mut info = loop_info(backing, options)?;
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let image = resolve::open_existing("open", backing, access)?;
-    info.size_limit = size_limit(length_of(&image, backing)?, options.size);
+    info.lo_sizelimit = size_limit(length_of(&image, backing)?, options.size);
     let control_path = Path::new(CONTROL);
     let control = File::open(control_path).on("open", control_path)?;
 
@@ -197,17 +197,17 @@ pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice>
     Err(Errno::BUSY).on("find a free loop device for", backing)
 }
 
-fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopInfo64> {
+fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<loop_info64> {
     let label = options.label.as_bytes();
-    let mut info = LoopInfo64::zeroed();
+    let mut info = abi::NO_LOOP_INFO;
     // The kernel wants the last byte zero.
-    if label.len() >= info.file_name.len() || label.contains(&0) {
+    if label.len() >= info.lo_file_name.len() || label.contains(&0) {
         return Err(Error::refused("attach", backing, "the label does not fit a loop device"));
     }
-    info.file_name[..label.len()].copy_from_slice(label);
-    info.flags = abi::LO_FLAGS_DIRECT_IO;
+    info.lo_file_name[..label.len()].copy_from_slice(label);
+    info.lo_flags = abi::LO_FLAGS_DIRECT_IO;
     if options.read_only {
-        info.flags |= abi::LO_FLAGS_READ_ONLY;
+        info.lo_flags |= abi::LO_FLAGS_READ_ONLY;
     }
     Ok(info)
 }
@@ -401,10 +401,10 @@ pub fn refresh_size(device: &LoopDevice, backing: &Path, size: u64) -> Result<()
     let length = std::fs::symlink_metadata(backing).on("look at", backing)?.len();
     let limit = size_limit(length, size);
     let mut info = abi::loop_get_status(&fd).on("read the status of", &path)?;
-    if info.size_limit == limit {
+    if info.lo_sizelimit == limit {
         return abi::loop_set_capacity(&fd).on("refresh the size of", &path);
     }
-    info.size_limit = limit;
+    info.lo_sizelimit = limit;
     abi::loop_set_status(&fd, info).on("change the size of", &path)
 }
 

@@ -2,16 +2,14 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use linux_raw_sys::btrfs::btrfs_ioctl_dev_info_args;
+use linux_raw_sys::ioctl::{
+    BTRFS_IOC_DEV_INFO, BTRFS_IOC_RESIZE, BTRFS_IOC_SNAP_CREATE_V2, BTRFS_IOC_SNAP_DESTROY,
+    BTRFS_IOC_SUBVOL_CREATE,
+};
 use rustix::io::{Errno, Result};
-use rustix::ioctl::{Opcode, opcode};
 
 use super::{fill, send};
-
-const BTRFS_IOC_RESIZE: Opcode = opcode::write::<VolumeArgs>(0x94, 3);
-const BTRFS_IOC_SUBVOL_CREATE: Opcode = opcode::write::<VolumeArgs>(0x94, 14);
-const BTRFS_IOC_SNAP_DESTROY: Opcode = opcode::write::<VolumeArgs>(0x94, 15);
-const BTRFS_IOC_SNAP_CREATE_V2: Opcode = opcode::write::<SnapshotArgs>(0x94, 23);
-const BTRFS_IOC_DEV_INFO: Opcode = opcode::read_write::<DeviceInfo>(0x94, 30);
 
 const BTRFS_SUBVOL_RDONLY: u64 = 1 << 1;
 /// The kernel's own limit for the name of a subvolume, less than the structures have room for.
@@ -32,30 +30,20 @@ struct SnapshotArgs {
     name: [u8; 4040],
 }
 
-#[repr(C)]
-struct DeviceInfo {
-    device_id: u64,
-    uuid: [u8; 16],
-    bytes_used: u64,
-    total_bytes: u64,
-    unused: [u64; 379],
-    path: [u8; 1024],
-}
-
 const _: () = {
     assert!(size_of::<VolumeArgs>() == 4096);
     assert!(size_of::<SnapshotArgs>() == 4096);
-    assert!(size_of::<DeviceInfo>() == 4096);
 };
 
 /// The size that the filesystem uses of the first device.
 pub(crate) fn btrfs_device_bytes(mount_root: impl AsFd) -> Result<u64> {
-    let mut info = DeviceInfo {
-        device_id: 1,
+    let mut info = btrfs_ioctl_dev_info_args {
+        devid: 1,
         uuid: [0; 16],
         bytes_used: 0,
         total_bytes: 0,
-        unused: [0; 379],
+        fsid: [0; 16],
+        unused: [0; 377],
         path: [0; 1024],
     };
     fill::<BTRFS_IOC_DEV_INFO, _>(mount_root, &mut info)?;

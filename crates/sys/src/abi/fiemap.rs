@@ -2,20 +2,13 @@
 
 use std::os::fd::AsFd;
 
+pub(crate) use linux_raw_sys::ioctl::{
+    FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED, FIEMAP_EXTENT_UNWRITTEN,
+};
+use linux_raw_sys::ioctl::{FIEMAP_FLAG_SYNC, FS_IOC_FIEMAP};
 use rustix::io::Result;
-use rustix::ioctl::{Opcode, opcode};
 
 use super::fill;
-
-/// The number holds the header's size alone: the array that follows may have any length.
-const FS_IOC_FIEMAP: Opcode = opcode::read_write::<FiemapHeader>(b'f', 11);
-const FIEMAP_FLAG_SYNC: u32 = 1;
-
-pub(crate) const FIEMAP_EXTENT_LAST: u32 = 0x0001;
-pub(crate) const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x0800;
-/// Put together by the kernel for a filesystem that maps blocks and knows no extents.
-pub(crate) const FIEMAP_EXTENT_MERGED: u32 = 0x1000;
-pub(crate) const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
 
 const PAGE_EXTENTS: usize = 512;
 const PAGE_EXTENT_COUNT: u32 = 512;

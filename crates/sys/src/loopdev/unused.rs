@@ -70,7 +70,7 @@ fn is_still_there(device: &LoopDevice, fd: &OwnedFd, was_going: bool) -> Result<
         Ok(info) => info,
     };
     if !was_going {
-        info.flags &= !abi::LO_FLAGS_AUTOCLEAR;
+        info.lo_flags &= !abi::LO_FLAGS_AUTOCLEAR;
         abi::loop_set_status(fd, info).on("keep", &path)?;
     }
     Ok(true)
