@@ -7,6 +7,7 @@
 
 mod btrfs;
 mod child;
+mod descriptors;
 mod fiemap;
 #[cfg(target_env = "gnu")]
 mod heap;
@@ -32,6 +33,7 @@ pub(crate) use btrfs::{
     btrfs_snapshot_subvolume,
 };
 pub(crate) use child::set_apart;
+pub(crate) use descriptors::leave_shared_table;
 pub(crate) use fiemap::{
     ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,
     FIEMAP_EXTENT_UNWRITTEN, FiemapExtent, extent_count,

@@ -3,6 +3,8 @@
 mod copy;
 mod durable;
 mod in_place;
+mod lock;
+mod presence;
 mod punch;
 mod remove;
 
@@ -11,8 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, StatFs, StatVfsMountFlags, XattrFlags, fallocate,
-    flock, fsetxattr, ftruncate, lgetxattr, major, minor, open, statfs, statvfs,
+    FallocateFlags, StatFs, StatVfsMountFlags, XattrFlags, fallocate, fsetxattr, ftruncate,
+    lgetxattr, major, minor, statfs, statvfs,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -28,6 +30,8 @@ pub use durable::{
     sync_filesystem, write_out,
 };
 pub use in_place::overwrite_in_place;
+pub use lock::{Lock, try_lock};
+pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
 
@@ -68,38 +72,6 @@ pub fn number(path: &Path, name: &str) -> Result<Option<u64>> {
         Ok(length) if length == bytes.len() => Ok(Some(u64::from_le_bytes(bytes))),
         Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => Ok(None),
         Err(errno) => Err(errno).on("read an attribute of", path),
-    }
-}
-
-/// An exclusive lock that ends with this value, or with the process.
-#[derive(Debug)]
-pub struct Lock {
-    file: File,
-}
-
-impl Drop for Lock {
-    /// Closing is not enough: a child that is being started has a copy of the descriptor until it
-    /// executes its program.
-    fn drop(&mut self) {
-        if let Err(errno) = flock(&self.file, FlockOperation::Unlock) {
-            tracing::warn!(%errno, "a lock is released late");
-        }
-    }
-}
-
-/// `None`: someone else holds it.
-pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
-    // Not to write: that would keep the filesystem from being remounted read-only.
-    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match open(path, flags, Mode::RUSR | Mode::WUSR) {
-        Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
-        opened => opened,
-    };
-    let file = file.on("create the lock", path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(Lock { file: File::from(file) })),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(errno).on("lock", path),
     }
 }
 

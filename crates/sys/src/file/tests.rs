@@ -1,11 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::symlink;
-
 use super::*;
 use crate::filesystem::{FsKind, keeps_order};
-use crate::mounts::{self, BindAccess};
-use crate::testbed::{MIB, Mounted, Volume, root, scratch};
+use crate::testbed::{MIB, Volume, root, scratch};
 
 #[test]
 fn length_and_space_are_two_things() {
@@ -22,25 +19,6 @@ fn length_and_space_are_two_things() {
     preallocate(&file, 8 * MIB, 2 * MIB).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 10 * MIB);
     preallocate(&file, 0, 0).unwrap();
-}
-
-#[test]
-fn a_lock_is_held_once_and_ends_with_its_value() {
-    let dir = scratch();
-    let path = dir.path().join("lock");
-    let held = try_lock(&path).unwrap();
-    assert!(held.is_some());
-    assert!(try_lock(&path).unwrap().is_none());
-    drop(held);
-    assert!(try_lock(&path).unwrap().is_some());
-}
-
-#[test]
-fn a_lock_is_not_sought_through_a_link() {
-    let dir = scratch();
-    symlink(dir.path().join("elsewhere"), dir.path().join("lock")).unwrap();
-    assert_eq!(try_lock(&dir.path().join("lock")).unwrap_err().errno(), Some(Errno::LOOP));
-    assert!(!dir.path().join("elsewhere").exists());
 }
 
 #[test]
@@ -66,22 +44,6 @@ fn a_number_stays_with_its_file() {
     }
     let error = number(&dir.path().join("missing"), "orlop.test").unwrap_err();
     assert!(error.is_not_found());
-}
-
-#[test]
-fn what_is_read_only_can_be_locked() {
-    if !root() {
-        return;
-    }
-    let dir = scratch();
-    let path = dir.path().join("lock");
-    File::create_new(&path).unwrap();
-    mounts::bind(dir.path(), dir.path(), BindAccess::ReadOnly).unwrap();
-    let _mounted = Mounted::guard(dir.path());
-    let held = try_lock(&path).unwrap().unwrap();
-    assert!(try_lock(&path).unwrap().is_none());
-    drop(held);
-    assert!(try_lock(&dir.path().join("missing")).unwrap_err().is_not_found());
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! The lock of a process that lives.
+//!
+//! A lock belongs to an open file, and the table of open files to all threads of a process together:
+//! of a process that was killed, one thread that waits in the kernel for a disk keeps every lock. So
+//! a lock is held by a thread that has a table of its own and does nothing else: it ends with the
+//! process, whatever other threads wait for. [`super::Presence`] tells of those.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
+
+use crate::abi;
+use crate::error::{Context, Error, Result};
+
+/// An exclusive lock that ends with this value, or with the process.
+#[derive(Debug)]
+pub struct Lock {
+    /// Dropped, it ends the keeper.
+    until: Option<Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        drop(self.until.take());
+        if self.keeper.take().is_some_and(|keeper| keeper.join().is_err()) {
+            tracing::error!("the thread that kept a lock panicked");
+        }
+    }
+}
+
+/// `None`: someone else holds it.
+pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
+    let (until, end) = mpsc::channel();
+    let (answer, answered) = mpsc::sync_channel(1);
+    let to_lock = path.to_owned();
+    let keeper = thread::Builder::new()
+        .name("lock".to_owned())
+        .spawn(move || keep(&to_lock, &answer, &end))
+        .before("start a thread that keeps the lock", path)?;
+    let lock = Lock { until: Some(until), keeper: Some(keeper) };
+    match answered.recv() {
+        Ok(taken) => Ok(taken?.then_some(lock)),
+        Err(_panicked) => Err(Error::refused("lock", path, "the thread that keeps it panicked")),
+    }
+}
+
+fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
+    if let Err(errno) = abi::leave_shared_table() {
+        tracing::debug!(%errno, "a lock is kept until the last thread of this process has ended");
+    }
+    let file = match take(path) {
+        Ok(Some(file)) => file,
+        // Whoever wants the lock waits for the answer, so it is always heard.
+        Ok(None) => return drop(answer.send(Ok(false))),
+        Err(error) => return drop(answer.send(Err(error))),
+    };
+    let _ = answer.send(Ok(true));
+    // Nothing is ever sent: it ends when the lock is dropped.
+    let _ = end.recv();
+    // Closing is not enough where the table is shared after all: a child that is being started has a
+    // copy of the descriptor until it executes its program.
+    if let Err(errno) = flock(&file, FlockOperation::Unlock) {
+        tracing::warn!(%errno, "a lock is released late");
+    }
+}
+
+fn take(path: &Path) -> Result<Option<File>> {
+    // Not to write: that would keep the filesystem from being remounted read-only.
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
+        opened => opened,
+    };
+    let file = file.on("create the lock", path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(File::from(file))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno).on("lock", path),
+    }
+}
+
+#[cfg(test)]
+mod tests;
