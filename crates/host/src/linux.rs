@@ -26,7 +26,7 @@ use orlop_model::{
     Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
     PoolId, Result, TargetPath, Usage, VolumeId,
 };
-use orlop_sys::file::{self, Lock};
+use orlop_sys::file;
 use orlop_sys::guard::GuardCommand;
 use orlop_sys::{loopdev, ownership, rand};
 
@@ -37,7 +37,7 @@ use notes::Notes;
 use off_limits::OffLimits;
 use offer::Offer;
 use records::NodeRecords;
-use run_dir::RunDirectory;
+use run_dir::{Mine, RunDirectory};
 pub use survey::{Survey, VolumeStanding};
 
 #[derive(Debug, Clone)]
@@ -66,13 +66,13 @@ pub struct LinuxHost {
     freezer: Freezer,
     limiter: Limiter,
     off_limits: OffLimits,
-    _lock: Option<Lock>,
+    mine: Option<Mine>,
 }
 
 impl LinuxHost {
     pub fn new(config: LinuxHostConfig) -> Result<Self> {
         let run_dir = RunDirectory::ensure(&config.run_dir)?;
-        let lock = config.alone.then(|| run_dir.lock()).transpose()?;
+        let mine = config.alone.then(|| run_dir.take()).transpose()?;
         let mut off_limits = config.off_limits;
         off_limits.push(config.run_dir);
         Ok(Self {
@@ -82,7 +82,7 @@ impl LinuxHost {
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
-            _lock: lock,
+            mine,
         })
     }
 
@@ -97,6 +97,14 @@ impl LinuxHost {
     /// that is alone in the run directory: then nobody else is just making a snapshot.
     pub fn thaw_leftovers(&self) -> Result<()> {
         self.freezer.thaw_leftovers()
+    }
+
+    /// For an orderly end. Threads that are left wait in the kernel, and a successor need not wait for
+    /// them; it has the run directory when this process has ended.
+    pub fn leave(&self) {
+        if let Some(mine) = &self.mine {
+            mine.leave();
+        }
     }
 
     /// Before anything of the pool is used here: only then may somebody who finds a device and no

@@ -11,6 +11,7 @@ mod changes;
 mod check;
 mod condition;
 mod delete;
+mod entering;
 mod failure;
 mod group_delete;
 mod group_snapshot_draft;
@@ -68,13 +69,16 @@ impl ImagePool {
         Ok(Self { store })
     }
 
-    /// For an orderly end. A managed pool gives its image back, unless volumes are in use.
+    /// For an orderly end, when no thread does anything in the pool any more. A managed pool gives its
+    /// image back, unless volumes are in use.
     pub fn close(&self) {
         self.store.surveyor.wait();
         self.store.templates.clear();
         if let Some(managed) = &self.store.managed {
             managed.close();
         }
+        // Threads that wait for another pool may keep this value, and a successor need not wait.
+        self.store.marker.leave();
     }
 }
 

@@ -2,11 +2,18 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, TargetPath, VolumeId};
-use orlop_sys::file::{self, Lock};
+use orlop_sys::file::{self, Lock, Presence};
 
 use super::failure::Doing;
+
+/// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
+/// that is left waits for a device (decision 0041).
+const LEAVING: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) struct RunDirectory {
     root: TargetPath,
@@ -15,7 +22,23 @@ pub(super) struct RunDirectory {
 /// What somebody who only looks finds: a daemon, or none, and then none starts as long as this lives.
 pub(super) struct Claim {
     pub(super) by_daemon: bool,
-    _lock: Option<Lock>,
+    _mine: Option<Mine>,
+}
+
+/// For as long as it lives, this process is the only daemon in the directory.
+pub(super) struct Mine {
+    /// Ends before the lock does: whoever gets that must not wait for us.
+    presence: Option<Presence>,
+    _lock: Lock,
+}
+
+impl Mine {
+    /// No thread of this process does anything more there that a successor has to wait for.
+    pub(super) fn leave(&self) {
+        if let Some(presence) = &self.presence {
+            presence.leave();
+        }
+    }
 }
 
 impl RunDirectory {
@@ -38,28 +61,53 @@ impl RunDirectory {
         Ok(Self { root })
     }
 
-    /// For as long as the lock lives, this process is the only daemon in this directory.
-    pub(super) fn lock(&self) -> Result<Lock> {
+    pub(super) fn take(&self) -> Result<Mine> {
         let lock = file::try_lock(&self.lock_file()).doing("lock the run directory")?;
-        lock.ok_or_else(|| {
+        let lock = lock.ok_or_else(|| {
             Error::precondition(format!(
-                "another daemon uses the run directory {}; stop it first. One that does not end \
-                 waits for a pool that hangs: repair that pool. Only a second daemon with pools of \
-                 its own wants another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
+                "another daemon uses the run directory {}; stop it first. Only a second daemon with \
+                 pools of its own wants another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
                 self.root
             ))
-        })
+        })?;
+        Ok(Mine { presence: Some(self.enter()?), _lock: lock })
     }
 
-    /// Makes nothing: where no daemon ever was, there is no file to lock.
+    /// Waits for the threads of a killed daemon, for a while.
+    fn enter(&self) -> Result<Presence> {
+        const DOING: &str = "enter the run directory";
+        let begun = Instant::now();
+        loop {
+            if let Some(alone) = Presence::try_alone(&self.volumes()).doing(DOING)? {
+                return Ok(alone);
+            }
+            if begun.elapsed() >= LEAVING {
+                tracing::warn!(
+                    "threads of a former daemon still wait in the kernel; going on beside them"
+                );
+                return Presence::beside_others(&self.volumes()).doing(DOING);
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Makes nothing: where no daemon ever was, there is no file to lock. Threads that a daemon left
+    /// behind are as good as a daemon: what they do last is not seen yet.
     pub(super) fn claim(&self) -> Result<Claim> {
         const DOING: &str = "look for a daemon";
         let file = self.lock_file();
         if !file.try_exists().doing(DOING)? {
-            return Ok(Claim { by_daemon: false, _lock: None });
+            return Ok(Claim { by_daemon: false, _mine: None });
         }
-        let lock = file::try_lock(&file).doing(DOING)?;
-        Ok(Claim { by_daemon: lock.is_none(), _lock: lock })
+        let Some(lock) = file::try_lock(&file).doing(DOING)? else {
+            return Ok(Claim { by_daemon: true, _mine: None });
+        };
+        let presence = match Presence::try_alone(&self.volumes()) {
+            Ok(None) => return Ok(Claim { by_daemon: true, _mine: None }),
+            Err(error) if error.is_not_found() => None,
+            found => found.doing(DOING)?,
+        };
+        Ok(Claim { by_daemon: false, _mine: Some(Mine { presence, _lock: lock }) })
     }
 
     fn lock_file(&self) -> PathBuf {

@@ -10,11 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, PoolId, Result};
-use orlop_sys::file::{self, RenameOutcome};
+use orlop_sys::file::{self, Presence, RenameOutcome};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
+use super::entering::enter;
 use super::failure::Doing;
+use super::layout::Layout;
 
 pub(super) const NAME: &str = "orlop.pool";
 const FORMAT: u32 = 1;
@@ -48,6 +50,8 @@ pub(super) struct Marker {
     id: PoolId,
     kind: Kind,
     inode: (u64, u64),
+    /// Ends before the lock does: whoever gets that must not wait for us.
+    presence: Option<Presence>,
     _lock: file::Lock,
 }
 
@@ -70,11 +74,17 @@ impl Marker {
         }
     }
 
-    /// `None`: another process uses the pool.
+    /// `None`: another process uses the pool, or has left threads in it.
     pub(super) fn try_take_unused(root: &Path) -> Result<Option<Self>> {
         let path = root.join(NAME);
-        let lock = file::try_lock(&path).doing(|| format!("lock {}", path.display()))?;
-        lock.map(|lock| Self::locked(path, lock)).transpose()
+        let locking = || format!("lock {}", path.display());
+        let Some(lock) = file::try_lock(&path).doing(locking)? else { return Ok(None) };
+        let presence = match Presence::try_alone(&Layout::new(root).staging()) {
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_not_found() => None,
+            found => found.doing(locking)?,
+        };
+        Ok(Some(Self { presence, ..Self::locked(path, lock)? }))
     }
 
     /// `None`: this directory is no pool yet.
@@ -97,7 +107,7 @@ impl Marker {
         let opening = || format!("open the pool at {}", path.display());
         let contents = parse(&path, &fs::read(&path).doing(opening)?)?;
         let inode = inode_of(&fs::symlink_metadata(&path).doing(opening)?);
-        Ok(Self { path, id: contents.id, kind: contents.kind, inode, _lock: lock })
+        Ok(Self { path, id: contents.id, kind: contents.kind, inode, presence: None, _lock: lock })
     }
 
     /// Makes the directory a pool. Of several processes that try at once, one gets it and the
@@ -127,7 +137,20 @@ impl Marker {
             Err(error) => return Err(error).doing(creating),
         }
         let inode = inode_of(&fs::symlink_metadata(&path).doing(creating)?);
-        Ok(Self { path, id: contents.id, kind, inode, _lock: lock })
+        Ok(Self { path, id: contents.id, kind, inode, presence: None, _lock: lock })
+    }
+
+    /// To be called before anything is done in the pool; see [`enter`].
+    pub(super) fn enter(&mut self, root: &Path, name: &str) -> Result<()> {
+        self.presence = Some(enter(root, name)?);
+        Ok(())
+    }
+
+    /// No thread of this process does anything in the pool any more.
+    pub(super) fn leave(&self) {
+        if let Some(presence) = &self.presence {
+            presence.leave();
+        }
     }
 
     /// Is the file that we hold the lock of still the one by which others find the pool?

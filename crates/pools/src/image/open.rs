@@ -53,7 +53,8 @@ pub struct ImagePoolConfig {
 
 impl Store {
     pub(super) fn open(config: ImagePoolConfig) -> Result<Arc<Self>> {
-        let (marker, is_new) = take_or_make(&config)?;
+        let (mut marker, is_new) = take_or_make(&config)?;
+        marker.enter(&config.path, &config.name)?;
         let managed = match marker.kind() {
             Kind::Plain => None,
             Kind::Managed => {

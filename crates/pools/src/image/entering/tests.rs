@@ -1,0 +1,36 @@
+#![allow(clippy::unwrap_used)]
+
+use tempfile::tempdir;
+
+use super::*;
+
+#[test]
+fn threads_that_end_are_waited_for() {
+    let root = tempdir().unwrap();
+    let former = enter(root.path(), "p").unwrap();
+    let begun = Instant::now();
+    let entering = thread::spawn({
+        let root = root.path().to_owned();
+        move || enter(&root, "p").unwrap()
+    });
+    thread::sleep(4 * LOOK_AGAIN);
+    assert!(!entering.is_finished() || begun.elapsed() >= ANSWERING);
+    drop(former);
+    let entered = entering.join().unwrap();
+    // Whoever comes next sees it.
+    assert!(Presence::try_alone(&Layout::new(root.path()).staging()).unwrap().is_none());
+    drop(entered);
+}
+
+#[test]
+fn threads_that_wait_for_another_pool_are_not() {
+    let root = tempdir().unwrap();
+    let former = enter(root.path(), "p").unwrap();
+    let begun = Instant::now();
+    let entered = enter(root.path(), "p").unwrap();
+    assert!(begun.elapsed() >= ANSWERING);
+    drop(former);
+    // Also of those who entered beside others it is known that they are there.
+    assert!(Presence::try_alone(&Layout::new(root.path()).staging()).unwrap().is_none());
+    drop(entered);
+}
