@@ -137,13 +137,31 @@ fn ensure_no_dead_socket(path: &Path, address: &SocketAddrUnix) -> Result<(), Bi
 }
 
 fn is_live(address: &SocketAddrUnix) -> rustix::io::Result<bool> {
-    match connect(new_socket()?, address) {
-        Ok(()) => Ok(true),
+    let socket = new_socket()?;
+    match connect(&socket, address) {
+        Ok(()) => Ok(!has_ended(socket)),
         // A daemon too busy to accept is alive. A socket of another kind belongs to someone, too.
         Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(true),
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
     }
+}
+
+/// A process that was killed listens on while one of its threads waits in the kernel, and accepts
+/// nothing any more (decision 0041). It keeps its number until then, so no other process has it.
+fn has_ended(connected: OwnedFd) -> bool {
+    let Some(listener) = listener_of(connected) else { return false };
+    // One that cannot be seen, in another container, is taken for alive.
+    let stat = std::fs::read_to_string(format!("/proc/{listener}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('Z' | 'X'))
+}
+
+/// Only tokio asks for it in a way that is right for a process of another namespace, whose number is 0.
+fn listener_of(connected: OwnedFd) -> Option<i32> {
+    tokio::runtime::Handle::try_current().ok()?;
+    let connected = tokio::net::UnixStream::from_std(connected.into()).ok()?;
+    connected.peer_cred().ok()?.pid()
 }
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
