@@ -5,7 +5,7 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_csi::Core;
 use orlop_engine::{AbsentPool, Engine, Settings};
@@ -23,6 +23,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A pool that takes longer to open is absent until it is open: its disk may hang, and the others
 /// must not wait for it.
 const OPENING: Duration = Duration::from_secs(30);
+/// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
+const CLOSING: Duration = Duration::from_secs(25);
 
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),
@@ -81,15 +83,43 @@ impl OpenPools {
     /// Nothing uses them any more, but for those that do not answer: to close one of them would take
     /// without end. What is added afterwards is closed at once.
     pub(crate) fn close(&self, silent: &[PoolId]) {
-        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.closed = true;
-        for pool in pools.open.drain(..) {
-            if silent.contains(&pool.id()) {
-                // Also what is done when it is dropped would wait for its disk.
-                std::mem::forget(pool);
-            } else {
-                pool.close();
-            }
+        let open = {
+            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pools.closed = true;
+            std::mem::take(&mut pools.open)
+        };
+        let (silent, answering): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|pool| silent.contains(&pool.id()));
+        // Also what is done when it is dropped would wait for its disk.
+        std::mem::forget(silent);
+        close_all(answering);
+    }
+}
+
+/// That a pool hangs may show only now: nothing is asked of one that is not used.
+fn close_all(pools: Vec<OpenPool>) {
+    let deadline = Instant::now() + CLOSING;
+    let closing: Vec<_> = pools.into_iter().filter_map(begin_to_close).collect();
+    for (name, closed) in closing {
+        if closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
+            tracing::error!(pool = name, "stopping without closing a pool that does not answer");
+        }
+    }
+}
+
+fn begin_to_close(pool: OpenPool) -> Option<(String, Receiver<()>)> {
+    let name = pool.served().name().to_owned();
+    let (done, closed) = mpsc::sync_channel(1);
+    let close = move || {
+        pool.close();
+        // Nobody waits for it any more only if it took too long.
+        let _ = done.send(());
+    };
+    match thread::Builder::new().name("close-pool".to_owned()).spawn(close) {
+        Ok(_) => Some((name, closed)),
+        Err(error) => {
+            tracing::warn!(pool = name, %error, "a pool is left to the next start to close");
+            None
         }
     }
 }

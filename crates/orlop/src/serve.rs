@@ -50,9 +50,11 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
         .enable_all()
         .build()
         .map_err(Failure::of)?;
-    let outcome = runtime.block_on(run(config, sockets, Arc::new(host)));
+    let host = Arc::new(host);
+    let outcome = runtime.block_on(run(config, sockets, Arc::clone(&host)));
     // What is still under way then waits for a pool that does not answer.
     runtime.shutdown_background();
+    host.leave();
     outcome
 }
 
