@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use orlop_engine::Engine;
 use orlop_engine::request::{CreateVolume, VolumeRef};
@@ -33,6 +33,10 @@ const OPEN_STREAMS: u32 = 64;
 
 /// Who waits looks so often whether the pool still answers.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// So long a stop waits for calls of the node on a pool that nodes share: what they wait for in the
+/// kernel, the pool cannot tell (decision 0041).
+const ON_A_CLUSTER: Duration = Duration::from_secs(60);
 
 /// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
 /// the threads of another.
@@ -127,6 +131,7 @@ pub struct Core {
     open_streams: Arc<Semaphore>,
     /// Why Probe said "not ready" the last time.
     complaint: Mutex<Option<Error>>,
+    stopping_since: OnceLock<Instant>,
 }
 
 impl Core {
@@ -138,6 +143,7 @@ impl Core {
             health_checks: Lane::new(HEALTH_CHECKS),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
             complaint: Mutex::default(),
+            stopping_since: OnceLock::new(),
         }
     }
 
@@ -175,6 +181,7 @@ impl Core {
 
     async fn wait_for(&self, name: &LaneName, lane: &Lane, then: Then) {
         const SAY_AGAIN: u32 = 10;
+        self.stopping_since.get_or_init(Instant::now);
         let all = lane.free.acquire_many(lane.width);
         tokio::pin!(all);
         for second in 0u32.. {
@@ -210,14 +217,26 @@ impl Core {
 
     /// Will nothing of what runs in the lane end before a pool answers again?
     fn is_lost(&self, name: &LaneName, running: usize) -> bool {
-        let silent = self.silent_pools();
-        let Some(pool) = &name.pool else { return !silent.is_empty() };
-        let lost = match name.kind {
-            // Another pool may have taken the volume that it is to create.
-            Kind::Controller => self.engine().map_or(0, |engine| engine.calls_lost_elsewhere(pool)),
-            Kind::Node | Kind::Stream => 0,
+        let Ok(engine) = self.engine() else { return false };
+        let silent = engine.silent_pools();
+        let lost_elsewhere = |pool: &PoolId| {
+            let lost = engine.calls_lost_elsewhere(pool);
+            lost > 0 && lost >= running
         };
-        silent.contains(pool) || (lost > 0 && lost >= running)
+        let on_silent = match (name.kind, &name.pool) {
+            (_, None) => !silent.is_empty(),
+            (_, Some(pool)) if silent.contains(pool) => true,
+            // Another pool may have taken the volume that it is to create.
+            (Kind::Controller, Some(pool)) => lost_elsewhere(pool),
+            (Kind::Node | Kind::Stream, Some(_)) => false,
+        };
+        on_silent || (name.kind == Kind::Node && self.is_over_for_clusters(&engine, name))
+    }
+
+    /// Volumes on a cluster may also have come without an id that names their pool.
+    fn is_over_for_clusters(&self, engine: &Engine, name: &LaneName) -> bool {
+        let is_over = self.stopping_since.get().is_some_and(|it| it.elapsed() >= ON_A_CLUSTER);
+        is_over && engine.has_shared(name.pool.as_ref())
     }
 
     fn lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
