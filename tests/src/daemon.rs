@@ -307,6 +307,12 @@ impl Daemon {
         self.child = Some(self.launch.spawn());
     }
 
+    /// A successor of one that was sent a signal and cannot end: a thread of it waits in the kernel.
+    pub fn start_beside(&mut self) -> Predecessor {
+        let child = self.child.replace(self.launch.spawn());
+        Predecessor(child.expect("a running daemon"))
+    }
+
     /// To the processes that show images to this daemon's machine.
     pub fn signal_exporters(&self, signal: Signal) {
         let exporters = leaks::exporters(self.launch.scratch.path());
@@ -386,6 +392,19 @@ impl Daemon {
         let lines: Vec<&str> = log.lines().collect();
         let first = lines.len().saturating_sub(LONGEST_LOG);
         eprintln!("--- the daemon's log\n{}\n---", lines[first..].join("\n"));
+    }
+}
+
+/// A daemon that ends when the kernel lets it.
+pub struct Predecessor(Child);
+
+impl Predecessor {
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("look at a daemon").is_some()
+    }
+
+    pub fn wait_for_end(mut self) -> ExitStatus {
+        wait(&mut self.0).expect("the former daemon does not end")
     }
 }
 

@@ -55,7 +55,7 @@ pub use cgroup::{Cgroup, Job, device_at};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
 pub use create::Create;
-pub use daemon::{Daemon, Ended, Launch, Ran};
+pub use daemon::{Daemon, Ended, Launch, Predecessor, Ran};
 pub use dice::Dice;
 pub use group::GroupSnapshotExt;
 pub use keeper::Keeper;

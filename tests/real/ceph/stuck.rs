@@ -89,3 +89,37 @@ async fn an_unmount_that_waits_for_the_cluster_holds_up_nobody_else() {
     Pattern::new(1).check(&again.data_path(), DATA);
     again.down().await;
 }
+
+/// Of a killed or stopped daemon a thread is left in the kernel. The next one serves what it can, and
+/// what was written is there when the cluster is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_an_unmount_on_ceph() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let mut daemon = ceph.launch_beside_a_directory(NODE, TIMEOUT_SECONDS).start().await;
+    let client = daemon.client();
+    let volume = on_pool(&client, "stuck", "ceph").fs("ext4").done().await;
+    let used = up_on(&client, &daemon, NODE, &volume, mount("ext4")).await;
+    Pattern::new(1).write(&used.data_path(), DATA);
+    let unstaging = begin_to_unstage(&daemon, &used).await;
+    let away = ceph.take_away();
+    daemon.signal_exporters(Signal::CONT);
+    daemon.signal(Signal::TERM);
+    until("stopped", || daemon.log().contains("stopped")).await;
+    unstaging.await.unwrap().unwrap_err();
+
+    let mut former = daemon.start_beside();
+    let other = persist(|| on_pool(&client, "other", "local").fs("ext4").send()).await;
+    let other = up_on(&client, &daemon, NODE, &other, mount("ext4")).await;
+    other.down().await;
+    assert!(!former.has_ended(), "nothing of the former daemon was left, which proves nothing");
+    expect_code(used.unstage().await, Code::Unavailable);
+
+    drop(away);
+    assert_eq!(former.wait_for_end().code(), Some(0));
+    persist(|| used.unstage()).await;
+    assert_eq!(daemon.leaks(), Vec::<String>::new());
+    let again = up_on(&client, &daemon, NODE, &volume, mount("ext4")).await;
+    Pattern::new(1).check(&again.data_path(), DATA);
+    again.down().await;
+}

@@ -13,15 +13,15 @@ const VOLUME: u64 = MIB;
 /// More than a pool has places.
 const CALLS: usize = 100;
 
-fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
+pub(super) fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
     client.create(name).size(VOLUME).block().parameter("pool", pool)
 }
 
 /// Thawed when it is dropped, also by a test that fails.
-struct Frozen(PathBuf);
+pub(super) struct Frozen(PathBuf);
 
 impl Frozen {
-    fn new(pool: &TestPool) -> Self {
+    pub(super) fn new(pool: &TestPool) -> Self {
         filesystem::freeze(&pool.path).unwrap();
         Self(pool.path.clone())
     }
@@ -33,7 +33,7 @@ impl Drop for Frozen {
     }
 }
 
-async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+pub(super) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
@@ -42,7 +42,7 @@ async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
 }
 
 /// A call that must be answered, however long the other pool hangs.
-async fn answered<T>(call: impl Future<Output = T>) -> T {
+pub(super) async fn answered<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, call).await.expect("a call hangs with the other pool")
 }
 
@@ -60,7 +60,7 @@ async fn hang_up_on(client: &Client, pool: &str) {
     }
 }
 
-async fn assert_served(client: &Client, name: &str) {
+pub(super) async fn assert_served(client: &Client, name: &str) {
     let volume = answered(on_pool(client, name, "well").send()).await.unwrap();
     let node = client.on_node(&volume, block());
     answered(node.up()).await;

@@ -7,6 +7,7 @@ mod bounded;
 mod documents;
 mod health;
 mod hung;
+mod left_behind;
 mod logs;
 mod misconfigured;
 mod modes;
