@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use orlop_engine::Engine;
 use orlop_engine::request::{CreateVolume, VolumeRef};
+use orlop_engine::{Engine, WaitingRoom};
 use orlop_model::{Error, PoolId, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
@@ -283,6 +283,7 @@ impl Core {
         }
         let lane = self.lane(name)?;
         let turn = lane.turn(check).await?;
+        let engine = engine.waiting_in(&lane.room);
         let work = move || {
             let _under_way = pool.and_then(|pool| engine.under_way(&pool));
             work(&engine)
@@ -349,6 +350,8 @@ struct Lane {
     free: Arc<Semaphore>,
     /// Not what is missing from `free`: who waits until all are free has those that are.
     running: Arc<AtomicUsize>,
+    /// For those of them that wait for a lock.
+    room: WaitingRoom,
 }
 
 /// A place in a lane, for as long as it is held.
@@ -365,7 +368,8 @@ impl Drop for Turn {
 
 impl Lane {
     fn new(width: u32) -> Self {
-        Self { width, free: Arc::new(Semaphore::new(permits(width))), running: Arc::default() }
+        let free = Arc::new(Semaphore::new(permits(width)));
+        Self { width, free, running: Arc::default(), room: WaitingRoom::default() }
     }
 
     fn running(&self) -> usize {

@@ -10,7 +10,7 @@ use orlop_model::{
     VolumeId, VolumeRecord,
 };
 
-use crate::locks::{Held, Key, Locks};
+use crate::locks::{Held, Key, Locks, WaitingRoom};
 use crate::node_load::{NodeLoad, SharedLoad};
 use crate::request::{NodeInfo, Volume, VolumeContext};
 use crate::vitals::Vitals;
@@ -89,6 +89,12 @@ impl Engine {
         with.vitals.insert(pool.id().clone(), vitals);
         with.pools.insert(pool.id().clone(), pool);
         Ok(with)
+    }
+
+    /// For a call whose place only those use that wait in this room.
+    #[must_use]
+    pub fn waiting_in(&self, room: &WaitingRoom) -> Self {
+        Self { locks: self.locks.waited_for_in(room), ..self.clone() }
     }
 
     /// With a pool that is configured and cannot be used yet: for that reason, until it comes.

@@ -32,4 +32,5 @@ mod vitals;
 mod volume_group;
 
 pub use engine::{AbsentPool, Engine, Settings};
+pub use locks::WaitingRoom;
 pub use vitals::UnderWay;

@@ -4,14 +4,20 @@
 //! Calls that hold several locks take them in the order of [`Key`]: the kinds as they are listed
 //! there, one kind by digest. So no two wait for each other.
 
+mod waiting_room;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result};
 
-/// A call that waits keeps a thread and its place among the operations.
-const MOST_WAITING: usize = 16;
+use waiting_room::Seat;
+pub use waiting_room::WaitingRoom;
+
+/// For one object. A call that waits keeps a thread and its place among the operations, and one slow
+/// object must not use up those of its pool.
+const MOST_FOR_ONE: usize = 16;
 
 /// Create and delete of one volume meet on the digest of its name, whatever the pool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +95,6 @@ impl Entry {
 struct State {
     entries: HashMap<Key, Entry>,
     tickets: u64,
-    waiting: usize,
 }
 
 impl State {
@@ -100,7 +105,6 @@ impl State {
     }
 
     fn leave_queue(&mut self, key: &Key, ticket: u64) {
-        self.waiting = self.waiting.saturating_sub(1);
         if let Some(entry) = self.entries.get_mut(key) {
             entry.queue.retain(|(other, _)| *other != ticket);
         }
@@ -127,6 +131,7 @@ pub(crate) struct Locks {
     patience: Duration,
     /// Of a call that takes several, for all of them.
     deadline: Option<Instant>,
+    room: WaitingRoom,
 }
 
 /// Released when dropped.
@@ -140,7 +145,12 @@ pub(crate) struct Held {
 impl Locks {
     /// `patience` is how long a lock is waited for.
     pub(crate) fn new(patience: Duration) -> Self {
-        Self { table: Arc::default(), patience, deadline: None }
+        Self { table: Arc::default(), patience, deadline: None, room: WaitingRoom::default() }
+    }
+
+    /// The same locks, for a call that waits in this room.
+    pub(crate) fn waited_for_in(&self, room: &WaitingRoom) -> Self {
+        Self { room: room.clone(), ..self.clone() }
     }
 
     /// For a call that takes several: all together are waited for as long as one is. Else it would
@@ -181,14 +191,13 @@ impl Locks {
     }
 
     fn wait(&self, mut state: MutexGuard<'_, State>, key: &Key, mode: Mode) -> Result<()> {
-        if self.patience.is_zero() || state.waiting >= MOST_WAITING {
+        let Some(_seat) = self.try_enter(&state, key) else {
             state.forget_if_unused(key);
             return Err(Error::Busy(key.describe()));
-        }
+        };
         let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
         state.tickets += 1;
         let ticket = state.tickets;
-        state.waiting += 1;
         state.entries.entry(key.clone()).or_default().queue.push_back((ticket, mode));
         let granted = loop {
             let entry = state.entries.entry(key.clone()).or_default();
@@ -210,6 +219,14 @@ impl Locks {
         if granted { Ok(()) } else { Err(Error::Busy(key.describe())) }
     }
 
+    fn try_enter(&self, state: &State, key: &Key) -> Option<Seat> {
+        let others = state.entries.get(key).map_or(0, |entry| entry.queue.len());
+        if self.patience.is_zero() || others >= MOST_FOR_ONE {
+            return None;
+        }
+        self.room.try_enter()
+    }
+
     #[cfg(test)]
     fn waiting_for(&self, key: &Key) -> usize {
         self.table.state().entries.get(key).map_or(0, |entry| entry.queue.len())
@@ -217,8 +234,7 @@ impl Locks {
 
     #[cfg(test)]
     fn is_forgotten(&self) -> bool {
-        let state = self.table.state();
-        state.entries.is_empty() && state.waiting == 0
+        self.table.state().entries.is_empty()
     }
 }
 

@@ -19,4 +19,5 @@ mod slow_reader;
 mod v0_codes;
 mod v0_volumes;
 mod volume_groups;
+mod waiting;
 mod wire;

@@ -22,6 +22,13 @@ fn until_waiting(locks: &Locks, key: &Key, count: usize) {
     }
 }
 
+/// Until one call waits for the key, or was refused.
+fn until_waiting_or_done<T>(locks: &Locks, key: &Key, call: &thread::ScopedJoinHandle<'_, T>) {
+    while locks.waiting_for(key) == 0 && !call.is_finished() {
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn an_exclusive_lock_is_held_by_one() {
     let locks = impatient();
@@ -100,18 +107,52 @@ fn one_that_gives_up_is_in_nobodys_way() {
 
 /// Each of them takes a place that another operation could use.
 #[test]
-fn only_so_many_wait() {
+fn only_so_many_wait_for_one_object() {
     let locks = Locks::new(LONG);
-    let held = locks.exclusive(key("a")).unwrap();
+    let hot = locks.exclusive(key("hot")).unwrap();
+    let other = locks.exclusive(key("other")).unwrap();
     thread::scope(|scope| {
-        for waiting in 0..MOST_WAITING {
-            scope.spawn(|| drop(locks.exclusive(key("a")).unwrap()));
-            until_waiting(&locks, &key("a"), waiting + 1);
+        for waiting in 0..MOST_FOR_ONE {
+            scope.spawn(|| drop(locks.exclusive(key("hot")).unwrap()));
+            until_waiting(&locks, &key("hot"), waiting + 1);
         }
-        assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
+        assert!(matches!(locks.exclusive(key("hot")), Err(Error::Busy(_))));
+        let patient = scope.spawn(|| locks.exclusive(key("other")).is_ok());
+        until_waiting_or_done(&locks, &key("other"), &patient);
+        drop(other);
+        assert!(patient.join().unwrap(), "it was refused for another object's callers");
+        drop(hot);
+    });
+    assert!(locks.is_forgotten());
+}
+
+/// A pool that is slow has many locks that are waited for.
+#[test]
+fn a_full_waiting_room_turns_no_other_call_away() {
+    let locks = Locks::new(LONG);
+    let (sick, well) = (WaitingRoom::default(), WaitingRoom::default());
+    let (sick, well) = (locks.waited_for_in(&sick), locks.waited_for_in(&well));
+    let keys: Vec<_> = (0..).map(|number| key(&number.to_string())).take(40).collect();
+    let mut held: Vec<_> = keys.iter().map(|key| locks.exclusive(key.clone()).unwrap()).collect();
+    let last = held.pop();
+    let mut entered = 0;
+    thread::scope(|scope| {
+        for key in &keys[..keys.len() - 1] {
+            let waiting = scope.spawn(|| sick.exclusive(key.clone()).is_ok());
+            until_waiting_or_done(&locks, key, &waiting);
+            entered += locks.waiting_for(key);
+        }
+        assert!(entered >= MOST_FOR_ONE && entered < keys.len() - 1, "{entered} wait");
+        let key = &keys[keys.len() - 1];
+        assert!(matches!(sick.exclusive(key.clone()), Err(Error::Busy(_))));
+        let patient = scope.spawn(|| well.exclusive(key.clone()).is_ok());
+        until_waiting_or_done(&locks, key, &patient);
+        drop(last);
+        assert!(patient.join().unwrap(), "it was refused for the callers of another room");
         drop(held);
     });
     assert!(locks.is_forgotten());
+    assert!(sick.room.is_empty(), "a seat is still taken");
 }
 
 /// Else the first of a group's locks would be held for as long as all the others are waited for.
