@@ -31,7 +31,7 @@ const READING_STREAMS: u32 = 8;
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
-/// Who waits looks so often whether the pool still answers.
+/// So often is looked whether the pools still answer, with and without somebody who waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// So long a stop waits for calls of the node on a pool that nodes share: what they wait for in the
@@ -170,6 +170,19 @@ impl Core {
             self.wait_for(&name, &lane, Then::Close).await;
         }
         self.health_checks.drained().await;
+        while self.engine().is_ok_and(|engine| engine.is_asking()) {
+            tokio::time::sleep(LOOK_AGAIN / 10).await;
+        }
+    }
+
+    /// Looks after the pools for as long as it is polled.
+    pub(crate) async fn watch_pools(&self) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if let Ok(engine) = self.engine() {
+                engine.watch_pools();
+            }
+        }
     }
 
     /// Waits for a moment in which nothing runs, but for pools that do not answer.

@@ -81,6 +81,8 @@ async fn answer(
         .serve_with_incoming_shutdown(routes, connections, shutdown);
     tokio::select! {
         served = serving => served?,
+        // With two sockets, both look: a pool is asked when it is due, however many do.
+        () = core.watch_pools() => {}
         () = left_unread(&core, stopping) => {
             tracing::warn!("not waiting for answers that are not there or not read");
         }

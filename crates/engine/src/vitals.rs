@@ -1,9 +1,9 @@
 //! Does a pool answer?
 //!
 //! A call to a pool whose disk hangs waits in the kernel and cannot be called off. So others must not
-//! be sent after it: a pool on which calls take long is asked to write a little, by a thread of its
-//! own, and while that does not return, calls are refused. A pool that knows this itself, such as one
-//! that nodes share, is not watched here.
+//! be sent after it: a pool is asked to write a little, by a thread of its own, when calls on it take
+//! long, and now and then when there are none; while that does not return, calls are refused. A pool
+//! that knows this itself, such as one that nodes share, is not watched here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -17,6 +17,9 @@ use crate::engine::{Engine, PoolRef};
 
 /// A call that runs for so long is a reason to ask.
 const SUSPICION: Duration = Duration::from_secs(5);
+/// How often a pool is asked on which nothing takes long: the first call after a quiet night must not
+/// be the one that finds out. The same as a Ceph cluster is.
+const RESTING: Duration = Duration::from_secs(30);
 /// How long the pool may take to answer. A disk that is busy with the copies of others may well take
 /// seconds for one write.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -45,6 +48,14 @@ struct State {
     guests: usize,
     /// Whose places guests keep meanwhile, where it is a pool's.
     homes: Vec<PoolId>,
+}
+
+impl State {
+    fn is_slow(&self) -> bool {
+        let oldest = self.under_way.values().next();
+        let is_slow = oldest.is_some_and(|since| since.elapsed() >= SUSPICION);
+        is_slow && self.answered.elapsed() >= SUSPICION
+    }
 }
 
 /// A call that the pool has not finished.
@@ -110,13 +121,22 @@ impl Vitals {
 
     /// At once. Whoever asks again and again learns it as soon as it is known.
     fn check(self: &Arc<Self>) -> Result<()> {
+        self.look(State::is_slow)
+    }
+
+    /// As [`Self::check`], of a pool that may have had no call for long.
+    fn watch(self: &Arc<Self>) -> Result<()> {
+        self.look(|state| state.is_slow() || state.answered.elapsed() >= RESTING)
+    }
+
+    fn look(self: &Arc<Self>, is_due: impl FnOnce(&State) -> bool) -> Result<()> {
         if self.pool.is_shared() {
             return Ok(());
         }
         let mut state = self.state();
         match state.asked {
             Some(since) if since.elapsed() >= PATIENCE => {
-                let silence = self.silence(since.elapsed());
+                let silence = self.silence();
                 if !state.is_silent {
                     state.is_silent = true;
                     let calls = state.under_way.len();
@@ -126,9 +146,7 @@ impl Vitals {
             }
             Some(_) => {}
             None => {
-                let oldest = state.under_way.values().next();
-                let is_slow = oldest.is_some_and(|since| since.elapsed() >= SUSPICION);
-                if is_slow && state.answered.elapsed() >= SUSPICION && self.ask_to_write() {
+                if is_due(&state) && self.ask_to_write() {
                     state.asked = Some(Instant::now());
                 }
             }
@@ -136,15 +154,19 @@ impl Vitals {
         Ok(())
     }
 
-    fn silence(&self, since: Duration) -> Error {
+    /// The same text for as long as it lasts: it is logged when it changes.
+    fn silence(&self) -> Error {
         Error::Unreachable {
             doing: format!("use pool {}", self.pool.name()),
-            reason: format!(
-                "its storage has not answered for {} seconds; calls are refused until it does; \
-                 look for a frozen filesystem or a broken disk in the kernel log",
-                since.as_secs()
-            ),
+            reason: "its storage does not answer; calls that need it are refused until it does; \
+                     look for a frozen filesystem or a broken disk in the kernel log"
+                .to_owned(),
         }
+    }
+
+    fn is_asked(&self) -> bool {
+        let state = self.state();
+        state.asked.is_some_and(|since| since.elapsed() < PATIENCE)
     }
 
     /// A pool that answers and has much to do.
@@ -196,7 +218,7 @@ impl Vitals {
             return Err(Error::failed(asking, "no thread can be started"));
         }
         answered.recv_timeout(QUESTION).map_err(|reason| match reason {
-            RecvTimeoutError::Timeout => self.silence(QUESTION),
+            RecvTimeoutError::Timeout => self.silence(),
             RecvTimeoutError::Disconnected => {
                 Error::failed(format!("ask pool {}", self.pool.name()), "it ended unexpectedly")
             }
@@ -247,6 +269,19 @@ impl Engine {
     /// Is there no reason to believe that calls to the pool would wait without end? At once.
     pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
         self.vitals.get(pool).map_or(Ok(()), Vitals::check)
+    }
+
+    /// To be called every second or so: a pool that does not answer is noticed without a call.
+    pub fn watch_pools(&self) {
+        for vitals in self.vitals.values() {
+            // Whoever comes for the pool gets the error too.
+            let _noted = vitals.watch();
+        }
+    }
+
+    /// Has a pool been asked whether it answers, and may it still? It is in use for as long.
+    pub fn is_asking(&self) -> bool {
+        self.vitals.values().any(|vitals| vitals.is_asked())
     }
 
     /// Those for which calls that are under way need not be waited for.

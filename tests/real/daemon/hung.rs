@@ -130,6 +130,42 @@ async fn a_hung_pool_stops_nothing_but_itself() {
     }
 }
 
+/// Of a line in the log.
+async fn until_logged(daemon: &Daemon, line: &str) {
+    until(line, || async { daemon.log().contains(line) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hung_pool_is_noticed_while_no_call_comes() {
+    const SILENT: &str = "use pool hung: its storage does not answer";
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, 400 * MIB);
+    let pools = [("well", &well, ""), ("hung", &hung, "")];
+    let daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let kept = on_pool(&client, "kept", "hung").done().await;
+    let frozen = Frozen::new(&hung);
+    until_logged(&daemon, SILENT).await;
+    assert!(!answered(client.probe()).await.unwrap());
+    expect_code(answered(client.delete(&kept.volume_id)).await, Code::Unavailable);
+
+    // For each second that it lasts, a prober asks again.
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert!(!answered(client.probe()).await.unwrap());
+    }
+    let log = daemon.log();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("not ready"), 1, "{log}");
+    assert_eq!(lines(SILENT), 3, "noticed, not ready, and one call refused: {log}");
+
+    drop(frozen);
+    until_logged(&daemon, "the pool answers again").await;
+    assert!(client.probe().await.unwrap());
+    client.delete(&kept.volume_id).await.unwrap();
+}
+
 /// Threads that wait in the kernel cannot be ended by anything but a thaw, but all else is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_does_not_wait_for_a_hung_pool() {
