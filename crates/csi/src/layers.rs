@@ -2,7 +2,7 @@
 //! even if its handler panics or there are too many. Nothing here looks into a request (GEN-37, GEN-38).
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::crowd::Busy;
+use crate::arrival::Arrival;
 use crate::flood::Taken;
 use crate::routes::Answering;
 use crate::status::code_name;
@@ -57,13 +57,8 @@ where
         let call = Call::begin(request.uri().path());
         let span = call.span.clone();
         // Neither kept waiting nor counted: probes come through when all else is too much.
-        let place = if call.is_routine { None } else { Some(self.taken.try_one_more()) };
-        if matches!(place, Some(None)) {
-            let response = Status::unavailable("too many calls at once; try again").into_http();
-            call.end(&response);
-            return Box::pin(ready(Ok(response)));
-        }
-        let busy = request.extensions().get().map(Busy::with);
+        let taken = (!call.is_routine).then(|| self.taken.clone());
+        let (arrival, request) = Arrival::of(request, taken);
         let answering = Box::pin(self.inner.call(request));
         let observed = async move {
             let response = match caught(answering).await {
@@ -73,8 +68,9 @@ where
                         .into_http()
                 }
             };
+            let response = arrival.failure().map_or(response, |status| status.into_http());
             call.end(&response);
-            drop((place, busy));
+            drop(arrival);
             Ok(response)
         };
         Box::pin(observed.instrument(span))
@@ -203,10 +199,10 @@ fn importance(code: Code, is_question: bool) -> Importance {
         Code::Ok if is_question => Importance::Detail,
         // A question about something that is gone is answered by this, and a caller may hang up.
         Code::NotFound if is_question => Importance::Event,
-        Code::Ok | Code::Cancelled => Importance::Event,
+        // A message that did not arrive in time is the caller's affair, as one that hangs up is.
+        Code::Ok | Code::Cancelled | Code::DeadlineExceeded => Importance::Event,
         Code::Internal | Code::Unknown | Code::DataLoss => Importance::Defect,
         Code::InvalidArgument
-        | Code::DeadlineExceeded
         | Code::NotFound
         | Code::AlreadyExists
         | Code::PermissionDenied

@@ -68,6 +68,7 @@ fn the_level_of_an_outcome_says_who_has_to_look() {
     assert_eq!(of_change(Code::NotFound), Importance::Refusal);
     assert_eq!(of_question(Code::NotFound), Importance::Event);
     assert_eq!(of_change(Code::Cancelled), Importance::Event);
+    assert_eq!(of_change(Code::DeadlineExceeded), Importance::Event);
     for importance in [of_change, of_question] as [fn(Code) -> Importance; 2] {
         for code in [Code::InvalidArgument, Code::Aborted, Code::Unavailable] {
             assert_eq!(importance(code), Importance::Refusal, "{code:?}");

@@ -4,6 +4,7 @@
 //! one of the services, is parsed once into types that cannot be wrong, runs on the engine on a
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
+mod arrival;
 mod crowd;
 mod dispatch;
 mod flood;

@@ -11,3 +11,4 @@ mod oversized;
 mod paths;
 mod secrets;
 mod slow_readers;
+mod unsent;
