@@ -3,7 +3,6 @@
 //! A device belongs to whoever's label it carries. Labels and the backing file's inode are kept by
 //! the kernel, so who attached what is known again after a restart.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -16,17 +15,19 @@ use rustix::io::Errno;
 use crate::abi::{self, loop_info64};
 use crate::crash;
 use crate::error::{Context, Error, Result};
+use crate::resolve;
 use crate::work::Work;
-use crate::{mounts, resolve};
 
 mod backing;
 mod discard;
+mod listing;
 mod open_files;
 mod unused;
 mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
+pub use listing::attached;
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep};
 pub use users::{user_elsewhere, user_of};
 
@@ -244,25 +245,6 @@ fn read_status(device: &LoopDevice) -> std::result::Result<Option<LoopStatus>, E
     }
 }
 
-/// All devices that are attached to something, ours or not; without those that this process may not
-/// open, and those on a file that cannot be asked, or that is a mount of its own, as an exported image
-/// is. Its process may not answer, see [`backing`].
-pub fn attached() -> Result<Vec<LoopStatus>> {
-    let mounts: HashSet<_> =
-        mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
-    let mut found = Vec::new();
-    for there in all_backed()? {
-        if mounts.contains(&there.file) {
-            continue;
-        }
-        match status(&there.device) {
-            Err(error) if is_out_of_reach(&error) || error.errno().is_some_and(is_closed) => {}
-            status => found.extend(status?),
-        }
-    }
-    Ok(found)
-}
-
 /// Devices that are attached, but not for this process to open.
 pub fn closed_to_us() -> Result<Vec<BackedDevice>> {
     let mut closed = all_backed()?;
@@ -272,12 +254,6 @@ pub fn closed_to_us() -> Result<Vec<BackedDevice>> {
 
 fn is_closed(errno: Errno) -> bool {
     matches!(errno, Errno::ACCESS | Errno::PERM)
-}
-
-/// A file that is shown by a process whose mount was taken away, or that is on a filesystem which
-/// has shut down after errors. It is somebody else's, or its pool says so itself.
-fn is_out_of_reach(error: &Error) -> bool {
-    matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO))
 }
 
 fn all_devices() -> Result<Vec<LoopDevice>> {
@@ -295,7 +271,8 @@ fn all_devices() -> Result<Vec<LoopDevice>> {
 pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
     let file = std::fs::symlink_metadata(backing).on("look at", backing)?;
     let wanted = (file.dev(), file.ino(), read_only);
-    let found = attached()?
+    // Opened by the same name, whatever its directories are called in the namespace of the opener.
+    let found = attached(|file| file.file_name() == backing.file_name())?
         .into_iter()
         .find(|entry| (entry.backing_device, entry.backing_inode, entry.read_only) == wanted);
     Ok(found.map(|entry| entry.device))

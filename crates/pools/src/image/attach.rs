@@ -116,7 +116,7 @@ impl Attachments {
         filesystem: u64,
     ) -> Result<Self> {
         let found = Self::default();
-        for status in all_attached()? {
+        for status in all_attached(pool, layout.root())? {
             let Some((id, access)) = parse_label(&status.label) else {
                 continue;
             };
@@ -152,8 +152,18 @@ impl Attachments {
     }
 }
 
-pub(super) fn all_attached() -> Result<Vec<LoopStatus>> {
-    loopdev::attached().doing(|| "list the loop devices".to_owned())
+/// Those that are not the pool's only as far as they answer.
+pub(super) fn all_attached(pool: &PoolId, root: &Path) -> Result<Vec<LoopStatus>> {
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    loopdev::attached(|file| file.starts_with(&root) || is_named_as_of(pool, file))
+        .doing(|| "list the loop devices".to_owned())
+}
+
+/// As in `volumes/ID/data` and `trash/ID.N/data`, wherever the pool is mounted.
+fn is_named_as_of(pool: &PoolId, file: &Path) -> bool {
+    let home = || file.parent()?.file_name()?.to_str()?.split('.').next()?.parse().ok();
+    file.file_name().is_some_and(|name| name == Home::DATA)
+        && home().is_some_and(|id: VolumeId| id.pool() == pool)
 }
 
 fn warn_of_other_file(id: &VolumeId, status: &LoopStatus) {
@@ -361,7 +371,8 @@ impl Store {
             let is_ours = id.pool() == self.id() && backs(&self.volumes.home(&id).data(), &status);
             is_ours.then_some(id)
         };
-        let ids: BTreeSet<VolumeId> = all_attached()?.into_iter().filter_map(ours).collect();
+        let all = all_attached(self.id(), self.layout.root())?;
+        let ids: BTreeSet<VolumeId> = all.into_iter().filter_map(ours).collect();
         Ok(ids.into_iter().collect())
     }
 }

@@ -232,6 +232,7 @@ pub(super) struct Home(PathBuf);
 
 impl Home {
     pub(super) const RECORD: &str = "record.json";
+    pub(super) const DATA: &str = "data";
 
     pub(super) fn new(directory: PathBuf) -> Self {
         Self(directory)
@@ -246,7 +247,7 @@ impl Home {
     }
 
     pub(super) fn data(&self) -> PathBuf {
-        self.0.join("data")
+        self.0.join(Self::DATA)
     }
 
     /// Makes the directory itself; it must not be there yet.

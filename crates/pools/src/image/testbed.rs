@@ -224,7 +224,7 @@ pub(super) fn devices_of_pool_at(path: &Path) -> Vec<loopdev::LoopStatus> {
     let Some(id) = mark["id"].as_str() else {
         return Vec::new();
     };
-    let mut devices = loopdev::attached().unwrap_or_default();
+    let mut devices = loopdev::attached(|_| false).unwrap_or_default();
     devices.retain(|device| device.label.contains(id));
     devices
 }

@@ -32,6 +32,21 @@ fn labels_lead_back_to_volumes() {
     assert_eq!(parse_label("/var/lib/other.img"), None);
 }
 
+/// Whatever the pool's directory is called where the file was opened.
+#[test]
+fn files_of_a_pool_are_known_by_the_end_of_their_path() {
+    let id = "v-01234567-0123456789abcdef0123456789abcdef";
+    let is_own = |pool: &str, file: String| {
+        let pool: PoolId = serde_json::from_value(pool.into()).unwrap();
+        is_named_as_of(&pool, Path::new(&file))
+    };
+    assert!(is_own("01234567", format!("/elsewhere/volumes/{id}/data")));
+    assert!(is_own("01234567", format!("/trash/{id}.3/data")));
+    assert!(!is_own("76543210", format!("/elsewhere/volumes/{id}/data")));
+    assert!(!is_own("01234567", format!("/elsewhere/volumes/{id}/record.json")));
+    assert!(!is_own("01234567", "/data".to_owned()));
+}
+
 /// A killed daemon's mkfs would write to what a workload is given.
 #[test]
 fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of() {

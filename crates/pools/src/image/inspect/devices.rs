@@ -19,7 +19,7 @@ pub(super) fn labelled(
     filesystem: u64,
 ) -> Result<Vec<LabelledDevice>> {
     let mut found = Vec::new();
-    for status in all_attached()? {
+    for status in all_attached(pool, layout.root())? {
         let Some((volume, _)) = parse_label(&status.label) else { continue };
         if volume.pool() != pool || status.backing_device != filesystem {
             continue;
@@ -50,7 +50,7 @@ pub(super) fn of_copies(pool: &PoolId, path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     let mut copies = Vec::new();
-    for status in all_attached()? {
+    for status in all_attached(pool, path)? {
         let Some((volume, _)) = parse_label(&status.label) else { continue };
         if volume.pool() == pool && !is_in_one_of(&roots, &volume, &status)? {
             copies.push(status.device.path());

@@ -1,0 +1,114 @@
+//! All attached devices, with what only the devices themselves know.
+//!
+//! LOOP_GET_STATUS asks the backing file for its inode. A device of another program, on a file whose
+//! server is dead, must not keep a pool from opening.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::{BackedDevice, LoopDevice, LoopStatus, all_backed, is_closed, status};
+use crate::error::{Context, Error, Result};
+use crate::mounts;
+
+/// For all devices of other programs together; the usual answer takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Devices that did not answer in time. A thread still waits for each, and keeps it from being
+/// attached to another file, so they are not asked again: there is never more than one such thread
+/// for a device and a caller.
+static UNANSWERED: Mutex<Vec<LoopDevice>> = Mutex::new(Vec::new());
+
+fn unanswered() -> MutexGuard<'static, Vec<LoopDevice>> {
+    UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Answer = (LoopDevice, Result<Option<LoopStatus>>);
+
+/// All devices that are attached to something, ours or not; without those that this process may not
+/// open, and those on a file that cannot be asked, or that is a mount of its own, as an exported image
+/// is. Its process may not answer, see [`super::backing`].
+///
+/// Devices whose file `may_be_own` are waited for however long it takes: one that is left out would
+/// be attached a second time. Others are left out unless they answer soon. The file's path is as sysfs
+/// shows it, without what the kernel adds to that of a deleted file: only its end is certain, because
+/// the file may have been opened in another mount namespace.
+pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
+    let mounts: HashSet<_> =
+        mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
+    let mut all = all_backed()?;
+    all.retain(|there| !mounts.contains(&there.file));
+    let (own, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|there| may_be_own(without_deletion(&there.file)));
+    let mut found = Vec::new();
+    for answer in own.iter().map(|there| status(&there.device)).chain(answers_of(others)?) {
+        match answer {
+            Err(error) if is_out_of_reach(&error) || error.errno().is_some_and(is_closed) => {}
+            status => found.extend(status?),
+        }
+    }
+    Ok(found)
+}
+
+/// A file that is shown by a process whose mount was taken away, or that is on a filesystem which
+/// has shut down after errors. It is somebody else's, or its pool says so itself.
+fn is_out_of_reach(error: &Error) -> bool {
+    matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO))
+}
+
+fn without_deletion(file: &Path) -> &Path {
+    let shown = file.to_str().and_then(|text| text.strip_suffix(" (deleted)"));
+    shown.map_or(file, Path::new)
+}
+
+fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopStatus>>>> {
+    {
+        let unanswered = unanswered();
+        devices.retain(|there| !unanswered.contains(&there.device));
+    }
+    let (answer, answers) = channel();
+    for there in &devices {
+        ask(&there.device, answer.clone())?;
+    }
+    drop(answer);
+    let mut given = within_patience(&answers);
+    // No answer comes between the last look and the note that there is none.
+    let mut unanswered = unanswered();
+    given.extend(answers.try_iter());
+    let answered: HashSet<_> = given.iter().map(|(device, _)| device.clone()).collect();
+    for there in devices.into_iter().filter(|there| !answered.contains(&there.device)) {
+        tracing::warn!(
+            device = %there.device.path().display(),
+            file = %there.file.display(),
+            "a loop device is left out: its file does not answer; if the file's server is dead, end \
+             it and detach the device"
+        );
+        unanswered.push(there.device);
+    }
+    Ok(given.into_iter().map(|(_, status)| status).collect())
+}
+
+fn within_patience(answers: &Receiver<Answer>) -> Vec<Answer> {
+    let deadline = Instant::now() + PATIENCE;
+    let next = || answers.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(next).collect()
+}
+
+fn ask(device: &LoopDevice, answer: Sender<Answer>) -> Result<()> {
+    let (asked, path) = (device.clone(), device.path());
+    let asking = std::thread::Builder::new().name(device.name()).spawn(move || {
+        let status = status(&asked);
+        let mut unanswered = unanswered();
+        unanswered.retain(|device| *device != asked);
+        // The caller may have given up.
+        let _ = answer.send((asked, status));
+    });
+    asking.map(drop).on("start a thread to ask", &path)
+}
+
+#[cfg(test)]
+mod tests;

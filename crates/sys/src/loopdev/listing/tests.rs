@@ -1,0 +1,102 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::super::{backing, ensure_detached_from};
+use super::*;
+use crate::testbed::{Disk, MIB, answered, root, scratch};
+use crate::tool;
+
+/// A loop device on a file that a FUSE server shows in another mount namespace.
+struct ShownElsewhere {
+    device: LoopDevice,
+    server: Pid,
+}
+
+impl ShownElsewhere {
+    fn new(dir: &Path) -> Self {
+        File::create(dir.join("backing")).unwrap().set_len(MIB).unwrap();
+        File::create(dir.join("shown")).unwrap();
+        let script = "cd \"$1\" && qemu-storage-daemon --daemonize --pidfile \"$1/pid\" \
+            --blockdev driver=file,node-name=file,filename=\"$1/backing\" \
+            --export type=fuse,id=export,node-name=file,mountpoint=\"$1/shown\",writable=on \
+            && losetup --find --show \"$1/shown\"";
+        let dir_name = dir.to_str().unwrap();
+        let made = tool::run("unshare", ["--mount", "sh", "-c", script, "sh", dir_name]).unwrap();
+        let device = String::from_utf8(made.stdout).unwrap();
+        let server = std::fs::read_to_string(dir.join("pid")).unwrap();
+        let server = Pid::from_raw(server.trim().parse().unwrap()).unwrap();
+        let device = LoopDevice::from_path(Path::new(device.trim())).unwrap();
+        Self { device, server }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.server, signal).unwrap();
+    }
+
+    fn fall_silent(&self) {
+        self.signal(Signal::STOP);
+        // The kernel remembers for a second what the server said of the file.
+        std::thread::sleep(Duration::from_secs(2));
+    }
+}
+
+impl Drop for ShownElsewhere {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+        let file = backing(&self.device).unwrap().unwrap().file;
+        let detached = ensure_detached_from(&self.device, &file);
+        self.signal(Signal::TERM);
+        detached.unwrap();
+    }
+}
+
+fn has(all: &[LoopStatus], device: &LoopDevice) -> bool {
+    all.iter().any(|status| status.device == *device)
+}
+
+#[test]
+fn a_device_on_a_file_that_does_not_answer_is_left_out() {
+    if !root() {
+        return;
+    }
+    let (dir, own) = (scratch(), scratch());
+    let disk = Disk::new(own.path(), MIB);
+    let shown = ShownElsewhere::new(dir.path());
+    let listed = || {
+        let image = disk.image.clone();
+        answered(move || attached(|file| file.file_name() == image.file_name())).unwrap()
+    };
+    assert!(has(&listed(), &shown.device));
+    shown.fall_silent();
+    for _ in 0..2 {
+        let all = listed();
+        assert!(!has(&all, &shown.device));
+        assert!(has(&all, &disk.device));
+    }
+    shown.signal(Signal::CONT);
+    let soon = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        has(&listed(), &shown.device)
+    });
+    assert!(soon, "left out although it answers again");
+}
+
+#[test]
+fn a_device_that_may_be_our_own_is_waited_for() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let shown = ShownElsewhere::new(dir.path());
+    shown.fall_silent();
+    let all = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| attached(|file| file.ends_with("shown")).unwrap());
+        std::thread::sleep(PATIENCE + Duration::from_secs(1));
+        shown.signal(Signal::CONT);
+        asking.join().unwrap()
+    });
+    assert!(has(&all, &shown.device));
+}
