@@ -135,6 +135,53 @@ async fn an_inline_volume_survives_the_daemon() {
     assert_gone(&pool, &daemon, &target);
 }
 
+/// The record of it is in the run directory of the daemon that published it.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_run_directory_unpublishes_an_inline_volume() {
+    needs_root!();
+    for (variable, republish) in
+        [("ORLOP_RUN_DIR", false), ("ORLOP_DRIVER_NAME", false), ("ORLOP_RUN_DIR", true)]
+    {
+        let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+        let mut daemon = Daemon::start(&pool).await;
+        let client = daemon.client();
+        let (id, target) = (inline_id(7), client.new_target("inline"));
+        let published = request(&id, &target, "ext4");
+        client.node_publish(published.clone()).await.unwrap();
+        Pattern::new(1).write(&target.join("data"), DATA);
+        daemon.terminate();
+
+        let value = match variable {
+            "ORLOP_RUN_DIR" => pool.scratch().join("other-run").into_os_string(),
+            _ => "csi.example.com".into(),
+        };
+        let other = daemon.launch().clone().env(variable, value).start().await;
+        client.reconnect();
+        let elsewhere = client.new_target("elsewhere");
+        let refused = client.node_unpublish(&id, &elsewhere).await;
+        let status = expect_code(refused, Code::FailedPrecondition);
+        assert!(status.message().contains(target.to_str().unwrap()), "{status}");
+        if republish {
+            client.node_publish(published).await.unwrap();
+        }
+        Pattern::new(1).check(&target.join("data"), DATA);
+        let busy = std::fs::File::open(target.join("data")).unwrap();
+        expect_code(client.node_unpublish(&id, &target).await, Code::FailedPrecondition);
+        drop(busy);
+        assert!(target.join("data").exists(), "a busy volume was deleted");
+
+        client.node_unpublish(&id, &target).await.unwrap();
+        client.node_unpublish(&id, &target).await.unwrap();
+        for directory in ["volumes", "staging", "trash"] {
+            assert_eq!(pool.entries(directory), [""; 0], "{directory}");
+        }
+        assert_eq!(other.leaks(), [""; 0]);
+        assert!(!target.exists(), "the target is left");
+        let former = pool.scratch().join("run/csi.orlop.io/inline");
+        assert_eq!(std::fs::read_dir(former).unwrap().count(), 0, "the former stage is left");
+    }
+}
+
 /// One passing error, such as a file where the directory is to be, must not delete data.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_publish_keeps_an_inline_volume_it_found() {

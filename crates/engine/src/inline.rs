@@ -3,6 +3,8 @@
 //! Their ids are the orchestrator's. The digest of such an id names the volume on the pool, so
 //! that unpublish finds it again after a restart and after a reboot.
 
+use std::ffi::OsStr;
+
 use orlop_model::{
     CapabilitySet, Error, NameDigest, NodeRecord, ObjectName, Result, Stage, TargetPath, VolumeId,
     VolumeRecord,
@@ -134,8 +136,35 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
+        self.ensure_no_former_stage(pool, id, &path)?;
         self.unstage_inline(pool, id, &path)?;
         self.remove_volume(pool, id)
+    }
+
+    /// A daemon with another run directory or driver name staged the volume at a path of its own, and
+    /// its record is not here. Wherever else the volume is mounted, it is still in use.
+    fn ensure_no_former_stage(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<()> {
+        let mut former = self.mounted_at(pool, id)?;
+        former.retain(|mounted| mounted != path);
+        if let Some(other) = former.iter().find(|mounted| !is_same_stage(mounted, path)) {
+            return Err(Error::precondition(format!(
+                "cannot remove inline volume {id}: it is still mounted at {other}; unpublish or \
+                 unmount it there first"
+            )));
+        }
+        for stage in &former {
+            self.host.ensure_unmounted(stage)?;
+        }
+        // After all of them: one path may be mounted on twice.
+        for stage in &former {
+            self.host.ensure_target_removed(stage)?;
+        }
+        Ok(())
     }
 
     fn unstage_inline(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<()> {
@@ -169,4 +198,14 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// The private stages of one volume, in whichever run directory, have their last two names in common;
+/// the last one is the volume's id.
+fn is_same_stage(one: &TargetPath, other: &TargetPath) -> bool {
+    let names = |path: &TargetPath| {
+        let mut names = path.as_path().iter().rev().map(OsStr::to_owned);
+        (names.next(), names.next())
+    };
+    names(one) == names(other)
 }
