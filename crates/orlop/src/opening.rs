@@ -2,6 +2,7 @@
 //! comes later: the daemon serves the others meanwhile, and takes it into service when it can be
 //! reached.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -32,12 +33,13 @@ pub(crate) enum OpenPool {
 }
 
 impl OpenPool {
-    fn open(config: &PoolConfig) -> Result<Self> {
+    fn open(config: &PoolConfig, claims: &Claims) -> Result<Self> {
+        let claim = |id: &PoolId| claims.claim(id, config.name());
         match config {
             PoolConfig::Image(config) => {
-                Ok(Self::Image(Arc::new(ImagePool::open(config.clone())?)))
+                Ok(Self::Image(Arc::new(ImagePool::open_if(config.clone(), claim)?)))
             }
-            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open(config)?))),
+            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open_if(config, claim)?))),
         }
     }
 
@@ -57,6 +59,29 @@ impl OpenPool {
             Self::Image(pool) => pool.close(),
             Self::Rbd(pool) => pool.close(),
         }
+    }
+}
+
+/// Which configured pool has which id. A pool directory that was copied has its original's id, and so
+/// have all volumes in it; it must not be swept as the original is. Also a pool that is away again, or
+/// still being opened, keeps its id.
+#[derive(Clone, Default)]
+struct Claims(Arc<Mutex<BTreeMap<PoolId, String>>>);
+
+impl Claims {
+    fn claim(&self, id: &PoolId, name: &str) -> Result<()> {
+        let mut claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = claimed.entry(id.clone()).or_insert_with(|| name.to_owned());
+        if by == name {
+            return Ok(());
+        }
+        Err(Error::failed(
+            format!("cannot open pool {name}"),
+            format!(
+                "it has the same id as pool {by}: one is a copy of the other; configure only one of \
+                 them"
+            ),
+        ))
     }
 }
 
@@ -134,13 +159,14 @@ pub(crate) struct Opened {
 /// A pool that comes later.
 pub(crate) struct Absent {
     config: PoolConfig,
+    claims: Claims,
     /// Where what is being opened since will be told; else it is to be tried again.
     opening: Option<Receiver<Result<OpenPool>>>,
 }
 
 impl Absent {
-    fn new(config: &PoolConfig) -> Self {
-        Self { config: config.clone(), opening: None }
+    fn new(config: &PoolConfig, claims: &Claims) -> Self {
+        Self { config: config.clone(), claims: claims.clone(), opening: None }
     }
 
     /// What came of it, as far as it is known in time.
@@ -159,7 +185,7 @@ impl Absent {
                 }
                 Err(TryRecvError::Disconnected) => return Err(ended(name)),
             },
-            None => begin(&self.config)?,
+            None => begin(&self.config, &self.claims)?,
         };
         match opening.recv_timeout(OPENING) {
             Ok(opened) => opened,
@@ -181,12 +207,12 @@ impl Absent {
     }
 }
 
-fn begin(config: &PoolConfig) -> Result<Receiver<Result<OpenPool>>> {
+fn begin(config: &PoolConfig, claims: &Claims) -> Result<Receiver<Result<OpenPool>>> {
     let (told, opening) = mpsc::sync_channel(1);
-    let config = config.clone();
+    let (config, claims) = (config.clone(), claims.clone());
     let open = move || {
         // Nobody waits for it any more only if the daemon ends.
-        let _ = told.send(OpenPool::open(&config));
+        let _ = told.send(OpenPool::open(&config, &claims));
     };
     let thread = thread::Builder::new().name("open-pool".to_owned());
     thread.spawn(open).map_err(|error| Error::failed("start a thread", error))?;
@@ -213,8 +239,9 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
     };
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
     let mut opened = Opened { engine, absent: Vec::new(), host };
+    let claims = Claims::default();
     for pool in &config.pools {
-        let mut pool = Absent::new(pool);
+        let mut pool = Absent::new(pool, &claims);
         match with_pool(&opened.engine, &opened.host, &mut pool) {
             Ok((engine, open)) => {
                 opened.engine = engine;

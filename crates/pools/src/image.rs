@@ -65,7 +65,15 @@ pub struct ImagePool {
 impl ImagePool {
     /// Makes the pool if there is none.
     pub fn open(config: ImagePoolConfig) -> Result<Self> {
-        let store = Store::open(config)?;
+        Self::open_if(config, |_| Ok(()))
+    }
+
+    /// As [`Self::open`], if the id is not refused: before anything in the pool is changed or attached.
+    pub fn open_if(
+        config: ImagePoolConfig,
+        check: impl FnOnce(&PoolId) -> Result<()>,
+    ) -> Result<Self> {
+        let store = Store::open(config, check)?;
         Ok(Self { store })
     }
 

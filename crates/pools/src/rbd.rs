@@ -61,7 +61,15 @@ impl RbdPool {
     }
 
     pub fn open(config: &RbdPoolConfig) -> Result<Self> {
-        let store = Store::open(config)?;
+        Self::open_if(config, |_| Ok(()))
+    }
+
+    /// As [`Self::open`], if the id is not refused: before anything in the pool is changed or attached.
+    pub fn open_if(
+        config: &RbdPoolConfig,
+        check: impl FnOnce(&PoolId) -> Result<()>,
+    ) -> Result<Self> {
+        let store = Store::open(config, check)?;
         Ok(Self { store })
     }
 

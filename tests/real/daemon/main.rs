@@ -4,6 +4,7 @@
 
 mod absent;
 mod bounded;
+mod copied;
 mod documents;
 mod health;
 mod hung;

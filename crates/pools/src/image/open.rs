@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use orlop_model::{Error, Result, Topology};
+use orlop_model::{Error, PoolId, Result, Topology};
 use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind};
 use orlop_sys::filesystem::keeps_order;
@@ -52,8 +52,12 @@ pub struct ImagePoolConfig {
 }
 
 impl Store {
-    pub(super) fn open(config: ImagePoolConfig) -> Result<Arc<Self>> {
+    pub(super) fn open(
+        config: ImagePoolConfig,
+        check: impl FnOnce(&PoolId) -> Result<()>,
+    ) -> Result<Arc<Self>> {
         let (mut marker, is_new) = take_or_make(&config)?;
+        check(marker.id())?;
         marker.enter(&config.path, &config.name)?;
         let managed = match marker.kind() {
             Kind::Plain => None,

@@ -23,7 +23,7 @@ impl RbdPool {
             serves_node: false,
             ..config.clone()
         };
-        let store = Store::open(&quiet)?;
+        let store = Store::open(&quiet, |_| Ok(()))?;
         let mut findings = Vec::new();
         store.inspect_volumes(&mut findings)?;
         store.inspect_kept(&mut findings)?;

@@ -79,10 +79,14 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn open(config: &RbdPoolConfig) -> Result<Arc<Self>> {
+    pub(super) fn open(
+        config: &RbdPoolConfig,
+        check: impl FnOnce(&PoolId) -> Result<()>,
+    ) -> Result<Arc<Self>> {
         let connection =
             Connection::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = marker::take_or_make(&connection, config.create)?;
+        check(&id)?;
         if config.serves_node || config.housekeeping {
             connection.introduce(&config.run_dir, &id)?;
         }

@@ -147,3 +147,25 @@ fn a_cluster_that_is_not_there_is_unreachable() {
     let away = RbdPool::open(&nobody);
     assert!(matches!(away, Err(Error::Unreachable { .. })), "{away:?}");
 }
+
+/// As a copy of another pool is, by its id.
+#[test]
+fn a_pool_whose_id_is_refused_stays_as_it_is() {
+    let Some(bed) = Bed::new() else { return };
+    let id = bed.open().id().clone();
+    let objects = || {
+        let place = ["--pool", "rbd", "--namespace", &bed.namespace];
+        let listed = run("rados", &[&place[..], &["ls"]].concat());
+        listed.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = objects();
+    let config = RbdPoolConfig { serves_node: true, housekeeping: true, ..bed.config() };
+    let refused = RbdPool::open_if(&config, |found| {
+        assert_eq!(*found, id);
+        Err(Error::failed("open it", "one is a copy of the other"))
+    });
+    assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
+    assert_eq!(objects(), before);
+    drop(RbdPool::open(&config).unwrap());
+    assert_ne!(objects(), before, "nothing would have changed");
+}
