@@ -108,13 +108,14 @@ impl LinuxHost {
     }
 
     /// Before anything of the pool is used here: only then may somebody who finds a device and no
-    /// record take it for a leftover.
-    pub fn note_pool(&self, id: &PoolId) -> Result<()> {
-        let (notes, name) = (Notes::new(self.run_dir.pools()), id.to_string());
-        match notes.has(&name)? {
-            true => Ok(()),
-            false => notes.write(&name, b""),
-        }
+    /// record take it for a leftover. The pool has the same stamp for as long as no daemon with
+    /// another run directory serves it.
+    pub fn note_pool(&self, id: &PoolId, stamp: &str) -> Result<()> {
+        Notes::new(self.run_dir.pools()).write(&id.to_string(), stamp.as_bytes())
+    }
+
+    pub fn is_noted_pool(&self, id: &PoolId, stamp: &str) -> Result<bool> {
+        self.run_dir.is_of_pool(id, Some(stamp))
     }
 
     /// Volumes of the pool are in use of which nothing is recorded here.

@@ -14,6 +14,7 @@ use orlop_host::LinuxHost;
 use orlop_model::{Error, Pool, PoolId, Result};
 use orlop_pools::image::ImagePool;
 use orlop_pools::rbd::RbdPool;
+use orlop_sys::rand::random_bytes;
 
 use crate::config::{Config, PoolConfig};
 
@@ -261,11 +262,27 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
 
 /// Whether this is the run directory of the pool's daemon in this boot, so that what has no record in
 /// it is a leftover (decision 0024). With devices that an earlier daemon recorded elsewhere it is
-/// not, until they are gone.
-fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &PoolId) -> Result<()> {
-    match engine.unrecorded(pool)?.is_empty() {
-        true => host.note_pool(pool),
-        false => host.withdraw_pool(pool),
+/// not, until they are gone. A new stamp in the pool says that it is no other run directory's any more
+/// either (decision 0043); it comes first, so that a crash leaves the pool without one.
+fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<()> {
+    let id = pool.id();
+    let is_alone = engine.unrecorded(id)?.is_empty();
+    if let Some(stamp) = pool.run_stamp()
+        && is_alone
+        && host.is_noted_pool(id, &stamp)?
+    {
+        return Ok(());
+    }
+    let stamp: [u8; 8] = random_bytes()
+        .map_err(|error| Error::failed(format!("open pool {}", pool.name()), error))?;
+    let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
+    match pool.set_run_stamp(stamp.clone()) {
+        Ok(()) if is_alone => host.note_pool(id, &stamp),
+        Ok(()) => host.withdraw_pool(id),
+        Err(error) => {
+            tracing::warn!(%error, "the doctor will only tell of leftovers of this pool");
+            host.withdraw_pool(id)
+        }
     }
 }
 
@@ -273,7 +290,7 @@ fn with_pool(engine: &Engine, host: &LinuxHost, pool: &mut Absent) -> Result<(En
     let open = pool.open()?;
     let engine = engine.with_pool(open.served())?;
     if let OpenPool::Image(pool) = &open {
-        note_run_dir(host, &engine, pool.id())?;
+        note_run_dir(host, &engine, pool)?;
     }
     Ok((engine, open))
 }

@@ -99,7 +99,8 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
-    let served_by = ServedBy { name: pool.name.clone(), place: pool.place.clone() };
+    let served_by =
+        ServedBy { name: pool.name.clone(), place: pool.place.clone(), run_stamp: None };
     if !yes {
         say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.place)));
         return Ok(told.exit_code());

@@ -77,6 +77,21 @@ impl ImagePool {
         Ok(Self { store })
     }
 
+    /// The stamp of the run directory whose daemon served the pool last.
+    pub fn run_stamp(&self) -> Option<String> {
+        ServedBy::read(self.store.marker.root())?.run_stamp
+    }
+
+    /// The run directory with this stamp has the records of all that is used from now on.
+    pub fn set_run_stamp(&self, stamp: String) -> Result<()> {
+        let served_by = ServedBy {
+            name: self.store.name.clone(),
+            place: self.store.topology.clone(),
+            run_stamp: Some(stamp),
+        };
+        served_by.write(self.store.marker.root())
+    }
+
     /// For an orderly end, when no thread does anything in the pool any more. A managed pool gives its
     /// image back, unless volumes are in use.
     pub fn close(&self) {

@@ -134,6 +134,46 @@ async fn in_another_run_directory_nothing_is_forgotten() {
     node.down().await;
 }
 
+/// The records are in the run directory of the last daemon, however often the other one was used.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_former_run_directory_forgets_nothing_of_the_last() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = |name: &str| patient.client.create(name).size(64 * MIB).fs("ext4").done();
+    let former = patient.client.on_node(&volume("former").await, mount("ext4"));
+    let last = patient.client.on_node(&volume("last").await, mount("ext4"));
+    // Until the end: each of them fails the test if something is in use when it is dropped.
+    let mut others = Vec::new();
+    for in_use_before in [false, true] {
+        patient.daemon.terminate();
+        let other = patient.pool.scratch().join(format!("other-run-{in_use_before}"));
+        let mut daemon = patient.daemon.launch().clone().env("ORLOP_RUN_DIR", other).start().await;
+        patient.client.reconnect();
+        last.up().await;
+        Pattern::new(3).write(&last.data_path(), MIB);
+        daemon.terminate();
+
+        let report = patient.doctor(&["--repair"]);
+        report.expect(1, &[("forgotten-mount", "by-hand")]);
+        assert!(report.text.contains(&last.id), "{}", report.text);
+        Pattern::new(3).check(&last.data_path(), MIB);
+        daemon.restart().await;
+        last.down().await;
+        daemon.terminate();
+        others.push(daemon);
+        patient.daemon.restart().await;
+        // What is forgotten under the run directory of the last daemon is repaired all the same.
+        former.up().await;
+        if in_use_before {
+            patient.daemon.terminate();
+            let record = in_run_dir(&patient, "volumes").join(format!("{}.json", former.id));
+            fs::remove_file(record).unwrap();
+            patient.cure("forgotten-mount");
+            fs::remove_dir(&former.target).unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_mounted_of_a_volume_that_is_gone_stays() {
     needs_root!();

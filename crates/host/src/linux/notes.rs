@@ -37,11 +37,6 @@ impl Notes {
         }
     }
 
-    pub(super) fn has(&self, name: &str) -> Result<bool> {
-        let path = self.path(name);
-        path.try_exists().doing(&format!("look for {}", path.display()))
-    }
-
     pub(super) fn ensure_removed(&self, name: &str) -> Result<()> {
         ensure_file_removed(&self.path(name))
     }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, Result, TargetPath, VolumeId};
+use orlop_model::{Error, PoolId, Result, TargetPath, VolumeId};
 use orlop_sys::file::{self, Lock, Presence};
 
 use super::failure::Doing;
+use super::notes::Notes;
 
 /// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
 /// that is left waits for a device (decision 0041).
@@ -132,6 +133,13 @@ impl RunDirectory {
 
     pub(super) fn pools(&self) -> PathBuf {
         self.root.as_path().join("pools")
+    }
+
+    /// Does this directory have the records of all that is used of the pool? By the stamp that the
+    /// pool has.
+    pub(super) fn is_of_pool(&self, id: &PoolId, stamp: Option<&str>) -> Result<bool> {
+        let noted = Notes::new(self.pools()).read(&id.to_string())?;
+        Ok(stamp.is_some() && noted.as_deref() == stamp.map(str::as_bytes))
     }
 
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {

@@ -60,9 +60,15 @@ impl Survey {
     }
 
     /// Devices with labels of a pool that is looked at. A run directory that is not the one of the
-    /// pool's daemon has no records either, so there what looks forgotten may be in use.
-    pub fn devices(&self, pool: &PoolId, devices: &[LabelledDevice]) -> Result<Vec<Finding>> {
-        let is_its_own = Notes::new(self.run_dir.pools()).has(&pool.to_string())?;
+    /// pool's last daemon has no records either, so there what looks forgotten may be in use. The
+    /// pool's stamp tells.
+    pub fn devices(
+        &self,
+        pool: &PoolId,
+        stamp: Option<&str>,
+        devices: &[LabelledDevice],
+    ) -> Result<Vec<Finding>> {
+        let is_its_own = self.run_dir.is_of_pool(pool, stamp)?;
         let mut findings = Vec::new();
         for labelled in devices {
             let record = match self.records.read(&labelled.volume) {

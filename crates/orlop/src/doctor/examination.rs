@@ -131,7 +131,9 @@ impl Examination {
     fn survey(&self, survey: &Survey, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for inspection in self.inspections() {
-            findings.extend(survey.devices(&inspection.id, &inspection.devices)?);
+            let served_by = inspection.served_by.as_ref();
+            let stamp = served_by.and_then(|served_by| served_by.run_stamp.as_deref());
+            findings.extend(survey.devices(&inspection.id, stamp, &inspection.devices)?);
         }
         findings.extend(survey.node_records(|id| self.standing(id))?);
         findings.extend(survey.limits()?);

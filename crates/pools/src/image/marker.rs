@@ -60,6 +60,11 @@ impl Marker {
         &self.id
     }
 
+    /// The directory that it makes a pool.
+    pub(super) fn root(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }

@@ -101,7 +101,7 @@ impl Store {
         sweep_orphans(&layout, &snapshots, &group_snapshots);
         let ballast = Ballast::new(layout.root());
         ballast.ensure();
-        ServedBy { name: config.name.clone(), place: config.place.clone() }.note(&config.path);
+        ServedBy::note(&config.name, &config.place, &config.path);
         let promised = volumes.charges() + snapshots.charges();
         let used = volumes.own_bytes() + snapshots.own_bytes();
         let ledger = Ledger::new(config.floor, config.overcommit_percent, promised, used);

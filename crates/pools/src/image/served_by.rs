@@ -1,7 +1,7 @@
 //! `served-by.json`: who served the pool last.
 //!
 //! Nothing in the pool depends on it: volumes are where the pool is. It tells whoever gets the
-//! disk where it came from.
+//! disk where it came from, and the doctor which run directory has the records of what is in use.
 
 use std::fs;
 use std::path::Path;
@@ -20,6 +20,9 @@ pub struct ServedBy {
     pub name: String,
     /// Where the node was; one of its segments is the node itself.
     pub place: Topology,
+    /// The run directory with the same stamp is that of the daemon which served the pool last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_stamp: Option<String>,
 }
 
 impl ServedBy {
@@ -28,16 +31,18 @@ impl ServedBy {
         serde_json::from_slice(&fs::read(root.join(NAME)).ok()?).ok()
     }
 
-    /// At a start. A pool that is full or read-only is served all the same.
-    pub(super) fn note(&self, root: &Path) {
+    /// At a start. A pool that is full or read-only is served all the same. The stamp stays as it is.
+    pub(super) fn note(name: &str, place: &Topology, root: &Path) {
         let before = Self::read(root);
-        if before.as_ref() == Some(self) {
+        let run_stamp = before.as_ref().and_then(|before| before.run_stamp.clone());
+        let now = Self { name: name.to_owned(), place: place.clone(), run_stamp };
+        if before.as_ref() == Some(&now) {
             return;
         }
         if let Some(before) = before {
-            tracing::info!(pool = self.name, ?before, "this pool was served elsewhere before");
+            tracing::info!(pool = name, ?before, "this pool was served elsewhere before");
         }
-        if let Err(error) = self.write(root) {
+        if let Err(error) = now.write(root) {
             tracing::warn!(%error, "who serves the pool is not noted in it");
         }
     }
