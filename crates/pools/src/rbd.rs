@@ -29,6 +29,7 @@ mod own_client;
 pub(crate) mod pending;
 mod pulse;
 mod records;
+mod removals;
 mod size_lock;
 pub(crate) mod snapshots;
 mod store;

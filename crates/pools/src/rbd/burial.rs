@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{
-    Access, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
+    Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
 };
 
 use super::background::HOUR;
@@ -20,6 +20,7 @@ use super::cut::OfImage;
 use super::layout::{
     DELETED, image_of, is_ours, kept_name, kept_prefix, record_key, volume_prefix,
 };
+use super::removals::finish_removals;
 use super::store::Store;
 use super::volume_draft::copying;
 use super::volume_records::{Found, Standing};
@@ -41,7 +42,7 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
             let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
             recent && is_prevented(io, id)?
         }
-        image => !image?.snapshots()?.is_empty(),
+        image => is_any_snapshot_needed(io, id, &image?)?,
     };
     if needed {
         return Ok(Freeing::Needed);
@@ -49,6 +50,17 @@ fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Fre
     // What was restored for a copy whose maker was killed could not be freed.
     io.ensure_trashed(&kept_name(id), id)?;
     Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
+}
+
+/// What was removed halfway is needed by nothing, and goes.
+fn is_any_snapshot_needed(io: &Arc<IoCtx>, id: &str, image: &Image) -> orlop_sys::Result<bool> {
+    if image.snapshots()?.is_empty() {
+        return Ok(false);
+    }
+    finish_removals(io, id)?;
+    // Opened anew: this one may not know yet what has changed.
+    let image = io.open_image_by_id(id, None, Access::ReadOnly)?;
+    Ok(!image.snapshots()?.is_empty())
 }
 
 enum Freeing {
@@ -221,7 +233,7 @@ impl Store {
         }
     }
 
-    fn deleted_images(&self) -> Result<Vec<Trashed>> {
+    pub(super) fn deleted_images(&self) -> Result<Vec<Trashed>> {
         let listing = || format!("list the trash of pool {}", self.name);
         let mut found = self.ask(listing, |io| io.trash())?;
         found.retain(|trashed| is_ours(&self.id, &trashed.name));
@@ -281,6 +293,10 @@ impl Store {
                     Some(_) => {}
                 }
             }
+            Some(Found { image_id: same, standing: Standing::Whole(_) }) if same == image_id => {
+                let finishing = || format!("remove what is left of snapshots of volume {id}");
+                self.ask(finishing, |io| finish_removals(io, image_id))?;
+            }
             Some(_) | None => {}
         }
         Ok(Sweep::Done)
@@ -332,13 +348,15 @@ enum Sweep {
 
 /// Also one that was never deleted: whoever gave it that name wants to have it there.
 fn is_still_kept(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
-    let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+    let open = || io.open_image_by_id(image_id, None, Access::ReadOnly);
+    match open() {
         // Freed by one process while another restored it.
         Err(error) if error.is_not_found() => return Ok(false),
-        image => image?,
-    };
-    let mark = io.image_metadata(image_id, &record_key(image_id))?;
-    let snapshots = image.snapshots()?;
-    Ok(mark.as_deref() != Some(DELETED)
-        || snapshots.iter().any(|one| one.space != SnapshotSpace::Trash))
+        image => image.map(drop)?,
+    }
+    if io.image_metadata(image_id, &record_key(image_id))?.as_deref() != Some(DELETED) {
+        return Ok(true);
+    }
+    finish_removals(io, image_id)?;
+    Ok(open()?.snapshots()?.iter().any(|one| one.space != SnapshotSpace::Trash))
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fence::open_to_change;
 use super::layout::PENDING;
-use super::pending::{Leftover, Pending};
+use super::pending::{Gone, Leftover, Pending};
 use super::store::Store;
 
 /// A snapshot of this image.
@@ -21,13 +21,14 @@ impl Leftover for OfImage {
     const PREFIX: &'static str = PENDING;
 
     /// Clones of it, if there are any, keep it alive out of sight.
-    fn ensure_gone(&self, store: &Store, name: &str) -> Result<()> {
+    fn ensure_gone(&self, store: &Store, name: &str) -> Result<Gone> {
         let removing = || format!("remove snapshot {name}");
-        store.ask(removing, |io| match open_to_change(io, &self.image) {
+        let found = store.ask(removing, |io| match open_to_change(io, &self.image) {
             // The image went with all that was in it.
-            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(true),
             image => image?.ensure_no_snapshot(name),
-        })
+        })?;
+        Ok(if found { Gone::ForGood } else { Gone::NotFound })
     }
 }
 

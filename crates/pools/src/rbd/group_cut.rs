@@ -19,7 +19,8 @@ use super::failure::Doing;
 use super::fence::open_to_change;
 use super::image_lock::ImageLock;
 use super::layout::{PENDING_GROUP, cut_group, image_of, name_of_cut_group};
-use super::pending::{Leftover, Pending};
+use super::pending::{Gone, Leftover, Pending};
+use super::removals::finish_removals;
 use super::store::Store;
 
 const LOCK: &str = "orlop.group";
@@ -37,7 +38,7 @@ impl Leftover for OfImages {
 
     /// Snapshots first, then the images, then the group: librbd takes it from where it was left.
     /// Clones of the snapshots keep them alive out of sight.
-    fn ensure_gone(&self, store: &Store, name: &str) -> Result<()> {
+    fn ensure_gone(&self, store: &Store, name: &str) -> Result<Gone> {
         let removing = || format!("remove the group snapshot {name}");
         for image_id in &self.images {
             store.ask(removing, |io| match open_to_change(io, image_id) {
@@ -45,7 +46,12 @@ impl Leftover for OfImages {
                 image => image.map(drop),
             })?;
         }
-        store.ask(removing, |io| io.ensure_no_group(&cut_group(name)))
+        let found = store.ask(removing, |io| io.ensure_no_group(&cut_group(name)))?;
+        // Their group no longer leads to snapshots that another process removed halfway.
+        for image_id in &self.images {
+            store.ask(removing, |io| finish_removals(io, image_id))?;
+        }
+        Ok(if found { Gone::ForGood } else { Gone::NotFound })
     }
 }
 

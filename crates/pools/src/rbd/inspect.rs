@@ -9,6 +9,7 @@ use orlop_sys::ceph::{Access, header_of, metadata_key};
 use super::RbdPool;
 use super::background::HOUR;
 use super::layout::{OURS, kept_prefix, volume_prefix};
+use super::removals::unfinished_removals;
 use super::store::{RbdPoolConfig, Store};
 use super::volume_records::{Found, Standing};
 
@@ -27,6 +28,7 @@ impl RbdPool {
         let mut findings = Vec::new();
         store.inspect_volumes(&mut findings)?;
         store.inspect_kept(&mut findings)?;
+        store.inspect_trash(&mut findings)?;
         if config.serves_node {
             store.inspect_exports(&mut findings)?;
         }
@@ -53,7 +55,10 @@ impl Store {
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
                 Some(Found { standing: Standing::Whole(_), .. }) => match self.known(&id) {
-                    Ok(Some(known)) => self.inspect_nodes(&known.record, &image_id, findings)?,
+                    Ok(Some(known)) => {
+                        self.inspect_nodes(&known.record, &image_id, findings)?;
+                        self.inspect_removals(&subject, &image_id, findings)?;
+                    }
                     Ok(None) => {}
                     Err(error @ Error::Damaged { .. }) => findings.push(Finding::by_hand(
                         "record-damaged",
@@ -120,11 +125,34 @@ impl Store {
                     image => Ok(!image?.snapshots()?.is_empty()),
                 }
             })?;
+            let subject = format!("image {name}");
+            self.inspect_removals(&subject, &image_id, findings)?;
             if !needed {
                 let problem = "it was kept for a snapshot, and none is left";
-                let subject = format!("image {name}");
                 findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
             }
+        }
+        Ok(())
+    }
+
+    fn inspect_trash(&self, findings: &mut Vec<Finding>) -> Result<()> {
+        for trashed in self.deleted_images()? {
+            let subject = format!("deleted image {}", trashed.id);
+            self.inspect_removals(&subject, &trashed.id, findings)?;
+        }
+        Ok(())
+    }
+
+    fn inspect_removals(
+        &self,
+        subject: &str,
+        image_id: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let looking = || format!("look at the snapshots of {subject}");
+        for number in self.ask(looking, |io| unfinished_removals(io, image_id))? {
+            let problem = format!("its snapshot number {number} was removed only halfway");
+            findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
         }
         Ok(())
     }

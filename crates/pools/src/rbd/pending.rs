@@ -26,7 +26,15 @@ pub(super) trait Leftover: Debug + Serialize + DeserializeOwned {
     const PREFIX: &'static str;
 
     /// May be repeated, and be done by several at once.
-    fn ensure_gone(&self, store: &Store, name: &str) -> Result<()>;
+    fn ensure_gone(&self, store: &Store, name: &str) -> Result<Gone>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It was there, or can never be made any more.
+    ForGood,
+    /// A maker that is held up may still make it.
+    NotFound,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +43,9 @@ pub(crate) struct Note<What> {
     what: What,
     /// From when on it may be removed, in seconds since 1970.
     until: u64,
+    /// It is being removed: from here on it cannot be made lasting.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    given_up: bool,
 }
 
 impl<What: Serialize> Note<What> {
@@ -45,7 +56,7 @@ impl<What: Serialize> Note<What> {
 
 /// The key and the text of a note that something may be removed at once.
 pub(super) fn dropped<What: Leftover>(name: &str, what: What) -> Result<(String, Vec<u8>)> {
-    Ok((key_of::<What>(name), Note { what, until: 0 }.text()?))
+    Ok((key_of::<What>(name), Note { what, until: 0, given_up: true }.text()?))
 }
 
 fn key_of<What: Leftover>(name: &str) -> String {
@@ -60,6 +71,7 @@ pub(super) struct Pending<What: Leftover> {
     pub(super) name: String,
     pub(super) what: What,
     note: Vec<u8>,
+    until: u64,
     lasting: bool,
 }
 
@@ -68,11 +80,11 @@ impl<What: Leftover + Clone> Pending<What> {
     pub(super) fn note(store: &Arc<Store>, purpose: &str, what: What) -> Result<Self> {
         let noting = || format!("cut {purpose}");
         let until = seconds(SystemTime::now() + GIVEN_UP_AFTER);
-        let note = Note { what: what.clone(), until }.text()?;
+        let note = Note { what: what.clone(), until, given_up: false }.text()?;
         let name = new_snapshot_name(purpose)?;
         let update = Update::default().set(&key_of::<What>(&name), &note);
         store.update_records(noting, &update)?;
-        Ok(Self { store: Arc::clone(store), name, what, note, lasting: false })
+        Ok(Self { store: Arc::clone(store), name, what, note, until, lasting: false })
     }
 }
 
@@ -99,15 +111,20 @@ impl<What: Leftover> Drop for Pending<What> {
         if self.lasting {
             return;
         }
-        if let Err(error) = self.store.take_away(&self.name, &self.what) {
+        if let Err(error) = self.store.take_away(&self.name, &self.what, self.until) {
             tracing::warn!(%error, name = self.name, "a leftover stays for an hour");
         }
     }
 }
 
 impl Store {
-    fn take_away<What: Leftover>(&self, name: &str, what: &What) -> Result<()> {
-        what.ensure_gone(self, name)?;
+    /// The note of what is not there stays as long as a slow maker may still make it: without the
+    /// note it would never be found.
+    fn take_away<What: Leftover>(&self, name: &str, what: &What, until: u64) -> Result<()> {
+        match what.ensure_gone(self, name)? {
+            Gone::NotFound if until > seconds(SystemTime::now()) => return Ok(()),
+            Gone::NotFound | Gone::ForGood => {}
+        }
         let forgetting = || format!("forget what was left of {name}");
         let update = Update::default().remove(&key_of::<What>(name));
         self.update_records(forgetting, &update).map(drop)
@@ -153,14 +170,14 @@ impl Store {
         let key = key_of::<What>(name);
         let note: Note<What> = serde_json::from_slice(text)
             .map_err(|error| Error::damaged(format!("the note {key}"), error))?;
-        if note.until > now {
+        if note.until > now && !note.given_up {
             return Ok(());
         }
-        let note = Note { until: 0, ..note };
+        let note = Note { given_up: true, ..note };
         let update = Update::default().expect(&key, Some(text)).set(&key, &note.text()?);
         let claiming = || format!("take away what was left of {name}");
         match self.update_records(claiming, &update)? {
-            Outcome::Done => self.take_away(name, &note.what),
+            Outcome::Done => self.take_away(name, &note.what, note.until),
             // Made lasting just now, or taken away by another.
             Outcome::Differs => Ok(()),
         }

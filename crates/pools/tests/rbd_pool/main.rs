@@ -20,5 +20,6 @@ mod inspecting;
 mod leftovers;
 mod opening;
 mod records;
+mod removals;
 mod snapshots;
 mod volumes;

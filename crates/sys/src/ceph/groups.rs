@@ -22,13 +22,14 @@ impl IoCtx {
     }
 
     /// Its snapshots go with it. A snapshot that clones need stays out of sight, as any other.
-    pub fn ensure_no_group(&self, group: &str) -> Result<()> {
+    /// `false`: there was no such group.
+    pub fn ensure_no_group(&self, group: &str) -> Result<bool> {
         let subject = self.subject(group);
         let removing = Call { operation: "remove the group", subject: &subject };
         let group = removing.text(group)?;
         match removing.check(call!(rbd.rbd_group_remove(self.handle(), group.as_ptr()))) {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done.map(drop),
+            Err(error) if error.is_not_found() => Ok(false),
+            done => done.map(|_| true),
         }
     }
 

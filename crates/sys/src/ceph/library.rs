@@ -138,10 +138,12 @@ library! { Rbd, "librbd.so.1":
     fn rbd_metadata_set(Handle, Text, Text) -> c_int;
     fn rbd_snap_create(Handle, Text) -> c_int;
     fn rbd_snap_remove(Handle, Text) -> c_int;
+    fn rbd_snap_remove_by_id(Handle, u64) -> c_int;
     fn rbd_snap_list(Handle, *mut RawSnapshotInfo, *mut c_int) -> c_int;
     fn rbd_snap_list_end(*mut RawSnapshotInfo);
     fn rbd_snap_set_by_id(Handle, u64) -> c_int;
     fn rbd_snap_get_namespace_type(Handle, u64, *mut c_int) -> c_int;
+    fn rbd_snap_get_trash_namespace(Handle, u64, *mut c_char, usize) -> c_int;
     fn rbd_snap_get_group_namespace(Handle, u64, *mut RawGroupSnapshot, usize) -> c_int;
     fn rbd_snap_group_namespace_cleanup(*mut RawGroupSnapshot, usize) -> c_int;
     fn rbd_diff_iterate2(

@@ -111,7 +111,7 @@ impl IoCtx {
     }
 
     /// A method that runs at the object, in its store.
-    pub(super) fn execute(
+    pub fn execute(
         &self,
         object: &str,
         (class, method): (&str, &str),

@@ -1,17 +1,22 @@
 //! Snapshots of an image.
 
+use std::ffi::c_char;
 use std::ptr;
 
 use rustix::io::Errno;
 
-use super::handle::{call, owned};
+use super::directory::header_of;
+use super::handle::{call, owned, terminated};
 use super::image::Image;
 use super::library::{RawGroupSnapshot, RawSnapshotInfo};
+use super::objects::IoCtx;
 use crate::error::Result;
 
 const USER_SPACE: i32 = 0;
 const GROUP_SPACE: i32 = 1;
 const TRASH_SPACE: i32 = 2;
+/// More than librbd lets a name have.
+const NAME_BUFFER: usize = 4 << 10;
 
 /// Which snapshot of an image is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,19 @@ pub enum SnapshotSpace {
     Other,
 }
 
+impl IoCtx {
+    /// Are there clones of this snapshot? They are among the keys of the image's header.
+    pub fn has_clones(&self, image_id: &str, number: u64) -> Result<bool> {
+        let key = format!("snap_children_{number:016x}");
+        Ok(self.omap_get(&header_of(image_id), &key)?.is_some())
+    }
+
+    /// Without opening the image.
+    pub fn has_snapshots(&self, image_id: &str) -> Result<bool> {
+        Ok(!self.omap_list(&header_of(image_id), "", "snapshot_", 1)?.is_empty())
+    }
+}
+
 impl Image {
     /// One instant of the image, whoever writes to it. `EEXIST` if the name is taken.
     pub fn create_snapshot(&self, name: &str) -> Result<()> {
@@ -50,13 +68,53 @@ impl Image {
         Ok(())
     }
 
-    pub fn ensure_no_snapshot(&self, name: &str) -> Result<()> {
+    /// librbd removes a snapshot in two steps: it loses its name to the trash namespace, then it
+    /// goes. One that is found between them is removed as well. `false`: there was none.
+    pub fn ensure_no_snapshot(&self, name: &str) -> Result<bool> {
         let removing = self.call("remove a snapshot of");
-        let name = removing.text(name)?;
-        let code = call!(rbd.rbd_snap_remove(self.handle(), name.as_ptr()));
+        let text = removing.text(name)?;
+        let code = call!(rbd.rbd_snap_remove(self.handle(), text.as_ptr()));
         match removing.check(code) {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done.map(drop),
+            Err(error) if error.is_not_found() => self.ensure_no_trashed_snapshots(name),
+            done => done.map(|_| true),
+        }
+    }
+
+    /// Those that had this name.
+    fn ensure_no_trashed_snapshots(&self, name: &str) -> Result<bool> {
+        let mut found = false;
+        for snapshot in self.snapshots()? {
+            if snapshot.space == SnapshotSpace::Trash
+                && self.former_name(snapshot.number)?.as_deref() == Some(name)
+            {
+                self.try_remove_trashed_snapshot(snapshot.number)?;
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Of a snapshot in the trash namespace. `None`: it is gone meanwhile.
+    fn former_name(&self, number: u64) -> Result<Option<String>> {
+        let mut buffer = [0_u8; NAME_BUFFER];
+        let start = buffer.as_mut_ptr().cast::<c_char>();
+        let code =
+            call!(rbd.rbd_snap_get_trash_namespace(self.handle(), number, start, buffer.len()));
+        match self.call("look at a snapshot of").check(code) {
+            Err(error) if error.is_not_found() => Ok(None),
+            // Longer than any name that is asked for.
+            Err(error) if error.errno() == Some(Errno::RANGE) => Ok(Some(String::new())),
+            answer => answer.map(|_| Some(terminated(&buffer))),
+        }
+    }
+
+    /// `false`: clones need it.
+    pub fn try_remove_trashed_snapshot(&self, number: u64) -> Result<bool> {
+        let code = call!(rbd.rbd_snap_remove_by_id(self.handle(), number));
+        match self.call("remove a snapshot of").check(code) {
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) if error.errno() == Some(Errno::BUSY) => Ok(false),
+            done => done.map(|_| true),
         }
     }
 
