@@ -120,6 +120,13 @@ impl TestCeph {
         listed.expect("text").lines().map(str::to_owned).collect()
     }
 
+    pub fn remove_object(&self, namespace: &str, object: &str) {
+        let conf = self.conf();
+        let words =
+            ["--conf", text(&conf), "--pool", "rbd", "--namespace", namespace, "rm", object];
+        run(Path::new("/usr/bin/rados"), &words);
+    }
+
     /// Past Orlop, right into the cluster.
     pub fn io(&self, namespace: &str) -> Arc<IoCtx> {
         let config = ClusterConfig {

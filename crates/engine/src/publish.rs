@@ -12,11 +12,15 @@ impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
         let _lock = self.lock_volume(request.volume.digest())?;
         let (pool, record) = self.require_volume(&request.volume)?;
-        self.check_node(pool, &request.node)?;
+        let existing = record.published.get(&request.node);
+        // What holds is answered, also while the pool does not know the node.
+        if existing.is_none_or(|existing| existing.leaving) {
+            self.check_node(pool, &request.node)?;
+        }
         check_context(pool, &record, &request.context)?;
         record.capabilities.check_grants(&request.capability).map_err(Error::Precondition)?;
         let answer = PublishContext { read_only: request.read_only };
-        match record.published.get(&request.node) {
+        match existing {
             // A controller was killed while it took the volume from this node.
             Some(existing) if existing.leaving => {
                 self.ensure_left(pool, &record.id, std::slice::from_ref(&request.node))?;

@@ -15,6 +15,7 @@ mod interrupted;
 mod killing;
 mod moving;
 mod namespaces;
+mod nodes;
 mod outage;
 mod racing;
 mod sharing;

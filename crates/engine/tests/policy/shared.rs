@@ -33,6 +33,21 @@ fn a_node_is_known_once_it_reaches_the_pool() {
 }
 
 #[test]
+fn a_publication_to_a_node_that_is_unknown_by_now_is_answered() {
+    let (here, _) = Bench::sharing();
+    let id = here.create("v");
+    let request = controller_publish(&id, THERE);
+    here.engine.controller_publish(&request).unwrap();
+    here.pool().share_with(&[&node(HERE)]);
+    here.engine.controller_publish(&request).unwrap();
+    let other = here.create("w");
+    refused!(
+        here.engine.controller_publish(&controller_publish(&other, THERE)),
+        Error::NoSuchNode(_)
+    );
+}
+
+#[test]
 fn of_two_controllers_that_saw_a_free_volume_one_may_publish_it() {
     let (here, there) = Bench::sharing();
     let id = here.create("v");

@@ -53,6 +53,10 @@ impl Attachments {
         }
     }
 
+    pub(super) fn serves_node(&self) -> bool {
+        self.reach.serves_node
+    }
+
     pub(super) fn keep_logs_short(&self) {
         // Where they are is not there: then neither are logs.
         for id in self.devices.exported().unwrap_or_default() {
@@ -241,7 +245,7 @@ impl Store {
             // Readers do not show up as users of the image.
             DeviceAccess::ReadOnly => Ok(()),
             // A controller may go by the name of the node that it runs on, and is not it.
-            DeviceAccess::ReadWrite if !self.attachments.reach.serves_node => Ok(()),
+            DeviceAccess::ReadWrite if !self.attachments.serves_node() => Ok(()),
             // It may have been killed just before it was asked to end.
             DeviceAccess::ReadWrite
                 if ended == Ending::InGoodOrder && !self.is_writer_watching(id)? =>

@@ -71,7 +71,11 @@ impl Beat for Store {
     fn beat(&self) -> Result<()> {
         // Comes by often enough, also where nobody asks for a volume's condition.
         self.attachments.keep_logs_short();
-        self.examine()
+        self.examine()?;
+        if self.attachments.serves_node() {
+            self.keep_node_known();
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
-//! The nodes that reach the pool. Each makes itself known when it starts, so that a controller can
-//! tell a node it has not met from one that is not there (CP-13).
+//! The nodes that reach the pool. Each makes itself known when it starts, and again when it is no
+//! longer known, so that a controller can tell a node it has not met from one that is not there
+//! (CP-13).
 
 use orlop_model::{NodeId, Result};
 use orlop_sys::ceph::Update;
@@ -17,6 +18,24 @@ impl Store {
                 io.update(NODES, &update).map(drop)
             },
         )
+    }
+
+    /// The object may be lost: then no controller would publish anything to this node.
+    pub(super) fn keep_node_known(&self) {
+        let node = &self.attachments.node;
+        let looking = || format!("look for node {node}");
+        let known = self.connection.ask_anyway(looking, |io| io.omap_get(NODES, node.as_str()));
+        let kept = match known {
+            Ok(Some(_)) => return,
+            Ok(None) => {
+                tracing::warn!(%node, pool = self.name, "not among the known nodes; added again");
+                self.ensure_node_known(node)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = kept {
+            tracing::warn!(%error, "controllers may not know this node; tried again soon");
+        }
     }
 
     pub(super) fn knows_node(&self, node: &NodeId) -> Result<bool> {
