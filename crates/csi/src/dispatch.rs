@@ -15,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
 use tracing::Span;
 
+use crate::complaints::Complaints;
+
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
 const OPERATIONS: u32 = 64;
@@ -129,8 +131,8 @@ pub struct Core {
     lanes: Mutex<Lanes>,
     health_checks: Lane,
     open_streams: Arc<Semaphore>,
-    /// Why Probe said "not ready" the last time.
-    complaint: Mutex<Option<Error>>,
+    /// What was wrong when Probe was asked the last time.
+    complaints: Mutex<Complaints>,
     stopping_since: OnceLock<Instant>,
 }
 
@@ -142,7 +144,7 @@ impl Core {
             lanes: Mutex::default(),
             health_checks: Lane::new(HEALTH_CHECKS),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
-            complaint: Mutex::default(),
+            complaints: Mutex::default(),
             stopping_since: OnceLock::new(),
         }
     }
@@ -338,22 +340,18 @@ impl Core {
         self.run(Subject::Stream(pool.clone()), work).await
     }
 
-    pub(crate) async fn check_health(&self) -> Result<()> {
+    /// What is wrong with some pools, while others serve.
+    pub(crate) async fn check_health(&self) -> Result<Vec<Error>> {
         let engine = self.engine()?;
         self.health_checks.run(move || engine.check_health()).await
     }
 
-    /// Probe has no message for "not ready", so the reason is logged when it changes.
-    pub(crate) fn note_complaint(&self, why: Option<&Error>) {
-        let mut complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaint.as_ref() == why {
-            return;
-        }
-        match why {
-            Some(why) => tracing::warn!(%why, "not ready"),
-            None => tracing::info!("ready again"),
-        }
-        *complaint = why.cloned();
+    /// Probe has no message for "not ready", nor for "ready, but for one pool", so what is wrong is
+    /// logged when it changes.
+    pub(crate) fn note_complaints(&self, ready: bool, all: Vec<Error>) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *complaints, Complaints { unready: !ready, all });
+        complaints.log_after(&before);
     }
 }
 

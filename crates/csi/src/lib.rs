@@ -5,6 +5,7 @@
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
 mod arrival;
+mod complaints;
 mod crowd;
 mod dispatch;
 mod flood;

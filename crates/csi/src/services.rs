@@ -37,18 +37,20 @@ fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
 }
 
 /// What every kind of Probe tells: ready, still starting, or why it is not well (ID-24, ID-25,
-/// CA-17, CA-18, V0-43). Whatever is wrong with a pool or a tool, to a prober it is one thing. A
-/// pool that is away is not: it comes back by itself, and a plugin that is restarted for it would
-/// only have to wait anew, as when it starts (ID-26).
+/// CA-17, CA-18, V0-43). Ready while any pool serves: sidecars wait for that, and liveness probes
+/// restart what is not, for the sake of one pool among several. Where none serves, whatever is wrong
+/// with a pool or a tool is one thing to a prober. A pool that is away is not: it comes back by
+/// itself, and a plugin that is restarted for it would only have to wait anew, as when it starts
+/// (ID-26).
 async fn readiness(core: &Core) -> Result<bool> {
     match core.check_health().await {
-        Ok(()) => {
-            core.note_complaint(None);
+        Ok(complaints) => {
+            core.note_complaints(true, complaints);
             Ok(true)
         }
         Err(Error::Starting) => Ok(false),
         Err(error @ Error::Unreachable { .. }) => {
-            core.note_complaint(Some(&error));
+            core.note_complaints(false, vec![error]);
             Ok(false)
         }
         Err(error) => Err(Error::precondition(error.to_string())),

@@ -118,18 +118,6 @@ impl Engine {
         }
     }
 
-    pub fn check_health(&self) -> Result<()> {
-        self.host.check_health()?;
-        for pool in self.pools.values() {
-            self.ask(pool, |pool| pool.check_health())??;
-        }
-        match self.absent.iter().find(|absent| !matches!(absent.why, Error::Unreachable { .. })) {
-            // Waiting does not mend it.
-            Some(mistaken) => Err(mistaken.why.clone()),
-            None => self.check_none_absent(|_| true),
-        }
-    }
-
     pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
         self.locks.exclusive(Key::Volume(digest.clone()))
     }
@@ -159,10 +147,7 @@ impl Engine {
     pub(crate) fn check_none_absent(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
         match self.absent.iter().find(|absent| counts(&absent.name)) {
             None => Ok(()),
-            Some(AbsentPool { name, why }) => Err(Error::Unreachable {
-                doing: format!("pool {name} is not in service yet"),
-                reason: why.to_string(),
-            }),
+            Some(absent) => Err(absent.refusal()),
         }
     }
 

@@ -10,6 +10,7 @@ mod delete;
 mod engine;
 mod expand;
 mod group_snapshot;
+mod health;
 mod inline;
 mod list;
 mod locks;

@@ -338,7 +338,7 @@ fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
     }
 }
 
-/// Probe fails as long as a pool is absent, so a reason that has changed is noted, and logged once.
+/// A reason that has changed is told by calls that need the pool, and logged once.
 fn noted(engine: Engine, name: &str, why: Error) -> Engine {
     if engine.absence_of(name) == Some(&why) {
         return engine;

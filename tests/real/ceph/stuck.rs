@@ -57,7 +57,7 @@ async fn an_unmount_that_waits_for_the_cluster_holds_up_nobody_else() {
 
     expect_code(used.unstage().await, Code::Aborted);
     expect_code(used.stage().await, Code::Aborted);
-    assert!(!client.probe().await.unwrap());
+    assert!(client.probe().await.unwrap(), "the other pool serves");
     let other = persist(|| on_pool(&client, "other", "local").fs("xfs").send()).await;
     let other = up_on(&client, &daemon, NODE, &other, mount("xfs")).await;
     Pattern::new(2).write(&other.data_path(), DATA);

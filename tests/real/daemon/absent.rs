@@ -32,8 +32,10 @@ async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
     }
 }
 
-async fn until_ready(client: &Client) {
-    until("ready", || async { client.probe().await.is_ok_and(|ready| ready) }).await;
+/// Lists are whole, so they are an error as long as a pool is missing.
+async fn until_all_are_served(client: &Client) {
+    until("all are served", || async { client.list_volumes().await.is_ok() }).await;
+    assert!(client.probe().await.unwrap());
 }
 
 /// Started, with what can be reached in service. A daemon that ended instead fails the test.
@@ -73,9 +75,14 @@ async fn a_missing_disk_is_waited_for_and_others_are_served() {
     disk.unplug();
 
     start_without(&mut daemon, &client).await;
-    assert!(!client.probe().await.unwrap());
+    // Sidecars wait for it, and liveness probes restart what is not ready.
+    assert!(client.probe().await.unwrap(), "one missing disk holds up the other pool");
     let another = on_pool(&client, "another", "there").done().await;
     client.delete(&another.volume_id).await.unwrap();
+    // What is missing from a list is taken for gone, and the name may be taken on the disk.
+    expect_code(client.list_volumes().await, Code::Unavailable);
+    let unnamed = client.create("there").size(VOLUME).block().send().await;
+    expect_code(unnamed, Code::Unavailable);
     let absent = expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
     assert!(absent.message().contains("pool disk"), "{absent}");
     expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
@@ -84,8 +91,11 @@ async fn a_missing_disk_is_waited_for_and_others_are_served() {
     assert!(daemon.log().contains("mount its filesystem"), "the log does not say why");
     assert_eq!(std::fs::read_dir(&disk.path).unwrap().count(), 0, "made on the disk below");
 
+    assert_eq!(daemon.log().matches("ready without a pool").count(), 1, "told once");
+
     disk.power_on();
-    until_ready(&client).await;
+    until_all_are_served(&client).await;
+    assert!(daemon.log().contains("all pools are well again"));
     assert_eq!(client.list_volumes().await.unwrap().len(), 2);
     assert!(capacity_of(&client, "disk").await > 0);
     let node = client.on_node(&volume, block());
@@ -113,10 +123,9 @@ async fn a_managed_pool_that_comes_late_is_closed_at_the_stop() {
     remount(&disk, "ro");
 
     start_without(&mut daemon, &client).await;
-    assert!(!client.probe().await.unwrap());
     assert_eq!(capacity_of(&client, "disk").await, 0);
     remount(&disk, "rw");
-    until_ready(&client).await;
+    until_all_are_served(&client).await;
     assert_eq!(client.list_volumes().await.unwrap().len(), 1);
     daemon.terminate();
     assert_eq!(daemon.leaks(), [""; 0], "the pool was not closed");
@@ -136,9 +145,10 @@ async fn a_read_only_disk_is_full_and_no_internal_error() {
     for _ in 0..2 {
         until("listed", || async { client.list_volumes().await.is_ok_and(|all| all.len() == 2) })
             .await;
-        let reason = expect_code(client.probe().await, Code::FailedPrecondition);
-        assert!(reason.message().contains("read-only"), "{reason}");
-        assert!(reason.message().contains("pool disk"), "{reason}");
+        assert!(client.probe().await.unwrap(), "one read-only disk fails the other pool");
+        let reason = condition_of(&client, &volume.volume_id).await;
+        assert!(reason.abnormal && reason.message.contains("read-only"), "{reason:?}");
+        assert!(daemon.log().contains("check pool disk"), "the log does not name the pool");
         assert_eq!(capacity_of(&client, "disk").await, 0);
         assert!(client.capacity().await.unwrap().available_capacity > 0);
         expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
@@ -147,7 +157,7 @@ async fn a_read_only_disk_is_full_and_no_internal_error() {
         let elsewhere = client.create("anywhere").size(VOLUME).block().done().await;
         client.delete(&elsewhere.volume_id).await.unwrap();
         remount(&disk, "rw");
-        until_ready(&client).await;
+        assert!(!condition_of(&client, &volume.volume_id).await.abnormal);
         remount(&disk, "ro");
     }
     remount(&disk, "rw");
@@ -169,7 +179,6 @@ async fn no_pool_is_made_below_a_mount_that_fstab_misses() {
     let mut daemon = Launch::on_several(&pools).run_by(&words).idle();
     let client = daemon.client();
     start_without(&mut daemon, &client).await;
-    assert!(!client.probe().await.unwrap());
     expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
     assert!(daemon.log().contains("/etc/fstab"), "the log does not say why");
     assert!(is_empty(&disk.path), "a pool was made on the disk below");
@@ -179,9 +188,10 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// It is found only when the disk comes, and must not be waited for in silence.
+/// It is found only when the disk comes, and must not be waited for in silence. The pool that is well
+/// does not suffer from it; without one, Probe fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_that_is_found_late_is_reported_by_probe() {
+async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
     needs_root!();
     let there = TestPool::new(PoolFs::Directory, 0);
     let disk = there.beside("disk", PoolFs::Xfs, GIB);
@@ -190,14 +200,47 @@ async fn a_mistake_that_is_found_late_is_reported_by_probe() {
     std::fs::write(disk.path.join("orlop.pool"), r#"{"format": 999}"#).unwrap();
     disk.unplug();
     start_without(&mut daemon, &client).await;
-    assert!(!client.probe().await.unwrap());
     disk.power_on();
-    until("Probe fails", || async { client.probe().await.is_err() }).await;
-    let reason = expect_code(client.probe().await, Code::FailedPrecondition);
-    assert!(reason.message().contains("format 999"), "{reason}");
-    assert!(daemon.log().contains("waiting does not mend it"), "nothing is logged");
+    until("logged", || async { daemon.log().contains("waiting does not mend it") }).await;
+    assert!(client.probe().await.unwrap());
+    let log = daemon.log();
+    let told = log.lines().find(|line| line.contains("ready without a pool that is not well"));
+    assert!(told.is_some_and(|line| line.contains("format 999")), "{log}");
+
+    let elsewhere = there.scratch().join("elsewhere");
+    std::fs::rename(&there.path, &elsewhere).unwrap();
+    expect_code(client.probe().await, Code::FailedPrecondition);
+    std::fs::rename(&elsewhere, &there.path).unwrap();
+    assert!(client.probe().await.unwrap());
     // From the start it ends the start.
     daemon.terminate();
     let ended = daemon.launch().run_to_end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.output);
+}
+
+/// Nothing is served, and a restart would not change that.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_pool_probe_is_not_ready_until_one_comes() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Xfs, GIB);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let (daemon, _) = stopped_on(&there, &disk).await;
+    drop(daemon);
+    let pools = [("there", &there, NO_NEW_POOL), ("disk", &disk, NO_NEW_POOL)];
+    let mut daemon = Launch::on_several(&pools).idle();
+    let client = daemon.client();
+    there.unplug();
+    disk.unplug();
+    daemon.start_again();
+    until("read", || async { daemon.log().contains("absent=2") }).await;
+    assert!(!client.probe().await.unwrap());
+    disk.power_on();
+    until("ready", || async { client.probe().await.unwrap() }).await;
+    expect_code(client.list_volumes().await, Code::Unavailable);
+    there.power_on();
+    until_all_are_served(&client).await;
+}
+
+async fn condition_of(client: &Client, id: &str) -> v1::VolumeCondition {
+    client.get_volume(id).await.unwrap().status.unwrap().volume_condition.unwrap()
 }

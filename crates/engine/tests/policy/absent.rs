@@ -58,7 +58,6 @@ fn nothing_on_it_is_said_to_be_gone() {
     // It may be there that this name is taken.
     refused!(engine.create_volume(&volume("v")), Error::Unreachable { .. });
     assert_eq!(engine.capacity(&capacity(Some("far"))).unwrap().available, 0);
-    refused!(engine.check_health(), Error::Unreachable { .. });
     assert!(!bench.host.mounts().is_empty(), "the successor took a volume away that is in use");
 }
 
@@ -84,14 +83,31 @@ fn once_it_is_there_all_is_as_before() {
     let absent = without_far(&bench);
     let held = absent.with_pool(Arc::clone(&bench.pools[1]) as _).unwrap();
     assert_eq!(held.absence_of("far"), None);
-    held.check_health().unwrap();
+    assert_eq!(held.check_health(), Ok(vec![]));
     assert_eq!(held.create_volume(&on("v", "far")).unwrap().record.id, id);
     assert_eq!(held.list_volumes(None, 0).unwrap().entries.len(), 1);
     refused!(held.with_pool(Arc::clone(&bench.pools[1]) as _).map(drop), Error::Failed { .. });
+}
 
-    let other = Error::Failed { doing: "open".to_owned(), reason: "not for you".to_owned() };
-    let changed = absent.with_absent(AbsentPool { name: "far".to_owned(), why: other.clone() });
-    assert_eq!(changed.check_health(), Err(other));
+#[test]
+fn health_is_good_while_another_pool_serves() {
+    let bench = bench();
+    let engine = without_far(&bench);
+    let complaints = engine.check_health().unwrap();
+    let [Error::Unreachable { doing, .. }] = complaints.as_slice() else {
+        panic!("{complaints:?}");
+    };
+    assert!(doing.contains("pool far"), "{doing}");
+    let mistake = Error::failed("open", "not for you");
+    let far = AbsentPool { name: "far".to_owned(), why: mistake.clone() };
+    let mistaken = engine.with_absent(far);
+    assert_eq!(mistaken.check_health(), Ok(vec![mistake.clone()]));
+
+    // Nothing else serves. What waiting does not mend comes first.
+    bench.pools[0].fail_next("check_health", away());
+    refused!(engine.check_health(), Error::Unreachable { .. });
+    bench.pools[0].fail_next("check_health", away());
+    assert_eq!(mistaken.check_health(), Err(mistake));
 }
 
 /// Known, and away since: only what could be there has to wait for it.
