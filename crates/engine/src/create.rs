@@ -59,10 +59,20 @@ impl Engine {
     }
 
     fn find_same(&self, digest: &NameDigest, request: &CreateVolume) -> Result<Option<Volume>> {
-        let found = self.find_volume(digest, request.parameters.pool.as_deref())?;
+        let found = self.find_volume(digest, self.bound_to(request))?;
         let Some((pool, existing)) = found else { return Ok(None) };
         check_same_request(pool, &existing, request)?;
         Ok(Some(self.describe(pool, existing)))
+    }
+
+    /// The pool that the volume can only be on, if this is known: the one that is named, or that of
+    /// its source. What is bound to a pool need not wait for others that are away.
+    fn bound_to<'a>(&'a self, request: &'a CreateVolume) -> Option<&'a str> {
+        let of_source = || {
+            let source = request.source.as_ref().map(ContentSource::pool);
+            source.and_then(|id| self.pools.get(id)).map(|pool| pool.name())
+        };
+        request.parameters.pool.as_deref().or_else(of_source)
     }
 
     /// `source_lock` is that of the source, if its turn was before the volume's own.

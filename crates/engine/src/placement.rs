@@ -64,10 +64,7 @@ impl Engine {
 
     /// On which pool a new volume will be, where no pool has to be asked for that.
     pub fn certain_home(&self, request: &CreateVolume) -> Option<PoolId> {
-        let of_source = request.source.as_ref().map(|source| match source {
-            ContentSource::Snapshot(id) => id.pool(),
-            ContentSource::Volume(id) => id.pool(),
-        });
+        let of_source = request.source.as_ref().map(ContentSource::pool);
         let named = |name: &String| {
             self.pools.values().find(|pool| pool.name() == name).map(|pool| pool.id())
         };

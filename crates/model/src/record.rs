@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capability::{CapabilitySet, FsType, VolumeCapability};
 use crate::error::{Error, Result};
-use crate::id::{GroupSnapshotId, NodeId, SnapshotId, VolumeGroupId, VolumeId};
+use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, VolumeParameters};
 
@@ -107,6 +107,15 @@ pub struct VolumeGroupRecord {
 pub enum ContentSource {
     Snapshot(SnapshotId),
     Volume(VolumeId),
+}
+
+impl ContentSource {
+    pub fn pool(&self) -> &PoolId {
+        match self {
+            Self::Snapshot(id) => id.pool(),
+            Self::Volume(id) => id.pool(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

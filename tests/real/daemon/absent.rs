@@ -78,7 +78,11 @@ async fn a_missing_disk_is_waited_for_and_others_are_served() {
     // Sidecars wait for it, and liveness probes restart what is not ready.
     assert!(client.probe().await.unwrap(), "one missing disk holds up the other pool");
     let another = on_pool(&client, "another", "there").done().await;
-    client.delete(&another.volume_id).await.unwrap();
+    let copy = client.create("copy").size(VOLUME).block().from_volume(&another.volume_id);
+    let copy = copy.done().await;
+    for made in [&another, &copy] {
+        client.delete(&made.volume_id).await.unwrap();
+    }
     // What is missing from a list is taken for gone, and the name may be taken on the disk.
     expect_code(client.list_volumes().await, Code::Unavailable);
     let unnamed = client.create("there").size(VOLUME).block().send().await;

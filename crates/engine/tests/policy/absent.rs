@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use orlop_engine::request::{CapacityQuery, CreateVolume, SnapshotFilter};
 use orlop_engine::{AbsentPool, Engine};
-use orlop_model::{Error, VolumeParameters};
+use orlop_model::{ContentSource, Error, VolumeParameters};
 
 use crate::bench::*;
 
@@ -108,6 +108,25 @@ fn health_is_good_while_another_pool_serves() {
     refused!(engine.check_health(), Error::Unreachable { .. });
     bench.pools[0].fail_next("check_health", away());
     assert_eq!(mistaken.check_health(), Err(mistake));
+}
+
+#[test]
+fn a_copy_does_not_wait_for_a_pool_that_its_source_is_not_on() {
+    let bench = bench();
+    let source = bench.create_as(on("source", "near"));
+    let snapshot = bench.snapshot("s", &source);
+    let far = bench.create_as(on("far", "far"));
+    let engine = without_far(&bench);
+    for (name, source) in [
+        ("of a snapshot", ContentSource::Snapshot(snapshot)),
+        ("of a volume", ContentSource::Volume(source)),
+    ] {
+        let copy = CreateVolume { source: Some(source), ..volume(name) };
+        let made = engine.create_volume(&copy).unwrap();
+        assert_eq!(engine.create_volume(&copy).unwrap().record.id, made.record.id);
+    }
+    let copy = CreateVolume { source: Some(ContentSource::Volume(far)), ..volume("of far") };
+    refused!(engine.create_volume(&copy), Error::Unreachable { .. });
 }
 
 /// Known, and away since: only what could be there has to wait for it.
