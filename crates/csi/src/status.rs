@@ -31,6 +31,7 @@ fn code(error: &Error) -> Code {
         | Error::NoSuchSnapshot(_)
         | Error::NoSuchGroupSnapshot(_)
         | Error::NoSuchVolumeGroup(_)
+        | Error::NotServed { .. }
         | Error::NoSuchNode(_)
         | Error::NotAtPath { .. } => Code::NotFound,
         Error::Conflict { .. } => Code::AlreadyExists,

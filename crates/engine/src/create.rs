@@ -176,9 +176,7 @@ impl Engine {
         match source {
             ContentSource::Snapshot(id) => {
                 let lock = self.locks.shared(Key::Snapshot(id.digest().clone()))?;
-                let missing = || Error::NoSuchSnapshot(id.to_string());
-                let pool = self.pool(id.pool())?.ok_or_else(missing)?;
-                let snapshot = pool.snapshot(id)?.ok_or_else(missing)?;
+                let (pool, snapshot) = self.require_snapshot(id)?;
                 let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
                 Ok(Source { pool, size_bytes, format, volume: None, _lock: lock })
             }

@@ -144,6 +144,11 @@ impl Engine {
         self.pool(id.pool())
     }
 
+    pub(crate) fn require_pool_of(&self, id: &VolumeId) -> Result<&PoolRef> {
+        let not_served = || Error::not_served(format!("volume {id}"), id.pool());
+        self.pool_of(id)?.ok_or_else(not_served)
+    }
+
     pub(crate) fn check_none_absent(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
         match self.absent.iter().find(|absent| counts(&absent.name)) {
             None => Ok(()),
@@ -159,9 +164,8 @@ impl Engine {
     }
 
     pub(crate) fn require_volume(&self, id: &VolumeId) -> Result<(&PoolRef, VolumeRecord)> {
-        let missing = || Error::NoSuchVolume(id.to_string());
-        let pool = self.pool_of(id)?.ok_or_else(missing)?;
-        let record = pool.volume(id)?.ok_or_else(missing)?;
+        let pool = self.require_pool_of(id)?;
+        let record = pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
         Ok((pool, record))
     }
 

@@ -67,7 +67,8 @@ impl Engine {
         // A group that is being deleted has lost some of its members already.
         let _lock = self.locks.shared(Key::GroupSnapshot(id.digest().clone()))?;
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
-        let pool = self.pool(id.pool())?.ok_or_else(missing)?;
+        let not_served = || Error::not_served(format!("group snapshot {id}"), id.pool());
+        let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
         let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
         check_members(&record, members)?;
         with_members(pool, record)

@@ -42,10 +42,9 @@ impl Engine {
     }
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
-        let missing = || Error::NoSuchVolume(id.to_string());
-        let pool = self.pool_of(id)?.ok_or_else(missing)?;
+        let pool = self.require_pool_of(id)?;
         let record = match pool.volume(id) {
-            Ok(None) => return Err(missing()),
+            Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
             Ok(Some(record)) => Ok(record),
             Err(away @ Error::Unreachable { .. }) => return Err(away),
             Err(error) => Err(error),

@@ -309,7 +309,9 @@ impl Engine {
         }
         let exists = match volume {
             VolumeRef::Issued(id) => match self.require_volume(id) {
-                Err(away @ Error::Unreachable { .. }) => return Err(away),
+                Err(unknown @ (Error::Unreachable { .. } | Error::NotServed { .. })) => {
+                    return Err(unknown);
+                }
                 found => found.is_ok(),
             },
             VolumeRef::Foreign(_) => false,

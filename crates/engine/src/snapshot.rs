@@ -3,7 +3,7 @@
 use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord, VolumeId};
 
 use crate::create::copied_format;
-use crate::engine::Engine;
+use crate::engine::{Engine, PoolRef};
 use crate::locks::Key;
 use crate::request::CreateSnapshot;
 
@@ -54,8 +54,14 @@ impl Engine {
     }
 
     pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
-        let found = self.pool(id.pool())?.map(|pool| pool.snapshot(id)).transpose()?;
-        found.flatten().ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
+        self.require_snapshot(id).map(|(_, record)| record)
+    }
+
+    pub(crate) fn require_snapshot(&self, id: &SnapshotId) -> Result<(&PoolRef, SnapshotRecord)> {
+        let not_served = || Error::not_served(format!("snapshot {id}"), id.pool());
+        let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
+        let record = pool.snapshot(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))?;
+        Ok((pool, record))
     }
 
     fn find_snapshot(

@@ -159,8 +159,9 @@ impl Engine {
     }
 
     fn require_volume_group(&self, id: &VolumeGroupId) -> Result<(&PoolRef, VolumeGroupRecord)> {
+        let not_served = || Error::not_served(format!("volume group {id}"), id.pool());
+        let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
         let missing = || Error::NoSuchVolumeGroup(id.to_string());
-        let pool = self.pool(id.pool())?.ok_or_else(missing)?;
         let record = pool.volume_group(id)?.ok_or_else(missing)?;
         Ok((pool, record))
     }
@@ -171,7 +172,11 @@ impl Engine {
             match self.require_volume(id) {
                 Ok((pool, volume)) => volumes.push(self.describe(pool, volume)),
                 // Left out, so that one bad volume does not hide the group it has to leave.
-                Err(error @ (Error::Damaged { .. } | Error::NoSuchVolume(_))) => {
+                Err(
+                    error @ (Error::Damaged { .. }
+                    | Error::NoSuchVolume(_)
+                    | Error::NotServed { .. }),
+                ) => {
                     tracing::warn!(%error, group = %record.id, "a member cannot be described");
                 }
                 Err(error) => return Err(error),

@@ -4,6 +4,8 @@
 //! people who were woken up: what is wrong, with which object, and what would mend it. They
 //! never hold secrets, mount flags or tool arguments.
 
+use crate::id::PoolId;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +25,13 @@ pub enum Error {
 
     #[error("volume group {0} does not exist")]
     NoSuchVolumeGroup(String),
+
+    /// Its id names a pool that is not served here; what is there is not known.
+    #[error(
+        "cannot find {what}: its pool {pool} is not configured on this daemon; configure that pool, \
+         or send the call to the daemon that serves it"
+    )]
+    NotServed { what: String, pool: String },
 
     #[error("node {0} is not known to this plugin")]
     NoSuchNode(String),
@@ -89,6 +98,10 @@ impl Error {
 
     pub fn conflict(what: impl ToString, reason: impl Into<String>) -> Self {
         Self::Conflict { what: what.to_string(), reason: reason.into() }
+    }
+
+    pub fn not_served(what: impl ToString, pool: &PoolId) -> Self {
+        Self::NotServed { what: what.to_string(), pool: pool.to_string() }
     }
 
     pub fn damaged(what: impl ToString, reason: impl ToString) -> Self {

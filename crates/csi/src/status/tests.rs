@@ -14,6 +14,7 @@ fn one_of_each() -> Vec<(Error, Code)> {
         (Error::NoSuchGroupSnapshot(text()), Code::NotFound),
         (Error::NoSuchVolumeGroup(text()), Code::NotFound),
         (Error::NoSuchNode(text()), Code::NotFound),
+        (Error::NotServed { what: text(), pool: text() }, Code::NotFound),
         (not_at_path, Code::NotFound),
         (Error::conflict("volume", "size"), Code::AlreadyExists),
         (Error::Busy(text()), Code::Aborted),

@@ -398,6 +398,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchGroupSnapshot(_) => "no such group snapshot",
         Error::NoSuchVolumeGroup(_) => "no such volume group",
         Error::NoSuchNode(_) => "no such node",
+        Error::NotServed { .. } => "pool not served",
         Error::NotAtPath { .. } => "not at path",
         Error::Conflict { .. } => "conflict",
         Error::Busy(_) => "busy",

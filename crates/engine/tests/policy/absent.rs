@@ -144,3 +144,31 @@ fn a_shared_pool_that_does_not_answer_is_asked_for_nothing_of_others() {
     assert_eq!(bench.engine.capacity(&capacity(None)).unwrap().available, 99 * GIB);
     refused!(bench.engine.volume_status(&far), Error::Unreachable { .. });
 }
+
+/// Whether it exists is not known here, and "does not exist" would send people to look for lost data.
+#[test]
+fn a_call_for_a_pool_that_is_not_configured_names_that_pool() {
+    let bench = bench();
+    let id = bench.create_as(on("v", "far"));
+    let snapshot = bench.snapshot("s", &id);
+    bench.stage(&id);
+    let near = vec![Arc::clone(&bench.pools[0]) as _];
+    let engine = Engine::new(near, Arc::clone(&bench.host) as _, settings()).unwrap();
+    let copy = CreateVolume { source: Some(ContentSource::Volume(id.clone())), ..volume("copy") };
+    let refusals = [
+        engine.volume_status(&id).map(drop),
+        engine.controller_publish(&controller_publish(&id, HERE)).map(drop),
+        engine.stage_volume(&stage(&id)),
+        engine.unstage_volume(&issued(&id), &path(STAGING)),
+        engine.create_snapshot(&self::snapshot("t", &id)).map(drop),
+        engine.snapshot(&snapshot).map(drop),
+        engine.create_volume(&copy).map(drop),
+        engine.create_volume(&restored("restored", &snapshot)).map(drop),
+    ];
+    for (number, refusal) in refusals.into_iter().enumerate() {
+        let error = refusal.unwrap_err();
+        assert!(matches!(error, Error::NotServed { .. }), "call {number}: {error}");
+        let named = format!("pool {} is not configured on this daemon", id.pool());
+        assert!(error.to_string().contains(&named), "call {number}: {error}");
+    }
+}
