@@ -88,7 +88,7 @@ impl LinuxHost {
 
     /// Would [`Self::new`] refuse this? Changes nothing, and does not mind a daemon that runs.
     pub fn check(config: &LinuxHostConfig) -> Result<()> {
-        RunDirectory::at(&config.run_dir)?;
+        RunDirectory::check(&config.run_dir)?;
         Offer::choose(config.filesystems.clone(), config.default_fs)?;
         Limiter::check_group(&config.workload_cgroup)
     }

@@ -1,51 +1,92 @@
-//! `orlop serve --check`: would the daemon start? Nothing is made or changed, no cluster is asked, and
-//! a daemon that runs with the same settings is no obstacle: it may be about to be restarted.
+//! What a start refuses as a configuration that cannot work, also known as `orlop serve --check`. Both
+//! ask here, so that they agree. Nothing is made or changed, no cluster is asked, and a daemon that
+//! runs with the same settings is no obstacle: it may be about to be restarted.
 
 use std::error::Error;
 use std::path::Path;
 
 use orlop_host::LinuxHost;
-use orlop_pools::image::ImagePool;
+use orlop_pools::image::{ImagePool, Start};
 use orlop_pools::rbd::RbdPool;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, statfs};
+use rustix::io::Errno;
 
 use crate::config::{Config, ConfigError, PoolConfig, Sockets};
 use crate::serve::host_config;
 use crate::telemetry;
 
-type Checked = Result<(), Box<dyn Error>>;
+pub(crate) type Refusal = Box<dyn Error + Send + Sync>;
 
-pub(crate) fn check(config: &Config, sockets: &Sockets) -> Checked {
+/// In which the kernel alone makes files, by the numbers of statfs(2).
+const KERNEL_FILESYSTEMS: [(u64, &str); 9] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0x1cd1, "devpts"),
+    (0xcafe_4a11, "bpf"),
+];
+
+/// What a start would do that is not there yet, in words.
+pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, Refusal> {
+    check_machine(config, sockets)?;
+    let mut plan = Vec::new();
+    if config.run_dir.symlink_metadata().is_err() {
+        plan.push(format!("would make the run directory {}", config.run_dir.display()));
+    }
+    for pool in &config.pools {
+        plan.extend(check_pool(pool)?);
+    }
+    Ok(plan)
+}
+
+/// All but the pools: a pool's disk may hang, and a start answers before it reads them.
+pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Refusal> {
     telemetry::check(&config.log)?;
     let endpoints =
         [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
     for (setting, socket) in endpoints {
         let Some(socket) = socket else { continue };
         orlop_csi::check_socket(socket)?;
-        check_can_be_made(setting, socket.parent().unwrap_or(socket))?;
+        check_can_be_made(setting, socket.parent().unwrap_or(socket), None)?;
     }
-    check_can_be_made("ORLOP_RUN_DIR", &config.run_dir)?;
-    LinuxHost::check(&host_config(config))?;
-    config.pools.iter().try_for_each(check_pool)
+    let host = host_config(config);
+    check_can_be_made("ORLOP_RUN_DIR", &host.run_dir, None)?;
+    Ok(LinuxHost::check(&host)?)
 }
 
-fn check_pool(pool: &PoolConfig) -> Checked {
+/// A start asks this of a pool that did not open, to tell a mistake from a failure.
+pub(crate) fn check_pool(pool: &PoolConfig) -> Result<Option<String>, Refusal> {
+    let name = pool.name();
     let checked = match pool {
         PoolConfig::Image(image) => {
-            check_can_be_made("ORLOP_POOL", &image.path)?;
-            ImagePool::check(image)
+            // A disk that is read-only for now is waited for.
+            check_can_be_made("ORLOP_POOL", &image.path, Some(Errno::ROFS))?;
+            ImagePool::check(image).map(|start| match start {
+                Start::Open => None,
+                Start::Make => Some(format!("would make pool {name} at {}", image.path.display())),
+            })
         }
-        PoolConfig::Rbd(rbd) => RbdPool::check(rbd),
+        PoolConfig::Rbd(rbd) => RbdPool::check(rbd).map(|()| None),
     };
     match checked {
-        // The daemon starts without it, and waits.
-        Ok(()) | Err(orlop_model::Error::Unreachable { .. }) => Ok(()),
+        Ok(plan) => Ok(plan),
+        Err(away @ orlop_model::Error::Unreachable { .. }) => {
+            Ok(Some(format!("would start without pool {name} and wait for it: {away}")))
+        }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Is the directory there, or can it be made where it is to be?
-fn check_can_be_made(setting: &str, directory: &Path) -> Result<(), ConfigError> {
+fn check_can_be_made(
+    setting: &str,
+    directory: &Path,
+    tolerated: Option<Errno>,
+) -> Result<(), ConfigError> {
     let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
     let Some(there) = there else { return Ok(()) };
     let wrong = |problem: String| Err(ConfigError::new(setting, problem));
@@ -53,11 +94,22 @@ fn check_can_be_made(setting: &str, directory: &Path) -> Result<(), ConfigError>
     if !there.is_dir() {
         return wrong(format!("{path} cannot be made: {place} is not a directory"));
     }
+    if let Some(filesystem) = kernel_filesystem(there) {
+        return wrong(format!(
+            "{path} cannot be made: {place} is of the kernel's {filesystem}; choose a directory on \
+             a disk or a tmpfs"
+        ));
+    }
     match access(there, Access::WRITE_OK | Access::EXEC_OK) {
-        Err(error) if there != directory => {
+        Err(error) if there != directory && Some(error) != tolerated => {
             wrong(format!("{path} cannot be made in {place}: {error}"))
         }
         // What is there may be read-only for now, and says so itself.
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+fn kernel_filesystem(directory: &Path) -> Option<&'static str> {
+    let kind = u64::try_from(statfs(directory).ok()?.f_type).ok()?;
+    KERNEL_FILESYSTEMS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }

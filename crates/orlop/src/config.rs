@@ -92,7 +92,9 @@ pub(crate) fn load(
     let settings = read(file)?;
     let sockets = endpoint::settle(&settings, endpoint)?;
     pools::require_one(&settings.pools)?;
-    Ok((settle::settle(settings)?, sockets))
+    let config = settle::settle(settings)?;
+    endpoint::check_apart(&sockets, &config)?;
+    Ok((config, sockets))
 }
 
 /// For a look from beside the daemon: no endpoint is needed, nor a pool.

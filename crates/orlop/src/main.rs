@@ -85,9 +85,12 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     };
     if arguments.check {
         return match check::check(&config, &sockets) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(plan) => tell(&plan),
             Err(error) => complain(MISCONFIGURED, error.as_ref()),
         };
+    }
+    if let Err(error) = check::check_machine(&config, &sockets) {
+        return complain(MISCONFIGURED, error.as_ref());
     }
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &error);
@@ -97,6 +100,16 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         Err(error) if error.is_misconfiguration() => complain(MISCONFIGURED, &error),
         Err(error) => complain(1, &error),
     }
+}
+
+/// That nothing is wrong, and what a start would make: a new pool may not be what was meant.
+fn tell(plan: &[String]) -> ExitCode {
+    let mut out = std::io::stdout();
+    for line in plan.iter().map(String::as_str).chain(["the daemon would start"]) {
+        // A closed stdout is no reason to change the exit code.
+        let _ = writeln!(out, "{line}");
+    }
+    ExitCode::SUCCESS
 }
 
 /// The reason stands on a line of its own at the end of stderr, whatever the log format.

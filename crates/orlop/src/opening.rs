@@ -16,7 +16,9 @@ use orlop_pools::image::ImagePool;
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::rand::random_bytes;
 
+use crate::check;
 use crate::config::{Config, PoolConfig};
+use crate::serve::Failure;
 
 /// Longer than most operations take, shorter than callers wait.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -226,9 +228,13 @@ fn ended(name: &str) -> Error {
 
 /// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
 /// know of at once, and ends the start.
-pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> Result<Opened> {
+pub(crate) fn open(
+    config: &Config,
+    host: Arc<LinuxHost>,
+    pools: &OpenPools,
+) -> std::result::Result<Opened, Failure> {
     if config.uses_machine() {
-        host.thaw_leftovers()?;
+        host.thaw_leftovers().map_err(Failure::of)?;
     }
     let settings = Settings {
         node_id: config.node_id.clone(),
@@ -238,7 +244,8 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
         default_capacity: config.default_capacity,
         lock_patience: LOCK_PATIENCE,
     };
-    let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings)?;
+    let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings);
+    let engine = engine.map_err(Failure::of)?;
     let mut opened = Opened { engine, absent: Vec::new(), host };
     let claims = Claims::default();
     for pool in &config.pools {
@@ -254,10 +261,18 @@ pub(crate) fn open(config: &Config, host: Arc<LinuxHost>, pools: &OpenPools) -> 
                 opened.engine = opened.engine.with_absent(AbsentPool { name, why });
                 opened.absent.push(pool.never_made());
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(refused(&pool.config, error)),
         }
     }
     Ok(opened)
+}
+
+/// With the words and the code of `--check`, where that would refuse the pool too.
+fn refused(pool: &PoolConfig, error: Error) -> Failure {
+    match check::check_pool(pool) {
+        Err(refusal) => Failure::misconfigured(refusal),
+        Ok(_) => Failure::of(error),
+    }
 }
 
 /// Whether this is the run directory of the pool's daemon in this boot, so that what has no record in

@@ -12,6 +12,7 @@ use orlop_sys::memory;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::check::Refusal;
 use crate::config::{Config, PoolConfig, Sockets};
 use crate::opening::{self, OpenPools};
 use crate::{privileges, thaw_guard};
@@ -22,18 +23,24 @@ const SHRINK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Failure(Box<dyn std::error::Error + Send + Sync>);
+#[error("{why}")]
+pub(crate) struct Failure {
+    why: Refusal,
+    is_misconfiguration: bool,
+}
 
 impl Failure {
-    fn of(error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(error))
+    pub(crate) fn of(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { why: Box::new(error), is_misconfiguration: false }
     }
 
     /// Found only when the pools were opened, as a pool's disk may hang and the socket answers before.
+    pub(crate) fn misconfigured(why: Refusal) -> Self {
+        Self { why, is_misconfiguration: true }
+    }
+
     pub(crate) fn is_misconfiguration(&self) -> bool {
-        let error = self.0.downcast_ref::<orlop_model::Error>();
-        matches!(error, Some(orlop_model::Error::Invalid { .. }))
+        self.is_misconfiguration
     }
 }
 
@@ -119,7 +126,7 @@ async fn open_and_wait(
     let shared = Arc::clone(pools);
     let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared));
     let opened = tokio::select! {
-        opened = opening => opened.map_err(Failure::of)?.map_err(Failure::of)?,
+        opened = opening => opened.map_err(Failure::of)??,
         () = signals.received() => return Ok(()),
     };
     core.ready(Arc::new(opened.engine.clone()));

@@ -50,6 +50,7 @@ use orlop_model::{
     SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
+pub use check::Start;
 pub use inspect::Inspection;
 pub use open::ImagePoolConfig;
 pub use room::Floor;

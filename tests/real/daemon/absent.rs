@@ -219,7 +219,7 @@ async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
     // From the start it ends the start.
     daemon.terminate();
     let ended = daemon.launch().run_to_end();
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.output);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
 }
 
 /// Nothing is served, and a restart would not change that.

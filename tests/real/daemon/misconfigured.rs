@@ -7,26 +7,33 @@ use orlop_tests::*;
 /// A start that must fail and name `setting`.
 #[track_caller]
 fn refused(launch: &Launch, setting: &str) {
+    refused_by_both(launch, setting);
+    assert_eq!(sockets_in(launch.scratch().path()), [""; 0], "{setting}");
+}
+
+/// `--check` says the same as a start, with the same code.
+#[track_caller]
+fn refused_by_both(launch: &Launch, setting: &str) {
     // Before it can change anything.
-    refused_by_check(launch, setting);
+    let told = refused_by_check(launch, setting);
     let before = launch.log().len();
     let ended = launch.run_to_end();
     let output = &ended.output[before..];
-    assert!(ended.status.code().is_some_and(|code| code != 0), "{setting}: {:?}", ended.status);
+    assert_eq!(ended.status.code(), Some(2), "{setting}: {output}");
     let reason = output.lines().last().unwrap_or_default();
     assert!(reason.starts_with("orlop: "), "{setting}: {output}");
-    assert!(reason.contains(setting), "{setting} is not named: {reason}");
-    assert_eq!(sockets_in(launch.scratch().path()), [""; 0], "{setting}");
+    assert!(told.ends_with(&format!("{reason}\n")), "{setting}: {reason}, but checked: {told}");
 }
 
 /// As the start itself would be, and it leaves nothing.
 #[track_caller]
-fn refused_by_check(launch: &Launch, setting: &str) {
+fn refused_by_check(launch: &Launch, setting: &str) -> String {
     let before = tree(launch.scratch().path());
     let checked = launch.run(&["serve", "--check"]);
     assert_eq!(checked.status.code(), Some(2), "{setting}: {}", checked.stderr);
     assert!(checked.stderr.contains(setting), "{setting} is not named: {}", checked.stderr);
     assert_eq!(tree(launch.scratch().path()), before, "{setting}");
+    checked.stderr
 }
 
 /// Every name below a directory.
@@ -170,19 +177,62 @@ fn places_that_cannot_be_used() {
     std::fs::write(&file, "not a socket").unwrap();
     let below = file.join("below");
     let endpoint = |path: &Path| format!("unix://{}", path.display());
-    refused_by_check(&launch.clone().env("CSI_ENDPOINT", endpoint(&file)), "not a socket");
+    refused_by_both(&launch.clone().env("CSI_ENDPOINT", endpoint(&file)), "not a socket");
     let inside = launch.clone().env("CSI_ENDPOINT", endpoint(&below.join("csi.sock")));
-    refused_by_check(&inside, "CSI_ENDPOINT");
+    refused_by_both(&inside, "CSI_ENDPOINT");
     let addons = launch.clone().env("ORLOP_ADDONS_ENDPOINT", endpoint(&file));
-    refused_by_check(&addons, "not a socket");
-    refused_by_check(&launch.clone().env("ORLOP_RUN_DIR", &below), "ORLOP_RUN_DIR");
-    refused_by_check(&launch.clone().env("ORLOP_POOL", &below), "ORLOP_POOL");
+    refused_by_both(&addons, "not a socket");
+    refused_by_both(&launch.clone().env("ORLOP_RUN_DIR", &below), "ORLOP_RUN_DIR");
+    refused_by_both(&launch.clone().env("ORLOP_POOL", &below), "ORLOP_POOL");
     std::fs::remove_file(&file).unwrap();
 
     // Volumes whose mark was lost.
     let volume = format!("volumes/v-01234567-{}", "0".repeat(32));
     std::fs::create_dir_all(pool.path.join(volume)).unwrap();
     refused(&launch, "orlop.pool");
+}
+
+/// Nothing can be made there by anyone but the kernel.
+#[test]
+fn places_that_are_the_kernels() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let nowhere = "/proc/orlop-test";
+    let endpoint = format!("unix://{nowhere}/csi.sock");
+    mistakes(
+        &Launch::on(&pool),
+        &[
+            ("ORLOP_RUN_DIR", nowhere),
+            ("ORLOP_POOL", nowhere),
+            ("ORLOP_POOL", "/sys/kernel"),
+            ("CSI_ENDPOINT", &endpoint),
+            ("ORLOP_ADDONS_ENDPOINT", &endpoint),
+        ],
+    );
+}
+
+#[test]
+fn directories_that_are_in_the_way_of_each_other() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let launch = Launch::on(&pool);
+    let within = |name: &str| pool.path.join(name).to_str().unwrap().to_owned();
+    mistakes(&launch, &[("ORLOP_RUN_DIR", "/"), ("ORLOP_RUN_DIR", &within(""))]);
+    mistakes(&launch, &[("ORLOP_RUN_DIR", &within("run"))]);
+    let socket = format!("unix://{}", within("x/csi.sock"));
+    mistakes(&launch, &[("CSI_ENDPOINT", &socket), ("ORLOP_ADDONS_ENDPOINT", &socket)]);
+    let run_dir = pool.scratch().join("run");
+    let inside = run_dir.join("csi.orlop.io/pool");
+    let launch = launch.env("ORLOP_RUN_DIR", &run_dir);
+    refused(&launch.clone().env("ORLOP_POOL", inside), "ORLOP_RUN_DIR");
+    // Files where its directories are to be.
+    for name in ["csi.orlop.io", "csi.orlop.io/volumes"] {
+        let file = run_dir.join(name);
+        let _ = std::fs::remove_file(file.parent().unwrap());
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "").unwrap();
+        refused(&launch, "ORLOP_RUN_DIR");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +325,10 @@ fn checking_a_configuration_does_nothing_else() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool).arg("--check");
-    assert_eq!(launch.run_to_end().status.code(), Some(0), "{}", launch.log());
+    let checked = launch.run_to_end();
+    assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+    let made = format!("would make pool default at {}", pool.path.display());
+    assert!(checked.output.contains(&made), "{}", checked.output);
     assert_eq!(launch.clone().env("ORLOP_MODE", "both").run_to_end().status.code(), Some(2));
     assert!(!launch.socket().exists());
     assert_eq!(pool.path.read_dir().unwrap().count(), 0);

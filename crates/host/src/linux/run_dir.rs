@@ -16,6 +16,8 @@ use super::notes::Notes;
 const LEAVING: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+const PARTS: [&str; 5] = ["volumes", "frozen", "limited", "inline", "pools"];
+
 pub(super) struct RunDirectory {
     root: TargetPath,
 }
@@ -46,20 +48,27 @@ impl RunDirectory {
     /// Makes what is missing of it.
     pub(super) fn ensure(path: &Path) -> Result<Self> {
         let run_dir = Self::at(path)?;
-        for part in ["volumes", "frozen", "limited", "inline", "pools"] {
+        for part in PARTS {
             ensure_private(&run_dir.root.as_path().join(part))?;
         }
         Ok(run_dir)
     }
 
     pub(super) fn at(path: &Path) -> Result<Self> {
-        let unusable = |reason: &dyn Display| {
-            let path = path.display();
-            Error::precondition(format!("ORLOP_RUN_DIR {path} cannot be used: {reason}"))
-        };
-        let text = path.to_str().ok_or_else(|| unusable(&"it is not UTF-8"))?;
-        let root = TargetPath::parse("run_dir", text).map_err(|error| unusable(&error))?;
+        let text = path.to_str().ok_or_else(|| unusable(path, &"it is not UTF-8"))?;
+        let root = TargetPath::parse("run_dir", text).map_err(|error| unusable(path, &error))?;
         Ok(Self { root })
+    }
+
+    /// Would [`Self::ensure`] find something else where a directory is to be? Changes nothing.
+    pub(super) fn check(path: &Path) -> Result<()> {
+        let root = Self::at(path)?.root;
+        for part in PARTS.map(|part| root.as_path().join(part)) {
+            if part.metadata().is_ok_and(|found| !found.is_dir()) {
+                return Err(unusable(&part, &"it is not a directory; remove it"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn take(&self) -> Result<Mine> {
@@ -151,6 +160,10 @@ impl Display for RunDirectory {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.root.fmt(f)
     }
+}
+
+fn unusable(path: &Path, reason: &dyn Display) -> Error {
+    Error::precondition(format!("ORLOP_RUN_DIR: {} cannot be used: {reason}", path.display()))
 }
 
 /// The root may be the operator's, with a mode of their choice; what is below is closed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::file::Settings;
-use super::{ConfigError, Sockets};
+use super::{Config, ConfigError, PoolConfig, Sockets};
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
@@ -12,6 +12,24 @@ pub(super) fn settle(settings: &Settings, flag: Option<&str>) -> Result<Sockets,
     let csi = required(flag.or(settings.endpoint.as_deref()))?;
     let addons = addons(settings.addons_endpoint.as_deref(), &csi)?;
     Ok(Sockets { csi, addons })
+}
+
+/// Also a new pool is made only where nothing else is, and the socket is there first.
+pub(super) fn check_apart(sockets: &Sockets, config: &Config) -> Result<(), ConfigError> {
+    let all =
+        [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
+    for (setting, socket) in all {
+        let inside = |pool: &PathBuf| socket.is_some_and(|socket| socket.starts_with(pool));
+        let mut pools = config.pools.iter().filter_map(PoolConfig::directory);
+        if let Some(pool) = pools.find(inside) {
+            let problem = format!(
+                "is in the directory of the pool at {}; choose a directory outside of it",
+                pool.display()
+            );
+            return Err(ConfigError::new(setting, problem));
+        }
+    }
+    Ok(())
 }
 
 fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {

@@ -47,7 +47,7 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
         attach,
         run_dir: run_dir.join(&driver_name),
     };
-    Ok(Config {
+    let config = Config {
         mode,
         pools: pools::settle(settings.pools, &surroundings)?,
         driver_name,
@@ -63,7 +63,9 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
         log,
-    })
+    };
+    check_apart(&config)?;
+    Ok(config)
 }
 
 fn mode(given: Option<&str>) -> Result<Mode, ConfigError> {
@@ -98,8 +100,32 @@ fn log_filter(given: Option<&str>) -> Result<String, ConfigError> {
 }
 
 fn check_run_dir(path: &Path) -> Result<(), ConfigError> {
-    let problem = "is not the absolute path of a directory";
-    if path.is_absolute() { Ok(()) } else { Err(ConfigError::new("ORLOP_RUN_DIR", problem)) }
+    let wrong = |problem| Err(ConfigError::new("ORLOP_RUN_DIR", problem));
+    if !path.is_absolute() {
+        return wrong("is not the absolute path of a directory");
+    }
+    if path.parent().is_none() {
+        return wrong("is the root directory; choose one of its own, such as /run/orlop");
+    }
+    Ok(())
+}
+
+/// A new pool is made only where nothing else is, and what is in the run directory is swept.
+fn check_apart(config: &Config) -> Result<(), ConfigError> {
+    let own = config.run_dir.join(&config.driver_name);
+    for directory in config.pools.iter().filter_map(pools::PoolConfig::directory) {
+        if config.run_dir.starts_with(&directory) || directory.starts_with(&own) {
+            return Err(ConfigError::new(
+                "ORLOP_RUN_DIR",
+                format!(
+                    "{} is not apart from the pool at {}; give each a directory of its own",
+                    config.run_dir.display(),
+                    directory.display()
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn filesystem(setting: &str, name: &str) -> Result<FsType, ConfigError> {

@@ -12,26 +12,35 @@ use super::making::check_can_make;
 use super::marker::Marker;
 use super::open::{ImagePoolConfig, check_kind, none_there};
 
+/// What a start would do with a pool that it does not refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    Open,
+    Make,
+}
+
 impl ImagePool {
     /// Would [`Self::open`] refuse this? A daemon that serves the pool now is no obstacle.
-    pub fn check(config: &ImagePoolConfig) -> Result<()> {
+    pub fn check(config: &ImagePoolConfig) -> Result<Start> {
         let opening = || format!("open pool {}", config.name);
-        let failed = |reason: String| Err(Error::failed(opening(), reason));
+        let failed = |reason: String| Error::failed(opening(), reason);
         let path = config.path.display();
         match fs::metadata(&config.path) {
-            Ok(there) if !there.is_dir() => return failed(format!("{path} is not a directory")),
+            Ok(there) if !there.is_dir() => {
+                return Err(failed(format!("{path} is not a directory")));
+            }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing(opening),
             Ok(_) | Err(_) => {}
         }
-        match Marker::read(&config.path)? {
-            Some((_, kind)) => check_kind(config, kind),
+        let start = match Marker::read(&config.path)? {
+            Some((_, kind)) => check_kind(config, kind).map(|()| Start::Open),
             None if !config.create => Err(none_there(config)),
-            None => check_can_make(config),
+            None => check_can_make(config).map(|()| Start::Make),
         }?;
         let tool = config.managed_size.and_then(|_| filesystem::missing_tool(&[FsKind::Xfs]));
         match tool {
-            Some(tool) => failed(format!("an image needs {tool}; install xfsprogs")),
-            None => Ok(()),
+            Some(tool) => Err(failed(format!("an image needs {tool}; install xfsprogs"))),
+            None => Ok(start),
         }
     }
 }

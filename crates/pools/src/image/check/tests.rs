@@ -22,7 +22,7 @@ fn config(path: &Path) -> ImagePoolConfig {
 fn a_check_refuses_what_opening_refuses_and_makes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("pool");
-    ImagePool::check(&config(&path)).unwrap();
+    assert_eq!(ImagePool::check(&config(&path)), Ok(Start::Make));
     assert!(!path.exists());
     assert!(ImagePool::check(&ImagePoolConfig { create: false, ..config(&path) }).is_err());
 
