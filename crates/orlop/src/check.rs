@@ -11,7 +11,7 @@ use orlop_pools::rbd::RbdPool;
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 
-use crate::config::{Config, ConfigError, PoolConfig, Sockets};
+use crate::config::{Config, ConfigError, Origin, PoolConfig, Sockets};
 use crate::serve::host_config;
 use crate::telemetry;
 
@@ -38,33 +38,35 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, R
         plan.push(format!("would make the run directory {}", config.run_dir.display()));
     }
     for pool in &config.pools {
-        plan.extend(check_pool(pool)?);
+        plan.extend(check_pool(&config.origin, pool)?);
     }
     Ok(plan)
 }
 
 /// All but the pools: a pool's disk may hang, and a start answers before it reads them.
 pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Refusal> {
-    telemetry::check(&config.log)?;
+    let located = |error| config.origin.locate(error);
+    telemetry::check(&config.log).map_err(located)?;
     let endpoints =
         [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
     for (setting, socket) in endpoints {
         let Some(socket) = socket else { continue };
         orlop_csi::check_socket(socket)?;
-        check_can_be_made(setting, socket.parent().unwrap_or(socket), None)?;
+        check_can_be_made(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }
     let host = host_config(config);
-    check_can_be_made("ORLOP_RUN_DIR", &host.run_dir, None)?;
-    Ok(LinuxHost::check(&host)?)
+    check_can_be_made("ORLOP_RUN_DIR", &host.run_dir, None).map_err(located)?;
+    LinuxHost::check(&host).map_err(|error| refusal(&config.origin, error, None))
 }
 
 /// A start asks this of a pool that did not open, to tell a mistake from a failure.
-pub(crate) fn check_pool(pool: &PoolConfig) -> Result<Option<String>, Refusal> {
+pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<String>, Refusal> {
     let name = pool.name();
     let checked = match pool {
         PoolConfig::Image(image) => {
             // A disk that is read-only for now is waited for.
-            check_can_be_made("ORLOP_POOL", &image.path, Some(Errno::ROFS))?;
+            check_can_be_made("ORLOP_POOL", &image.path, Some(Errno::ROFS))
+                .map_err(|error| origin.locate(error.of_pool(name)))?;
             ImagePool::check(image).map(|start| match start {
                 Start::Open => None,
                 Start::Make => Some(format!("would make pool {name} at {}", image.path.display())),
@@ -77,7 +79,20 @@ pub(crate) fn check_pool(pool: &PoolConfig) -> Result<Option<String>, Refusal> {
         Err(away @ orlop_model::Error::Unreachable { .. }) => {
             Ok(Some(format!("would start without pool {name} and wait for it: {away}")))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(refusal(origin, error, Some(name))),
+    }
+}
+
+fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> Refusal {
+    match error {
+        orlop_model::Error::Invalid { field, reason } => {
+            let mut error = ConfigError::new(field, reason);
+            if let Some(pool) = pool {
+                error = error.of_pool(pool);
+            }
+            origin.locate(error).into()
+        }
+        other => other.into(),
     }
 }
 

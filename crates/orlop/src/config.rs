@@ -12,12 +12,14 @@ mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod names;
+mod origin;
 mod pools;
 mod settle;
 mod size;
 mod variables;
 
 pub(crate) use file::LogFormat;
+pub(crate) use origin::Origin;
 pub(crate) use pools::PoolConfig;
 
 /// What is wrong, and where it was said.
@@ -26,11 +28,18 @@ pub(crate) use pools::PoolConfig;
 pub(crate) struct ConfigError {
     setting: String,
     problem: String,
+    /// The one of several that it is about.
+    pool: Option<String>,
 }
 
 impl ConfigError {
     pub(crate) fn new(setting: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { setting: setting.into(), problem: problem.into() }
+        Self { setting: setting.into(), problem: problem.into(), pool: None }
+    }
+
+    #[must_use]
+    pub(crate) fn of_pool(self, name: &str) -> Self {
+        Self { pool: Some(name.to_owned()), ..self }
     }
 }
 
@@ -53,6 +62,7 @@ pub(crate) struct Config {
     /// Do not give up the rights that this mode does not need.
     pub(crate) keep_capabilities: bool,
     pub(crate) log: LogConfig,
+    pub(crate) origin: Origin,
 }
 
 impl Config {
@@ -89,7 +99,13 @@ pub(crate) fn load(
     endpoint: Option<&str>,
     file: Option<&Path>,
 ) -> Result<(Config, Sockets), ConfigError> {
-    let settings = read(file)?;
+    let (settings, origin) = read(file)?;
+    let origin = origin.with("CSI_ENDPOINT", endpoint.is_some());
+    let (config, sockets) = fit(settings, endpoint).map_err(|error| origin.locate(error))?;
+    Ok((Config { origin, ..config }, sockets))
+}
+
+fn fit(settings: file::Settings, endpoint: Option<&str>) -> Result<(Config, Sockets), ConfigError> {
     let sockets = endpoint::settle(&settings, endpoint)?;
     pools::require_one(&settings.pools)?;
     let config = settle::settle(settings)?;
@@ -99,29 +115,32 @@ pub(crate) fn load(
 
 /// For a look from beside the daemon: no endpoint is needed, nor a pool.
 pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Sockets>), ConfigError> {
-    let settings = read(file)?;
+    let (settings, origin) = read(file)?;
+    let located = |error| origin.locate(error);
     let given = std::env::var("CSI_ENDPOINT").ok();
     let sockets = match given.as_deref().or(settings.endpoint.as_deref()) {
         None | Some("") => None,
-        Some(_) => Some(endpoint::settle(&settings, given.as_deref())?),
+        Some(_) => Some(endpoint::settle(&settings, given.as_deref()).map_err(located)?),
     };
-    Ok((settle::settle(settings)?, sockets))
+    let config = settle::settle(settings).map_err(located)?;
+    Ok((Config { origin, ..config }, sockets))
 }
 
 pub(crate) fn require_pool(config: &Config) -> Result<(), ConfigError> {
     match config.pools.is_empty() {
-        true => Err(pools::none_is_given()),
+        true => Err(config.origin.locate(pools::none_is_given())),
         false => Ok(()),
     }
 }
 
-fn read(file: Option<&Path>) -> Result<file::Settings, ConfigError> {
+fn read(file: Option<&Path>) -> Result<(file::Settings, Origin), ConfigError> {
     let mut settings = match file {
         Some(path) => file::read(path)?,
         None => file::Settings::default(),
     };
     variables::apply(&mut settings, std::env::vars())?;
-    Ok(settings)
+    let origin = Origin::new(file, std::env::vars().map(|(name, _)| name));
+    Ok((settings, origin))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         return complain(MISCONFIGURED, error.as_ref());
     }
     if let Err(error) = telemetry::start(&config.log) {
-        return complain(MISCONFIGURED, &error);
+        return complain(MISCONFIGURED, &config.origin.locate(error));
     }
     match serve::serve(config, sockets) {
         Ok(()) => ExitCode::SUCCESS,

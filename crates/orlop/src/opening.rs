@@ -17,7 +17,7 @@ use orlop_pools::rbd::RbdPool;
 use orlop_sys::rand::random_bytes;
 
 use crate::check;
-use crate::config::{Config, PoolConfig};
+use crate::config::{Config, Origin, PoolConfig};
 use crate::serve::Failure;
 
 /// Longer than most operations take, shorter than callers wait.
@@ -261,15 +261,15 @@ pub(crate) fn open(
                 opened.engine = opened.engine.with_absent(AbsentPool { name, why });
                 opened.absent.push(pool.never_made());
             }
-            Err(error) => return Err(refused(&pool.config, error)),
+            Err(error) => return Err(refused(&config.origin, &pool.config, error)),
         }
     }
     Ok(opened)
 }
 
 /// With the words and the code of `--check`, where that would refuse the pool too.
-fn refused(pool: &PoolConfig, error: Error) -> Failure {
-    match check::check_pool(pool) {
+fn refused(origin: &Origin, pool: &PoolConfig, error: Error) -> Failure {
+    match check::check_pool(origin, pool) {
         Err(refusal) => Failure::misconfigured(refusal),
         Ok(_) => Failure::of(error),
     }

@@ -283,7 +283,6 @@ fn files_that_hold_what_nobody_knows() {
         ("[[pool]]\npath = '/x'\nsize = '1GiB'", "size"),
         ("mode = 7", "mode"),
         ("mode = ", "orlop.toml"),
-        ("mode = 'both'", "ORLOP_MODE"),
     ] {
         std::fs::write(&file, text).unwrap();
         let ended = launch.run_to_end();
@@ -294,6 +293,40 @@ fn files_that_hold_what_nobody_knows() {
         std::fs::write(&file, text).unwrap();
         refused(&launch, "ORLOP_POOL");
     }
+}
+
+/// Nobody finds a mistake in a variable that is not set.
+#[test]
+fn a_mistake_in_a_file_is_blamed_on_the_file_and_its_key() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let file = pool.scratch().join("orlop.toml");
+    let both = "[[pool]]\nname = 'a'\npath = '/x'\n[[pool]]\nname = 'b'\npath = '/y'\n";
+    let launch = Launch::on(&pool).without_env("ORLOP_POOL").without_env("ORLOP_LOG");
+    let launch = launch.env("ORLOP_CONFIG", &file);
+    for (text, key) in [
+        ("mode = 'both'".to_owned(), "mode"),
+        ("[log]\nlevel = 'loud'".to_owned(), "log.level"),
+        ("run_dir = '/'".to_owned(), "run_dir"),
+        ("run_dir = '/proc/orlop-test'".to_owned(), "run_dir"),
+        ("workload_cgroup = 'no-such-group-of-orlop-test'".to_owned(), "workload_cgroup"),
+        ("".to_owned(), "pool.path"),
+        (format!("{both}floor = 'some'"), "pool.floor of pool \"b\""),
+        (format!("{both}kind = 'rbd'"), "pool.path of pool \"b\""),
+        ("[[pool]]\npath = '/proc/orlop-test'".to_owned(), "pool.path of pool \"default\""),
+    ] {
+        let with_pool = format!("{text}\n[[pool]]\npath = '{}'\n", pool.path.display());
+        let has_pool = text.contains("pool") || text.is_empty();
+        std::fs::write(&file, if has_pool { &text } else { &with_pool }).unwrap();
+        let launch = match key {
+            "run_dir" => launch.clone().without_env("ORLOP_RUN_DIR"),
+            _ => launch.clone(),
+        };
+        refused(&launch, &format!("orlop: {}: {key}: ", file.display()));
+    }
+    // A variable wins over the file, also as the one to blame.
+    std::fs::write(&file, "mode = 'all'\n[[pool]]\npath = '/x'\n").unwrap();
+    refused(&launch.env("ORLOP_MODE", "both"), "orlop: ORLOP_MODE: ");
 }
 
 /// What is refused above is refused for its own sake: without it, the same start succeeds.

@@ -136,10 +136,13 @@ fn noted(controller: &Controller, names: &BTreeSet<String>) -> InForce {
 }
 
 fn unusable(group: &str, failure: &orlop_sys::Error) -> Error {
-    Error::precondition(format!(
-        "the workloads' cgroup {group:?} cannot be used: {failure}; set ORLOP_WORKLOAD_CGROUP to an \
-         existing cgroup, or to / for all workloads"
-    ))
+    Error::invalid(
+        "ORLOP_WORKLOAD_CGROUP",
+        format!(
+            "the workloads' cgroup {group:?} cannot be used: {failure}; name an existing cgroup, or \
+             / for all workloads"
+        ),
+    )
 }
 
 fn kernel_limits(limits: &IoLimits) -> Limits {

@@ -53,11 +53,13 @@ fn is_installed(fs: FsType) -> bool {
 fn check_installed(fs: FsType) -> Result<()> {
     match fs::missing_tool(&[kind_of(fs)]) {
         None => Ok(()),
-        Some(tool) => Err(Error::precondition(format!(
-            "ORLOP_FILESYSTEMS names {fs}, but {tool} is not installed; install {} or take {fs} \
-             out of ORLOP_FILESYSTEMS",
-            package_of(fs)
-        ))),
+        Some(tool) => Err(Error::invalid(
+            "ORLOP_FILESYSTEMS",
+            format!(
+                "names {fs}, but {tool} is not installed; install {} or take {fs} out of it",
+                package_of(fs)
+            ),
+        )),
     }
 }
 
@@ -74,11 +76,14 @@ fn default_first(usable: &[FsType], default: Option<FsType>) -> Result<Vec<FsTyp
     if let Some(default) = default
         && !usable.contains(&default)
     {
-        return Err(Error::precondition(format!(
-            "the default filesystem {default} is not among those that can be made here; install \
-             {}, add it to ORLOP_FILESYSTEMS, or choose another default",
-            package_of(default)
-        )));
+        return Err(Error::invalid(
+            "ORLOP_DEFAULT_FS",
+            format!(
+                "{default} is not among the filesystems that can be made here; install {}, add it \
+                 to ORLOP_FILESYSTEMS, or choose another default",
+                package_of(default)
+            ),
+        ));
     }
     let mut ordered: Vec<FsType> =
         FsType::ALL.into_iter().filter(|fs| usable.contains(fs)).collect();

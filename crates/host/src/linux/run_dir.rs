@@ -163,7 +163,7 @@ impl Display for RunDirectory {
 }
 
 fn unusable(path: &Path, reason: &dyn Display) -> Error {
-    Error::precondition(format!("ORLOP_RUN_DIR: {} cannot be used: {reason}", path.display()))
+    Error::invalid("ORLOP_RUN_DIR", format!("{} cannot be used: {reason}", path.display()))
 }
 
 /// The root may be the operator's, with a mode of their choice; what is below is closed.

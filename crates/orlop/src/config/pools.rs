@@ -12,6 +12,7 @@ use super::file::PoolSettings;
 use super::settle::bytes;
 use super::{ConfigError, size};
 
+const DEFAULT_NAME: &str = "default";
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
 const DEFAULT_CEPH_POOL: &str = "rbd";
 const DEFAULT_CEPH_USER: &str = "orlop";
@@ -64,7 +65,8 @@ pub(super) fn settle(
 ) -> Result<Vec<PoolConfig>, ConfigError> {
     let mut pools: Vec<PoolConfig> = Vec::new();
     for settings in given {
-        let config = pool(settings, around)?;
+        let name = settings.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        let config = pool(settings, around).map_err(|error| error.of_pool(&name))?;
         if pools.iter().any(|other| other.name() == config.name()) {
             return Err(ConfigError::new(
                 "pool.name",
@@ -96,7 +98,7 @@ fn pool(mut settings: PoolSettings, around: &Surroundings<'_>) -> Result<PoolCon
 }
 
 fn name(given: Option<String>) -> Result<String, ConfigError> {
-    let name = given.unwrap_or_else(|| "default".to_owned());
+    let name = given.unwrap_or_else(|| DEFAULT_NAME.to_owned());
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if name.is_empty() || name.len() > 63 || name.starts_with('-') || !name.bytes().all(plain) {
         return Err(ConfigError::new(

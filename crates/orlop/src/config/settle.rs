@@ -8,7 +8,7 @@ use orlop_model::{ALLOCATION_UNIT, FsType};
 
 use super::file::Settings;
 use super::pools::{self, Surroundings};
-use super::{Config, ConfigError, LogConfig, names, size};
+use super::{Config, ConfigError, LogConfig, Origin, names, size};
 
 const DEFAULT_LEVEL: &str = "info";
 const DEFAULT_RUN_DIR: &str = "/run/orlop";
@@ -63,6 +63,7 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
         freeze_limit: freeze_limit(settings.freeze_limit_seconds)?,
         keep_capabilities: settings.keep_capabilities.unwrap_or(false),
         log,
+        origin: Origin::default(),
     };
     check_apart(&config)?;
     Ok(config)

@@ -1,0 +1,107 @@
+//! Where a setting was said: people look for a mistake where they wrote it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::ConfigError;
+
+/// Each variable with its key in the file.
+pub(super) const KEYS: [(&str, &str); 30] = [
+    ("CSI_ENDPOINT", "endpoint"),
+    ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
+    ("ORLOP_MODE", "mode"),
+    ("ORLOP_DRIVER_NAME", "driver_name"),
+    ("ORLOP_NODE_ID", "node_id"),
+    ("ORLOP_TOPOLOGY", "topology"),
+    ("ORLOP_ATTACH", "attach"),
+    ("ORLOP_MAX_VOLUMES_PER_NODE", "max_volumes_per_node"),
+    ("ORLOP_DEFAULT_SIZE", "default_size"),
+    ("ORLOP_DEFAULT_FS", "default_fs"),
+    ("ORLOP_FILESYSTEMS", "filesystems"),
+    ("ORLOP_RUN_DIR", "run_dir"),
+    ("ORLOP_WORKLOAD_CGROUP", "workload_cgroup"),
+    ("ORLOP_FREEZE_LIMIT_SECONDS", "freeze_limit_seconds"),
+    ("ORLOP_KEEP_CAPABILITIES", "keep_capabilities"),
+    ("ORLOP_LOG", "log.level"),
+    ("ORLOP_LOG_FORMAT", "log.format"),
+    ("ORLOP_POOL_KIND", "pool.kind"),
+    ("ORLOP_POOL", "pool.path"),
+    ("ORLOP_POOL_NAME", "pool.name"),
+    ("ORLOP_POOL_FLOOR", "pool.floor"),
+    ("ORLOP_POOL_OVERCOMMIT", "pool.overcommit"),
+    ("ORLOP_POOL_IMAGE_SIZE", "pool.image_size"),
+    ("ORLOP_POOL_CREATE", "pool.create"),
+    ("ORLOP_RBD_MONITORS", "pool.monitors"),
+    ("ORLOP_RBD_POOL", "pool.pool"),
+    ("ORLOP_RBD_NAMESPACE", "pool.namespace"),
+    ("ORLOP_RBD_USER", "pool.user"),
+    ("ORLOP_RBD_KEYRING", "pool.keyring"),
+    ("ORLOP_RBD_TIMEOUT_SECONDS", "pool.timeout_seconds"),
+];
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origin {
+    file: Option<PathBuf>,
+    /// Those that are set, and so win over the file.
+    variables: BTreeSet<String>,
+}
+
+impl Origin {
+    pub(super) fn new(file: Option<&Path>, variables: impl Iterator<Item = String>) -> Self {
+        Self { file: file.map(Path::to_owned), variables: variables.collect() }
+    }
+
+    /// What is set by an argument is called by its variable.
+    pub(super) fn with(mut self, variable: &str, given: bool) -> Self {
+        if given {
+            self.variables.insert(variable.to_owned());
+        }
+        self
+    }
+
+    /// A mistake in a setting that is called by its variable, called by what it was set with.
+    pub(crate) fn locate(&self, error: ConfigError) -> ConfigError {
+        let Some(file) = self.file.as_deref().filter(|_| !self.is_variable(&error.setting)) else {
+            return error;
+        };
+        let known = KEYS.iter().find(|(variable, _)| *variable == error.setting);
+        let key = known.map_or(error.setting.as_str(), |(_, key)| *key);
+        let whose = error.pool.as_ref().map(|pool| format!(" of pool {pool:?}"));
+        let setting = format!("{}: {key}{}", file.display(), whose.unwrap_or_default());
+        ConfigError { setting, ..error }
+    }
+
+    /// The variables of a pool describe one that the file has not.
+    fn is_variable(&self, setting: &str) -> bool {
+        let describes_pool =
+            |name: &str| name.starts_with("ORLOP_POOL") || name.starts_with("ORLOP_RBD_");
+        self.variables.contains(setting)
+            || describes_pool(setting) && self.variables.iter().any(|name| describes_pool(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// README and docs/ceph.md have tables of the form | `VARIABLE` | `key` |.
+    #[test]
+    fn every_documented_variable_has_the_key_that_is_documented() {
+        let documents =
+            [include_str!("../../../../README.md"), include_str!("../../../../docs/ceph.md")];
+        let documented: BTreeMap<_, _> = documents
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter_map(|line| {
+                let mut cells = line.strip_prefix("| `")?.split('|');
+                let variable = cells.next()?.split('`').next()?;
+                let key = cells.next()?.trim().trim_matches(['`', '[', ']']);
+                let is_setting = variable.starts_with("ORLOP_") || variable == "CSI_ENDPOINT";
+                (is_setting && !key.is_empty()).then_some((variable, key))
+            })
+            .collect();
+        assert_eq!(BTreeMap::from(KEYS), documented);
+    }
+}
