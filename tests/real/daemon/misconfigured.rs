@@ -311,7 +311,7 @@ fn a_mistake_in_a_file_is_blamed_on_the_file_and_its_key() {
         ("run_dir = '/proc/orlop-test'".to_owned(), "run_dir"),
         ("workload_cgroup = 'no-such-group-of-orlop-test'".to_owned(), "workload_cgroup"),
         ("".to_owned(), "pool.path"),
-        (format!("{both}floor = 'some'"), "pool.floor of pool \"b\""),
+        (format!("{both}floor = '5'"), "pool.floor of pool \"b\""),
         (format!("{both}kind = 'rbd'"), "pool.path of pool \"b\""),
         ("[[pool]]\npath = '/proc/orlop-test'".to_owned(), "pool.path of pool \"default\""),
     ] {

@@ -259,13 +259,19 @@ fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
     let Some(text) = given else {
         return Ok(DEFAULT_FLOOR);
     };
+    let wrong = |problem: String| Err(ConfigError::new("ORLOP_POOL_FLOOR", problem));
     let parsed = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse().ok().filter(|p| *p < 100).map(Floor::Percent),
         None => size::parse(text).map(Floor::Bytes),
     };
-    parsed.ok_or_else(|| {
-        ConfigError::new("ORLOP_POOL_FLOOR", format!("{text:?} is neither a percentage nor a size"))
-    })
+    match parsed {
+        // Some bytes are no floor; most likely it was to be a percentage.
+        Some(Floor::Bytes(1..)) if text.ends_with(|c: char| c.is_ascii_digit()) => {
+            wrong(format!("{text:?} has no unit; write {text}% or, for a size, {text}GiB"))
+        }
+        Some(floor) => Ok(floor),
+        None => wrong(format!("{text:?} is neither a percentage below 100% nor a size")),
+    }
 }
 
 /// Kept as whole percent, so that capacity is exact arithmetic.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use orlop_pools::image::ImagePoolConfig;
+use orlop_pools::image::{Floor, ImagePoolConfig};
 
 use super::*;
 
@@ -81,6 +81,7 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_FREEZE_LIMIT_SECONDS", "0"),
         ("ORLOP_LOG_FORMAT", "xml"),
         ("ORLOP_POOL_FLOOR", "100%"),
+        ("ORLOP_POOL_FLOOR", "5"),
         ("ORLOP_POOL_OVERCOMMIT", "0.5"),
         ("ORLOP_POOL_IMAGE_SIZE", "big"),
         ("ORLOP_POOL_IMAGE_SIZE", "299MiB"),
@@ -99,6 +100,23 @@ fn every_bad_value_names_its_setting() {
         assert!(text.contains(name), "{name}={value}: {text}");
     }
     assert!(message(load_with("", &[])).contains("ORLOP_POOL"));
+}
+
+#[test]
+fn a_floor_says_what_it_counts() {
+    let floor = |text| load_with("", &[("ORLOP_POOL", "/data"), ("ORLOP_POOL_FLOOR", text)]);
+    for (text, expected) in [
+        ("0", Floor::Bytes(0)),
+        ("5%", Floor::Percent(5)),
+        ("5GiB", Floor::Bytes(5 << 30)),
+        ("5 M", Floor::Bytes(5_000_000)),
+    ] {
+        assert_eq!(image(&floor(text).unwrap()).floor, expected, "{text}");
+    }
+    for text in ["5", "1073741824"] {
+        let told = message(floor(text));
+        assert!(told.contains(&format!("write {text}%")), "{told}");
+    }
 }
 
 #[test]
