@@ -18,10 +18,10 @@ pub(super) fn on_pool(client: &Client, name: &str, pool: &str) -> Create {
 }
 
 /// Thawed when it is dropped, also by a test that fails.
-pub(super) struct Frozen(PathBuf);
+pub(crate) struct Frozen(PathBuf);
 
 impl Frozen {
-    pub(super) fn new(pool: &TestPool) -> Self {
+    pub(crate) fn new(pool: &TestPool) -> Self {
         filesystem::freeze(&pool.path).unwrap();
         Self(pool.path.clone())
     }
@@ -33,7 +33,7 @@ impl Drop for Frozen {
     }
 }
 
-pub(super) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");

@@ -6,6 +6,7 @@ mod absent;
 mod bounded;
 mod copied;
 mod documents;
+mod guests;
 mod health;
 mod hung;
 mod left_behind;
