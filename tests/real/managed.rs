@@ -62,6 +62,22 @@ async fn copies_in_a_managed_pool_share_their_data() {
     assert_eq!(daemon.leaks(), [""; 0]);
 }
 
+/// A monitoring agent that was started while the pool was served has a copy of its mount.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_namespace_does_not_keep_a_managed_pool() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = launch(&pool, "1GiB").start().await;
+    let volume = daemon.client().create("volume").size(64 * MIB).block().done().await;
+    let point = mounted_image(&pool).expect("the pool's image is mounted");
+    let keeper = Keeper::of(&[&point]);
+    daemon.terminate();
+    assert_eq!(daemon.leaks(), [""; 0]);
+    assert_eq!(keeper.mounts_at(&point), 0);
+    daemon.restart().await;
+    daemon.client().delete(&volume.volume_id).await.unwrap();
+}
+
 /// Volumes in use hold the image; it goes with the last of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_managed_pool_outlives_its_daemon_while_it_is_used() {

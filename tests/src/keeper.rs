@@ -1,6 +1,7 @@
 //! A process that keeps mounts in another mount namespace, as a monitoring agent does that was
 //! started with the host's root directory while they were mounted.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -63,6 +64,11 @@ impl Keeper {
 
     pub fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Its mount namespace, which lasts as long as the file is open, with or without a process in it.
+    pub fn namespace(&self) -> File {
+        File::open(format!("/proc/{}/ns/mnt", self.pid())).expect("open the keeper's namespace")
     }
 
     /// How many mounts it sees at the path, its second root included.

@@ -104,6 +104,34 @@ async fn a_mount_without_a_record_is_taken_away_unless_it_is_busy() {
     node.down().await;
 }
 
+/// A process that sees the mount may use it. A namespace without one keeps the device all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_without_processes_keeps_no_forgotten_mount() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    Pattern::new(3).write(&node.data_path(), MIB);
+    patient.daemon.terminate();
+    fs::remove_file(in_run_dir(&patient, "volumes").join(format!("{}.json", node.id))).unwrap();
+
+    let keeper = Keeper::of(&[&node.staging, &node.target]);
+    let namespace = keeper.namespace();
+    patient.incurable("forgotten-mount");
+    assert_eq!(keeper.mounts_at(&node.staging), 2, "what a process sees is left to it");
+    drop(keeper);
+    patient.cure("forgotten-mount");
+    assert_eq!(patient.daemon.leaks(), [""; 0]);
+    drop(namespace);
+    fs::remove_dir(&node.target).unwrap();
+
+    patient.daemon.restart().await;
+    node.up().await;
+    Pattern::new(3).check(&node.data_path(), MIB);
+    node.down().await;
+}
+
 /// Where the daemon's records are not, nothing has one.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_another_run_directory_nothing_is_forgotten() {
