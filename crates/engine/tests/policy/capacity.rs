@@ -7,6 +7,8 @@ use orlop_model::{Error, FsType, Topology, VolumeParameters};
 
 use crate::bench::*;
 
+const TIB: u64 = 1 << 40;
+
 fn pools() -> Vec<orlop_pools::MemoryPoolConfig> {
     vec![
         pool("fast", &zone("z1"), 40 * GIB),
@@ -34,6 +36,18 @@ fn all_pools_count_and_the_largest_volume_fits_into_one() {
     assert_eq!(ask(&bench, &anything()).available, 30 * GIB);
     let more = CreateVolume { range: Some(range(20 * GIB + MIB, 0)), ..volume("more") };
     refused!(bench.engine.create_volume(&more), Error::Exhausted(_) | Error::OutOfRange(_));
+}
+
+/// An orchestrator publishes the figure at each change, and asks every minute.
+#[test]
+fn a_little_that_is_promised_does_not_change_the_capacity() {
+    let figures = |bytes| {
+        let bench = Bench::with_pools(vec![pool("large", &zone("z1"), bytes)]);
+        let answer = ask(&bench, &anything());
+        (answer.available, answer.maximum_volume)
+    };
+    assert_eq!(figures(3 * TIB + 900 * MIB), (3 * TIB, 3 * TIB));
+    assert_eq!(figures(3 * TIB + 900 * MIB), figures(3 * TIB + 4096));
 }
 
 #[test]
