@@ -127,6 +127,33 @@ async fn a_start_that_hangs_can_be_stopped_and_repeated() {
     client.delete(&kept.volume_id).await.unwrap();
 }
 
+/// A killed daemon left it frozen for a snapshot. ext4 writes when it is thawed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_does_not_wait_to_thaw_on_a_hung_pool() {
+    needs_root!();
+    let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
+    let hung = well.beside("hung", PoolFs::Xfs, 400 * MIB);
+    let pools = [("hung", &hung, ""), ("well", &well, "")];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let create = client.create("kept").size(64 * MIB).fs("ext4").parameter("pool", "hung");
+    let node = client.on_node(&create.done().await, mount("ext4"));
+    node.up().await;
+    daemon.terminate();
+    let left = NotedFreeze::begin(daemon.launch(), &node.staging);
+    let frozen = Frozen::new(&hung);
+    daemon.start_again();
+    let client = until_served(&daemon).await;
+    assert_served(&client, "while it is frozen").await;
+    assert!(left.is_noted(), "it was thawed, which proves nothing");
+    drop(frozen);
+    until("thawed", || async { !left.is_noted() }).await;
+    assert!(!left.lasts());
+    until_ready(&client).await;
+    node.down().await;
+    client.delete(&node.id).await.unwrap();
+}
+
 /// A managed pool unmounts its image, which writes, and no call has asked whether the disk answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_does_not_wait_to_close_a_hung_pool() {

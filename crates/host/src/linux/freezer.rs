@@ -9,6 +9,8 @@ mod watchdog;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result, TargetPath};
@@ -22,6 +24,8 @@ use watchdog::{Freeze, Watchdog};
 
 /// No configured limit is above this; it keeps the arithmetic of deadlines from overflowing.
 const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// Far more than it takes on a disk that answers.
+const THAWING: Duration = Duration::from_secs(20);
 
 pub(super) struct Freezer {
     limit: Duration,
@@ -89,18 +93,38 @@ impl Freezer {
         self.notes.thaw(mount).map(|_| ())
     }
 
+    /// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
+    /// others do not wait for it, nor does the start.
     pub(super) fn thaw_leftovers(&self) -> Result<()> {
+        let deadline = Instant::now() + THAWING;
+        let mut thawing = Vec::new();
         for mount in self.notes.mounts()? {
-            match self.notes.thaw(&mount) {
-                Ok(ThawOutcome::Thawed) => {
-                    tracing::warn!(%mount, "thawed a filesystem that was left frozen");
-                }
-                Ok(ThawOutcome::WasNotFrozen) => {}
-                // Its note stays, so the next start tries again; the others get their turn now.
-                Err(error) => tracing::error!(%mount, %error, "cannot thaw what was left frozen"),
+            let thawed = self.begin_to_thaw(&mount)?;
+            thawing.push((mount, thawed));
+        }
+        for (mount, thawed) in thawing {
+            if thawed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
+                tracing::error!(%mount, "still frozen: to thaw it waits for its pool");
             }
         }
         Ok(())
+    }
+
+    /// Meanwhile nothing here freezes it.
+    fn begin_to_thaw(&self, mount: &TargetPath) -> Result<Receiver<()>> {
+        let (done, thawed) = mpsc::sync_channel(1);
+        let (notes, watchdog, mount) =
+            (Arc::clone(&self.notes), self.watchdog.clone(), mount.clone());
+        watchdog.begin(&mount)?;
+        let thaw = move || {
+            notes.thaw_leftover(&mount);
+            watchdog.forget(&mount);
+            // Nobody waits for it any more only if it took too long.
+            let _ = done.send(());
+        };
+        let thread = thread::Builder::new().name("thaw".to_owned());
+        thread.spawn(thaw).map_err(|error| Error::failed("start a thread", error))?;
+        Ok(thawed)
     }
 }
 
@@ -158,6 +182,17 @@ impl FreezeNotes {
         self.tell_guard(|guard| guard.forget(mount.as_path()));
         self.files.ensure_removed(&note_name(mount))?;
         Ok(outcome)
+    }
+
+    fn thaw_leftover(&self, mount: &TargetPath) {
+        match self.thaw(mount) {
+            Ok(ThawOutcome::Thawed) => {
+                tracing::warn!(%mount, "thawed a filesystem that was left frozen");
+            }
+            Ok(ThawOutcome::WasNotFrozen) => {}
+            // Its note stays, so the next start tries again.
+            Err(error) => tracing::error!(%mount, %error, "cannot thaw what was left frozen"),
+        }
     }
 
     fn tell_guard(&self, tell: impl FnOnce(&ThawGuard) -> orlop_sys::Result<()>) {

@@ -31,6 +31,7 @@ impl Freeze {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Watchdog {
     shared: Arc<Shared>,
 }
