@@ -232,10 +232,11 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<()> {
+        let mut node = self.host.node_record(id)?;
         if self.occupied_by(pool, id, path)? {
+            check_can_be_unmounted(pool, id, node.stage.as_ref())?;
             self.host.ensure_unmounted(path)?;
         }
-        let mut node = self.host.node_record(id)?;
         // Also when it was unmounted before: a crash may have come between the two.
         if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
             self.host.ensure_unmounted_elsewhere(path)?;
@@ -369,6 +370,22 @@ fn check_answers(pool: &PoolRef, id: &VolumeId) -> Result<()> {
     match pool.volume(id) {
         Err(away @ Error::Unreachable { .. }) => Err(away),
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// ext4 writes when it is unmounted, also if nothing was changed; others may have nothing to write.
+fn check_can_be_unmounted(pool: &PoolRef, id: &VolumeId, stage: Option<&Stage>) -> Result<()> {
+    let writes = pool.is_shared()
+        && stage.is_some_and(|stage| !stage.read_only)
+        && pool.volume(id).is_ok_and(|record| {
+            record.is_some_and(|record| record.format.fs() == Some(FsType::Ext4))
+        });
+    if !writes {
+        return Ok(());
+    }
+    match pool.check_takes_writes() {
+        Err(why @ (Error::Exhausted(_) | Error::Unreachable { .. })) => Err(why),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

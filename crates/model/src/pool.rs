@@ -139,6 +139,11 @@ pub trait Pool: Send + Sync {
         Ok(())
     }
 
+    /// Is there no reason to believe that what is written to a volume would wait without end?
+    fn check_takes_writes(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What can still be made with this way of taking space.
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
 

@@ -110,6 +110,10 @@ impl Pool for RbdPool {
         self.store.check_health()
     }
 
+    fn check_takes_writes(&self) -> Result<()> {
+        self.store.check_takes_writes()
+    }
+
     fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         self.store.capacity(provisioning)
     }

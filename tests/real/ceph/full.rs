@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::{PATIENCE, VOLUME, delete, up_on};
+use crate::{PATIENCE, VOLUME, delete, persist, up_on};
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -82,4 +82,55 @@ async fn what_is_full_can_be_emptied() {
     dead.restart().await;
     lost.down().await;
     assert_eq!([dead.leaks(), node.leaks()].concat(), Vec::<String>::new());
+}
+
+/// A quota that is used up; lifted when it is dropped, also by a test that fails with a call that waits.
+struct UsedUp<'a>(&'a TestCeph);
+
+impl<'a> UsedUp<'a> {
+    fn new(ceph: &'a TestCeph) -> Self {
+        ceph.ceph(&["osd", "pool", "set-quota", "rbd", "max_objects", "1"]);
+        Self(ceph)
+    }
+
+    fn shows(&self) -> bool {
+        self.0.ceph(&["osd", "pool", "ls", "detail", "--format", "json"]).contains("full_quota")
+    }
+}
+
+impl Drop for UsedUp<'_> {
+    fn drop(&mut self) {
+        self.0.ceph(&["osd", "pool", "set-quota", "rbd", "max_objects", "0"]);
+    }
+}
+
+/// Unlike others it writes then, also if nothing was changed, and would wait in the kernel.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ext4_on_a_full_pool_is_not_unmounted() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let mut daemon = ceph.launch("full-ext4", "all").start().await;
+    let client = daemon.client();
+    let volume = client.create("v").size(VOLUME).fs("ext4").done().await;
+    let used = up_on(&client, &daemon, "full-ext4", &volume, mount("ext4")).await;
+    Pattern::new(1).write(&used.data_path(), MIB);
+    let used_up = UsedUp::new(&ceph);
+    until("the pool is full", || used_up.shows()).await;
+    until_room(&client, |free| free == 0).await;
+
+    used.unpublish().await.unwrap();
+    let refused = tokio::time::timeout(PATIENCE, used.unstage()).await.expect("it waits");
+    let refused = expect_code(refused, Code::ResourceExhausted);
+    assert!(refused.message().contains("full"), "{refused}");
+    // Nothing of it is left that a stop would wait for.
+    daemon.restart().await;
+    expect_code(used.unstage().await, Code::ResourceExhausted);
+    used.publish().await.unwrap();
+    Pattern::new(1).check(&used.data_path(), MIB);
+    used.unpublish().await.unwrap();
+
+    drop(used_up);
+    until_room(&client, |free| free > 0).await;
+    persist(|| used.unstage()).await;
+    assert_eq!(daemon.leaks(), Vec::<String>::new());
 }

@@ -155,6 +155,18 @@ impl Store {
         )))
     }
 
+    /// The cluster keeps what is written to a full pool waiting until there is room.
+    pub(super) fn check_takes_writes(&self) -> Result<()> {
+        if self.available()? > 0 {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!(
+            "pool {} is full, and what is written to it waits; free some of its space, raise its \
+             quota or give the cluster more",
+            self.name
+        )))
+    }
+
     /// For what takes next to nothing, but not nothing. librbd would make a snapshot of an image in
     /// a full pool, but without its map of objects, and all that asks for changes would be slow.
     pub(super) fn check_any_room(&self) -> Result<()> {
