@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
-    Device, DeviceSignature, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord, Occupant,
-    PoolId, Result, TargetPath, Usage, VolumeId,
+    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord,
+    Occupant, PoolId, Result, TargetPath, Usage, VolumeId,
 };
 use orlop_sys::file;
 use orlop_sys::guard::GuardCommand;
@@ -277,7 +277,21 @@ impl Host for LinuxHost {
     }
 
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
-        self.records.read(id)
+        match self.records.read(id) {
+            Err(Error::Damaged { what, reason }) => {
+                // First: the doctor must not take what is in use for a leftover (decision 0031).
+                self.withdraw_pool(id.pool())?;
+                let aside = self.records.set_aside(id)?;
+                tracing::warn!(
+                    volume = %id,
+                    reason,
+                    aside = %aside.display(),
+                    "cannot read {what}; it is set aside, and the kernel is asked what is in use"
+                );
+                Ok(NodeRecord::default())
+            }
+            read => read,
+        }
     }
 
     fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod damaged;
 mod frozen;
 mod in_use;
 mod managed;

@@ -201,14 +201,22 @@ impl FreezeNotes {
         }
     }
 
+    fn noted_in(&self, name: &str) -> Result<TargetPath> {
+        let contents = self.files.read(name)?.unwrap_or_default();
+        let text =
+            String::from_utf8(contents).map_err(|error| Error::failed("read a note", error))?;
+        TargetPath::parse("note", &text)
+    }
+
     fn mounts(&self) -> Result<Vec<TargetPath>> {
         let mut mounts = Vec::new();
         for name in self.files.names()? {
-            let contents = self.files.read(&name)?.unwrap_or_default();
-            match String::from_utf8(contents).map(TargetPath::try_from) {
-                Ok(Ok(mount)) => mounts.push(mount),
-                Ok(Err(_)) | Err(_) => {
-                    tracing::warn!(note = name, "a note of a freeze names no path; ignored");
+            match self.noted_in(&name) {
+                Ok(mount) => mounts.push(mount),
+                // Not ours, most likely, and so not ours to remove; the others get their turn.
+                Err(error) => {
+                    let note = self.files.path(&name);
+                    tracing::warn!(note = %note.display(), %error, "this is no note of a freeze; ignored");
                 }
             }
         }

@@ -37,6 +37,29 @@ impl Notes {
         }
     }
 
+    pub(super) fn is_directory(&self, name: &str) -> Result<bool> {
+        let path = self.path(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(there) => Ok(there.is_dir()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).doing(&format!("look at {}", path.display())),
+        }
+    }
+
+    /// Gone meanwhile is fine.
+    pub(super) fn rename(&self, name: &str, new: &str) -> Result<()> {
+        let path = self.path(name);
+        match std::fs::rename(&path, self.path(new)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            renamed => renamed.doing(&format!("rename {}", path.display())),
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> Result<bool> {
+        let path = self.path(name);
+        path.try_exists().doing(&format!("look for {}", path.display()))
+    }
+
     pub(super) fn ensure_removed(&self, name: &str) -> Result<()> {
         ensure_file_removed(&self.path(name))
     }

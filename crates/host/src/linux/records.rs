@@ -19,13 +19,31 @@ impl NodeRecords {
 
     pub(super) fn read(&self, id: &VolumeId) -> Result<NodeRecord> {
         let name = file_name(id);
+        let damaged = |error: &dyn std::fmt::Display| {
+            let path = self.notes.path(&name);
+            Error::damaged(format!("the node record {}", path.display()), error)
+        };
+        if self.notes.is_directory(&name)? {
+            return Err(damaged(&"it is a directory"));
+        }
         let Some(contents) = self.notes.read(&name)? else {
             return Ok(NodeRecord::default());
         };
-        parse(&contents).map_err(|error| {
-            let path = self.notes.path(&name);
-            Error::damaged(format!("the node record {}", path.display()), error)
-        })
+        parse(&contents).map_err(|error| damaged(&error))
+    }
+
+    /// Out of the way of the next record, for someone to look at. It goes with the next reboot.
+    pub(super) fn set_aside(&self, id: &VolumeId) -> Result<PathBuf> {
+        let name = file_name(id);
+        let mut aside = format!("{name}.damaged");
+        for number in 1.. {
+            if !self.notes.has(&aside)? {
+                break;
+            }
+            aside = format!("{name}.damaged.{number}");
+        }
+        self.notes.rename(&name, &aside)?;
+        Ok(self.notes.path(&aside))
     }
 
     pub(super) fn save(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {

@@ -110,7 +110,8 @@ impl Survey {
                     "node-record-damaged",
                     format!("volume {id}"),
                     error.to_string(),
-                    "unmount what is mounted of the volume, then remove that file",
+                    "start the daemon, which sets that file aside; then unpublish and unstage the \
+                     volume",
                 )),
             }
         }

@@ -145,3 +145,27 @@ fn a_relative_run_directory_is_refused() {
     let error = LinuxHost::new(config).err().unwrap().to_string();
     assert!(error.contains("ORLOP_RUN_DIR"), "{error}");
 }
+
+#[test]
+fn a_damaged_node_record_is_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = LinuxHost::new(super::testbed::config_in(directory.path())).unwrap();
+    let id = VolumeId::new(PoolId::from_random([7; 4]), NameDigest::of_text("a"));
+    let records = directory.path().join("run/volumes");
+    let file = records.join(format!("{id}.json"));
+    let note = directory.path().join(format!("run/pools/{}", id.pool()));
+    let kinds: [fn(&Path); 3] = [
+        |file| std::fs::write(file, "").unwrap(),
+        |file| std::fs::write(file, "{\"stage\":").unwrap(),
+        |file| std::fs::create_dir(file).unwrap(),
+    ];
+    for (before, damage) in kinds.into_iter().enumerate() {
+        host.note_pool(id.pool()).unwrap();
+        damage(&file);
+        assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default());
+        assert!(!note.exists(), "the doctor would take its device for a leftover");
+        assert_eq!(std::fs::read_dir(&records).unwrap().count(), before + 1, "none is lost");
+        assert!(host.node_records().unwrap().is_empty());
+        assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default(), "and once is enough");
+    }
+}

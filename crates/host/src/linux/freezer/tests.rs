@@ -101,6 +101,25 @@ fn a_new_process_thaws_what_the_old_one_left() {
 }
 
 #[test]
+fn what_is_no_note_of_a_freeze_is_ignored_and_kept() {
+    let Some(bed) = Testbed::new() else { return };
+    let old = bed.host();
+    let staged = bed.mounted(&old, FsType::Ext4, "stage");
+    old.freeze(&staged.path).unwrap();
+    drop(old);
+    let foreign = ["a-directory", "not-text", "no-path", "a-loop"];
+    let at = |name: &str| bed.file(&format!("run/frozen/{name}"));
+    std::fs::create_dir(at("a-directory")).unwrap();
+    std::fs::write(at("not-text"), [0xff, 0xfe]).unwrap();
+    std::fs::write(at("no-path"), "").unwrap();
+    std::os::unix::fs::symlink("a-loop", at("a-loop")).unwrap();
+
+    bed.host().thaw_leftovers().unwrap();
+    assert!(!is_frozen(&staged.path));
+    assert_eq!(notes(&bed.file("run")), foreign.len(), "only what was ours is gone");
+}
+
+#[test]
 fn the_freeze_of_another_is_left_alone() {
     let Some(bed) = Testbed::new() else { return };
     let host = bed.host();
