@@ -68,6 +68,8 @@ pub(crate) struct Caller {
     pub(crate) dice: Dice,
     pub(crate) known: Known,
     pub(crate) taken: BTreeMap<Step, u64>,
+    /// Not in a sparse image.
+    pub(crate) makes_thick: bool,
     name: String,
     names: u64,
 }
@@ -76,7 +78,8 @@ impl Caller {
     pub(crate) fn new(client: Client, clock: Arc<Clock>, name: String, seed: u64) -> Self {
         let groups = VolumeGroups::of(&client);
         let (known, taken) = Default::default();
-        Self { client, groups, clock, dice: Dice::new(seed), known, taken, name, names: 0 }
+        let dice = Dice::new(seed);
+        Self { client, groups, clock, dice, known, taken, makes_thick: true, name, names: 0 }
     }
 
     pub(crate) fn new_name(&mut self, what: &str) -> String {

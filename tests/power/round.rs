@@ -105,7 +105,7 @@ pub(crate) async fn round(ground: Ground, cuts: u64, seed: u64, figures: &mut Fi
     let launch = ground.launch(&disk).env("ORLOP_WORKLOAD_CGROUP", &group.name);
     let daemon = launch.start().await;
     let free_when_empty = file::space(&ground.root(&disk)).expect("statfs").free;
-    let bench = Bench { disk: &disk, client: daemon.client(), clock: Arc::default(), seed };
+    let bench = Bench { ground, disk: &disk, client: daemon.client(), clock: Arc::default(), seed };
     let after_an_answer = cuts * 2 / 5;
     let (mut all, mut callers) = bench.busy(cuts - after_an_answer).await;
     let (more, caller) = bench.lone(after_an_answer).await;
@@ -157,6 +157,7 @@ impl Aftermath<'_> {
 }
 
 struct Bench<'a> {
+    ground: Ground,
     disk: &'a TestPool,
     client: Client,
     clock: Arc<Clock>,
@@ -167,7 +168,9 @@ impl Bench<'_> {
     fn caller(&self, number: u64) -> Caller {
         let clock = Arc::clone(&self.clock);
         let seed = self.seed.wrapping_mul(CALLERS + 2).wrapping_add(number);
-        Caller::new(self.client.clone(), clock, number.to_string(), seed)
+        let mut caller = Caller::new(self.client.clone(), clock, number.to_string(), seed);
+        caller.makes_thick = self.ground != Ground::Managed;
+        caller
     }
 
     fn cut(&self) -> Cut {

@@ -30,7 +30,7 @@ impl Caller {
         let (capability, size) = self.dice.pick(&uses()).clone();
         let name = self.new_name("volume");
         let mut create = self.client.create(&name).size(size).capability(capability);
-        if self.dice.once_in(4) {
+        if self.dice.once_in(4) && self.makes_thick {
             create = create.thick();
         }
         self.make(create, Contents::new()).await

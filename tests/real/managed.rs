@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,41 @@ async fn a_foreign_namespace_does_not_keep_a_managed_pool() {
     daemon.client().delete(&volume.volume_id).await.unwrap();
 }
 
+/// In a sparse image it would get I/O errors, and the whole pool with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thick_volume_outlasts_a_full_disk_around_its_pool() {
+    needs_root!();
+    let pool = TestPool::directory_of(GIB);
+    let mut daemon = launch(&pool, "512MiB").start().await;
+    let client = daemon.client();
+    let create = || client.create("volume").size(64 * MIB).block().thick();
+    let refused = expect_code(create().send().await, Code::ResourceExhausted);
+    let (_, advice) = refused.message().split_once('`').expect(refused.message());
+    let (advice, _) = advice.split_once('`').unwrap();
+    orlop_sys::tool::run("sh", ["-c", advice]).unwrap();
+
+    let node = client.on_node(&create().done().await, block());
+    node.up().await;
+    // What is deleted beside it is not given back.
+    let other = client.create("other").size(64 * MIB).block().thick().done().await;
+    client.delete(&other.volume_id).await.unwrap();
+    daemon.terminate();
+    daemon.restart().await;
+    let filler = File::create(pool.path.join("filler")).unwrap();
+    let step = 64 * 1024;
+    while orlop_sys::file::preallocate(&filler, filler.metadata().unwrap().len(), step).is_ok() {}
+    for seed in 1..4 {
+        Pattern::new(seed).write(&node.target, 64 * MIB);
+        Pattern::new(seed).check(&node.target, 64 * MIB);
+        orlop_sys::file::sync_filesystem(&mounted_image(&pool).unwrap()).unwrap();
+    }
+    assert!(!client.condition(&node.id).await.unwrap().abnormal);
+    let another = client.create("another").size(64 * MIB).block().thick().done().await;
+    client.delete(&another.volume_id).await.unwrap();
+    node.down().await;
+    client.delete(&node.id).await.unwrap();
+}
+
 /// Volumes in use hold the image; it goes with the last of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_managed_pool_outlives_its_daemon_while_it_is_used() {
@@ -123,8 +159,7 @@ async fn a_managed_pool_is_sparse_gives_back_and_grows() {
     let small = available().await;
     assert!(small < 2 * GIB, "{small}");
     assert!(space_taken(&pool) < 256 * MIB, "the image is not sparse");
-    let volume = client.create("volume").size(GIB).block().thick();
-    let volume = volume.done().await;
+    let volume = client.create("volume").size(GIB).block().done().await;
     let node = client.on_node(&volume, block());
     node.up().await;
     Pattern::new(1).write(&node.target, 64 * MIB);

@@ -29,7 +29,7 @@ pub use durable::{
     replace_file, replace_file_until_reboot, replaced_name, sync_device, sync_dir, sync_file,
     sync_filesystem, write_out,
 };
-pub use in_place::overwrite_in_place;
+pub use in_place::{is_overwritten_in_place, overwrite_in_place};
 pub use lock::{Lock, try_lock};
 pub use presence::Presence;
 pub use punch::punch_zeroes;

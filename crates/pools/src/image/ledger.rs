@@ -225,9 +225,11 @@ impl Store {
     pub(super) fn space(&self) -> Result<Space> {
         let reading = || format!("read the free space of pool {}", self.name);
         let mut space = file::space(self.layout.root()).doing(reading)?;
-        if let Some(managed) = &self.managed {
-            // The image is sparse: what is free in it must still be found around it.
-            space.free = space.free.min(managed.space_around().doing(reading)?.free);
+        if let Some(managed) = &self.managed
+            // In a sparse image, what is free must still be found around it.
+            && let Some(around) = managed.space_around().doing(reading)?
+        {
+            space.free = space.free.min(around.free);
         }
         self.note_shortage(&space);
         Ok(space)

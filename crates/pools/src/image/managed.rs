@@ -5,11 +5,13 @@
 //! device and its mount stay when the daemon dies, for the volumes in it are in use; the next
 //! start finds them by the kernel's word.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
-use orlop_sys::file::{self, Space};
+use orlop_sys::extents::extents;
+use orlop_sys::file::{self, BackingKind, Space};
 use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
 use orlop_sys::guard::{GuardCommand, ThawGuard};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
@@ -29,6 +31,8 @@ pub(super) struct Managed {
     mount_point: PathBuf,
     device: LoopDevice,
     label: String,
+    /// The image has each of its blocks, and nothing gives them back.
+    reserved: AtomicBool,
 }
 
 pub(super) fn image_in(root: &Path) -> PathBuf {
@@ -101,7 +105,10 @@ impl Managed {
                 loopdev::attach(&image, &options).doing(opening)?
             }
         };
-        let managed = Self { around: root.to_owned(), mount_point, device, label };
+        let reserved = AtomicBool::new(false);
+        let managed = Self { around: root.to_owned(), mount_point, device, label, reserved };
+        // Before it is mounted: recovery of its journal discards, too.
+        managed.keep_if_reserved()?;
         managed.ensure_mounted()?;
         // Also without a change of the size: a crash may have come between file and filesystem.
         filesystem::grow_mounted(managed.root(), &managed.device.path(), FsKind::Xfs)
@@ -131,8 +138,62 @@ impl Managed {
         &self.mount_point
     }
 
-    pub(super) fn space_around(&self) -> orlop_sys::Result<Space> {
-        file::space(&self.around)
+    /// Of the disk around the image, where the image still has to find its blocks; `None`: it has all.
+    pub(super) fn space_around(&self) -> orlop_sys::Result<Option<Space>> {
+        match self.is_reserved() {
+            true => Ok(None),
+            false => file::space(&self.around).map(Some),
+        }
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// An image that was reserved (`fallocate`) stays so: neither the filesystem in it nor fstrim gives
+    /// blocks back to the disk around it from now on.
+    fn keep_if_reserved(&self) -> Result<bool> {
+        let image = image_in(&self.around);
+        let keeping = || format!("keep the blocks of the pool's image {}", image.display());
+        if self.is_reserved() {
+            return Ok(true);
+        }
+        if !has_all_blocks(&image)? {
+            return Ok(false);
+        }
+        loopdev::disable_discard(&self.device).doing(keeping)?;
+        // Something may have been given back just before.
+        let reserved = has_all_blocks(&image)?;
+        self.reserved.store(reserved, Ordering::Relaxed);
+        Ok(reserved)
+    }
+
+    /// A thick volume takes no ENOSPC. In a sparse image it would, and the filesystem in the image would
+    /// fail with it, as soon as the disk around is full.
+    pub(super) fn check_thick(&self, pool: &str) -> Result<()> {
+        if self.keep_if_reserved()? {
+            return Ok(());
+        }
+        let image = image_in(&self.around);
+        let measuring = || format!("measure {}", image.display());
+        let bytes = image.metadata().doing(measuring)?.len();
+        let mended = match file::backing_kind(&self.around).doing(measuring)? {
+            // Whatever is reserved, btrfs needs new blocks to overwrite.
+            BackingKind::Btrfs => "use a plain pool on this btrfs, or thin volumes".to_owned(),
+            BackingKind::Xfs
+            | BackingKind::Ext4
+            | BackingKind::Tmpfs
+            | BackingKind::Overlay
+            | BackingKind::Other => format!(
+                "reserve it with `fallocate -l {bytes} {}`, or use a plain pool or thin volumes",
+                image.display()
+            ),
+        };
+        Err(Error::Exhausted(format!(
+            "cannot make or grow a thick volume in pool {pool}: its image {} is sparse, and overwriting \
+             would fail when the disk around it is full; {mended}",
+            image.display()
+        )))
     }
 
     fn ensure_mounted(&self) -> Result<()> {
@@ -192,6 +253,26 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
         ThawOutcome::WasNotFrozen => {}
     }
     Ok(())
+}
+
+fn has_all_blocks(image: &Path) -> Result<bool> {
+    let looking = || format!("look for holes in the pool's image {}", image.display());
+    let file = File::open(image).doing(looking)?;
+    let length = file.metadata().doing(looking)?.len();
+    let is_on_btrfs = file::backing_kind(image).doing(looking)? == BackingKind::Btrfs;
+    if is_on_btrfs && !file::is_overwritten_in_place(&file).doing(looking)? {
+        return Ok(false);
+    }
+    let mut reached = 0;
+    for extent in extents(file, 0) {
+        // A filesystem that does not tell may have holes.
+        let Ok(extent) = extent else { return Ok(false) };
+        if extent.logical > reached {
+            return Ok(false);
+        }
+        reached = extent.end();
+    }
+    Ok(reached >= length)
 }
 
 fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {

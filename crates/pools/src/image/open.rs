@@ -18,7 +18,7 @@ use super::group_delete::sweep_orphans;
 use super::layout::Layout;
 use super::ledger::Ledger;
 use super::making::make;
-use super::managed::Managed;
+use super::managed::{Managed, image_in};
 use super::marker::{Kind, Marker};
 use super::moment::ThickDrafts;
 use super::register::Register;
@@ -29,6 +29,7 @@ use super::shelf::Shelf;
 use super::store::Store;
 use super::survey::Surveyor;
 use super::templates::Templates;
+use super::volume_draft::is_thick;
 use crate::shortage::Shortage;
 
 /// What the operator says about a pool.
@@ -89,6 +90,16 @@ impl Store {
         let holds_moments = shares_extents && btrfs::is_subvolume(layout.root()).doing(opening)?;
 
         let volumes = Shelf::read(layout.volumes(), marker.id())?;
+        if managed.as_ref().is_some_and(|managed| !managed.is_reserved())
+            && !volumes.ids_where(is_thick).is_empty()
+        {
+            tracing::warn!(
+                pool = config.name,
+                image = %image_in(&config.path).display(),
+                "there are thick volumes in a sparse image: on a full disk around it they cannot be \
+                 overwritten; reserve the image with fallocate and restart"
+            );
+        }
         let snapshots = Shelf::read(layout.snapshots(), marker.id())?;
         let group_snapshots = Register::read(layout.group_snapshots(), marker.id())?;
         let volume_groups = Register::read(layout.volume_groups(), marker.id())?;

@@ -12,6 +12,7 @@ use super::original::check_data;
 use super::room::Demand;
 use super::shelf::Kept;
 use super::store::Store;
+use super::volume_draft::is_thick;
 use crate::poison::lock;
 use crate::recorded::to_text;
 
@@ -50,6 +51,9 @@ impl Store {
             return Ok(record);
         }
         check_data(&self.volumes, &record)?;
+        if is_thick(&record) {
+            self.check_thick()?;
+        }
         let taken = self.taken_by_growth(&record, bytes)?;
         let reservation = self.try_reserve(Demand {
             length: bytes,

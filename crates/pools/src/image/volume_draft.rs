@@ -41,6 +41,9 @@ impl Store {
         self.check_present()?;
         // A damaged volume keeps its name until someone has looked at it.
         self.volumes.get(&new.id)?;
+        if new.parameters.provisioning == Provisioning::Thick {
+            self.check_thick()?;
+        }
         let source = self.original_of(new)?.map(Arc::new);
         let demand = Demand {
             length: new.capacity_bytes,
@@ -79,6 +82,11 @@ impl Store {
             None => draft.shape()?,
         }
         Ok(draft)
+    }
+
+    /// Of a pool in an image: whether that has its blocks.
+    pub(super) fn check_thick(&self) -> Result<()> {
+        self.managed.as_ref().map_or(Ok(()), |managed| managed.check_thick(&self.name))
     }
 
     fn original_of(&self, new: &NewVolume) -> Result<Option<Original>> {

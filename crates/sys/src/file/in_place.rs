@@ -16,7 +16,8 @@ pub fn overwrite_in_place(file: &File) -> Result<()> {
     set(file, true)
 }
 
-pub(super) fn is_overwritten_in_place(file: &File) -> Result<bool> {
+/// On btrfs; other filesystems overwrite in place anyway, and do not tell.
+pub fn is_overwritten_in_place(file: &File) -> Result<bool> {
     Ok(flags(file)?.contains(IFlags::NOCOW))
 }
 
