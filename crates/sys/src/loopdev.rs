@@ -22,6 +22,7 @@ mod backing;
 mod discard;
 mod listing;
 mod open_files;
+mod stillness;
 mod unused;
 mod users;
 
@@ -30,6 +31,8 @@ pub use discard::{disable_discard, forget};
 pub use listing::attached;
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep};
 pub use users::{user_elsewhere, user_of};
+
+use stillness::Stillness;
 
 const CONTROL: &str = "/dev/loop-control";
 
@@ -43,8 +46,8 @@ const DETACH_PATIENCE: Duration = Duration::from_secs(2);
 /// For a device that was to be detached before: it was waited for then, and the caller holds the
 /// volume's lock meanwhile.
 const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
-/// For a device that nobody has: the kernel is still at the end of an unmount, which writes to
-/// whatever the device is on.
+/// For a device that no process can be seen to use, as long as something is done on it: the kernel is
+/// still at the end of an unmount, which writes to whatever the device is on.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -317,6 +320,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let path = device.path();
     let began = Instant::now();
     let asked_before = backing(device)?.is_some_and(|there| there.detaching);
+    let mut stillness = Stillness::default();
     let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
     for attempt in 0.. {
         if !request_detach(device, &is_ours)? {
@@ -324,7 +328,8 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
             return Ok(());
         }
         if Instant::now() >= look_at {
-            let waited_enough = asked_before || began.elapsed() >= KERNEL_PATIENCE;
+            let waited_enough =
+                asked_before || began.elapsed() >= KERNEL_PATIENCE || stillness.is_certain(device);
             if waited_enough || user_of(device).is_some() {
                 break;
             }

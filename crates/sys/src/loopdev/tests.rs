@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -188,12 +189,32 @@ fn a_device_that_nobody_has_is_waited_for() {
     let kept = Disk::new(volume.root(), MIB);
     unmount(volume.root(), UnmountFlags::DETACH).unwrap();
     assert_eq!(user_of(&volume.disk.device), None);
+    let written = OpenOptions::new().write(true).open(kept.path()).unwrap();
     std::thread::scope(|scope| {
         let detaching = scope.spawn(|| ensure_detached(&volume.disk.device, &volume.disk.label));
-        std::thread::sleep(DETACH_PATIENCE + DETACH_PATIENCE / 2);
-        drop(kept);
+        let until = Instant::now() + 4 * DETACH_PATIENCE;
+        while Instant::now() < until {
+            written.write_all_at(&[1; 4096], 0).unwrap();
+            written.sync_all().unwrap();
+        }
+        drop((written, kept));
         detaching.join().unwrap().unwrap();
     });
+}
+
+/// As one that a process keeps which may not be looked at.
+#[test]
+fn a_device_on_which_nothing_happens_is_busy() {
+    if !root() {
+        return;
+    }
+    let volume = Volume::new(FsKind::Ext4);
+    let kept = Disk::new(volume.root(), MIB);
+    unmount(volume.root(), UnmountFlags::DETACH).unwrap();
+    let refused = ensure_detached(&volume.disk.device, &volume.disk.label).unwrap_err();
+    assert!(refused.is_busy(), "{refused}");
+    drop(kept);
+    ensure_detached(&volume.disk.device, &volume.disk.label).unwrap();
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! Whether a device that is in use does anything.
+//!
+//! No process can be seen to use a device, and yet it is in use: either the kernel is at the end of an
+//! unmount, which writes to the device and then lets it go, or a process has it that this one may not
+//! look at, and that can keep it for as long as it likes.
+
+use super::{LoopDevice, numbers_in};
+
+/// A second apart. Not in a row: a filesystem in use writes every now and then, if only its journal, but
+/// an unmount does not pause.
+const LOOKS: u32 = 2;
+
+/// What the device has done until the last look, and how many looks found that nothing was added.
+#[derive(Debug, Default)]
+pub(super) struct Stillness {
+    done: Option<Vec<u64>>,
+    looks: u32,
+}
+
+impl Stillness {
+    /// True once several looks found that the device had done nothing.
+    pub(super) fn is_certain(&mut self, device: &LoopDevice) -> bool {
+        self.note(done_by(device))
+    }
+
+    fn note(&mut self, done: Option<Vec<u64>>) -> bool {
+        if done.is_some() && done == self.done {
+            self.looks += 1;
+        }
+        self.done = done;
+        self.looks >= LOOKS
+    }
+}
+
+/// How many reads, writes, discards and flushes it has finished; `None` while one is under way, and of a
+/// device that is gone.
+fn done_by(device: &LoopDevice) -> Option<Vec<u64>> {
+    let under_way = numbers_in(&device.sysfs().join("inflight")).ok()?;
+    if under_way.iter().any(|requests| *requests > 0) {
+        return None;
+    }
+    let finished = numbers_in(&device.sysfs().join("stat")).ok()?;
+    Some([0, 4, 11, 15].iter().filter_map(|index| finished.get(*index).copied()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_device_that_pauses_is_still() {
+        let is_still = |done: &[Option<u64>]| {
+            let mut stillness = Stillness::default();
+            done.iter().any(|done| stillness.note(done.map(|count| vec![count])))
+        };
+        assert!(is_still(&[Some(1), Some(1), Some(1)]));
+        assert!(is_still(&[Some(1), Some(1), Some(2), None, Some(3), Some(3)]));
+        assert!(!is_still(&[Some(1), Some(1), Some(2), Some(3)]));
+        assert!(!is_still(&[Some(1), Some(2), Some(3), Some(4), Some(5), Some(6)]));
+        assert!(!is_still(&[None, None, None, None, None, None]));
+    }
+}
