@@ -71,6 +71,12 @@ impl Keeper {
         File::open(format!("/proc/{}/ns/mnt", self.pid())).expect("open the keeper's namespace")
     }
 
+    /// A path for others to what it sees at the given one.
+    pub fn sees(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid()));
+        root.join(path.strip_prefix("/").expect("an absolute path"))
+    }
+
     /// How many mounts it sees at the path, its second root included.
     pub fn mounts_at(&self, path: &Path) -> usize {
         let mounts = std::fs::read_to_string(format!("/proc/{}/mountinfo", self.pid()))

@@ -2,8 +2,7 @@
 //! changed between two starts, or the records were lost.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
 
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_tests::*;
@@ -36,47 +35,6 @@ fn file_behind(node: &OnNode) -> Option<PathBuf> {
 fn assert_kept(pool: &TestPool, node: &OnNode, seed: u64) {
     assert_eq!(file_behind(node), Some(pool.volume_data(&node.id)), "its device is gone");
     Pattern::new(seed).check(&node.target, DATA);
-}
-
-/// Other tests are not to meet what this one does.
-const KEEP_ONE: &str = r#"
-    while read -r _ _ _ _ point _; do
-        case $point in
-            "$0") ;;
-            */orlop-test.*) umount --lazy "$point" ;;
-        esac
-    done </proc/self/mountinfo
-    exec sleep 600
-"#;
-
-/// A process with a mount namespace of its own, as a container has: a copy of what is mounted now.
-pub(crate) struct Keeper(Child);
-
-impl Keeper {
-    #[expect(clippy::disallowed_methods, reason = "no host tool, but a bystander")]
-    pub(crate) fn of(mount: &Path) -> Self {
-        let mut copying = Command::new("/usr/bin/unshare");
-        copying.args(["--mount", "--propagation", "private", "/bin/sh", "-c", KEEP_ONE]);
-        let keeper = Self(copying.arg(mount).spawn().unwrap());
-        let program = PathBuf::from(format!("/proc/{}/comm", keeper.0.id()));
-        // By then the namespace is as it is to be.
-        while fs::read_to_string(&program).unwrap().trim_end() != "sleep" {
-            std::thread::yield_now();
-        }
-        keeper
-    }
-
-    fn sees(&self, path: &Path) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.0.id()));
-        root.join(path.strip_prefix("/").unwrap())
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The kernel lets go of a namespace some time after its last process.
@@ -178,7 +136,7 @@ async fn a_device_that_is_bound_in_another_namespace_is_kept() {
     let mut daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     let node = raw_volume(&client, "v", 1).await;
-    let keeper = Keeper::of(&node.target);
+    let keeper = Keeper::of(&[&node.target]);
     orlop_sys::mounts::ensure_unmounted(&node.target).unwrap();
     daemon.terminate();
     lose_record(&daemon, &node.id);

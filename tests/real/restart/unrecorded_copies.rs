@@ -3,7 +3,7 @@
 use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::unrecorded::{Keeper, delete_once_unused, lose_record};
+use crate::unrecorded::{delete_once_unused, lose_record};
 
 const VOLUME: u64 = 320 * MIB;
 /// Enough that copying it takes much longer than a stamp.
@@ -85,7 +85,7 @@ async fn what_cannot_be_held_still_is_not_promised() {
     for node in [&mounted, &raw] {
         node.up().await;
     }
-    let keeper = Keeper::of(&mounted.staging);
+    let keeper = Keeper::of(&[&mounted.staging]);
     daemon.kill9();
     for node in [&mounted, &raw] {
         lose_record(&daemon, &node.id);
