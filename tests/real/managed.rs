@@ -88,7 +88,7 @@ async fn a_thick_volume_outlasts_a_full_disk_around_its_pool() {
     let client = daemon.client();
     let create = || client.create("volume").size(64 * MIB).block().thick();
     let refused = expect_code(create().send().await, Code::ResourceExhausted);
-    let (_, advice) = refused.message().split_once('`').expect(refused.message());
+    let (_, advice) = refused.message().split_once('`').unwrap();
     let (advice, _) = advice.split_once('`').unwrap();
     orlop_sys::tool::run("sh", ["-c", advice]).unwrap();
 
