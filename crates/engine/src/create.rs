@@ -6,6 +6,7 @@ use orlop_model::{
     VolumeParameters, VolumeRecord,
 };
 
+use crate::difference::{differs, parameters_differ, source_differs};
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Held, Key};
 use crate::placement::{Wanted, check_same_pool};
@@ -322,22 +323,24 @@ fn check_same_request(
     existing: &VolumeRecord,
     request: &CreateVolume,
 ) -> Result<()> {
-    let clash = |reason: &str| Err(Error::conflict(format!("volume {}", existing.name), reason));
-    if request.range.is_some_and(|range| !range.holds(existing.capacity_bytes)) {
-        return clash(&format!("its size is {} bytes", existing.capacity_bytes));
+    let what = format!("volume {} ({})", existing.name, existing.id);
+    let clash = |reason: &str| Err(Error::conflict(&what, reason));
+    if let Some(range) = request.range.filter(|range| !range.holds(existing.capacity_bytes)) {
+        let there = format!("{} bytes", existing.capacity_bytes);
+        return clash(&differs("its size", there, range));
     }
     let wanted = match existing.capabilities.fs() {
         Some(fs) => request.capabilities.clone().with_default_fs(fs),
         None => request.capabilities.clone(),
     };
     if !existing.capabilities.same_uses(&wanted) {
-        return clash("it was made for other volume_capabilities");
+        return clash(&differs("volume_capabilities", &existing.capabilities, &wanted));
     }
     if existing.parameters != request.parameters {
-        return clash("it was made with other parameters");
+        return clash(&parameters_differ(&existing.parameters, &request.parameters));
     }
     if existing.source != request.source {
-        return clash("it was made from another volume_content_source");
+        return clash(&source_differs(existing.source.as_ref(), request.source.as_ref()));
     }
     if existing.ephemeral {
         return clash("it belongs to a single workload");

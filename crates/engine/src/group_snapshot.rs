@@ -8,6 +8,7 @@ use orlop_model::{
 };
 
 use crate::create::copied_format;
+use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Held, Key, Locks};
 use crate::request::{CreateGroupSnapshot, GroupSnapshot};
@@ -166,9 +167,14 @@ fn same_sources(existing: GroupSnapshot, request: &CreateGroupSnapshot) -> Resul
     if sources == request.sources.iter().collect() {
         return Ok(existing);
     }
+    let listed = |ids: BTreeSet<&VolumeId>| {
+        let ids: Vec<String> = ids.into_iter().map(ToString::to_string).collect();
+        ids.join(", ")
+    };
+    let asked = listed(request.sources.iter().collect());
     Err(Error::conflict(
         format!("group snapshot {}", existing.record.name),
-        "it was made of other volumes",
+        differs("the list of its source volumes", listed(sources), asked),
     ))
 }
 

@@ -7,6 +7,7 @@
 mod capacity;
 mod create;
 mod delete;
+mod difference;
 mod engine;
 mod expand;
 mod group_snapshot;

@@ -5,6 +5,7 @@ use orlop_model::{
     VolumeRecord,
 };
 
+use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::check_group;
 use crate::node_stage::{check_reachable, wants_read_only};
@@ -364,10 +365,12 @@ fn check_same_publication(
     if current.read_only == wanted.read_only && current.capability == wanted.capability {
         return Ok(());
     }
-    Err(Error::conflict(
-        format!("volume {} at {}", record.id, current.target),
-        "it is published there with another readonly or volume_capability",
-    ))
+    let reason = match current.read_only == wanted.read_only {
+        true => capability_differs(&current.capability, &wanted.capability),
+        false => readonly_differs(current.read_only),
+    };
+    let what = format!("the publication of volume {} at {}", record.id, current.target);
+    Err(Error::conflict(what, reason))
 }
 
 /// NP-22 to NP-33, and open point 1: another target needs a mode that allows it and the same

@@ -9,6 +9,7 @@ use orlop_model::{
     Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
+use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, VolumeRef};
@@ -433,8 +434,9 @@ fn check_same_stage(
     if same_access && current.read_only == wanted.read_only {
         return Ok(());
     }
-    Err(Error::conflict(
-        format!("volume {} at {}", record.id, current.path),
-        "it is staged there with another volume_capability",
-    ))
+    let reason = match same_access {
+        true => readonly_differs(current.read_only),
+        false => capability_differs(&current.capability, &wanted.capability),
+    };
+    Err(Error::conflict(format!("the stage of volume {} at {}", record.id, current.path), reason))
 }

@@ -5,6 +5,7 @@ use orlop_model::{
     VolumeRecord,
 };
 
+use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
 
@@ -181,10 +182,11 @@ fn check_same_publication(
     }
     let what = format!("the publication of volume {} to node {}", request.volume, request.node);
     if existing.read_only != request.read_only {
-        return Err(Error::conflict(what, "readonly is not the same"));
+        return Err(Error::conflict(what, readonly_differs(existing.read_only)));
     }
     if !existing.capability.same_use(&request.capability) {
-        return Err(Error::conflict(what, "volume_capability is not the same"));
+        let reason = capability_differs(&existing.capability, &request.capability);
+        return Err(Error::conflict(what, reason));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord, VolumeId};
 
 use crate::create::copied_format;
+use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::locks::Key;
 use crate::request::CreateSnapshot;
@@ -86,6 +87,6 @@ fn of_source(existing: SnapshotRecord, source: &VolumeId) -> Result<SnapshotReco
     }
     Err(Error::conflict(
         format!("snapshot {}", existing.name),
-        format!("its source is volume {}", existing.source),
+        differs("its source", format!("volume {}", existing.source), format!("volume {source}")),
     ))
 }

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Error, NameDigest, Result, VolumeGroupId, VolumeGroupRecord, VolumeId};
 
+use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::list::{is_more_than, one_more_than, page};
 use crate::locks::{Held, Key, Locks};
@@ -232,11 +233,12 @@ fn lock_volumes(locks: &Locks, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>
 
 /// VG-12 names parameters only: members may have come and gone since.
 fn check_same_group(existing: &VolumeGroupRecord, request: &CreateVolumeGroup) -> Result<()> {
-    let clash = |reason| Err(Error::conflict(format!("volume group {}", existing.name), reason));
-    if existing.max_members != request.max_members {
-        return clash("it was made with other parameters");
+    let (there, asked) = (existing.max_members, request.max_members);
+    if there == asked {
+        return Ok(());
     }
-    Ok(())
+    let what = format!("volume group {}", existing.name);
+    Err(Error::conflict(what, differs("its largest number of volumes", there, asked)))
 }
 
 /// Members of a group are snapshotted together, which one pool can do.

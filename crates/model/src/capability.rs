@@ -111,6 +111,21 @@ impl AccessMode {
     }
 }
 
+/// As the protocol calls it.
+impl fmt::Display for AccessMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SingleNodeWriter => "SINGLE_NODE_WRITER",
+            Self::SingleNodeReaderOnly => "SINGLE_NODE_READER_ONLY",
+            Self::MultiNodeReaderOnly => "MULTI_NODE_READER_ONLY",
+            Self::MultiNodeSingleWriter => "MULTI_NODE_SINGLE_WRITER",
+            Self::MultiNodeMultiWriter => "MULTI_NODE_MULTI_WRITER",
+            Self::SingleNodeSingleWriter => "SINGLE_NODE_SINGLE_WRITER",
+            Self::SingleNodeMultiWriter => "SINGLE_NODE_MULTI_WRITER",
+        })
+    }
+}
+
 /// A filesystem mount as asked for. `fs` is absent when the caller takes the default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountAccess {
@@ -151,10 +166,28 @@ impl VolumeCapability {
     }
 }
 
+/// Without mount flags, which are never shown.
+impl fmt::Display for VolumeCapability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.access, self.fs()) {
+            (AccessType::Block, _) => write!(f, "block {}", self.mode),
+            (AccessType::Mount(_), Some(fs)) => write!(f, "mount of {fs} {}", self.mode),
+            (AccessType::Mount(_), None) => write!(f, "mount {}", self.mode),
+        }
+    }
+}
+
 /// At least one capability; a volume satisfies each of them (CV-09).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<VolumeCapability>", into = "Vec<VolumeCapability>")]
 pub struct CapabilitySet(Vec<VolumeCapability>);
+
+impl fmt::Display for CapabilitySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(" and "))
+    }
+}
 
 impl CapabilitySet {
     pub fn new(capabilities: Vec<VolumeCapability>) -> Result<Self> {

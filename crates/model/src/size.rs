@@ -1,5 +1,7 @@
 //! Sizes and the ranges that callers ask for.
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 
 /// Volumes are whole mebibytes: a multiple of every sector, block and stripe in use.
@@ -13,6 +15,16 @@ const LARGEST: u64 = 1 << 60;
 pub struct CapacityRange {
     required: u64,
     limit: Option<u64>,
+}
+
+impl fmt::Display for CapacityRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit {
+            Some(limit) if limit == self.required => write!(f, "{limit} bytes"),
+            Some(limit) => write!(f, "{} to {limit} bytes", self.required),
+            None => write!(f, "at least {} bytes", self.required),
+        }
+    }
 }
 
 impl CapacityRange {

@@ -4,6 +4,7 @@
 mod absent;
 mod bench;
 mod capacity;
+mod conflicts;
 mod controller_publish;
 mod copies;
 mod create;
