@@ -364,6 +364,36 @@ async fn a_publication_of_another_volume_is_not_taken_away() {
     }
 }
 
+/// A daemon that has given up its rights may not look at all processes, and says how to find them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_mount_is_told_with_its_volume_and_its_process() {
+    needs_root!();
+    for keeps in ["true", "false"] {
+        let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
+        let daemon = Launch::on(&pool).env("ORLOP_KEEP_CAPABILITIES", keeps).start().await;
+        let client = daemon.client();
+        let node = staged(&client, mount("ext4")).await;
+        node.publish().await.unwrap();
+        let own = match keeps {
+            "true" => format!("process {} (", std::process::id()),
+            _ => format!("fuser -vm {}", node.target.display()),
+        };
+        let busy = File::create(node.target.join("busy")).unwrap();
+        let told = expect_code(node.unpublish().await, Code::FailedPrecondition);
+        assert!(told.message().contains(&format!("volume {}", node.id)), "{told}");
+        assert!(told.message().contains(&own), "{told}");
+        drop(busy);
+        node.unpublish().await.unwrap();
+
+        let busy = File::create(node.staging.join("busy")).unwrap();
+        let told = expect_code(node.unstage().await, Code::FailedPrecondition);
+        assert!(told.message().contains(&format!("volume {}", node.id)), "{told}");
+        drop(busy);
+        node.unstage().await.unwrap();
+        client.delete(&node.id).await.unwrap();
+    }
+}
+
 /// NN-02 to NN-07, NN-11.
 #[tokio::test(flavor = "multi_thread")]
 async fn unpublishing_is_repeatable_and_careful() {

@@ -212,7 +212,7 @@ impl Engine {
             None => self.occupied_by(pool, &id, target)?,
         };
         if ours {
-            self.host.ensure_unmounted(target)?;
+            self.unmount(&id, target)?;
         }
         // Where another volume is published this one is not, which is all that was asked for.
         let is_of_another = !ours && self.is_of_another(&id, target)?;

@@ -59,7 +59,7 @@ impl Engine {
             Some(stage) if self.occupied_by(pool, id, path)? => {
                 self.check_unpublished(pool, id)?;
                 check_answers(pool, id)?;
-                self.host.ensure_unmounted(path)?;
+                self.unmount(id, path)?;
                 self.host.ensure_unmounted_elsewhere(path)?;
                 match self.live_stage(pool, id)? {
                     Some(_) => Ok(()),
@@ -227,6 +227,16 @@ impl Engine {
         }
     }
 
+    /// The machine knows paths, but not of which volume.
+    pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
+        self.host.ensure_unmounted(path).map_err(|error| match error {
+            Error::Precondition(reason) => {
+                Error::precondition(format!("cannot unmount volume {id}: {reason}"))
+            }
+            other => other,
+        })
+    }
+
     pub(crate) fn ensure_unstaged(
         &self,
         pool: &PoolRef,
@@ -236,7 +246,7 @@ impl Engine {
         let mut node = self.host.node_record(id)?;
         if self.occupied_by(pool, id, path)? {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
-            self.host.ensure_unmounted(path)?;
+            self.unmount(id, path)?;
         }
         // Also when it was unmounted before: a crash may have come between the two.
         if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {

@@ -7,6 +7,7 @@ pub(crate) mod mountinfo;
 pub(crate) mod options;
 mod point;
 mod showing;
+mod users;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -25,6 +26,7 @@ pub use glance::{Glance, glance};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point, replace_mount_point};
 pub(crate) use showing::block_device_at;
+pub use users::user_of;
 
 use crate::abi;
 use crate::crash;

@@ -85,12 +85,20 @@ pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {
     match mounts::ensure_unmounted(path.as_path()) {
         Ok(()) => Ok(()),
         Err(failure) if is_missing(&failure) => Ok(()),
-        Err(failure) if failure.is_busy() => Err(Error::precondition(format!(
-            "{path} is busy: a process has files open below it, works in it, or something is \
-             mounted in it; stop the workload that uses it and try again"
-        ))),
+        Err(failure) if failure.is_busy() => Err(busy(path)),
         Err(failure) => Err(explained("unmount", &failure)),
     }
+}
+
+/// Processes of other users, or with rights that the daemon has given up, are not shown to it.
+fn busy(path: &TargetPath) -> Error {
+    Error::precondition(match mounts::user_of(path.as_path()) {
+        Some(user) => format!("{path} is busy: {user}; stop the workload and try again"),
+        None => format!(
+            "{path} is busy: a process that this daemon may not look at works in it or has files \
+             of it open; find it as root with `fuser -vm {path}`, stop the workload and try again"
+        ),
+    })
 }
 
 /// A container that was started with the host's directories while something was mounted there has a

@@ -38,7 +38,7 @@ fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
 const OPEN: &str = "has files open in it, in a mount that was taken away";
 
 /// Nothing is told of a process that has ended, or that may not be looked at.
-fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
+pub(crate) fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let id = entry.file_name().to_str()?.parse::<u32>().ok()?;
         let use_of_it = use_by(&entry.path())?;
