@@ -29,10 +29,10 @@ impl Engine {
 
 impl AbsentPool {
     fn complaint(&self) -> Error {
-        match &self.why {
-            Error::Unreachable { .. } => self.refusal(),
+        match matches!(self.why, Error::Unreachable { .. }) {
+            true => self.refusal(),
             // Waiting does not mend it.
-            mistake => mistake.clone(),
+            false => self.why.clone(),
         }
     }
 

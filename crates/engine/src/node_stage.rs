@@ -229,12 +229,12 @@ impl Engine {
 
     /// The machine knows paths, but not of which volume.
     pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
-        self.host.ensure_unmounted(path).map_err(|error| match error {
-            Error::Precondition(reason) => {
-                Error::precondition(format!("cannot unmount volume {id}: {reason}"))
+        match self.host.ensure_unmounted(path) {
+            Err(Error::Precondition(reason)) => {
+                Err(Error::precondition(format!("cannot unmount volume {id}: {reason}")))
             }
-            other => other,
-        })
+            outcome => outcome,
+        }
     }
 
     pub(crate) fn ensure_unstaged(

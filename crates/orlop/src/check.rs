@@ -84,16 +84,12 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<St
 }
 
 fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> Refusal {
-    match error {
-        orlop_model::Error::Invalid { field, reason } => {
-            let mut error = ConfigError::new(field, reason);
-            if let Some(pool) = pool {
-                error = error.of_pool(pool);
-            }
-            origin.locate(error).into()
-        }
-        other => other.into(),
+    let orlop_model::Error::Invalid { field, reason } = error else { return error.into() };
+    let mut mistake = ConfigError::new(field, reason);
+    if let Some(pool) = pool {
+        mistake = mistake.of_pool(pool);
     }
+    origin.locate(mistake).into()
 }
 
 /// Is the directory there, or can it be made where it is to be?
