@@ -200,11 +200,19 @@ async fn an_error_in_the_middle_is_how_the_stream_ends() {
     assert!(status.message().contains("EIO"), "{}", status.message());
 }
 
-/// Until it holds; a test that waits in vain fails rather than hangs.
+/// Reached only by what never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is awaited in vain fails the test rather than hang it.
+async fn in_time<T>(what: &str, awaited: impl Future<Output = T>) -> T {
+    let came = tokio::time::timeout(PATIENCE, awaited).await;
+    came.unwrap_or_else(|_| panic!("{what} never came"))
+}
+
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} never came");
+        assert!(begun.elapsed() < PATIENCE, "{what} never came");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -249,12 +257,12 @@ async fn reading_in_vain_can_be_called_off_and_takes_turns() {
     let open = || async { metadata(&plugin).get_metadata_allocated(allocated(&id)).await.unwrap() };
     let mut streams = Vec::new();
     for _ in 0..20 {
-        streams.push(open().await);
+        streams.push(in_time("a stream", open()).await);
     }
     plugin.gate.make_barren(false);
     // Each gets its turn, however many read.
     for stream in &mut streams {
-        stream.get_mut().message().await.unwrap().unwrap();
+        in_time("its turn", stream.get_mut().message()).await.unwrap().unwrap();
     }
     plugin.gate.make_barren(true);
     drop(streams);
@@ -267,9 +275,9 @@ async fn stopping_ends_reading_in_vain() {
     plugin.gate.make_barren(true);
     let stream = endless(&plugin).await;
     plugin.stop();
-    let (_, status) = collected(stream).await;
+    let (_, status) = in_time("the stream's end", collected(stream)).await;
     assert_eq!(status.unwrap().code(), Code::Unavailable);
-    (&mut plugin.serving).await.unwrap().unwrap();
+    in_time("the stop", &mut plugin.serving).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,7 @@ struct State {
     panics: bool,
     is_endless: bool,
     is_barren: bool,
+    is_over: bool,
     ranges_read: u64,
     readers: usize,
 }
@@ -52,6 +53,12 @@ impl Gate {
         self.state.lock().unwrap().is_barren = is_barren;
     }
 
+    /// What waits or reads without end does so no longer.
+    pub(crate) fn end(&self) {
+        self.state.lock().unwrap().is_over = true;
+        self.open();
+    }
+
     /// How many endless ranges were handed out, and to how many streams that are still open.
     pub(crate) fn endless(&self) -> (u64, usize) {
         let state = self.state.lock().unwrap();
@@ -74,7 +81,7 @@ impl Gate {
     }
 }
 
-/// Every other block, for ever.
+/// Every other block, until the test is over.
 struct Endless {
     gate: Arc<Gate>,
     next: u64,
@@ -92,6 +99,9 @@ impl Iterator for Endless {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut state = self.gate.state.lock().unwrap();
+        if state.is_over {
+            return None;
+        }
         state.ranges_read += 1;
         if state.is_barren {
             return Some(Ok(None));

@@ -132,10 +132,10 @@ impl Plugin {
     }
 }
 
-/// A test that fails behind a closed gate ends, instead of waiting for it for ever.
+/// A test that fails behind a closed gate, or beside an endless stream, ends instead of waiting for it.
 impl Drop for Plugin {
     fn drop(&mut self) {
-        self.gate.open();
+        self.gate.end();
     }
 }
 
