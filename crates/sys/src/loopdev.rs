@@ -31,6 +31,7 @@ pub use discard::{disable_discard, forget};
 pub use listing::attached;
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep};
 pub(crate) use users::first_process;
+use users::Sightings;
 pub use users::{user_elsewhere, user_of};
 
 use stillness::Stillness;
@@ -50,7 +51,7 @@ const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
 /// For a device that no process can be seen to use, as long as something is done on it: the kernel is
 /// still at the end of an unmount, which writes to whatever the device is on.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(15);
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -323,6 +324,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let asked_before = backing(device)?.is_some_and(|there| there.detaching);
     let mut stillness = Stillness::default();
     let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
+    let mut sightings = Sightings::default();
     for attempt in 0.. {
         if !request_detach(device, &is_ours)? {
             discard::remove_if_disabled(device);
@@ -331,7 +333,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
         if Instant::now() >= look_at {
             let waited_enough =
                 asked_before || began.elapsed() >= KERNEL_PATIENCE || stillness.is_certain(device);
-            if waited_enough || user_of(device).is_some() {
+            if waited_enough || sightings.is_lasting(user_of(device).is_some()) {
                 break;
             }
             look_at = Instant::now() + LOOK_AGAIN;

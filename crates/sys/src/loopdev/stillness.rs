@@ -6,9 +6,9 @@
 
 use super::{LoopDevice, numbers_in};
 
-/// A second apart. Not in a row: a filesystem in use writes every now and then, if only its journal, but
+/// Half a second apart. Not in a row: a filesystem in use writes every now and then, if only its journal, but
 /// an unmount does not pause.
-const LOOKS: u32 = 2;
+const LOOKS: u32 = 4;
 
 /// What the device has done until the last look, and how many looks found that nothing was added.
 #[derive(Debug, Default)]
@@ -53,9 +53,9 @@ mod tests {
             let mut stillness = Stillness::default();
             done.iter().any(|done| stillness.note(done.map(|count| vec![count])))
         };
-        assert!(is_still(&[Some(1), Some(1), Some(1)]));
-        assert!(is_still(&[Some(1), Some(1), Some(2), None, Some(3), Some(3)]));
-        assert!(!is_still(&[Some(1), Some(1), Some(2), Some(3)]));
+        assert!(is_still(&[Some(1); 5]));
+        assert!(is_still(&[Some(1), Some(1), Some(1), Some(2), None, Some(3), Some(3), Some(3)]));
+        assert!(!is_still(&[Some(1), Some(1), Some(1), Some(1), Some(2), Some(3)]));
         assert!(!is_still(&[Some(1), Some(2), Some(3), Some(4), Some(5), Some(6)]));
         assert!(!is_still(&[None, None, None, None, None, None]));
     }

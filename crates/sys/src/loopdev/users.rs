@@ -10,6 +10,19 @@ use super::open_files::Filesystem;
 use super::{LoopDevice, all_backed};
 use crate::mounts::{MountEntry, block_device_at, mountinfo};
 
+/// How often in a row a device was seen in use. Who looks at all devices, such as blkid, mkfs.btrfs or
+/// another thread of this process, has each of them open for a moment.
+#[derive(Default)]
+pub(super) struct Sightings(u32);
+
+impl Sightings {
+    pub(super) fn is_lasting(&mut self, in_use: bool) -> bool {
+        const LASTING: u32 = 3;
+        self.0 = if in_use { self.0 + 1 } else { 0 };
+        self.0 >= LASTING
+    }
+}
+
 /// The first that is found. A mount namespace that was copied while a device was mounted keeps the
 /// mount, whoever unmounts it elsewhere; so that is looked for in every process.
 pub fn user_of(device: &LoopDevice) -> Option<String> {
