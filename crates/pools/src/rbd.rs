@@ -33,6 +33,7 @@ mod removals;
 mod size_lock;
 pub(crate) mod snapshots;
 mod store;
+mod trash_lease;
 mod volume_draft;
 mod volume_groups;
 mod volume_records;

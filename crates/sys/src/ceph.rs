@@ -31,5 +31,5 @@ pub use locks::{IMAGE_LOCK, LockHolder};
 pub use objects::IoCtx;
 pub use omap::{Outcome, Update};
 pub use snapshots::{ImageSnapshot, SnapshotRef, SnapshotSpace};
-pub use trash::Trashed;
+pub use trash::{TRASH, Trashed};
 pub use watchers::Watcher;

@@ -22,6 +22,7 @@ use super::layout::{
 };
 use super::removals::finish_removals;
 use super::store::Store;
+use super::trash_lease::TrashLease;
 use super::volume_draft::copying;
 use super::volume_records::{Found, Standing};
 
@@ -35,18 +36,18 @@ const MAKING: Duration = Duration::from_secs(1);
 const PREVENTED_FOR: Duration = Duration::from_secs(600);
 
 /// An attempt to free what a snapshot needs would keep others from it for a moment.
-fn free_if_unneeded(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<Freeing> {
+fn is_needed(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
     let id = &trashed.id;
-    let needed = match io.open_image_by_id(id, None, Access::ReadOnly) {
+    match io.open_image_by_id(id, None, Access::ReadOnly) {
         Err(error) if error.is_not_found() => {
             let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
-            recent && is_prevented(io, id)?
+            Ok(recent && is_prevented(io, id)?)
         }
-        image => is_any_snapshot_needed(io, id, &image?)?,
-    };
-    if needed {
-        return Ok(Freeing::Needed);
+        image => is_any_snapshot_needed(io, id, &image?),
     }
+}
+
+fn free(io: &IoCtx, id: &str) -> orlop_sys::Result<Freeing> {
     // What was restored for a copy whose maker was killed could not be freed.
     io.ensure_trashed(&kept_name(id), id)?;
     Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
@@ -69,6 +70,8 @@ enum Freeing {
     /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
     /// together with others.
     InUse,
+    /// Another process is freeing.
+    Leased,
 }
 
 /// There is a header, but none of an image. An image that cannot be opened is another matter: a clone
@@ -207,19 +210,22 @@ impl Store {
 
     /// Frees what is in the trash and needed by nobody; and what is needed by nobody then.
     pub(super) fn free_trash(&self) -> Result<()> {
-        let (mut again, mut in_use) = (true, None);
+        let (mut lease, mut again, mut in_use) = (None, true, None);
         while again {
             (again, in_use) = (false, None);
             for trashed in self.deleted_images()? {
                 let image = &trashed.id;
-                let freeing = || format!("free image {image}");
-                match self.ask(freeing, |io| free_if_unneeded(io, &trashed)) {
+                match self.try_free(&trashed, &mut lease) {
                     Ok(Freeing::Freed) => {
                         tracing::info!(image, "freed a deleted volume");
                         again = true;
                     }
                     Ok(Freeing::Needed) => {}
                     Ok(Freeing::InUse) => in_use = Some(trashed.id),
+                    Ok(Freeing::Leased) => {
+                        let what = "the trash, which another process is freeing";
+                        return Err(Error::Busy(what.to_owned()));
+                    }
                     // It must not keep the others from being freed.
                     Err(error) => tracing::warn!(%error, image, "not freed yet"),
                 }
@@ -230,6 +236,20 @@ impl Store {
             Some(image) => {
                 Err(Error::Busy(format!("the deleted image {image}, which is still open")))
             }
+        }
+    }
+
+    fn try_free(&self, trashed: &Trashed, lease: &mut Option<TrashLease>) -> Result<Freeing> {
+        let freeing = || format!("free image {}", trashed.id);
+        if self.ask(freeing, |io| is_needed(io, trashed))? {
+            return Ok(Freeing::Needed);
+        }
+        if lease.is_none() {
+            *lease = self.try_lease_trash()?;
+        }
+        match lease {
+            Some(_) => self.ask(freeing, |io| free(io, &trashed.id)),
+            None => Ok(Freeing::Leased),
         }
     }
 

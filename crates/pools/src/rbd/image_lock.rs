@@ -103,7 +103,7 @@ impl Store {
     }
 }
 
-fn nonce(what: &str) -> Result<String> {
+pub(super) fn nonce(what: &str) -> Result<String> {
     let nonce: [u8; 8] = random_bytes().doing(|| format!("lock {what}"))?;
     Ok(format!("{:016x}", u64::from_be_bytes(nonce)))
 }

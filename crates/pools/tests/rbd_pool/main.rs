@@ -12,6 +12,7 @@
 mod bed;
 mod changes;
 mod copies;
+mod freeing;
 mod full;
 mod group_leftovers;
 mod groups;

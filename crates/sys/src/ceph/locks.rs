@@ -1,7 +1,8 @@
-//! Locks on objects. They stay until they are let go of, or taken away.
+//! Locks on objects. They stay until they are let go of, or taken away; leases end by themselves.
 
 use std::ffi::c_char;
 use std::ptr;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -15,6 +16,7 @@ use crate::error::Result;
 pub const IMAGE_LOCK: &str = "rbd_lock";
 /// For each text that is told of a holder.
 const BUFFER: usize = 512;
+const MAY_RENEW: u8 = 1;
 
 /// Who has a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,18 +36,46 @@ impl LockHolder {
 impl IoCtx {
     /// `false`: another holds it.
     pub fn try_lock(&self, object: &str, lock: &str, cookie: &str) -> Result<bool> {
+        self.lock_exclusively(object, lock, cookie, None)
+    }
+
+    /// A lock that ends by itself when this time is over, by the clock of the object store; whoever
+    /// holds it prolongs it by the same call. `false`: another holds it. Makes the object if there
+    /// is none.
+    pub fn try_lease(
+        &self,
+        object: &str,
+        lock: &str,
+        cookie: &str,
+        duration: Duration,
+    ) -> Result<bool> {
+        self.lock_exclusively(object, lock, cookie, Some(duration))
+    }
+
+    fn lock_exclusively(
+        &self,
+        object: &str,
+        lock: &str,
+        cookie: &str,
+        lease: Option<Duration>,
+    ) -> Result<bool> {
         let subject = self.subject(object);
         let locking = Call { operation: "lock", subject: &subject };
         let (name, lock) = (locking.text(object)?, locking.text(lock)?);
         let (cookie, description) = (locking.text(cookie)?, locking.text("")?);
+        let mut lease = lease.map(|lease| libc::timeval {
+            tv_sec: libc::time_t::try_from(lease.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_usec: libc::suseconds_t::from(lease.subsec_micros()),
+        });
+        let flags = if lease.is_some() { MAY_RENEW } else { 0 };
         let code = call!(rados.rados_lock_exclusive(
             self.handle(),
             name.as_ptr(),
             lock.as_ptr(),
             cookie.as_ptr(),
             description.as_ptr(),
-            ptr::null_mut(),
-            0,
+            lease.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            flags,
         ));
         match locking.check(code) {
             Ok(_) => Ok(true),

@@ -11,7 +11,8 @@ use super::library::RawTrashed;
 use super::objects::IoCtx;
 use crate::error::Result;
 
-const TRASH: &str = "rbd_trash";
+/// The object whose keys are the images in the trash.
+pub const TRASH: &str = "rbd_trash";
 /// What Ceph calls an entry that a user has made, in its second version, readable by the first.
 const ENTRY_VERSION: [u8; 2] = [2, 1];
 const BY_USER: u8 = 0;

@@ -1,0 +1,82 @@
+//! Deleted images are freed by one process at a time.
+//!
+//! librbd ends a process by an assertion if another one frees the same image meanwhile. So whoever
+//! frees has a lease of the trash. It ends by itself, should its holder be killed, and is prolonged
+//! as long as the holder lives: a large image takes longer.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use orlop_model::{Error, Result};
+use orlop_sys::ceph::{IoCtx, TRASH};
+
+use super::image_lock::nonce;
+use super::store::Store;
+
+const LOCK: &str = "orlop.free";
+const LEASE: Duration = Duration::from_secs(30);
+const PROLONGED_EVERY: Duration = Duration::from_secs(10);
+
+/// While this lives, no other process frees what is in the trash.
+#[derive(Debug)]
+pub(super) struct TrashLease {
+    io: Arc<IoCtx>,
+    cookie: String,
+    /// Dropped, it ends the thread.
+    ending: Option<Sender<()>>,
+    prolonging: Option<JoinHandle<()>>,
+}
+
+impl Store {
+    /// `None`: another process has it.
+    pub(super) fn try_lease_trash(&self) -> Result<Option<TrashLease>> {
+        let what = format!("the trash of pool {}", self.name);
+        let leasing = || format!("lease {what}");
+        let cookie = nonce(&what)?;
+        let lease = |io: &Arc<IoCtx>| {
+            let leased = io.try_lease(TRASH, LOCK, &cookie, LEASE)?;
+            Ok(leased.then(|| Arc::clone(io)))
+        };
+        let Some(io) = self.ask(leasing, lease)? else { return Ok(None) };
+        let mut lease = TrashLease { io, cookie, ending: None, prolonging: None };
+        lease.prolong().map_err(|error| Error::failed(leasing(), error))?;
+        Ok(Some(lease))
+    }
+}
+
+impl TrashLease {
+    fn prolong(&mut self) -> std::io::Result<()> {
+        let (ending, ended) = mpsc::channel();
+        let (io, cookie) = (Arc::clone(&self.io), self.cookie.clone());
+        let prolonging = thread::Builder::new()
+            .name("rbd-lease".to_owned())
+            .spawn(move || prolong_until(&ended, &io, &cookie))?;
+        (self.ending, self.prolonging) = (Some(ending), Some(prolonging));
+        Ok(())
+    }
+}
+
+fn prolong_until(ended: &Receiver<()>, io: &IoCtx, cookie: &str) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PROLONGED_EVERY) {
+        match io.try_lease(TRASH, LOCK, cookie, LEASE) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("the lease of the trash has gone to another process"),
+            Err(error) => tracing::warn!(%error, "the lease of the trash was not prolonged"),
+        }
+    }
+}
+
+impl Drop for TrashLease {
+    fn drop(&mut self) {
+        drop(self.ending.take());
+        // Or it would take the lease again after it was given back.
+        if let Some(prolonging) = self.prolonging.take() {
+            let _ = prolonging.join();
+        }
+        if let Err(error) = self.io.unlock(TRASH, LOCK, &self.cookie) {
+            tracing::debug!(%error, "the lease of the trash ends by itself");
+        }
+    }
+}
