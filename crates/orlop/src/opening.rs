@@ -3,7 +3,7 @@
 //! reached.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,11 +24,16 @@ use crate::serve::Failure;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A pool that takes longer to open is absent until it is open: its disk may hang, and the others
-/// must not wait for it.
+/// A pool that takes longer to open is absent until it is open: its disk may hang, and no start
+/// waits for that.
 const OPENING: Duration = Duration::from_secs(30);
 /// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
 const CLOSING: Duration = Duration::from_secs(25);
+/// From then on the pools that are open are served, while the others are still waited for: whether
+/// one is away or its settings are mistaken may take longer to find out.
+const ALONE: Duration = Duration::from_secs(2);
+/// Between two looks at what is being opened.
+const LOOK: Duration = Duration::from_millis(5);
 
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),
@@ -72,6 +77,11 @@ impl OpenPool {
 struct Claims(Arc<Mutex<BTreeMap<PoolId, String>>>);
 
 impl Claims {
+    fn is_claimed_by(&self, name: &str) -> bool {
+        let claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.values().any(|by| by == name)
+    }
+
     fn claim(&self, id: &PoolId, name: &str) -> Result<()> {
         let mut claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let by = claimed.entry(id.clone()).or_insert_with(|| name.to_owned());
@@ -172,31 +182,53 @@ impl Absent {
         Self { config: config.clone(), claims: claims.clone(), opening: None }
     }
 
-    /// What came of it, as far as it is known in time.
-    fn open(&mut self) -> Result<OpenPool> {
-        let name = self.config.name();
-        let slow = || Error::Unreachable {
-            doing: format!("open pool {name}"),
-            reason: "it takes long; its disk is slow or does not answer".to_owned(),
-        };
+    fn has_claimed(&self) -> bool {
+        self.claims.is_claimed_by(self.config.name())
+    }
+
+    /// What came of it, as far as it is known; begun anew where an earlier attempt has ended.
+    fn open(&mut self) -> Option<Result<OpenPool>> {
         let opening = match self.opening.take() {
-            Some(opening) => match opening.try_recv() {
-                Ok(opened) => return opened,
-                Err(TryRecvError::Empty) => {
-                    self.opening = Some(opening);
-                    return Err(slow());
-                }
-                Err(TryRecvError::Disconnected) => return Err(ended(name)),
+            Some(opening) => opening,
+            None => match begin(&self.config, &self.claims) {
+                Ok(opening) => opening,
+                Err(error) => return Some(Err(error)),
             },
-            None => begin(&self.config, &self.claims)?,
         };
-        match opening.recv_timeout(OPENING) {
-            Ok(opened) => opened,
-            Err(RecvTimeoutError::Timeout) => {
+        match opening.try_recv() {
+            Ok(opened) => Some(opened),
+            Err(TryRecvError::Empty) => {
                 self.opening = Some(opening);
-                Err(slow())
+                None
             }
-            Err(RecvTimeoutError::Disconnected) => Err(ended(name)),
+            Err(TryRecvError::Disconnected) => {
+                let reason = "it ended unexpectedly; the log says where";
+                Some(Err(Error::failed(format!("open pool {}", self.config.name()), reason)))
+            }
+        }
+    }
+
+    /// As [`Self::open`], but it is waited for, unless it took too long before.
+    fn wait_until_open(&mut self) -> Result<OpenPool> {
+        let patience = if self.opening.is_some() { Duration::ZERO } else { OPENING };
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.open() {
+                Some(opened) => return opened,
+                None if Instant::now() < deadline => thread::sleep(LOOK),
+                None => return Err(self.not_open_yet()),
+            }
+        }
+    }
+
+    fn not_open_yet(&self) -> Error {
+        Error::Unreachable {
+            doing: format!("open pool {}", self.config.name()),
+            reason: match &self.config {
+                PoolConfig::Image(_) => "it takes long; its disk is slow or does not answer",
+                PoolConfig::Rbd(_) => "it takes long; the Ceph cluster is slow or does not answer",
+            }
+            .to_owned(),
         }
     }
 
@@ -222,16 +254,14 @@ fn begin(config: &PoolConfig, claims: &Claims) -> Result<Receiver<Result<OpenPoo
     Ok(opening)
 }
 
-fn ended(name: &str) -> Error {
-    Error::failed(format!("open pool {name}"), "it ended unexpectedly; the log says where")
-}
-
-/// Whatever is wrong with a pool but that it cannot be reached is a mistake that the operator has to
-/// know of at once, and ends the start.
+/// All pools are opened at once. Whatever is wrong with one but that it cannot be reached is a mistake
+/// that the operator has to know of at once, and ends the start. `serve` gets what is open already
+/// where that takes long.
 pub(crate) fn open(
     config: &Config,
     host: Arc<LinuxHost>,
     pools: &OpenPools,
+    serve: impl Fn(&Engine),
 ) -> std::result::Result<Opened, Failure> {
     if config.uses_machine() {
         host.thaw_leftovers().map_err(Failure::of)?;
@@ -248,20 +278,21 @@ pub(crate) fn open(
     let engine = engine.map_err(Failure::of)?;
     let mut opened = Opened { engine, absent: Vec::new(), host };
     let claims = Claims::default();
-    for pool in &config.pools {
-        let mut pool = Absent::new(pool, &claims);
-        match with_pool(&opened.engine, &opened.host, &mut pool) {
-            Ok((engine, open)) => {
-                opened.engine = engine;
-                pools.add(open);
-            }
-            Err(why @ Error::Unreachable { .. }) => {
-                let name = pool.config.name().to_owned();
-                tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
-                opened.engine = opened.engine.with_absent(AbsentPool { name, why });
-                opened.absent.push(pool.never_made());
-            }
-            Err(error) => return Err(refused(&config.origin, &pool.config, error)),
+    let mut opening: Vec<_> = config.pools.iter().map(|pool| Absent::new(pool, &claims)).collect();
+    let begun = Instant::now();
+    let mut served = 0;
+    while !opening.is_empty() {
+        opened.take_what_is_open(&mut opening, pools, &config.origin, begun.elapsed() >= ALONE)?;
+        if begun.elapsed() >= OPENING {
+            opening.drain(..).for_each(|pool| opened.leave_out(pool.not_open_yet(), pool));
+        }
+        let open = config.pools.len() - opening.len() - opened.absent.len();
+        if begun.elapsed() >= ALONE && open > served {
+            served = open;
+            serve(&opened.without(&opening));
+        }
+        if !opening.is_empty() {
+            thread::sleep(LOOK);
         }
     }
     Ok(opened)
@@ -272,6 +303,54 @@ fn refused(origin: &Origin, pool: &PoolConfig, error: Error) -> Failure {
     match check::check_pool(origin, pool) {
         Err(refusal) => Failure::misconfigured(refusal),
         Ok(_) => Failure::of(error),
+    }
+}
+
+impl Opened {
+    /// In the order of the configuration until each id is known, so that of a pool and its copy the
+    /// later one is refused, untouched; `all`: beside one that takes long, too.
+    fn take_what_is_open(
+        &mut self,
+        opening: &mut Vec<Absent>,
+        pools: &OpenPools,
+        origin: &Origin,
+        all: bool,
+    ) -> std::result::Result<(), Failure> {
+        for mut pool in std::mem::take(opening) {
+            if !all && opening.iter().any(|earlier| !earlier.has_claimed()) {
+                opening.push(pool);
+                continue;
+            }
+            let added = pool.open().map(|opened| {
+                opened.and_then(|open| Ok((with_pool(&self.engine, &self.host, &open)?, open)))
+            });
+            match added {
+                None => opening.push(pool),
+                Some(Ok((engine, open))) => {
+                    self.engine = engine;
+                    pools.add(open);
+                }
+                Some(Err(why @ Error::Unreachable { .. })) => self.leave_out(why, pool),
+                Some(Err(error)) => return Err(refused(origin, &pool.config, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, why: Error, pool: Absent) {
+        let name = pool.config.name().to_owned();
+        tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
+        self.engine = self.engine.with_absent(AbsentPool { name, why });
+        self.absent.push(pool.never_made());
+    }
+
+    /// For as long as these are being opened.
+    fn without(&self, opening: &[Absent]) -> Engine {
+        opening.iter().fold(self.engine.clone(), |engine, pool| {
+            let name = pool.config.name().to_owned();
+            tracing::warn!(pool = name, "takes long to open; the others are served meanwhile");
+            engine.with_absent(AbsentPool { name, why: pool.not_open_yet() })
+        })
     }
 }
 
@@ -301,13 +380,12 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
     }
 }
 
-fn with_pool(engine: &Engine, host: &LinuxHost, pool: &mut Absent) -> Result<(Engine, OpenPool)> {
-    let open = pool.open()?;
+fn with_pool(engine: &Engine, host: &LinuxHost, open: &OpenPool) -> Result<Engine> {
     let engine = engine.with_pool(open.served())?;
-    if let OpenPool::Image(pool) = &open {
+    if let OpenPool::Image(pool) = open {
         note_run_dir(host, &engine, pool)?;
     }
-    Ok((engine, open))
+    Ok(engine)
 }
 
 /// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
@@ -335,7 +413,9 @@ fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
             if core.strong_count() == 0 {
                 return;
             }
-            match with_pool(&engine, &host, &mut pool) {
+            let opened = pool.wait_until_open();
+            let added = opened.and_then(|open| Ok((with_pool(&engine, &host, &open)?, open)));
+            match added {
                 Ok((with, open)) => {
                     tracing::info!(pool = pool.config.name(), "in service");
                     pools.add(open);

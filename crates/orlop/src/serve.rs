@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orlop_csi::{Core, Offers};
+use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::Host;
@@ -123,8 +124,9 @@ async fn open_and_wait(
     (core, pools): (&Arc<Core>, &Arc<OpenPools>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let shared = Arc::clone(pools);
-    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared));
+    let (shared, serving) = (Arc::clone(pools), Arc::clone(core));
+    let serve = move |engine: &Engine| serving.ready(Arc::new(engine.clone()));
+    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared, serve));
     let opened = tokio::select! {
         opened = opening => opened.map_err(Failure::of)??,
         () = signals.received() => return Ok(()),

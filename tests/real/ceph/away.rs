@@ -146,3 +146,27 @@ async fn a_mistake_in_the_settings_ends_the_start() {
         std::fs::remove_file(launch.log_path()).unwrap();
     }
 }
+
+/// The start waits a while for what may be a mistake in the settings, but not with all pools.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_pools_are_served_while_one_is_being_opened() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let launch = ceph.launch_beside_a_directory("opening", 60);
+    let away = ceph.take_away();
+    let mut daemon = launch.idle();
+    daemon.start_again();
+    let client = daemon.client();
+    let volume = persist(|| on_pool(&client, "local", "local").block().send()).await;
+    let given_up = "it is taken into service when it is back";
+    assert!(!daemon.log().contains(given_up), "{}", daemon.log());
+    let absent = on_pool(&client, "remote", "ceph").block().send().await.unwrap_err();
+    assert_eq!(absent.code(), Code::Unavailable, "{absent}");
+    assert!(absent.message().contains("not in service yet"), "{absent}");
+    assert!(client.probe().await.unwrap());
+    client.delete(&volume.volume_id).await.unwrap();
+
+    drop(away);
+    let volume = persist(|| on_pool(&client, "remote", "ceph").block().send()).await;
+    client.delete(&volume.volume_id).await.unwrap();
+}
