@@ -57,6 +57,11 @@ impl Attachments {
         self.reach.serves_node
     }
 
+    /// Of a single operation.
+    pub(super) fn timeout(&self) -> Duration {
+        self.reach.timeout
+    }
+
     pub(super) fn keep_logs_short(&self) {
         // Where they are is not there: then neither are logs.
         for id in self.devices.exported().unwrap_or_default() {

@@ -3,6 +3,9 @@
 //! Ceph is thin by nature, and several processes give out its room at once, so no sum of promises
 //! is kept: a single volume may not be larger than what is free now, and that is all.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use orlop_model::{
     ALLOCATION_UNIT, Condition, Error, PoolCapacity, Provisioning, Result, VolumeId,
 };
@@ -18,6 +21,9 @@ use crate::shortage::Change;
 const USAGE: &str = r#"{"prefix": "df", "detail": "detail", "format": "json"}"#;
 /// A full pool has room again when it has this much, not as soon as a single object was removed.
 const PLENTY: u64 = 64 << 20;
+/// A manager tells the monitors of new pools every five seconds.
+const COUNTING: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(200);
 /// The least that every user may ask.
 const VERSION: &str = r#"{"prefix": "version"}"#;
 
@@ -103,14 +109,42 @@ impl Store {
     }
 
     fn available(&self) -> Result<u64> {
-        let asking = || format!("ask how much room pool {} has", self.name);
+        self.counted()?.ok_or_else(|| self.not_counted())
+    }
+
+    /// As [`Self::available`], for calls: a Ceph pool may have been made just now.
+    fn available_once_counted(&self) -> Result<u64> {
+        let deadline = Instant::now() + COUNTING.min(self.attachments.timeout());
+        loop {
+            match self.counted()? {
+                Some(available) => return Ok(available),
+                None if Instant::now() < deadline => thread::sleep(PAUSE),
+                None => return Err(self.not_counted()),
+            }
+        }
+    }
+
+    /// `None`: the answer does not name the pool.
+    fn counted(&self) -> Result<Option<u64>> {
+        let asking = || self.asking_for_room();
         let answer = self.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
         let available = available_to(self.connection.pool(), &answer);
         let available = available.map_err(|error| Error::failed(asking(), error))?;
-        let available =
-            available.ok_or_else(|| Error::failed(asking(), "the cluster does not name it"))?;
-        self.note_shortage(available);
+        available.into_iter().for_each(|available| self.note_shortage(available));
         Ok(available)
+    }
+
+    fn not_counted(&self) -> Error {
+        let reason = format!(
+            "the Ceph cluster does not report on the pool {} yet; it does a few seconds after the \
+             pool was made, if its manager (ceph-mgr) is up",
+            self.connection.pool()
+        );
+        Error::Unreachable { doing: self.asking_for_room(), reason }
+    }
+
+    fn asking_for_room(&self) -> String {
+        format!("ask how much room pool {} has", self.name)
     }
 
     fn note_shortage(&self, available: u64) {
@@ -137,7 +171,7 @@ impl Store {
 
     pub(super) fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
         let available_bytes = match provisioning {
-            Provisioning::Thin => self.available()?,
+            Provisioning::Thin => self.available_once_counted()?,
             Provisioning::Thick => 0,
         };
         let largest_volume = available_bytes / ALLOCATION_UNIT * ALLOCATION_UNIT;
@@ -145,7 +179,7 @@ impl Store {
     }
 
     pub(super) fn check_fits(&self, bytes: u64) -> Result<()> {
-        let available = self.available()?;
+        let available = self.available_once_counted()?;
         if bytes <= available {
             return Ok(());
         }

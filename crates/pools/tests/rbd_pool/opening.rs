@@ -1,7 +1,7 @@
 use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
-use crate::bed::{Bed, MIB, copy_of, new_snapshot, run, snapshot, until, volume};
+use crate::bed::{Bed, MIB, cluster, copy_of, new_snapshot, run, snapshot, until, volume};
 use crate::groups::group;
 
 #[test]
@@ -168,4 +168,24 @@ fn a_pool_whose_id_is_refused_stays_as_it_is() {
     assert_eq!(objects(), before);
     drop(RbdPool::open(&config).unwrap());
     assert_ne!(objects(), before, "nothing would have changed");
+}
+
+/// Its manager counts what is in a new pool only after a few seconds.
+#[test]
+fn how_much_room_a_new_ceph_pool_has_is_waited_for() {
+    let Some(bed) = Bed::new() else { return };
+    let name = format!("new-{}", bed.namespace);
+    run("ceph", &["osd", "pool", "create", &name, "1"]);
+    let config = RbdPoolConfig {
+        pool: name.clone(),
+        namespace: String::new(),
+        user: "admin".to_owned(),
+        keyring: cluster().join("client.admin.keyring"),
+        ..bed.config()
+    };
+    let pool = RbdPool::open(&config).unwrap();
+    let capacity = pool.capacity(Provisioning::Thin);
+    drop(pool);
+    run("ceph", &["osd", "pool", "rm", &name, &name, "--yes-i-really-really-mean-it"]);
+    assert!(capacity.unwrap().available_bytes > 0);
 }
