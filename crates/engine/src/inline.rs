@@ -136,6 +136,11 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
+        if let Some(owner) = pool.inline_elsewhere(id)? {
+            // It may be down, and its workload may come back with it.
+            tracing::info!(volume = %id, %owner, "kept: this inline volume is another node's");
+            return Ok(());
+        }
         self.ensure_no_former_stage(pool, id, &path)?;
         self.unstage_inline(pool, id, &path)?;
         self.remove_volume(pool, id)

@@ -130,6 +130,12 @@ pub trait Pool: Send + Sync {
         Ok(false)
     }
 
+    /// The node that an inline volume belongs to, if that is another than the one that asks. Only of
+    /// shared pools.
+    fn inline_elsewhere(&self, _id: &VolumeId) -> Result<Option<NodeId>> {
+        Ok(None)
+    }
+
     /// Is it there and usable? For Probe: quick, and true now, not at start.
     fn check_health(&self) -> Result<()>;
 

@@ -107,6 +107,10 @@ impl Pool for RbdPool {
         self.store.knows_node(node)
     }
 
+    fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {
+        self.store.inline_elsewhere(id)
+    }
+
     fn check_health(&self) -> Result<()> {
         self.store.check_health()
     }

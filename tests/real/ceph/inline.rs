@@ -1,6 +1,7 @@
 //! Inline volumes on a pool that nodes share.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use orlop_tests::*;
@@ -130,4 +131,47 @@ async fn the_volume_of_a_dead_node_can_be_deleted_and_that_of_a_live_one_cannot(
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert!(client.list_volumes().await.unwrap().is_empty());
+}
+
+/// Its workload may come back with the node. An unpublish elsewhere says nothing about that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpublish_elsewhere_keeps_the_volume_of_a_dead_node() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    ceph.rbd(&["namespace", "create", "rbd/inline-down"]);
+    let launch = |name| ceph.launch(name, "all").env("ORLOP_RBD_NAMESPACE", "inline-down");
+    let (mut down, other) =
+        (launch("inline-down").start().await, launch("inline-other").start().await);
+    let target = |node: &Daemon| node.launch().scratch().ensure_dir("targets").join("inline");
+    let published = request(target(&down).to_str().unwrap());
+    down.client().node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).write(&target(&down).join("file"), MIB);
+    let synced = File::open(target(&down).join("file")).unwrap();
+    synced.sync_all().unwrap();
+    drop(synced);
+    let [entry] = other.client().list_volumes().await.unwrap().try_into().unwrap();
+    let volume = entry.volume.unwrap().volume_id;
+
+    down.lose_machine();
+    let is_open = || {
+        let status = ceph.rbd(&["status", &format!("rbd/inline-down/{volume}")]);
+        status.contains("watcher=")
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while is_open() {
+        assert!(Instant::now() < deadline, "the cluster never missed the node");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    other.client().node_unpublish(&published.volume_id, &target(&other)).await.unwrap();
+    assert_eq!(other.client().list_volumes().await.unwrap().len(), 1, "deleted");
+
+    let run = down.launch().scratch().join("run");
+    std::fs::rename(&run, run.with_extension("before")).unwrap();
+    down.restart().await;
+    // The node has let go of what it left open, and the volume is still its own.
+    other.client().node_unpublish(&published.volume_id, &target(&other)).await.unwrap();
+    down.client().node_publish(published.clone()).await.unwrap();
+    Pattern::new(1).check(&target(&down).join("file"), MIB);
+    down.client().node_unpublish(&published.volume_id, &target(&down)).await.unwrap();
+    assert!(other.client().list_volumes().await.unwrap().is_empty());
 }

@@ -66,9 +66,7 @@ impl Store {
         image_id: &str,
         node: &NodeId,
     ) -> Result<Option<Vec<u8>>> {
-        let reading = || format!("read which node has inline volume {id}");
-        let owner = self.ask(reading, |io| io.image_metadata(image_id, &inline_key(image_id)))?;
-        match owner {
+        match self.noted_inline_owner(id, image_id)? {
             Some(other) if other != node.as_str().as_bytes() => Err(Error::precondition(format!(
                 "inline volume {id} is in use on node {}; unpublish it there, or delete it if \
                      that node is gone for good",
@@ -76,6 +74,18 @@ impl Store {
             ))),
             owner => Ok(owner),
         }
+    }
+
+    fn noted_inline_owner(&self, id: &VolumeId, image_id: &str) -> Result<Option<Vec<u8>>> {
+        let reading = || format!("read which node has inline volume {id}");
+        self.ask(reading, |io| io.image_metadata(image_id, &inline_key(image_id)))
+    }
+
+    pub(super) fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {
+        let Some(Known { image_id, .. }) = self.known(id)? else { return Ok(None) };
+        let Some(owner) = self.noted_inline_owner(id, &image_id)? else { return Ok(None) };
+        let owner: NodeId = String::from_utf8_lossy(&owner).parse()?;
+        Ok((owner != self.attachments.node).then_some(owner))
     }
 
     /// For a client that has let go by itself.
@@ -94,11 +104,9 @@ impl Store {
             |io| {
                 let Some(image_id) = named_image(io, id)? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
-                // Of an inline volume only the noted node has set the other; others have none.
-                let update = Update::default()
-                    .expect(&key, Some(address.as_bytes()))
-                    .remove(&key)
-                    .remove(&metadata_key(&inline_key(&image_id)));
+                // An inline volume still belongs to the node: its workload may come back there.
+                let update =
+                    Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
                 match io.update(&header_of(&image_id), &update) {
                     Err(error) if error.is_not_found() => Ok(()),
                     done => done.map(drop),

@@ -13,7 +13,7 @@
 //! v-POOL-DIGEST            an image; among its metadata
 //!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
 //!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
-//!     orlop.inline.IMAGE   of an inline volume: the one node that may write to it
+//!     orlop.inline.IMAGE   of an inline volume: the one node that it belongs to, until it is deleted
 //!     orlop.joined.IMAGE   changes whenever the volume joins a group
 //! orlop.nodes              an object; its keys are the nodes that reach the pool
 //! orlop-cut.NAME           an RBD group: of what was cut together, and of the images while it is
