@@ -274,8 +274,17 @@ async fn what_is_in_use_is_not_unstaged() {
         let busy = File::open(node.data_path()).unwrap();
         expect_code(node.unpublish().await, Code::FailedPrecondition);
         drop(busy);
+        let device = capability.is_block().then(|| node.device());
         node.unpublish().await.unwrap();
-        if !capability.is_block() {
+        if let Some(device) = device {
+            let busy = File::open(device).unwrap();
+            expect_code(node.unstage().await, Code::FailedPrecondition);
+            // Who has it open may stay for long; and when it closes it, the device stays.
+            node.stage().await.unwrap();
+            drop(busy);
+            node.publish().await.unwrap();
+            node.unpublish().await.unwrap();
+        } else {
             let busy = File::open(node.staging.join("data")).unwrap();
             expect_code(node.unstage().await, Code::FailedPrecondition);
             assert_eq!(mounts_at(&node.staging), 1);

@@ -1,9 +1,11 @@
 //! A volume on the node: staged at one path, published at another.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use orlop_csi::proto::csi::v1;
+use rustix::fs::{major, minor};
 
 use crate::capability::VolumeCapabilityExt;
 use crate::client::{Answer, Client, text};
@@ -125,6 +127,14 @@ impl OnNode {
         if let Err(status) = self.unstage().await {
             panic!("NodeUnstageVolume {}: {status}", self.id);
         }
+    }
+
+    /// The device of a raw volume that is published.
+    pub fn device(&self) -> PathBuf {
+        let number = std::fs::metadata(&self.target).expect("look at the target").rdev();
+        let entry = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+        let named = std::fs::read_link(entry).expect("a device that is there");
+        Path::new("/dev").join(named.file_name().expect("its name"))
     }
 
     /// Where test data goes: the device itself, or a file in the mounted filesystem.

@@ -114,6 +114,10 @@ impl Engine {
     /// What comes after the mount, for a volume that is mounted already: the call before may have
     /// been killed right there.
     fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
+        if wanted.capability.is_block() {
+            // After a refused unstage it would go with its last user.
+            pool.ensure_attached(&record.id, stage_access(pool, wanted))?;
+        }
         self.apply_limits(pool, &record.id, &record.limits)?;
         let (AccessType::Mount(_), Some(fs)) = (&wanted.capability.access, record.format.fs())
         else {

@@ -29,7 +29,7 @@ mod users;
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
 pub use listing::attached;
-pub use unused::{try_detach_unused, try_detach_unused_from, try_keep};
+pub use unused::{try_detach_unused, try_detach_unused_from, try_keep, try_keep_on};
 use users::Sightings;
 pub(crate) use users::first_process;
 pub use users::{user_elsewhere, user_of};

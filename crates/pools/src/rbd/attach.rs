@@ -129,13 +129,14 @@ impl Store {
         let Some((there, on)) = devices.find(id, access)? else {
             return Ok(None);
         };
-        if there.detaching {
-            return Err(Error::precondition(format!(
-                "{} of volume {id} is going away as soon as its last user closes it; try again",
-                there.device.path().display()
-            )));
-        }
         if self.trouble_of(id, on)?.is_none() {
+            // A refused detachment leaves it going with its last user, which may stay for long.
+            let keeping = || format!("keep the device of volume {id}");
+            if there.detaching
+                && !loopdev::try_keep_on(&there.device, &there.file).doing(keeping)?
+            {
+                return Ok(None);
+            }
             // A daemon before this one may have left its mkfs at work.
             wait_for_earlier(&there.device.path())
                 .doing(|| format!("wait for the device of volume {id}"))?;

@@ -79,13 +79,22 @@ fn is_still_there(device: &LoopDevice, fd: &OwnedFd, was_going: bool) -> Result<
 /// Lets the device outlive its last user again, after a detachment that was refused as something has
 /// it open. `false`: it is gone, or another label says that it is someone else's by now.
 pub fn try_keep(device: &LoopDevice, label: &str) -> Result<bool> {
+    keep_if(device, || is_labelled(device, label, Path::new("")))
+}
+
+/// As [`try_keep`], but the device is ours if it is on this file.
+pub fn try_keep_on(device: &LoopDevice, file: &Path) -> Result<bool> {
+    keep_if(device, || Ok(backing(device)?.is_some_and(|there| there.file == file)))
+}
+
+fn keep_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<bool> {
     let path = device.path();
     // As long as it is open here, it does not go.
     let fd = match device.open(OFlags::RDONLY) {
         Err(errno) if is_gone(errno) => return Ok(false),
         fd => fd.on("open", &path)?,
     };
-    if !is_labelled(device, label, Path::new(""))? {
+    if !is_ours()? {
         return Ok(false);
     }
     is_still_there(device, &fd, false)
