@@ -16,6 +16,7 @@ use orlop_sys::storage_daemon::{Ending, Export, Source};
 use orlop_sys::work::wait_for_earlier;
 
 use super::devices::{BOTH, Devices, described};
+use super::elsewhere::Twins;
 use super::failure::Doing;
 use super::layout::image_of;
 use super::store::{RbdPoolConfig, Store};
@@ -28,6 +29,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Attachments {
     pub(super) node: NodeId,
+    pub(super) twins: Twins,
     reach: RbdPoolConfig,
     devices: Devices,
 }
@@ -36,6 +38,7 @@ impl Attachments {
     pub(super) fn recover(config: &RbdPoolConfig) -> Result<Self> {
         Ok(Self {
             node: config.node_id.clone(),
+            twins: Twins::default(),
             reach: config.clone(),
             devices: Devices::recover(exports_in(config)?)?,
         })
@@ -165,11 +168,29 @@ impl Store {
         match started {
             Ok(()) => Ok(export),
             Err(error) => {
-                if let Err(leftover) = self.ensure_unexported(id, access) {
+                if let Err(leftover) = self.undo_export(id, &export, access) {
                     tracing::warn!(%leftover, volume = %id, "a failed export is still there");
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Of an export that was started just now. Where another client is noted by then, of a second
+    /// daemon that goes by the name of this node, that one is not stopped.
+    fn undo_export(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<()> {
+        let ending = || format!("end the export of volume {id}");
+        let noted = match access {
+            DeviceAccess::ReadWrite => self.noted_writer(id, &self.attachments.node)?,
+            DeviceAccess::ReadOnly => None,
+        };
+        let own = export.remembered_address().doing(ending)?;
+        if noted.is_none() || noted == own {
+            return self.ensure_unexported(id, access);
+        }
+        match (export.ensure_stopped().doing(ending)?, own) {
+            (Ending::InGoodOrder, _) | (_, None) => Ok(()),
+            (_, Some(own)) => self.ensure_client_stopped(id, &own),
         }
     }
 
@@ -232,7 +253,11 @@ impl Store {
         if self.attachments.devices.is_any_attached(id)? {
             return Ok(());
         }
-        BOTH.into_iter().try_for_each(|access| self.ensure_unexported(id, access))
+        self.ensure_unexported(id, DeviceAccess::ReadOnly)?;
+        if !self.attachments.writers_export(id).exists() && self.is_twins(id)? {
+            return Ok(());
+        }
+        self.ensure_unexported(id, DeviceAccess::ReadWrite)
     }
 
     /// A client that ended well has let go of the image; one that was killed has not, and others

@@ -4,14 +4,38 @@
 //! Their clients are noted under the same node as our own, and live on. That our directory has no
 //! export of a volume therefore does not say that its noted client has ended.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use orlop_model::{Error, Result, VolumeId};
+use orlop_model::{Error, NodeId, Result, VolumeId};
 use orlop_sys::loopdev;
 use orlop_sys::storage_daemon::Export;
 
 use super::failure::Doing;
 use super::store::Store;
+use crate::poison::lock;
+
+/// The clients, by address, of other daemons with this node id that were faster to attach a volume.
+#[derive(Debug, Default)]
+pub(super) struct Twins(Mutex<HashMap<VolumeId, String>>);
+
+impl Twins {
+    pub(super) fn remember(&self, id: &VolumeId, address: String) {
+        lock(&self.0).insert(id.clone(), address);
+    }
+
+    fn of(&self, id: &VolumeId) -> Option<String> {
+        lock(&self.0).get(id).cloned()
+    }
+}
+
+pub(super) fn attached_by_twin(id: &VolumeId, node: &NodeId, address: &str) -> Error {
+    Error::precondition(format!(
+        "cannot attach volume {id}: another daemon with the node id {node} has attached it, as the \
+         Ceph client {address}; give each node an id of its own (ORLOP_NODE_ID)"
+    ))
+}
 
 impl Store {
     /// Refused if the client that is noted for this node serves a device of this machine for another
@@ -27,6 +51,14 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Has another daemon with this node id attached the volume since this one has let go of it? Then
+    /// the noted client is no predecessor of ours; while it lives it is not stopped.
+    pub(super) fn is_twins(&self, id: &VolumeId) -> Result<bool> {
+        let Some(twin) = self.attachments.twins.of(id) else { return Ok(false) };
+        let noted = self.noted_writer(id, &self.attachments.node)?;
+        Ok(noted == Some(twin) && self.is_writer_watching(id)?)
     }
 
     /// At start.

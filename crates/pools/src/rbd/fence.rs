@@ -18,6 +18,7 @@ use orlop_sys::ceph::{
 };
 use serde::Deserialize;
 
+use super::elsewhere::attached_by_twin;
 use super::layout::{inline_key, record_key, writer_key};
 use super::store::Store;
 use super::volume_records::{Known, named_image};
@@ -42,9 +43,12 @@ impl Store {
         for _ in 0..ATTEMPTS {
             let Known { image_id, text, record } = self.require(id)?;
             check_right(&record, node)?;
+            let noted = self.own_note(id, &image_id, node, address)?;
+            let writer = metadata_key(&writer_key(&image_id, node));
             let mut update = Update::default()
                 .expect(&metadata_key(&record_key(&image_id)), Some(&text))
-                .set(&metadata_key(&writer_key(&image_id, node)), address.as_bytes());
+                .expect(&writer, noted.as_deref())
+                .set(&writer, address.as_bytes());
             if record.ephemeral {
                 let owner = self.inline_owner(id, &image_id, node)?;
                 let key = metadata_key(&inline_key(&image_id));
@@ -56,6 +60,29 @@ impl Store {
             }
         }
         Err(Error::Busy(format!("volume {id}")))
+    }
+
+    /// What is noted of this node's writer: this client, or none, as what was there before was let
+    /// go of. Another has come since, of a second daemon that goes by the name of this node.
+    fn own_note(
+        &self,
+        id: &VolumeId,
+        image_id: &str,
+        node: &NodeId,
+        address: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        let reading = || format!("read who writes to volume {id}");
+        let noted =
+            self.ask(reading, |io| io.image_metadata(image_id, &writer_key(image_id, node)))?;
+        match noted {
+            Some(other) if other != address.as_bytes() => {
+                let other = String::from_utf8_lossy(&other).into_owned();
+                let refusal = attached_by_twin(id, node, &other);
+                self.attachments.twins.remember(id, other);
+                Err(refusal)
+            }
+            noted => Ok(noted),
+        }
     }
 
     /// What is noted of the one node that has an inline volume: this one, or nothing. No publication
@@ -105,8 +132,7 @@ impl Store {
                 let Some(image_id) = named_image(io, id)? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
                 // An inline volume still belongs to the node: its workload may come back there.
-                let update =
-                    Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
+                let update = Update::default().expect(&key, Some(address.as_bytes())).remove(&key);
                 match io.update(&header_of(&image_id), &update) {
                     Err(error) if error.is_not_found() => Ok(()),
                     done => done.map(drop),
@@ -143,16 +169,24 @@ impl Store {
         let noted = self.noted_writer(id, node)?;
         if let Some(address) = &noted {
             self.check_not_exported_elsewhere(id, address)?;
+            if self.is_twins(id)? {
+                return Err(attached_by_twin(id, node, address));
+            }
         }
-        let freeing = || format!("free volume {id} from a client that has ended");
         for address in BTreeSet::from_iter(noted.iter().chain(&unnoted)) {
-            self.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
-            tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
+            self.ensure_client_stopped(id, address)?;
         }
         match noted {
             Some(address) => self.forget_client(id, node, &address),
             None => Ok(()),
         }
+    }
+
+    pub(super) fn ensure_client_stopped(&self, id: &VolumeId, address: &str) -> Result<()> {
+        let freeing = || format!("free volume {id} from a client that has ended");
+        self.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
+        tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
+        Ok(())
     }
 
     /// `None`: for good. An entry that was there before is not prolonged by another (seen with
