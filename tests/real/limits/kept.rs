@@ -1,5 +1,7 @@
 //! What the kernel is told: all or nothing, again after a restart, and no longer than needed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use orlop_tests::*;
@@ -242,4 +244,52 @@ async fn many_groups_that_come_and_go_are_limited() {
     for pod in &pods {
         assert_eq!(pod.limits_of(device), NONE);
     }
+}
+
+/// A machine on which pods start and end all the time, while an operator changes a class.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_set_while_groups_come_and_go() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let group = Arc::new(Cgroup::new());
+    let daemon = daemon_for(&pool, &group).await;
+    let client = daemon.client();
+    let node = volume(&client, &[("writeIops", "300")]).await;
+    let quiet = Arc::new(AtomicBool::new(false));
+    let pods: Vec<_> = (0..4)
+        .map(|worker| {
+            let (group, quiet) = (Arc::clone(&group), Arc::clone(&quiet));
+            tokio::task::spawn_blocking(move || come_and_go(&group, worker, &quiet))
+        })
+        .collect();
+    for round in 0..10_u64 {
+        node.up().await;
+        for rate in [300 + round, 400 + round] {
+            client.modify(&node.id, &[("writeIops", &rate.to_string())]).await.unwrap();
+            let pod = group.child(&format!("kept-{rate}"));
+            is_limited(&[&pod], &group, device_at(&node), &[("writeIops", rate)]).await;
+        }
+        let device = device_at(&node);
+        node.down().await;
+        assert_eq!(group.limits_of(device), NONE, "the number goes to another volume next");
+    }
+    quiet.store(true, Ordering::SeqCst);
+    for pods in pods {
+        assert!(pods.await.unwrap() > 0, "no group came");
+    }
+    let defects = daemon.log().lines().filter(|line| line.contains(" ERROR ")).count();
+    assert_eq!(defects, 0, "errors in the log");
+}
+
+fn come_and_go(group: &Cgroup, worker: u32, quiet: &AtomicBool) -> u32 {
+    for round in 0.. {
+        let pod = group.child(&format!("pod-{worker}-{round}"));
+        let container = pod.child("container");
+        if quiet.load(Ordering::SeqCst) {
+            return round;
+        }
+        drop(container);
+        drop(pod);
+    }
+    unreachable!("the loop has no end")
 }
