@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod aftermath;
+mod alone;
 mod calls;
 mod history;
 mod subjects;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
+use alone::Loner;
 use calls::Caller;
 use history::History;
 use subjects::Subjects;
@@ -70,4 +72,36 @@ async fn many_callers_get_honest_answers() {
 
     aftermath::check(&pool, &daemon, &subjects, &history).await;
     aftermath::take_down(&pool, &daemon, &subjects).await;
+}
+
+/// Also of what the callers above leave out: group snapshots, inline volumes and streams.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_calls_of_many_clients_leave_nothing() {
+    const CLIENTS: u64 = 24;
+    const SECONDS: u64 = 10;
+    needs_root!();
+    let seed = variable("ORLOP_TEST_STRESS_SEED", some_seed());
+    println!("{CLIENTS} clients for {SECONDS} seconds, seed {seed}");
+    let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let empty = daemon.client().capacity().await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(SECONDS);
+    let clients = (0..CLIENTS)
+        .map(|number| tokio::spawn(Loner::new(daemon.client(), seed, number).call_until(deadline)));
+    let mut calls = 0;
+    for client in clients.collect::<Vec<_>>() {
+        calls += client.await.unwrap();
+    }
+    println!("{calls} steps");
+    assert!(calls > CLIENTS, "hardly anything was called");
+    for directory in ["volumes", "snapshots", "group-snapshots", "staging", "trash"] {
+        assert_eq!(pool.entries(directory), [""; 0], "{directory}");
+    }
+    assert_eq!(daemon.leaks(), [""; 0]);
+    daemon.restart().await;
+    let after = daemon.client().capacity().await.unwrap();
+    let lost = empty.available_capacity - after.available_capacity;
+    assert!(lost.unsigned_abs() < 64 * MIB, "{lost} bytes of capacity are lost");
+    let report = daemon.launch().run(&["doctor"]);
+    assert!(report.status.success(), "{}", report.stdout);
 }
