@@ -4,69 +4,12 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use orlop_tests::*;
 
-/// Reached only if the daemon does not answer.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-
-/// Of its table: literals that are remembered, and that later calls refer to.
-const AUTHORITY: u8 = 1;
-const PATH: u8 = 4;
-const CONTENT_TYPE: u8 = 31;
-/// POST and http.
-const CALL: [u8; 2] = [0x83, 0x86];
-
-fn remembered(name: u8, value: &str) -> Vec<u8> {
-    let length = u8::try_from(value.len()).unwrap();
-    assert!(length < 127);
-    [&[0x40 | name, length], value.as_bytes()].concat()
-}
-
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
-}
-
-struct Raw(UnixStream);
-
-impl Raw {
-    fn connect(socket: &Path) -> Self {
-        let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
-        Self(stream)
-    }
-
-    /// A call with an empty message, and all that is answered until it ends.
-    fn call(&mut self, stream: u8, headers: &[u8]) -> Vec<u8> {
-        let message = frame(DATA, 1, stream, &[0; 5]);
-        self.0.write_all(&[frame(HEADERS, 4, stream, headers), message].concat()).unwrap();
-        let mut kinds = Vec::new();
-        loop {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head).unwrap();
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let mut payload = vec![0; usize::try_from(length).unwrap()];
-            self.0.read_exact(&mut payload).unwrap();
-            let (kind, flags, of) = (head[3], head[4], head[8]);
-            if of == stream || kind == GOAWAY {
-                kinds.push(kind);
-            }
-            if kind == GOAWAY || of == stream && (kind == RST_STREAM || flags & 1 != 0) {
-                return kinds;
-            }
-        }
-    }
-}
+use crate::raw::{
+    AUTHORITY, CALL, CONTENT_TYPE, DATA, GOAWAY, HEADERS, PATH, RST_STREAM, Raw, remembered,
+};
 
 /// Twice on one connection, as the second call refers to the headers of the first.
 #[track_caller]

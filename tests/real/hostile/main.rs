@@ -5,10 +5,12 @@
 
 mod authority;
 mod crowds;
+mod frames;
 mod ids;
 mod links;
 mod oversized;
 mod paths;
+mod raw;
 mod secrets;
 mod slow_readers;
 mod unsent;
