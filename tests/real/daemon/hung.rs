@@ -10,6 +10,8 @@ use rustix::process::Signal;
 /// Far more than anything here takes; reached only by what never happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 const VOLUME: u64 = MIB;
+/// For calls of the controller on one pool. Each has a thread.
+const PLACES: usize = 64;
 /// More than a pool has places.
 const CALLS: usize = 100;
 
@@ -46,14 +48,21 @@ pub(super) async fn answered<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, call).await.expect("a call hangs with the other pool")
 }
 
+fn threads(daemon: &Daemon) -> usize {
+    std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().count()
+}
+
 /// Creations whose callers hang up, as many as the pool has places and more.
-async fn hang_up_on(client: &Client, pool: &str) {
+async fn hang_up_on(daemon: &Daemon, pool: &str) {
+    let client = daemon.client();
     let calls: Vec<_> = (0..CALLS)
         .map(|number| {
-            let create = on_pool(client, &format!("hung {number}"), pool);
+            let create = on_pool(&client, &format!("hung {number}"), pool);
             tokio::spawn(async move { create.send().await })
         })
         .collect();
+    until("all places are taken", || async { threads(daemon) >= PLACES }).await;
+    // Some threads are not of calls.
     tokio::time::sleep(Duration::from_secs(3)).await;
     for call in calls {
         call.abort();
@@ -91,7 +100,7 @@ async fn a_hung_pool_stops_nothing_but_itself() {
     target.up().await;
 
     let frozen = Frozen::new(&hung);
-    hang_up_on(&client, "hung").await;
+    hang_up_on(&daemon, "hung").await;
     assert_served(&client, "before it is known").await;
     answered(published.down()).await;
     let listed = answered(client.list_volumes()).await.unwrap();
