@@ -160,7 +160,7 @@ fn a_damaged_node_record_is_set_aside() {
         |file| std::fs::create_dir(file).unwrap(),
     ];
     for (before, damage) in kinds.into_iter().enumerate() {
-        host.note_pool(id.pool()).unwrap();
+        host.note_pool(id.pool(), "stamp").unwrap();
         damage(&file);
         assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default());
         assert!(!note.exists(), "the doctor would take its device for a leftover");
