@@ -4,18 +4,19 @@
 //! in the kernel for a pool that hangs keeps its place, and must not keep that of others.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use orlop_engine::Engine;
 use orlop_engine::request::{CreateVolume, VolumeRef};
-use orlop_engine::{Engine, WaitingRoom};
 use orlop_model::{Error, PoolId, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
-use tokio::task::JoinError;
-use tracing::Span;
 
 use crate::complaints::Complaints;
+
+use lane::{Lane, begin, permits};
+
+mod lane;
 
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
@@ -353,101 +354,6 @@ impl Core {
         let before = std::mem::replace(&mut *complaints, Complaints { unready: !ready, all });
         complaints.log_after(&before);
     }
-}
-
-/// A bounded way onto the blocking threads.
-struct Lane {
-    width: u32,
-    free: Arc<Semaphore>,
-    /// Not what is missing from `free`: who waits until all are free has those that are.
-    running: Arc<AtomicUsize>,
-    /// For those of them that wait for a lock.
-    room: WaitingRoom,
-}
-
-/// A place in a lane, for as long as it is held.
-struct Turn {
-    running: Arc<AtomicUsize>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Lane {
-    fn new(width: u32) -> Self {
-        let free = Arc::new(Semaphore::new(permits(width)));
-        Self { width, free, running: Arc::default(), room: WaitingRoom::default() }
-    }
-
-    fn running(&self) -> usize {
-        self.running.load(Ordering::SeqCst)
-    }
-
-    fn taken(&self, place: OwnedSemaphorePermit) -> Turn {
-        self.running.fetch_add(1, Ordering::SeqCst);
-        Turn { running: Arc::clone(&self.running), _place: place }
-    }
-
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        begin(self.turn(|| Ok(())).await?, work).await
-    }
-
-    /// A caller that hangs up while it waits for its turn is forgotten. `check` is asked now and then
-    /// whether there is still a reason to wait.
-    async fn turn(&self, check: impl Fn() -> Result<()>) -> Result<Turn> {
-        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(self.taken(place));
-        }
-        let place = Arc::clone(&self.free).acquire_owned();
-        tokio::pin!(place);
-        loop {
-            tokio::select! {
-                place = &mut place => {
-                    return place.map(|place| self.taken(place)).map_err(|_| Error::Stopping);
-                }
-                () = tokio::time::sleep(LOOK_AGAIN) => check()?,
-            }
-        }
-    }
-
-    async fn drained(&self) {
-        // Fails only if the lane is closed already, and then it was drained before.
-        let all = self.free.acquire_many(self.width).await;
-        self.free.close();
-        drop(all);
-    }
-}
-
-/// Once begun, the work is finished whether or not anyone still listens (GEN-26), and keeps its
-/// place in the lane until then.
-async fn begin<T: Send + 'static>(
-    turn: Turn,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let span = Span::current();
-    let running = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        span.in_scope(work)
-    });
-    running.await.unwrap_or_else(|error| Err(interrupted(&error)))
-}
-
-/// A u32 always fits where Linux runs; fewer places would be correct too.
-fn permits(width: u32) -> usize {
-    usize::try_from(width).unwrap_or(1)
-}
-
-/// The operation ended without a result: it panicked, or the runtime went away under it.
-fn interrupted(error: &JoinError) -> Error {
-    tracing::error!(%error, "an operation ended without a result");
-    Error::failed("finish the operation", "it ended unexpectedly; this plugin's log says where")
 }
 
 #[cfg(test)]

@@ -15,8 +15,12 @@ use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, VolumeRef};
 
 mod filesystem;
+mod pool_state;
 mod readers;
 mod unrecorded;
+
+pub(crate) use pool_state::check_reachable;
+use pool_state::{check_answers, check_can_be_unmounted};
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
@@ -374,43 +378,6 @@ pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
         return DeviceAccess::ReadOnly;
     }
     DeviceAccess::ReadWrite
-}
-
-/// To unmount, or to let go of a device, is to write. What waits in the kernel for a pool that is
-/// away cannot be called off, so it is better not begun.
-fn check_answers(pool: &PoolRef, id: &VolumeId) -> Result<()> {
-    if !pool.is_shared() {
-        return Ok(());
-    }
-    match pool.volume(id) {
-        Err(away @ Error::Unreachable { .. }) => Err(away),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
-/// ext4 writes when it is unmounted, also if nothing was changed; others may have nothing to write.
-fn check_can_be_unmounted(pool: &PoolRef, id: &VolumeId, stage: Option<&Stage>) -> Result<()> {
-    let writes = pool.is_shared()
-        && stage.is_some_and(|stage| !stage.read_only)
-        && pool.volume(id).is_ok_and(|record| {
-            record.is_some_and(|record| record.format.fs() == Some(FsType::Ext4))
-        });
-    if !writes {
-        return Ok(());
-    }
-    match pool.check_takes_writes() {
-        Err(why @ (Error::Exhausted(_) | Error::Unreachable { .. })) => Err(why),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {
-    match pool.device_trouble(id)? {
-        None => Ok(()),
-        Some(trouble) => Err(Error::precondition(format!(
-            "volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
-        ))),
-    }
 }
 
 pub(crate) fn wants_read_only(access: &AccessType) -> bool {

@@ -86,13 +86,18 @@ pub(crate) fn doctor(launch: &Launch, words: &[&str]) -> Report {
     Report { exit, findings, text }
 }
 
-/// Every file with its inode, length and time of change.
+/// Every file with its inode, length and time of change; without the time of what has a device: the
+/// kernel writes the journal of a mounted filesystem whenever it likes.
 pub(crate) fn footprint(root: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
+    let devices = orlop_sys::loopdev::all_backed().unwrap();
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
     while let Some(path) = pending.pop() {
         let there = std::fs::symlink_metadata(&path).unwrap();
-        let print = (there.ino(), there.len(), there.mtime(), there.mtime_nsec());
+        let has_device = devices.iter().any(|device| device.file == path);
+        let (seconds, nanoseconds) =
+            if has_device { (0, 0) } else { (there.mtime(), there.mtime_nsec()) };
+        let print = (there.ino(), there.len(), seconds, nanoseconds);
         if there.is_dir() {
             pending.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }

@@ -17,7 +17,7 @@ mod world;
 use proptest::prelude::*;
 
 use reference::Reference;
-use step::{Step, steps};
+use step::{Origin, Shape, Step, steps};
 use world::World;
 
 /// Some seconds; a failing sequence is shortened before it is shown.
@@ -54,4 +54,27 @@ proptest! {
     fn the_engine_does_what_the_reference_says(steps in steps()) {
         follow(&steps);
     }
+}
+
+/// Found by the sequences above.
+#[test]
+fn a_copied_filesystem_that_is_handed_out_raw_is_raw() {
+    let create = |volume, shape, origin| Step::Create { volume, shape, range: None, origin };
+    follow(&[
+        create(0, Shape::Mounted, None),
+        Step::Stage { volume: 0, shape: Shape::Mounted, path: 0 },
+        create(1, Shape::Block, Some(Origin::Volume(0))),
+        Step::Stage { volume: 1, shape: Shape::Block, path: 0 },
+    ]);
+}
+
+#[test]
+fn a_published_path_is_not_unstaged() {
+    let shape = Shape::Shared;
+    follow(&[
+        Step::Create { volume: 3, shape, range: None, origin: None },
+        Step::Stage { volume: 3, shape, path: 2 },
+        Step::Publish { volume: 3, shape, staging: 2, target: 1, read_only: false },
+        Step::Unstage { volume: 3, path: 1 },
+    ]);
 }

@@ -72,9 +72,8 @@ impl Reference {
         }
         let volume = self.volume(name)?;
         if shape == Shape::Block {
-            if volume.content == Content::Blank {
-                volume.content = Content::Raw;
-            }
+            // Its workload may write over a filesystem that was copied.
+            volume.content = Content::Raw;
         } else {
             if volume.content == Content::Raw {
                 return Err("precondition");
@@ -91,7 +90,8 @@ impl Reference {
     }
 
     fn unstage(&mut self, name: Name, path: Name) -> Outcome {
-        match self.here(name).stage {
+        let stage = self.here(name).stage;
+        match stage {
             Some((known, _)) if known == path => {
                 if !self.here(name).targets.is_empty() {
                     return Err("precondition");
@@ -102,6 +102,8 @@ impl Reference {
                 self.here(name).stage = None;
                 Ok(Answer::Done)
             }
+            // It is published there.
+            Some(_) if self.mounted.get(&path) == Some(&name) => Err("precondition"),
             Some(_) => Ok(Answer::Done),
             None => self.vacant(name, path),
         }
