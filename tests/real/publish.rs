@@ -429,3 +429,56 @@ async fn unpublishing_is_repeatable_and_careful() {
     assert_eq!(mounts_at(&stranger), 1);
     node.unstage().await.unwrap();
 }
+
+/// Two volumes that come to one path at once: one of them gets it, and finds itself there.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_volumes_at_one_path_one_is_refused() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let mut nodes = Vec::new();
+    for name in ["first", "second"] {
+        let volume = client.create(name).size(VOLUME).capability(mount("ext4")).done().await;
+        nodes.push(client.on_node(&volume, mount("ext4")));
+    }
+    let (first, own) = (nodes[0].clone(), nodes[1].clone());
+    let mut second = own.clone();
+    second.staging.clone_from(&first.staging);
+    let refused = |answer: &Answer<()>| {
+        answer
+            .as_ref()
+            .is_err_and(|status| matches!(status.code(), Code::FailedPrecondition | Code::Aborted))
+    };
+    for round in 0..20 {
+        let (one, other) = tokio::join!(first.stage(), second.stage());
+        assert!(one.is_ok() != other.is_ok(), "{round}: {one:?}, {other:?}");
+        assert!(refused(&one) || refused(&other), "{round}: {one:?}, {other:?}");
+        assert_eq!(mounts_at(&first.staging), 1, "{round}");
+        let (winner, loser) = if one.is_ok() { (&first, &second) } else { (&second, &first) };
+        // The one goes as the other comes.
+        let (gone, come) = tokio::join!(winner.unstage(), loser.stage());
+        gone.unwrap();
+        assert!(come.is_ok() || refused(&come), "{round}: {come:?}");
+        assert_eq!(mounts_at(&first.staging), usize::from(come.is_ok()), "{round}");
+        loser.unstage().await.unwrap();
+        std::fs::create_dir_all(&first.staging).unwrap();
+    }
+
+    first.stage().await.unwrap();
+    own.stage().await.unwrap();
+    let mut second = own.clone();
+    second.target.clone_from(&first.target);
+    for round in 0..20 {
+        let (one, other) = tokio::join!(first.publish(), second.publish());
+        assert!(one.is_ok() != other.is_ok(), "{round}: {one:?}, {other:?}");
+        let (winner, loser) = if one.is_ok() { (&first, &second) } else { (&second, &first) };
+        let (gone, come) = tokio::join!(winner.unpublish(), loser.publish());
+        gone.unwrap();
+        assert!(come.is_ok() || refused(&come), "{round}: {come:?}");
+        assert_eq!(mounts_at(&first.target), usize::from(come.is_ok()), "{round}");
+        loser.unpublish().await.unwrap();
+    }
+    first.unstage().await.unwrap();
+    own.unstage().await.unwrap();
+}

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
-    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, Topology, VolumeCapability,
-    VolumeId, VolumeRecord,
+    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, TargetPath, Topology,
+    VolumeCapability, VolumeId, VolumeRecord,
 };
 
 use crate::locks::{Held, Key, Locks, WaitingRoom};
@@ -120,6 +120,17 @@ impl Engine {
 
     pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
         self.locks.exclusive(Key::Volume(digest.clone()))
+    }
+
+    /// For a call that mounts the volume at a path of this node, or unmounts it there.
+    pub(crate) fn lock_volume_at(
+        &self,
+        digest: &NameDigest,
+        path: &TargetPath,
+    ) -> Result<(Held, Held)> {
+        let locks = self.locks.with_one_deadline();
+        let volume = locks.exclusive(Key::Volume(digest.clone()))?;
+        Ok((volume, locks.exclusive(Key::Path(path.clone()))?))
     }
 
     /// Of a source: it stays as it is while it is copied, by however many.

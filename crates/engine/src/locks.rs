@@ -2,7 +2,7 @@
 //! order of arrival, and is then answered "busy" and comes again (GEN-23).
 //!
 //! Calls that hold several locks take them in the order of [`Key`]: the kinds as they are listed
-//! there, one kind by digest. So no two wait for each other.
+//! there, one kind by digest or path. So no two wait for each other.
 
 mod waiting_room;
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, NameDigest, Result};
+use orlop_model::{Error, NameDigest, Result, TargetPath};
 
 use waiting_room::Seat;
 pub use waiting_room::WaitingRoom;
@@ -28,6 +28,8 @@ pub(crate) enum Key {
     Snapshot(NameDigest),
     /// Of a volume: its writers are held still by one, and its snapshots follow each other.
     Cut(NameDigest),
+    /// Of this node. What is there is looked at and then changed, and volumes must not do so in turn.
+    Path(TargetPath),
 }
 
 impl Key {
@@ -37,6 +39,7 @@ impl Key {
             Self::Snapshot(digest) => format!("snapshot {}", digest.as_str()),
             Self::GroupSnapshot(digest) => format!("group snapshot {}", digest.as_str()),
             Self::VolumeGroup(digest) => format!("volume group {}", digest.as_str()),
+            Self::Path(path) => format!("path {path}"),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Engine {
         let VolumeRef::Issued(id) = &request.volume else {
             return Err(Error::NoSuchVolume(request.volume.to_string()));
         };
-        let _lock = self.lock_volume(id.digest())?;
+        let _locks = self.lock_volume_at(id.digest(), &request.target)?;
         let (pool, record) = self.require_volume(id)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
@@ -190,7 +190,7 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         // Before the look-up: an inline volume may be just about to be made.
-        let _lock = self.lock_volume(&volume.digest())?;
+        let _locks = self.lock_volume_at(&volume.digest(), target)?;
         let id = match volume {
             VolumeRef::Issued(id) => Some(id.clone()),
             VolumeRef::Foreign(text) => self.find_inline(text)?,

@@ -24,7 +24,7 @@ use pool_state::{check_answers, check_can_be_unmounted};
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
-        let _lock = self.lock_volume(request.volume.digest())?;
+        let _locks = self.lock_volume_at(request.volume.digest(), &request.path)?;
         let (pool, record) = self.require_volume(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
@@ -45,7 +45,7 @@ impl Engine {
         let VolumeRef::Issued(id) = volume else {
             return self.check_vacant(volume, path);
         };
-        let _lock = self.lock_volume(id.digest())?;
+        let _locks = self.lock_volume_at(id.digest(), path)?;
         let Some(pool) = self.pool_of(id)? else {
             return self.check_vacant(volume, path);
         };
