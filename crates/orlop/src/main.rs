@@ -9,6 +9,7 @@ use orlop_sys::memory;
 mod check;
 mod config;
 mod doctor;
+mod open_pools;
 mod opening;
 mod pool_command;
 mod privileges;

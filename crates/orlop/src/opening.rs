@@ -18,6 +18,7 @@ use orlop_sys::rand::random_bytes;
 
 use crate::check;
 use crate::config::{Config, Origin, PoolConfig};
+use crate::open_pools::{OpenPool, OpenPools};
 use crate::serve::Failure;
 
 /// Longer than most operations take, shorter than callers wait.
@@ -27,48 +28,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A pool that takes longer to open is absent until it is open: its disk may hang, and no start
 /// waits for that.
 const OPENING: Duration = Duration::from_secs(30);
-/// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
-const CLOSING: Duration = Duration::from_secs(25);
 /// From then on the pools that are open are served, while the others are still waited for: whether
 /// one is away or its settings are mistaken may take longer to find out.
 const ALONE: Duration = Duration::from_secs(2);
+/// For pools that are still being opened when a mistake ends the start.
+const GIVING_UP: Duration = Duration::from_secs(5);
 /// Between two looks at what is being opened.
 const LOOK: Duration = Duration::from_millis(5);
-
-pub(crate) enum OpenPool {
-    Image(Arc<ImagePool>),
-    Rbd(Arc<RbdPool>),
-}
-
-impl OpenPool {
-    fn open(config: &PoolConfig, claims: &Claims) -> Result<Self> {
-        let claim = |id: &PoolId| claims.claim(id, config.name());
-        match config {
-            PoolConfig::Image(config) => {
-                Ok(Self::Image(Arc::new(ImagePool::open_if(config.clone(), claim)?)))
-            }
-            PoolConfig::Rbd(config) => Ok(Self::Rbd(Arc::new(RbdPool::open_if(config, claim)?))),
-        }
-    }
-
-    fn served(&self) -> Arc<dyn Pool> {
-        match self {
-            Self::Image(pool) => Arc::<ImagePool>::clone(pool),
-            Self::Rbd(pool) => Arc::<RbdPool>::clone(pool),
-        }
-    }
-
-    fn id(&self) -> PoolId {
-        self.served().id().clone()
-    }
-
-    fn close(&self) {
-        match self {
-            Self::Image(pool) => pool.close(),
-            Self::Rbd(pool) => pool.close(),
-        }
-    }
-}
 
 /// Which configured pool has which id. A pool directory that was copied has its original's id, and so
 /// have all volumes in it; it must not be swept as the original is. Also a pool that is away again, or
@@ -95,70 +61,6 @@ impl Claims {
                  them"
             ),
         ))
-    }
-}
-
-/// All pools that are in service, also those that came late; closed when the daemon stops.
-#[derive(Default)]
-pub(crate) struct OpenPools(Mutex<Closable>);
-
-#[derive(Default)]
-struct Closable {
-    open: Vec<OpenPool>,
-    closed: bool,
-}
-
-impl OpenPools {
-    fn add(&self, pool: OpenPool) {
-        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pools.closed {
-            pool.close();
-        } else {
-            pools.open.push(pool);
-        }
-    }
-
-    /// Nothing uses them any more, but for those that do not answer: to close one of them would take
-    /// without end. What is added afterwards is closed at once.
-    pub(crate) fn close(&self, silent: &[PoolId]) {
-        let open = {
-            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            pools.closed = true;
-            std::mem::take(&mut pools.open)
-        };
-        let (silent, answering): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|pool| silent.contains(&pool.id()));
-        // Also what is done when it is dropped would wait for its disk.
-        std::mem::forget(silent);
-        close_all(answering);
-    }
-}
-
-/// That a pool hangs may show only now: nothing is asked of one that is not used.
-fn close_all(pools: Vec<OpenPool>) {
-    let deadline = Instant::now() + CLOSING;
-    let closing: Vec<_> = pools.into_iter().filter_map(begin_to_close).collect();
-    for (name, closed) in closing {
-        if closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
-            tracing::error!(pool = name, "stopping without closing a pool that does not answer");
-        }
-    }
-}
-
-fn begin_to_close(pool: OpenPool) -> Option<(String, Receiver<()>)> {
-    let name = pool.served().name().to_owned();
-    let (done, closed) = mpsc::sync_channel(1);
-    let close = move || {
-        pool.close();
-        // Nobody waits for it any more only if it took too long.
-        let _ = done.send(());
-    };
-    match thread::Builder::new().name("close-pool".to_owned()).spawn(close) {
-        Ok(_) => Some((name, closed)),
-        Err(error) => {
-            tracing::warn!(pool = name, %error, "a pool is left to the next start to close");
-            None
-        }
     }
 }
 
@@ -242,12 +144,22 @@ impl Absent {
     }
 }
 
+fn open_pool(config: &PoolConfig, claims: &Claims) -> Result<OpenPool> {
+    let claim = |id: &PoolId| claims.claim(id, config.name());
+    match config {
+        PoolConfig::Image(config) => {
+            Ok(OpenPool::Image(Arc::new(ImagePool::open_if(config.clone(), claim)?)))
+        }
+        PoolConfig::Rbd(config) => Ok(OpenPool::Rbd(Arc::new(RbdPool::open_if(config, claim)?))),
+    }
+}
+
 fn begin(config: &PoolConfig, claims: &Claims) -> Result<Receiver<Result<OpenPool>>> {
     let (told, opening) = mpsc::sync_channel(1);
     let (config, claims) = (config.clone(), claims.clone());
     let open = move || {
         // Nobody waits for it any more only if the daemon ends.
-        let _ = told.send(OpenPool::open(&config, &claims));
+        let _ = told.send(open_pool(&config, &claims));
     };
     let thread = thread::Builder::new().name("open-pool".to_owned());
     thread.spawn(open).map_err(|error| Error::failed("start a thread", error))?;
@@ -282,7 +194,11 @@ pub(crate) fn open(
     let begun = Instant::now();
     let mut served = 0;
     while !opening.is_empty() {
-        opened.take_what_is_open(&mut opening, pools, &config.origin, begun.elapsed() >= ALONE)?;
+        let all = begun.elapsed() >= ALONE;
+        if let Err(failure) = opened.take_what_is_open(&mut opening, pools, &config.origin, all) {
+            close_later(opening, pools);
+            return Err(failure);
+        }
         if begun.elapsed() >= OPENING {
             opening.drain(..).for_each(|pool| opened.leave_out(pool.not_open_yet(), pool));
         }
@@ -296,6 +212,18 @@ pub(crate) fn open(
         }
     }
     Ok(opened)
+}
+
+/// The start is over. What is still being opened is waited for, so that it can be closed.
+fn close_later(opening: Vec<Absent>, pools: &OpenPools) {
+    let deadline = Instant::now() + GIVING_UP;
+    for pool in opening {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let opened = pool.opening.and_then(|opening| opening.recv_timeout(left).ok());
+        if let Some(Ok(open)) = opened {
+            pools.add(open);
+        }
+    }
 }
 
 /// With the words and the code of `--check`, where that would refuse the pool too.
@@ -316,8 +244,9 @@ impl Opened {
         origin: &Origin,
         all: bool,
     ) -> std::result::Result<(), Failure> {
+        let mut failure = Ok(());
         for mut pool in std::mem::take(opening) {
-            if !all && opening.iter().any(|earlier| !earlier.has_claimed()) {
+            if failure.is_err() || !all && opening.iter().any(|earlier| !earlier.has_claimed()) {
                 opening.push(pool);
                 continue;
             }
@@ -331,10 +260,10 @@ impl Opened {
                     pools.add(open);
                 }
                 Some(Err(why @ Error::Unreachable { .. })) => self.leave_out(why, pool),
-                Some(Err(error)) => return Err(refused(origin, &pool.config, error)),
+                Some(Err(error)) => failure = Err(refused(origin, &pool.config, error)),
             }
         }
-        Ok(())
+        failure
     }
 
     fn leave_out(&mut self, why: Error, pool: Absent) {

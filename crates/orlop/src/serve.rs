@@ -15,7 +15,8 @@ use tokio::sync::watch;
 
 use crate::check::Refusal;
 use crate::config::{Config, PoolConfig, Sockets};
-use crate::opening::{self, OpenPools};
+use crate::open_pools::OpenPools;
+use crate::opening;
 use crate::{privileges, thaw_guard};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
