@@ -81,6 +81,9 @@ async fn records_of_an_earlier_build_in_use_are_taken_over() {
     assert_eq!(fs::read_dir(run.join("volumes")).unwrap().count(), 0, "a record was left");
 }
 
+/// What an earlier build may lose: without the stamp, the doctor repairs less (decision 0043).
+const ADDED: [&str; 1] = ["served-by.json: new .run_stamp: text"];
+
 /// A field that an earlier build does not know is lost there at the next change; one that it misses
 /// makes the record unreadable to it. Decision 0001 says when the version has to change.
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +106,9 @@ async fn records_have_the_fields_that_earlier_builds_know() {
     fixture.unpack_pool(&earlier.join("pool"));
     fixture.unpack_run_directory(&earlier.join("run"), pool.scratch().path());
     let known = shape::of_tree(&earlier);
-    assert_eq!(shape::differences(&known, &written), [""; 0]);
+    let mut differences = shape::differences(&known, &written);
+    differences.retain(|difference| !ADDED.contains(&difference.as_str()));
+    assert_eq!(differences, [""; 0]);
     used.take_down(&daemon.client()).await;
     contents.delete(&daemon.client()).await;
 }
