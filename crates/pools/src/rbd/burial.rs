@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{
-    Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, Update, header_of, metadata_key,
+    Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, Update, Written, header_of, metadata_key,
 };
 
 use super::background::HOUR;
@@ -155,6 +155,7 @@ impl Store {
 
     /// Puts a draft away. `Differs`: it is none any more.
     pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+        self.check_holds_nothing(id, image_id)?;
         for _ in 0..ATTEMPTS {
             if self.try_replace(id, image_id, None, DELETED)? == Outcome::Done
                 || self.try_prevent(id, image_id)? == Outcome::Done
@@ -168,6 +169,35 @@ impl Store {
             }
         }
         Ok(Outcome::Differs)
+    }
+
+    /// A draft is empty or a clone, and has no data of its own. What has some was migrated, restored
+    /// from a backup or copied by an operator, and may be the only copy.
+    fn check_holds_nothing(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let looking = || format!("look whether image {} holds data", image_of(id));
+        let holds_data = self.ask(looking, |io| {
+            let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+                Err(error) if error.is_not_found() => return Ok(false),
+                image => image?,
+            };
+            let mut found = false;
+            image.visit_written(Written::Here, (0, image.size()?), |extent| {
+                found |= extent.holds_data;
+                !found
+            })?;
+            Ok(found)
+        })?;
+        if !holds_data {
+            return Ok(());
+        }
+        Err(Error::damaged(
+            format!("volume {id}"),
+            format!(
+                "image {} holds data and has no record of a volume, so it was not made here; rename it \
+                 with rbd to keep its data, or remove it",
+                image_of(id)
+            ),
+        ))
     }
 
     /// A maker that was killed before there was an image has left names, and nothing that could be

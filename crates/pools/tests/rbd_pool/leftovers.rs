@@ -1,9 +1,11 @@
 //! What a process that was killed leaves behind, laid out as it would lie there.
 
-use orlop_model::{ContentSource, Pool};
+use orlop_model::{ContentSource, Error, Pool, VolumeId};
 use orlop_sys::ceph::{NewImage, Update};
 
-use crate::bed::{Bed, MIB, byte_at, copy_of, run, snapshot, until, volume, volume_id, write};
+use crate::bed::{
+    Bed, MIB, byte_at, copy_of, create, new_volume, run, snapshot, until, volume, volume_id, write,
+};
 
 #[test]
 fn a_draft_of_a_dead_process_does_not_stand_in_the_way() {
@@ -22,6 +24,33 @@ fn a_draft_of_a_dead_process_does_not_stand_in_the_way() {
     io.create_image(&given_up.to_string(), NewImage::Zeroes { size: MIB }).unwrap();
     pool.ensure_no_volume(&given_up).unwrap();
     pool.ensure_no_volume(&id).unwrap();
+    until("all is free", || bed.is_empty());
+}
+
+/// A volume that an operator migrated, or restored from a backup under its name: the only copy.
+#[test]
+fn an_image_with_data_and_without_a_record_is_kept() {
+    let Some(bed) = Bed::new() else { return };
+    let pool = bed.open_with_housekeeping();
+    let (backed_up, other) = (volume(&pool, "a", 8 * MIB), volume(&pool, "b", 8 * MIB));
+    let id = backed_up.id.clone();
+    write(&bed.image(&id), MIB, 7, 64 * 1024);
+    let name = |id: &VolumeId| format!("rbd/{}/{id}", bed.namespace);
+    let copy = format!("rbd/{}/backup", bed.namespace);
+    bed.rbd(&["cp", &name(&id), &copy]);
+    pool.ensure_no_volume(&id).unwrap();
+    bed.rbd(&["mv", &copy, &name(&id)]);
+    for refused in
+        [pool.ensure_no_volume(&id), create(&pool, &new_volume(&pool, "a", 8 * MIB)).map(drop)]
+    {
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    }
+    assert_eq!(byte_at(&bed.image(&id), MIB, 64 * 1024), 7);
+    bed.rbd(&["rm", &name(&id)]);
+    let again = volume(&pool, "a", 8 * MIB);
+    for volume in [again, other] {
+        pool.ensure_no_volume(&volume.id).unwrap();
+    }
     until("all is free", || bed.is_empty());
 }
 
