@@ -2,6 +2,8 @@
 //! ask here, so that they agree. Nothing is made or changed, no cluster is asked, and a daemon that
 //! runs with the same settings is no obstacle: it may be about to be restarted.
 
+mod apart;
+
 use std::error::Error;
 use std::path::Path;
 
@@ -47,6 +49,7 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, R
 pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Refusal> {
     let located = |error| config.origin.locate(error);
     telemetry::check(&config.log).map_err(located)?;
+    apart::check(config, sockets).map_err(located)?;
     let endpoints =
         [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
     for (setting, socket) in endpoints {

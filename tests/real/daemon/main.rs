@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod absent;
+mod apart;
 mod bounded;
 mod copied;
 mod documents;

@@ -6,14 +6,14 @@ use orlop_tests::*;
 
 /// A start that must fail and name `setting`.
 #[track_caller]
-fn refused(launch: &Launch, setting: &str) {
+pub(crate) fn refused(launch: &Launch, setting: &str) {
     refused_by_both(launch, setting);
     assert_eq!(sockets_in(launch.scratch().path()), [""; 0], "{setting}");
 }
 
 /// `--check` says the same as a start, with the same code.
 #[track_caller]
-fn refused_by_both(launch: &Launch, setting: &str) {
+pub(crate) fn refused_by_both(launch: &Launch, setting: &str) {
     // Before it can change anything.
     let told = refused_by_check(launch, setting);
     let before = launch.log().len();
@@ -27,7 +27,7 @@ fn refused_by_both(launch: &Launch, setting: &str) {
 
 /// As the start itself would be, and it leaves nothing.
 #[track_caller]
-fn refused_by_check(launch: &Launch, setting: &str) -> String {
+pub(crate) fn refused_by_check(launch: &Launch, setting: &str) -> String {
     let before = tree(launch.scratch().path());
     let checked = launch.run(&["serve", "--check"]);
     assert_eq!(checked.status.code(), Some(2), "{setting}: {}", checked.stderr);

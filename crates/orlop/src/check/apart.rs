@@ -1,0 +1,156 @@
+//! Do the directories keep apart from each other? Compared is where paths lead, not how they are
+//! written: through links, `..` and bind mounts, also to what is still to be made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::config::{Config, ConfigError, PoolConfig, Sockets};
+
+/// A pool's disk may hang, and no start waits for that: then what is written has to do.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) fn check(config: &Config, sockets: &Sockets) -> Result<(), ConfigError> {
+    let mut pools: Vec<(&str, Place)> = Vec::new();
+    for pool in &config.pools {
+        let (name, Some(path)) = (pool.name(), PoolConfig::directory(pool)) else { continue };
+        let place = Place::of(&path);
+        if let Some((other, at)) = pools.iter().find(|(_, it)| place.overlaps(it)) {
+            let problem = format!(
+                "{place} is not apart from pool {other} at {at}; give each pool a directory that is \
+                 not inside of another's"
+            );
+            return Err(ConfigError::new("ORLOP_POOL", problem).of_pool(name));
+        }
+        pools.push((name, place));
+    }
+    check_run_dir(config, &pools)?;
+    check_sockets(sockets, &pools)
+}
+
+fn check_run_dir(config: &Config, pools: &[(&str, Place)]) -> Result<(), ConfigError> {
+    let run_dir = Place::of(&config.run_dir);
+    let own = Place::of(&config.run_dir.join(&config.driver_name));
+    let overlaps =
+        |pool: &Place| run_dir.is_within(pool) || own.is_within(pool) || pool.is_within(&own);
+    let Some((name, at)) = pools.iter().find(|(_, it)| overlaps(it)) else { return Ok(()) };
+    let problem = format!(
+        "{run_dir} is not apart from pool {name} at {at}; give each a directory that is not inside \
+         of the other"
+    );
+    Err(ConfigError::new("ORLOP_RUN_DIR", problem))
+}
+
+fn check_sockets(sockets: &Sockets, pools: &[(&str, Place)]) -> Result<(), ConfigError> {
+    let all =
+        [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
+    for (setting, socket) in all {
+        let Some(socket) = socket else { continue };
+        let directory = Place::of(socket.parent().unwrap_or(socket));
+        if let Some((name, at)) = pools.iter().find(|(_, pool)| directory.is_within(pool)) {
+            let problem = format!(
+                "{} is in the directory of pool {name} at {at}; choose a directory outside of it",
+                socket.display()
+            );
+            return Err(ConfigError::new(setting, problem));
+        }
+    }
+    Ok(())
+}
+
+/// A directory, whether or not it is there yet.
+#[derive(Clone)]
+struct Place {
+    written: PathBuf,
+    resolved: PathBuf,
+    /// Device and inode of the directory, if it is there.
+    inode: Option<(u64, u64)>,
+    /// The same of all directories that it is in.
+    around: Vec<(u64, u64)>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        let (answer, answered) = mpsc::channel();
+        let looked_at = path.to_owned();
+        // If it hangs, it keeps the rights that this process gives up next, but only looks.
+        let looking = thread::Builder::new().spawn(move || {
+            // Not heard any more if it took too long.
+            let _ = answer.send(Self::look(&looked_at));
+        });
+        let Ok(looking) = looking else { return Self::as_written(path) };
+        match answered.recv_timeout(PATIENCE) {
+            Ok(place) => {
+                // Rights belong to threads, so it has to end before this process gives up its own.
+                let _ = looking.join();
+                place
+            }
+            Err(_) => Self::as_written(path),
+        }
+    }
+
+    fn as_written(path: &Path) -> Self {
+        let written = path.to_owned();
+        Self { resolved: without_detours(path), written, inode: None, around: Vec::new() }
+    }
+
+    fn look(path: &Path) -> Self {
+        let resolved = resolve(path);
+        let inode = inode_of(&resolved);
+        let around = resolved.ancestors().skip(1).filter_map(inode_of).collect();
+        Self { written: path.to_owned(), resolved, inode, around }
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        let inodes = || self.inode.iter().chain(&self.around);
+        self.resolved.starts_with(&other.resolved)
+            || other.inode.is_some_and(|other| inodes().any(|inode| *inode == other))
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.is_within(other) || other.is_within(self)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.written.display())?;
+        if self.resolved.as_os_str() != self.written.as_os_str() {
+            write!(f, " (that is {})", self.resolved.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// What is there of the path is looked up; the rest will be made as it is written.
+fn resolve(path: &Path) -> PathBuf {
+    let known = path.ancestors().find_map(|there| Some((there, fs::canonicalize(there).ok()?)));
+    match known {
+        Some((there, real)) => {
+            without_detours(&real.join(path.strip_prefix(there).unwrap_or(path)))
+        }
+        None => without_detours(path),
+    }
+}
+
+fn without_detours(path: &Path) -> PathBuf {
+    let mut direct = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => _ = direct.pop(),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                direct.push(component);
+            }
+        }
+    }
+    direct
+}
+
+fn inode_of(path: &Path) -> Option<(u64, u64)> {
+    let there = fs::metadata(path).ok()?;
+    Some((there.dev(), there.ino()))
+}
