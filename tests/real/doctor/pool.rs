@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use orlop_sys::file;
 use orlop_tests::*;
 
 use crate::patient::{Patient, doctor, footprint};
@@ -118,6 +119,27 @@ async fn what_is_named_after_nothing_is_set_aside() {
     fs::create_dir(patient.pool.path.join("volumes/my-backup")).unwrap();
     patient.cure("stray");
     assert!(patient.pool.path.join("set-aside/my-backup.1").is_dir(), "nothing is replaced");
+}
+
+/// The outer pool was made around it, or its own configuration forgets the inner one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_within_a_pool_is_never_set_aside() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let pool_id = id.split('-').nth(1).unwrap();
+    let unrecorded = format!("volumes/v-{pool_id}-{}", "0".repeat(32));
+    for inner in ["volumes/inner", "snapshots/shelf/deep/inner", "groups/inner", &unrecorded] {
+        let inner = patient.pool.path.join(inner);
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("orlop.pool"), "{}").unwrap();
+        let below = inner.strip_prefix(&patient.pool.path).unwrap();
+        let top: std::path::PathBuf = below.iter().take(2).collect();
+        patient.incurable("pool-inside");
+        file::remove_tree(&patient.pool.path.join(top)).unwrap();
+    }
+    patient.doctor(&[]).expect(0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

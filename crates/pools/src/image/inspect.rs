@@ -25,7 +25,7 @@ use super::failure::Doing;
 use super::layout::{Layout, is_leftover, remove_leftover};
 use super::making::holds_volumes;
 use super::managed::{self, Managed};
-use super::marker::{Kind, Marker};
+use super::marker::{self, Kind, Marker};
 use super::open::ImagePoolConfig;
 use super::served_by::ServedBy;
 use super::set_aside;
@@ -168,7 +168,8 @@ impl Ground {
         self.findings.push(finding);
     }
 
-    /// Moves `directory` out of the way, on `--repair`.
+    /// Moves `directory` out of the way, on `--repair`, unless there is a pool in it: its volumes may
+    /// be in use, and its next start would make an empty one in its place.
     fn found_astray(
         &mut self,
         code: &'static str,
@@ -176,6 +177,14 @@ impl Ground {
         problem: String,
         directory: PathBuf,
     ) {
+        if let Some(mark) = mark_in(&directory) {
+            return self.found(Finding::by_hand(
+                "pool-inside",
+                subject,
+                format!("{problem}, but {mark} makes it a pool, or is in one"),
+                "stop the daemon that serves that pool, and move it to a directory outside of this",
+            ));
+        }
         let layout = Rc::clone(&self.layout);
         let act = format!("move it to {}", layout.set_aside().display());
         let perform = move || set_aside::set_aside(&layout, &directory);
@@ -211,6 +220,24 @@ impl Ground {
         }
         Ok(())
     }
+}
+
+/// The first mark of a pool at or below a directory, not beyond links.
+fn mark_in(directory: &Path) -> Option<String> {
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        // What is no directory, or is gone, holds nothing.
+        let Ok(found) = fs::read_dir(&directory) else { continue };
+        for entry in found.flatten() {
+            if entry.file_name() == marker::NAME {
+                return Some(entry.path().display().to_string());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+    }
+    None
 }
 
 /// In the order of names. A directory that is not there holds nothing.
