@@ -143,6 +143,31 @@ async fn a_pool_within_a_pool_is_never_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_named_like_a_volume_hides_nothing_else() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    patient.daemon.terminate();
+    let pool_id = id.split('-').nth(1).unwrap();
+    for (shelf, letter) in [("volumes", 'v'), ("snapshots", 's')] {
+        let name = format!("{letter}-{pool_id}-{}", "0".repeat(32));
+        let path = patient.pool.path.join(shelf).join(name);
+        fs::write(&path, "x").unwrap();
+        patient.incurable("record-damaged");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        patient.incurable("record-damaged");
+        let stray = patient.pool.path.join("snapshots/zzz");
+        fs::create_dir(&stray).unwrap();
+        patient
+            .doctor(&["--repair"])
+            .expect(1, &[("record-damaged", "by-hand"), ("stray", "repaired")]);
+        fs::remove_file(&path).unwrap();
+    }
+    patient.doctor(&[]).expect(0, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn groups_that_lost_something_are_told() {
     needs_root!();
     let mut patient = Patient::new(PoolFs::Xfs).await;

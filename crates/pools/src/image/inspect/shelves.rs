@@ -6,6 +6,7 @@ use std::path::Path;
 
 use orlop_model::{Finding, NodeId, Result, VolumeRecord};
 use orlop_sys::file;
+use rustix::io::Errno;
 
 use super::super::failure::Doing;
 use super::super::layout::Home;
@@ -50,6 +51,19 @@ impl Ground {
     fn survey_entry<R: Kept>(&mut self, id: &R::Id, home: &Home) -> Result<Option<R>> {
         let subject = format!("{} {id}", R::KIND);
         let looking = || format!("look at {}", home.directory().display());
+        if is_no_directory(home.directory()) {
+            self.found(Finding::by_hand(
+                "record-damaged",
+                subject,
+                "it is not a directory, so it answers DATA_LOSS",
+                format!(
+                    "restore the {} from a backup, or move {} out of the pool",
+                    R::KIND,
+                    home.directory().display()
+                ),
+            ));
+            return Ok(None);
+        }
         if !home.record().try_exists().doing(looking)? {
             if home.directory().try_exists().doing(looking)? {
                 self.found_without_record(subject, home);
@@ -226,5 +240,13 @@ impl Ground {
                 perform,
             ));
         }
+    }
+}
+
+/// A file, or a link that leads in a circle. What cannot be looked at is told by the next who tries.
+fn is_no_directory(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(there) => !there.is_dir(),
+        Err(error) => Errno::from_io_error(&error) == Some(Errno::LOOP),
     }
 }
