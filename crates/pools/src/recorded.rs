@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -12,8 +11,12 @@ use orlop_model::{
     Error, GroupSnapshotId, GroupSnapshotRecord, NewVolume, PoolId, Result, SnapshotId,
     SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
+use orlop_sys::file;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// More than the record of a group takes whose members were all named in one call.
+const LONGEST_RECORD: usize = 16 << 20;
 
 /// Something that a pool remembers.
 pub(crate) trait Recorded: Clone + Send + Sync + Serialize + DeserializeOwned {
@@ -64,7 +67,8 @@ struct Version {
 /// The record, or why it cannot be read.
 pub(crate) fn read_record<R: Recorded>(id: &R::Id, path: &Path) -> std::result::Result<R, String> {
     let name = path.file_name().unwrap_or_default().display();
-    let text = fs::read(path).map_err(|error| format!("its {name} cannot be read: {error}"))?;
+    let text = file::read_small(path, LONGEST_RECORD)
+        .map_err(|error| format!("its {name} cannot be read: {}", error.cause()))?;
     parse_record(id, &name, &text)
 }
 

@@ -70,6 +70,23 @@ impl Error {
         if let Self::AtWork { device } = self { Some(device) } else { None }
     }
 
+    /// Without the operation and its object, for a caller who names them.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Call { errno, .. } => errno.to_string(),
+            Self::Refused { reason, .. } => reason.clone(),
+            Self::Explained { .. }
+            | Self::AtWork { .. }
+            | Self::ToolMissing { .. }
+            | Self::Tool { .. } => self.to_string(),
+        }
+    }
+
+    /// What is there is not what the operation may touch.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+
     pub fn is_read_only(&self) -> bool {
         self.errno() == Some(Errno::ROFS)
     }

@@ -7,6 +7,7 @@ mod lock;
 mod presence;
 mod punch;
 mod remove;
+mod small;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -34,6 +35,7 @@ pub use lock::{Lock, try_lock};
 pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;
+pub use small::{read_at_most, read_small};
 
 use crate::error::{Context, Result};
 

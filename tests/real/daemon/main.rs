@@ -14,6 +14,7 @@ mod left_behind;
 mod logs;
 mod misconfigured;
 mod modes;
+mod not_files;
 mod secrets;
 mod socket;
 mod stopping;

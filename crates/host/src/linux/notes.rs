@@ -3,10 +3,12 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use orlop_model::Result;
+use orlop_model::{Error, Result};
 use orlop_sys::file;
 
 use super::failure::Doing;
+
+const LONGEST: usize = 1 << 20;
 
 pub(super) struct Notes {
     directory: PathBuf,
@@ -30,9 +32,12 @@ impl Notes {
     /// `None`: there is no such note.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
-        match std::fs::read(&path) {
+        match file::read_small(&path, LONGEST) {
             Ok(contents) => Ok(Some(contents)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_refusal() => {
+                Err(Error::damaged(format!("the note {}", path.display()), error.cause()))
+            }
             Err(error) => Err(error).doing(&format!("read {}", path.display())),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 
+use orlop_sys::file;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -93,8 +94,12 @@ fn one_or_more<'de, D: Deserializer<'de>>(pools: D) -> Result<Vec<PoolSettings>,
     pools.deserialize_any(Pools)
 }
 
+const LONGEST: usize = 1 << 20;
+
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let wrong = |problem: String| ConfigError::new(path.display().to_string(), problem);
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    // It may come through a pipe, as from a shell.
+    let text = file::read_at_most(path, LONGEST).map_err(|error| wrong(error.cause()))?;
+    let text = String::from_utf8(text).map_err(|error| wrong(error.to_string()))?;
     toml::from_str(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -20,6 +20,7 @@ use super::layout::Layout;
 
 pub(super) const NAME: &str = "orlop.pool";
 const FORMAT: u32 = 1;
+const LONGEST: usize = 1 << 20;
 
 /// How the pool keeps what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +73,11 @@ impl Marker {
     /// What the directory says of itself, whoever uses it. `None`: it is no pool.
     pub(super) fn read(root: &Path) -> Result<Option<(PoolId, Kind)>> {
         let path = root.join(NAME);
-        match fs::read(&path) {
-            Ok(text) => parse(&path, &text).map(|contents| Some((contents.id, contents.kind))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing(|| format!("read {}", path.display())),
-        }
+        let text = match file::read_small(&path, LONGEST) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            read => whole(&path, read, || format!("read {}", path.display()))?,
+        };
+        parse(&path, &text).map(|contents| Some((contents.id, contents.kind)))
     }
 
     /// `None`: another process uses the pool, or has left threads in it.
@@ -110,7 +111,7 @@ impl Marker {
 
     fn locked(path: PathBuf, lock: file::Lock) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        let contents = parse(&path, &fs::read(&path).doing(opening)?)?;
+        let contents = parse(&path, &whole(&path, file::read_small(&path, LONGEST), opening)?)?;
         let inode = inode_of(&fs::symlink_metadata(&path).doing(opening)?);
         Ok(Self { path, id: contents.id, kind: contents.kind, inode, presence: None, _lock: lock })
     }
@@ -179,7 +180,8 @@ impl Marker {
                  over it, or the pool was replaced; restart to serve what is there now",
             ));
         }
-        let contents = parse(&self.path, &fs::read(&self.path).doing(checking)?)?;
+        let read = file::read_small(&self.path, LONGEST);
+        let contents = parse(&self.path, &whole(&self.path, read, checking)?)?;
         if contents.id != self.id {
             return Err(Error::failed(
                 checking(),
@@ -199,6 +201,20 @@ fn in_use(path: &Path) -> Error {
 
 fn inode_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
+}
+
+/// What is no file, or too long for a mark, is a damaged mark.
+fn whole(
+    path: &Path,
+    read: orlop_sys::Result<Vec<u8>>,
+    doing: impl FnOnce() -> String,
+) -> Result<Vec<u8>> {
+    match read {
+        Err(error) if error.is_refusal() => {
+            Err(Error::damaged(format!("the pool's mark {}", path.display()), error.cause()))
+        }
+        read => read.doing(doing),
+    }
 }
 
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Contents> {

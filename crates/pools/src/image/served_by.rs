@@ -3,7 +3,6 @@
 //! Nothing in the pool depends on it: volumes are where the pool is. It tells whoever gets the
 //! disk where it came from, and the doctor which run directory has the records of what is in use.
 
-use std::fs;
 use std::path::Path;
 
 use orlop_model::{Error, Result, Topology};
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::failure::Doing;
 
 const NAME: &str = "served-by.json";
+const LONGEST: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedBy {
@@ -28,7 +28,7 @@ pub struct ServedBy {
 impl ServedBy {
     /// `None`: nobody noted it, or not in a way that can be read.
     pub(super) fn read(root: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(root.join(NAME)).ok()?).ok()
+        serde_json::from_slice(&file::read_small(&root.join(NAME), LONGEST).ok()?).ok()
     }
 
     /// At a start. A pool that is full or read-only is served all the same. The stamp stays as it is.

@@ -14,6 +14,7 @@ use orlop_sys::file::{self, Lock};
 
 use super::failure::Doing;
 
+const LONGEST_NOTE: usize = 1 << 20;
 const STOPPED_FOR: Duration = Duration::from_secs(3600);
 /// A controller and a node may share a run directory; each has a place of its own.
 const PLACES: usize = 16;
@@ -57,10 +58,13 @@ impl OwnClient {
     }
 
     fn predecessor(&self) -> Result<Option<String>> {
-        match std::fs::read_to_string(self.directory.join(&self.name)) {
-            Ok(address) => Ok(Some(address)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::failed("read who was here before", error)),
+        let reading = "read who was here before";
+        match file::read_small(&self.directory.join(&self.name), LONGEST_NOTE) {
+            Ok(address) => {
+                String::from_utf8(address).map(Some).map_err(|error| Error::failed(reading, error))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(Error::failed(reading, error)),
         }
     }
 

@@ -70,10 +70,11 @@ fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
 }
 
 fn take(path: &Path) -> Result<Option<File>> {
-    // Not to write: that would keep the filesystem from being remounted read-only.
-    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match open(path, flags, Mode::RUSR | Mode::WUSR) {
-        Err(Errno::ROFS) => open(path, OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()),
+    // Not to write: that would keep the filesystem from being remounted read-only. A pipe in its place
+    // is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match open(path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::ROFS) => open(path, flags, Mode::empty()),
         opened => opened,
     };
     let file = file.on("create the lock", path)?;
