@@ -18,7 +18,12 @@ fn filter(config: &LogConfig) -> Result<EnvFilter, ConfigError> {
 
 pub(crate) fn start(config: &LogConfig) -> Result<(), ConfigError> {
     let filter = filter(config)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // By default, a line that cannot be written is reported on stderr, which cannot be written either,
+    // with a macro that then panics: calls would end with the log.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     match config.format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => builder.json().with_current_span(true).with_span_list(false).init(),

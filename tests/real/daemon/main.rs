@@ -12,6 +12,7 @@ mod health;
 mod hung;
 mod left_behind;
 mod logs;
+mod logs_lost;
 mod misconfigured;
 mod modes;
 mod not_files;
