@@ -37,9 +37,9 @@ const OPEN_STREAMS: u32 = 64;
 /// So often is looked whether the pools still answer, with and without somebody who waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// So long a stop waits for calls of the node on a pool that nodes share: what they wait for in the
-/// kernel, the pool cannot tell (decision 0041).
-const ON_A_CLUSTER: Duration = Duration::from_secs(60);
+/// So long a stop waits for calls of the node: what they wait for in the kernel, be it a cluster or the
+/// filesystem of a target path, the pool cannot tell (decision 0041).
+const ON_THE_NODE: Duration = Duration::from_secs(60);
 
 /// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
 /// the threads of another.
@@ -135,6 +135,7 @@ pub struct Core {
     /// What was wrong when Probe was asked the last time.
     complaints: Mutex<Complaints>,
     stopping_since: OnceLock<Instant>,
+    node_patience: Duration,
 }
 
 impl Core {
@@ -147,6 +148,7 @@ impl Core {
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
             complaints: Mutex::default(),
             stopping_since: OnceLock::new(),
+            node_patience: ON_THE_NODE,
         }
     }
 
@@ -215,11 +217,7 @@ impl Core {
             let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
             let running = lane.running();
             if self.is_lost(name, running) {
-                tracing::error!(
-                    pool,
-                    running,
-                    "stopping without calls that a pool does not answer"
-                );
+                tracing::error!(pool, running, "stopping without calls that wait in the kernel");
                 if then == Then::Close {
                     lane.free.close();
                 }
@@ -233,26 +231,26 @@ impl Core {
 
     /// Will nothing of what runs in the lane end before a pool answers again?
     fn is_lost(&self, name: &LaneName, running: usize) -> bool {
+        if name.kind == Kind::Node && self.is_over_for_nodes() {
+            return true;
+        }
         let Ok(engine) = self.engine() else { return false };
         let silent = engine.silent_pools();
         let lost_elsewhere = |pool: &PoolId| {
             let lost = engine.calls_lost_elsewhere(pool);
             lost > 0 && lost >= running
         };
-        let on_silent = match (name.kind, &name.pool) {
+        match (name.kind, &name.pool) {
             (_, None) => !silent.is_empty(),
             (_, Some(pool)) if silent.contains(pool) => true,
             // Another pool may have taken the volume that it is to create.
             (Kind::Controller, Some(pool)) => lost_elsewhere(pool),
             (Kind::Node | Kind::Stream, Some(_)) => false,
-        };
-        on_silent || (name.kind == Kind::Node && self.is_over_for_clusters(&engine, name))
+        }
     }
 
-    /// Volumes on a cluster may also have come without an id that names their pool.
-    fn is_over_for_clusters(&self, engine: &Engine, name: &LaneName) -> bool {
-        let is_over = self.stopping_since.get().is_some_and(|it| it.elapsed() >= ON_A_CLUSTER);
-        is_over && engine.has_shared(name.pool.as_ref())
+    fn is_over_for_nodes(&self) -> bool {
+        self.stopping_since.get().is_some_and(|since| since.elapsed() >= self.node_patience)
     }
 
     fn lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {

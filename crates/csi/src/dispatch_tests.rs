@@ -141,3 +141,29 @@ async fn what_runs_is_counted_while_all_places_are_waited_for() {
     draining.await.unwrap();
     assert_eq!(held.lane.running(), 0);
 }
+
+/// The filesystem with the target paths may hang while all pools answer.
+#[tokio::test]
+async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
+    let core = Core { node_patience: Duration::ZERO, ..Core::starting() };
+    let lane = core.lane(LaneName { kind: Kind::Node, pool: None }).unwrap();
+    let held = hold(&lane).await;
+    tokio::time::timeout(Duration::from_secs(60), core.drained()).await.unwrap();
+    assert!(!held.done.load(Ordering::SeqCst));
+    assert_eq!(lane.run(|| Ok(())).await, Err(Error::Stopping));
+    held.release.send(()).unwrap();
+    assert_eq!(held.caller.await.unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_calls_of_the_controller() {
+    let core = Arc::new(Core { node_patience: Duration::ZERO, ..Core::starting() });
+    let held = hold(&core.lane(LaneName { kind: Kind::Controller, pool: None }).unwrap()).await;
+    let stopping = Arc::clone(&core);
+    let draining = tokio::spawn(async move { stopping.drained().await });
+    tokio::time::sleep(2 * LOOK_AGAIN).await;
+    assert!(!draining.is_finished());
+    held.release.send(()).unwrap();
+    draining.await.unwrap();
+    assert!(held.done.load(Ordering::SeqCst));
+}

@@ -260,12 +260,6 @@ impl Engine {
         self.pools.contains_key(pool)
     }
 
-    /// Is the pool one that nodes share? Without a pool: is any?
-    pub fn has_shared(&self, pool: Option<&PoolId>) -> bool {
-        let is_meant = |id: &PoolId| pool.is_none_or(|pool| pool == id);
-        self.pools.iter().any(|(id, pool)| is_meant(id) && pool.is_shared())
-    }
-
     /// Is there no reason to believe that calls to the pool would wait without end? At once.
     pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
         self.vitals.get(pool).map_or(Ok(()), Vitals::check)

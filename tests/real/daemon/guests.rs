@@ -13,7 +13,7 @@ use crate::hung::{Frozen, until};
 
 /// Longer than any file of an ext4.
 const HUGE: u64 = 17 << 40;
-const GIVEN_UP: &str = "stopping without calls that a pool does not answer";
+const GIVEN_UP: &str = "stopping without calls that wait in the kernel";
 
 /// Two pools that have promised so much that a volume may be huge. The one with the most room is asked
 /// first, cannot hold so long a file, and passes the volume on to the other one.
