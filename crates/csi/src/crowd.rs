@@ -13,25 +13,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 
-/// An orchestrator has some ten, and half of the descriptors that a process usually has are left
-/// for the work.
+/// An orchestrator has some ten.
 const MOST: usize = 512;
 
+/// Of all descriptors, so much is for the connections of one socket: with two of them, half are left
+/// for the work.
+const SHARE: u64 = 4;
+
 /// All connections of one socket.
-#[derive(Default)]
 pub(crate) struct Crowd {
+    most: usize,
     members: Vec<Weak<Member>>,
     clock: Arc<AtomicU64>,
 }
 
 impl Crowd {
+    /// For a process that may have so many files open; `None`: any number.
+    pub(crate) fn within(descriptors: Option<u64>) -> Self {
+        let share = descriptors.map_or(u64::MAX, |all| all / SHARE);
+        let most = usize::try_from(share).map_or(MOST, |share| share.clamp(1, MOST));
+        Self { most, members: Vec::new(), clock: Arc::default() }
+    }
+
     /// `None`: there is no room, and all others are busy.
     pub(crate) fn admit(&mut self, stream: UnixStream) -> Option<Connection> {
         let members = &mut self.members;
         members.retain(|member| member.strong_count() > 0);
-        if members.len() >= MOST {
+        if members.len() >= self.most {
             let silent = longest_silent(members)?;
-            tracing::debug!(most = MOST, "too many connections; the one silent for longest goes");
+            tracing::debug!(self.most, "too many connections; the one silent for longest goes");
             // Whoever serves it reads an end, and lets go of it.
             members.retain(|member| !std::ptr::eq(member.as_ptr(), Arc::as_ptr(&silent)));
             let _ = shutdown(&silent.stream, Shutdown::Both);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
@@ -67,7 +68,8 @@ async fn answer(
     let listener = socket.take_listener();
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
     let listener = UnixListener::from_std(listener)?;
-    let connections = Connections { listener, crowd: Crowd::default(), pause: None };
+    let crowd = Crowd::within(getrlimit(Resource::Nofile).current);
+    let connections = Connections { listener, crowd, pause: None };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;

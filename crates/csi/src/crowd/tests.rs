@@ -27,7 +27,7 @@ async fn is_sent_away(ends: &mut Ends) -> bool {
 
 #[tokio::test]
 async fn the_longest_silent_makes_room() {
-    let mut crowd = Crowd::default();
+    let mut crowd = Crowd::within(None);
     let mut all = full(&mut crowd);
     all[0].caller.write_all(b"hello").await.unwrap();
     all[0].ours.as_mut().unwrap().read_u8().await.unwrap();
@@ -41,7 +41,7 @@ async fn the_longest_silent_makes_room() {
 
 #[tokio::test]
 async fn whoever_waits_for_an_answer_stays() {
-    let mut crowd = Crowd::default();
+    let mut crowd = Crowd::within(None);
     let mut all = full(&mut crowd);
     let peer = |ends: &Ends| ends.ours.as_ref().unwrap().connect_info();
     let busy = Busy::with(&peer(&all[0]));
@@ -53,7 +53,7 @@ async fn whoever_waits_for_an_answer_stays() {
 
 #[tokio::test]
 async fn when_all_are_busy_the_newcomer_goes() {
-    let mut crowd = Crowd::default();
+    let mut crowd = Crowd::within(None);
     let all = full(&mut crowd);
     let busy: Vec<_> =
         all.iter().map(|ends| Busy::with(&ends.ours.as_ref().unwrap().connect_info())).collect();
@@ -64,9 +64,21 @@ async fn when_all_are_busy_the_newcomer_goes() {
 
 #[tokio::test]
 async fn those_who_left_are_not_counted() {
-    let mut crowd = Crowd::default();
+    let mut crowd = Crowd::within(None);
     drop(full(&mut crowd));
     let mut first = connect(&mut crowd);
     let _others: Vec<_> = (1..MOST).map(|_| connect(&mut crowd)).collect();
     assert!(!is_sent_away(&mut first).await);
+}
+
+#[tokio::test]
+async fn a_process_with_few_descriptors_has_fewer_connections() {
+    let mut crowd = Crowd::within(Some(64));
+    let mut all: Vec<_> = (0..16).map(|_| connect(&mut crowd)).collect();
+    assert!(!is_sent_away(&mut all[0]).await);
+    let mut late = connect(&mut crowd);
+    assert!(is_sent_away(&mut all[1]).await);
+    assert!(!is_sent_away(&mut late).await);
+    assert_eq!(Crowd::within(Some(0)).most, 1);
+    assert_eq!(Crowd::within(Some(1 << 20)).most, MOST);
 }
