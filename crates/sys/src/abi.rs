@@ -12,6 +12,7 @@ mod fiemap;
 #[cfg(target_env = "gnu")]
 mod heap;
 mod pages;
+mod signals;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -42,6 +43,7 @@ pub(crate) use fiemap::{
 pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
 pub(crate) use linux_raw_sys::loop_device::loop_info64;
 pub(crate) use pages::write_out_pages;
+pub(crate) use signals::block_signals;
 
 const XFS_IOC_FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 const XFS_IOC_FSGROWFSDATA: Opcode = opcode::write::<XfsGrowData>(b'X', 110);

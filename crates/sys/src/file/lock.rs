@@ -50,6 +50,11 @@ pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
 }
 
 fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
+    // A handler writes to a descriptor of the table that is left here: a signal that this thread took
+    // would be lost.
+    if let Err(errno) = abi::block_signals() {
+        return drop(answer.send(Err(errno).before("block signals to lock", path)));
+    }
     if let Err(errno) = abi::leave_shared_table() {
         tracing::debug!(%errno, "a lock is kept until the last thread of this process has ended");
     }
