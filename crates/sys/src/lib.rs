@@ -16,6 +16,7 @@ mod abi;
 pub mod btrfs;
 pub mod ceph;
 mod crash;
+pub mod descriptors;
 mod error;
 pub mod extents;
 pub mod file;
