@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, lstat};
 use rustix::io::Errno;
@@ -16,6 +18,11 @@ use rustix::net::{
 
 /// Connections that the kernel holds for us while all of ours are busy.
 const BACKLOG: i32 = 128;
+
+/// Daemons hold the lock on the directory for a moment only. Longer, another program has it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// A stop is not delayed for long by what cannot be helped.
+const LAST_LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -29,6 +36,12 @@ pub enum BindError {
         "{0} is not a path that a socket can have; it takes an absolute one of at most 107 bytes"
     )]
     BadPath(PathBuf),
+
+    #[error(
+        "cannot make the socket {path}: another program holds a lock on its directory {directory}; \
+         end that program, or choose another endpoint"
+    )]
+    Locked { path: PathBuf, directory: PathBuf },
 
     #[error("cannot make the socket {path}: {source}")]
     Failed { path: PathBuf, source: io::Error },
@@ -58,7 +71,9 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         // Else a successor could put its own socket there between the look and the removal.
-        let _lock = self.path.parent().map(lock_directory);
+        // Without the lock nor can a successor.
+        let directory = self.path.parent();
+        let _lock = directory.map(|directory| lock_directory(directory, LAST_LOCK_PATIENCE));
         if is_same_file(&self.file, &self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
@@ -70,6 +85,10 @@ impl Drop for Socket {
 /// Makes the socket, and the directory for it if that is missing. A socket that nobody answers
 /// on is replaced.
 pub fn bind(path: &Path) -> Result<Socket, BindError> {
+    bind_within(path, LOCK_PATIENCE)
+}
+
+fn bind_within(path: &Path, patience: Duration) -> Result<Socket, BindError> {
     let failed = |source: io::Error| BindError::Failed { path: path.to_owned(), source };
     let bad_path = || BindError::BadPath(path.to_owned());
     let address = SocketAddrUnix::new(path).map_err(|_| bad_path())?;
@@ -78,7 +97,11 @@ pub fn bind(path: &Path) -> Result<Socket, BindError> {
 
     // Held while we look and bind, so that of two daemons that find a dead socket, one does not
     // remove what the other has just made.
-    let _lock = lock_directory(directory).map_err(failed)?;
+    let lock = lock_directory(directory, patience).map_err(failed)?;
+    let _lock = lock.ok_or_else(|| BindError::Locked {
+        path: path.to_owned(),
+        directory: directory.to_owned(),
+    })?;
 
     ensure_no_dead_socket(path, &address)?;
     let listener = listen_at(&address).map_err(|errno| failed(errno.into()))?;
@@ -114,10 +137,19 @@ fn ensure_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// On the directory itself, since nothing but the socket may be put there (OP-06).
-fn lock_directory(directory: &Path) -> io::Result<File> {
+/// `None`: somebody else has held it all the time.
+fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
     let directory = File::open(directory)?;
-    flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
+    let begun = Instant::now();
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(directory)),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= patience => return Ok(None),
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOOK_AGAIN),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 fn ensure_no_dead_socket(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {

@@ -96,3 +96,19 @@ fn a_successor_keeps_its_socket_when_the_old_one_goes() {
     drop(old);
     UnixStream::connect(new.path()).unwrap();
 }
+
+#[test]
+fn a_lock_of_another_program_is_not_waited_for_without_end() {
+    let directory = temporary();
+    let path = directory.path().join("csi.sock");
+    let lock = lock_directory(directory.path(), LOCK_PATIENCE).unwrap().unwrap();
+    let refused = bind_within(&path, Duration::from_millis(50)).unwrap_err();
+    let named = format!("a lock on its directory {};", directory.path().display());
+    assert!(refused.to_string().contains(&named), "{refused}");
+    assert!(!path.exists());
+    drop(lock);
+    let socket = bind(&path).unwrap();
+    let _lock = lock_directory(directory.path(), LOCK_PATIENCE).unwrap().unwrap();
+    drop(socket);
+    assert!(!path.exists());
+}
