@@ -224,6 +224,8 @@ fn directories_that_are_in_the_way_of_each_other() {
     let run_dir = pool.scratch().join("run");
     let inside = run_dir.join("csi.orlop.io/pool");
     let launch = launch.env("ORLOP_RUN_DIR", &run_dir);
+    let socket = format!("unix://{}", run_dir.join("csi.orlop.io/volumes/csi.sock").display());
+    mistakes(&launch, &[("CSI_ENDPOINT", &socket), ("ORLOP_ADDONS_ENDPOINT", &socket)]);
     refused(&launch.clone().env("ORLOP_POOL", inside), "ORLOP_RUN_DIR");
     // Files where its directories are to be.
     for name in ["csi.orlop.io", "csi.orlop.io/volumes"] {

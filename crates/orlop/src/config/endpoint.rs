@@ -28,8 +28,22 @@ pub(super) fn check_apart(sockets: &Sockets, config: &Config) -> Result<(), Conf
             );
             return Err(ConfigError::new(setting, problem));
         }
+        if socket.is_some_and(|socket| is_within_a_part(socket, config)) {
+            let problem = format!(
+                "is among the daemon's records, which it locks, in the run directory {}; choose a \
+                 directory outside of it",
+                config.run_dir.display()
+            );
+            return Err(ConfigError::new(setting, problem));
+        }
     }
     Ok(())
+}
+
+/// In the run directory itself it is in no one's way.
+fn is_within_a_part(socket: &Path, config: &Config) -> bool {
+    let own = config.run_dir.join(&config.driver_name);
+    socket.parent().is_some_and(|directory| directory != own && directory.starts_with(&own))
 }
 
 fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
