@@ -14,6 +14,7 @@ mod opening;
 mod pool_command;
 mod privileges;
 mod serve;
+mod signals;
 mod telemetry;
 mod thaw_guard;
 

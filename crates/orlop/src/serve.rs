@@ -1,22 +1,23 @@
 //! `orlop serve`: put the parts together, answer until told to stop, leave nothing half-done.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_csi::{Core, Offers};
+use orlop_csi::{Core, Offers, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::memory;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use orlop_sys::{descriptors, memory};
 use tokio::sync::watch;
 
 use crate::check::Refusal;
 use crate::config::{Config, PoolConfig, Sockets};
 use crate::open_pools::OpenPools;
 use crate::opening;
+use crate::signals::Signals;
 use crate::{privileges, thaw_guard};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
@@ -48,6 +49,7 @@ impl Failure {
 
 pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure> {
     guard_pools(&mut config);
+    allow_most_descriptors();
     privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
     // One is enough to accept and parse; the work is done on blocking threads. A second one would
@@ -69,11 +71,16 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
 
 /// The socket answers before the pools are read, so that Probe can say "not ready yet".
 async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new().map_err(Failure::of)?;
     let offers = offers(&config, host.as_ref());
-    let socket = orlop_csi::bind(&sockets.csi).map_err(Failure::of)?;
-    let addons_socket =
-        sockets.addons.as_deref().map(orlop_csi::bind).transpose().map_err(Failure::of)?;
+    let Some(socket) = bind(&sockets.csi, &mut signals).await? else { return Ok(()) };
+    let addons_socket = match &sockets.addons {
+        None => None,
+        Some(path) => match bind(path, &mut signals).await? {
+            None => return Ok(()),
+            socket => socket,
+        },
+    };
     tracing::info!(
         version = %offers.version,
         socket = %sockets.csi.display(),
@@ -102,6 +109,22 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     outcome?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// `None`: it is time to stop. To bind may mean to wait for a lock.
+async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Failure> {
+    const SOON: Duration = Duration::from_secs(1);
+    let path = path.to_owned();
+    let mut binding = tokio::task::spawn_blocking(move || orlop_csi::bind(&path));
+    tokio::select! {
+        bound = &mut binding => Ok(Some(bound.map_err(Failure::of)?.map_err(Failure::of)?)),
+        () = signals.received() => {
+            // If it is made just now, it is removed before the process ends.
+            let _ = tokio::time::timeout(SOON, binding).await;
+            tracing::info!("stopped");
+            Ok(None)
+        }
+    }
 }
 
 /// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.
@@ -143,6 +166,13 @@ async fn open_and_wait(
 async fn stopping(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a reason to stop as well.
     let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+fn allow_most_descriptors() {
+    match descriptors::allow_most() {
+        Ok(most) => tracing::debug!(?most, "descriptors"),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
 }
 
 /// A managed pool is frozen for a moment when it has grown.
@@ -187,27 +217,5 @@ fn offers(config: &Config, host: &dyn Host) -> Offers {
             PoolConfig::Rbd(_) => RbdPool::cuts_groups(),
         }),
         mode: config.mode,
-    }
-}
-
-/// SIGTERM from a supervisor, SIGINT from a terminal.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).map_err(Failure::of)?,
-            interrupt: signal(SignalKind::interrupt()).map_err(Failure::of)?,
-        })
-    }
-
-    async fn received(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }

@@ -1,9 +1,14 @@
 //! One daemon for a socket, a pool, a run directory; nothing but the socket in its directory.
 
+use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use orlop_tests::*;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 
 fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -128,4 +133,89 @@ async fn a_run_directory_has_one_daemon() {
     node.down().await;
     daemon.kill9();
     second.start().await.terminate();
+}
+
+/// As a program does that was asked to lock it.
+fn lock(directory: &Path) -> File {
+    let directory = File::open(directory).unwrap();
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
+    directory
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_not_kept_by_a_lock_on_the_sockets_directory() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let directory = pool.scratch().join("plugins");
+    std::fs::create_dir(&directory).unwrap();
+    let endpoint = format!("unix://{}/csi.sock", directory.display());
+    let launch = Launch::on(&pool).env("CSI_ENDPOINT", endpoint);
+    let locked = lock(&directory);
+    let ended = launch.run_to_end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.output);
+    let named = format!("holds a lock on its directory {};", directory.display());
+    assert!(reason(&ended).contains(&named), "{}", ended.output);
+    drop(locked);
+    launch.start().await.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_waits_for_a_lock_can_be_stopped() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let directory = pool.scratch().join("plugins");
+    std::fs::create_dir(&directory).unwrap();
+    let endpoint = format!("unix://{}/csi.sock", directory.display());
+    let mut daemon = Launch::on(&pool).env("CSI_ENDPOINT", endpoint).idle();
+    let _locked = lock(&directory);
+    daemon.start_again();
+    // It has the directory open while it waits for the lock.
+    while !opened(daemon.pid()).contains(&directory) {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait_for_end().success(), "{}", daemon.log());
+    assert_eq!(names_in(&directory), [""; 0]);
+}
+
+fn opened(daemon: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap();
+    entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect()
+}
+
+/// A supervisor may start it with fewer than it allows.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_descriptors_that_are_allowed_are_used() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let low = ["/bin/sh", "-c", "ulimit -Sn 200 && ulimit -Hn 3000 && exec \"$@\"", "sh"];
+    let mut daemon = Launch::on(&pool).run_by(&low).start().await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let values: Vec<_> = files.split_whitespace().collect();
+    assert_eq!(values[3..5], ["3000", "3000"], "{files}");
+    daemon.terminate();
+}
+
+/// Connections that say nothing, on both sockets of a daemon that may open few files.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_do_not_use_up_all_descriptors() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let addons = pool.scratch().join("addons.sock");
+    let few = ["/bin/sh", "-c", "ulimit -n 400 && exec \"$@\"", "sh"];
+    let launch = Launch::on(&pool).run_by(&few);
+    let launch = launch.env("ORLOP_ADDONS_ENDPOINT", format!("unix://{}", addons.display()));
+    let mut daemon = launch.start().await;
+    let sockets = [daemon.launch().socket(), addons];
+    let silent = tokio::task::spawn_blocking(move || {
+        let both = sockets.iter().flat_map(|socket| (0..300).map(move |_| socket));
+        both.map(|socket| UnixStream::connect(socket).unwrap()).collect::<Vec<_>>()
+    });
+    let _silent = silent.await.unwrap();
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+    client.delete(&volume.volume_id).await.unwrap();
+    daemon.terminate();
+    assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log());
 }

@@ -64,6 +64,51 @@ async fn sigint_finishes_what_is_running() {
     a_signal_during_a_copy(Signal::INT).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_finishes_what_is_running() {
+    needs_root!();
+    a_signal_during_a_copy(Signal::HUP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_is_ignored_as_nohup_asks() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let ignoring = ["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let mut daemon = Launch::on(&pool).run_by(&ignoring).start().await;
+    daemon.signal(Signal::HUP);
+    assert!(daemon.client().probe().await.unwrap());
+    daemon.terminate();
+    assert_eq!(daemon.log().matches("stopping: finishing").count(), 1, "{}", daemon.log());
+}
+
+/// The kernel chooses the thread that takes a signal. One that keeps a lock has no descriptor by
+/// which the others hear of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_keeps_a_lock_takes_no_signal() {
+    const STOPPING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let mut keepers = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
+        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else {
+            continue;
+        };
+        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        if value("Name:").trim() != "lock" {
+            continue;
+        }
+        keepers += 1;
+        let blocked = u64::from_str_radix(value("SigBlk:").trim(), 16).unwrap();
+        for signal in STOPPING {
+            assert!(blocked >> (signal.as_raw() - 1) & 1 == 1, "{signal:?} in {blocked:x}");
+        }
+    }
+    assert!(keepers >= 2, "{keepers} threads keep the locks of the run directory and the pool");
+    daemon.terminate();
+}
+
 /// GEN-26: a caller that hangs up undoes nothing, and is waited for like any other.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_for_a_caller_that_hung_up_is_finished_too() {
