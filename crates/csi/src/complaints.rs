@@ -1,4 +1,4 @@
-//! What is wrong while Probe does not fail, told once by the log.
+//! Pools that are not well while Probe does not fail; each is logged once.
 
 use orlop_model::Error;
 

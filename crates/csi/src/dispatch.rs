@@ -34,7 +34,7 @@ const READING_STREAMS: u32 = 8;
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
-/// So often is looked whether the pools still answer, with and without somebody who waits.
+/// The interval at which pools are checked for an answer, with and without calls that wait.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// So long a stop waits for calls of the node: what they wait for in the kernel, be it a cluster or the

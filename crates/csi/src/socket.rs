@@ -137,7 +137,7 @@ fn ensure_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// On the directory itself, since nothing but the socket may be put there (OP-06).
-/// `None`: somebody else has held it all the time.
+/// `None`: another program has held the lock all the time.
 fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
     let directory = File::open(directory)?;

@@ -268,7 +268,7 @@ impl Engine {
     /// To be called every second or so: a pool that does not answer is noticed without a call.
     pub fn watch_pools(&self) {
         for vitals in self.vitals.values() {
-            // Whoever comes for the pool gets the error too.
+            // Every later call on the pool gets the error too.
             let _noted = vitals.watch();
         }
     }

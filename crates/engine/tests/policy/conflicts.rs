@@ -13,7 +13,7 @@ fn tells<T>(outcome: Result<T>, words: &[&str]) {
     };
     let text = conflict.to_string();
     for word in words {
-        assert!(text.contains(word), "{word:?} is not told: {text}");
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
     }
 }
 
