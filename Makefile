@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
+.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -23,6 +23,9 @@ test:
 #: unit        tests that need no root
 unit:
 	ORLOP_TEST_SKIP_ROOT=1 cargo test --workspace --locked
+
+build-tests:
+	$(BUILD_ALL)
 
 #: real        all tests of the workspace, as root on real loop devices and mounts
 real:
