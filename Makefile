@@ -1,6 +1,6 @@
 # make run    the daemon on a pool of its own, ready to answer on its socket
 # make test   everything, from a machine that has only Rust; needs root
-.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint fmt clean-run
+.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -91,6 +91,10 @@ lint:
 	else \
 	    echo 'cargo-deny is not installed: licences and sources of dependencies are not checked'; \
 	fi
+
+#: oldest-rust builds the binary's code with the oldest Rust that Cargo.toml promises; fetches it first
+oldest-rust:
+	scripts/oldest-rust
 
 fmt:
 	cargo fmt --all
