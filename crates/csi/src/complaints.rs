@@ -12,7 +12,7 @@ impl Complaints {
     /// Only what is new: Probe is asked every few seconds.
     pub(crate) fn log_after(&self, before: &Self) {
         if self.all.is_empty() && !before.all.is_empty() {
-            tracing::info!("all pools are well again");
+            tracing::info!("all pools respond again");
         }
         let is_new = |why: &&Error| {
             self.unready != before.unready || !before.all.iter().any(|other| is_same(other, why))
@@ -21,9 +21,9 @@ impl Complaints {
             match (self.unready, why) {
                 (true, _) => tracing::warn!(%why, "not ready"),
                 (false, Error::Unreachable { .. }) => {
-                    tracing::warn!(%why, "ready without a pool that is away");
+                    tracing::warn!(%why, "ready, but a pool is absent");
                 }
-                (false, _) => tracing::error!(%why, "ready without a pool that is not well"),
+                (false, _) => tracing::error!(%why, "ready, but a pool has failed"),
             }
         }
     }

@@ -41,7 +41,10 @@ impl Crowd {
         members.retain(|member| member.strong_count() > 0);
         if members.len() >= self.most {
             let silent = longest_silent(members)?;
-            tracing::debug!(self.most, "too many connections; the one silent for longest goes");
+            tracing::debug!(
+                self.most,
+                "connection limit reached; closing the connection that was idle longest"
+            );
             // Whoever serves it reads an end, and lets go of it.
             members.retain(|member| !std::ptr::eq(member.as_ptr(), Arc::as_ptr(&silent)));
             let _ = shutdown(&silent.stream, Shutdown::Both);

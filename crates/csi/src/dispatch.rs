@@ -217,14 +217,18 @@ impl Core {
             let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
             let running = lane.running();
             if self.is_lost(name, running) {
-                tracing::error!(pool, running, "stopping without calls that wait in the kernel");
+                tracing::error!(
+                    pool,
+                    running,
+                    "stopping without waiting for calls that are blocked in the kernel"
+                );
                 if then == Then::Close {
                     lane.free.close();
                 }
                 return;
             }
             if second % SAY_AGAIN == 0 {
-                tracing::info!(pool, running, "stopping: waiting for calls to end");
+                tracing::info!(pool, running, "stopping: waiting for running calls to end");
             }
         }
     }

@@ -86,7 +86,7 @@ async fn answer(
         // With two sockets, both look: a pool is asked when it is due, however many do.
         () = core.watch_pools() => {}
         () = left_unread(&core, stopping) => {
-            tracing::warn!("not waiting for answers that are not there or not read");
+            tracing::warn!("stopping without waiting for clients that do not read their responses");
         }
     }
     core.drained().await;
@@ -128,7 +128,9 @@ impl Stream for Connections {
                         let pid = connection.pid();
                         return Poll::Ready(Some(Ok(Lenient::new(connection, pid))));
                     }
-                    None => tracing::warn!("too many connections, all of them busy; hung up"),
+                    None => tracing::warn!(
+                        "connection limit reached and every connection is busy; closed the new one"
+                    ),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");

@@ -29,7 +29,11 @@ impl Engine {
                     answer.maximum_volume = answer.maximum_volume.max(capacity.largest_volume);
                 }
                 Err(error) => {
-                    tracing::warn!(pool = pool.name(), %error, "a pool counts as full");
+                    tracing::warn!(
+                        pool = pool.name(),
+                        %error,
+                        "cannot read the capacity of a pool; it is reported as full"
+                    );
                     if matches!(error, Error::Unreachable { .. }) {
                         known = true;
                     } else {

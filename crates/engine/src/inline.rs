@@ -47,7 +47,11 @@ impl Engine {
         if done.is_err()
             && let Err(error) = self.undo_failed_publish(pool, &record.id, &discardable)
         {
-            tracing::warn!(%error, volume = %record.id, "could not undo a failed publish");
+            tracing::warn!(
+                %error,
+                volume = %record.id,
+                "cannot roll back a failed publish of an inline volume"
+            );
         }
         done
     }
@@ -138,7 +142,11 @@ impl Engine {
         }
         if let Some(owner) = pool.inline_elsewhere(id)? {
             // It may be down, and its workload may come back with it.
-            tracing::info!(volume = %id, %owner, "kept: this inline volume is another node's");
+            tracing::info!(
+                volume = %id,
+                %owner,
+                "kept an inline volume that belongs to another node"
+            );
             return Ok(());
         }
         self.ensure_no_former_stage(pool, id, &path)?;
@@ -192,7 +200,7 @@ impl Engine {
             match node.and_then(|node| self.discard_inline(pool, &id, &node)) {
                 Ok(()) => tracing::info!(
                     volume = %id,
-                    "removed an inline volume that an interrupted call had made and not published"
+                    "removed an inline volume that was never published: the call was interrupted"
                 ),
                 Err(error) => tracing::warn!(
                     %error,

@@ -134,7 +134,7 @@ impl Engine {
                 .and_then(|()| self.host.save_node_record(&record.id, &before));
             // The record that stays names the target, so the repeated call, or an unpublish, ends it.
             if let Err(error) = undone {
-                tracing::warn!(%error, volume = %record.id, "could not undo a failed publish");
+                tracing::warn!(%error, volume = %record.id, "cannot roll back a failed publish");
             }
         }
         done

@@ -110,7 +110,7 @@ impl Engine {
         if done.is_err()
             && let Err(error) = self.undo_stage(pool, &record.id, &wanted, found)
         {
-            tracing::warn!(%error, volume = %record.id, "could not undo a failed stage");
+            tracing::warn!(%error, volume = %record.id, "cannot roll back a failed stage");
         }
         done
     }
@@ -134,7 +134,11 @@ impl Engine {
         match self.ensure_grown(&device, fs, wanted) {
             // It is staged all the same; growing is NodeExpandVolume's to report.
             Err(Error::Precondition(reason)) => {
-                tracing::warn!(volume = %record.id, reason, "a staged filesystem could not grow");
+                tracing::warn!(
+                    volume = %record.id,
+                    reason,
+                    "cannot grow the filesystem of a staged volume"
+                );
                 Ok(())
             }
             done => done,

@@ -37,7 +37,11 @@ impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         // Thawing what is thawed already is fine; a failure is for the host's watchdog.
         if let Err(error) = self.host.ensure_thawed(self.mount) {
-            tracing::error!(%error, path = %self.mount, "could not thaw a filesystem");
+            tracing::error!(
+                %error,
+                path = %self.mount,
+                "cannot thaw a filesystem after a snapshot"
+            );
         }
     }
 }
@@ -150,7 +154,11 @@ impl Engine {
         draft.cut()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let microseconds = started.elapsed().as_micros();
-        tracing::info!(filesystems = mounts.len(), microseconds, "held writers still for a cut");
+        tracing::info!(
+            filesystems = mounts.len(),
+            microseconds,
+            "froze the writers for a snapshot"
+        );
         if held.into_iter().all(|held| held) {
             return Ok(());
         }

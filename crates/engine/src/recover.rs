@@ -38,7 +38,11 @@ impl Engine {
                 Ok(record) if record.is_empty() => found.push(id),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, volume = %id, "cannot read the record of a device");
+                    tracing::warn!(
+                        %error,
+                        volume = %id,
+                        "cannot read the node record of an attached volume"
+                    );
                 }
             }
         }

@@ -190,7 +190,7 @@ impl Vitals {
             state.asked = None;
             state.answered = Instant::now();
             if std::mem::take(&mut state.is_silent) {
-                tracing::info!(pool = vitals.pool.name(), "the pool answers again");
+                tracing::info!(pool = vitals.pool.name(), "the pool responds again");
             }
         };
         spawned("pool-answers", ask)
@@ -249,7 +249,7 @@ fn spawned(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
     match thread::Builder::new().name(name.to_owned()).spawn(work) {
         Ok(_) => true,
         Err(error) => {
-            tracing::warn!(%error, "cannot start a thread to look after a pool");
+            tracing::warn!(%error, "cannot start a thread to watch a pool");
             false
         }
     }

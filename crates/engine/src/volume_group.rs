@@ -178,7 +178,11 @@ impl Engine {
                     | Error::NoSuchVolume(_)
                     | Error::NotServed { .. }),
                 ) => {
-                    tracing::warn!(%error, group = %record.id, "a member cannot be described");
+                    tracing::warn!(
+                        %error,
+                        group = %record.id,
+                        "cannot read a member of a volume group; it is missing from the answer"
+                    );
                 }
                 Err(error) => return Err(error),
             }

@@ -79,7 +79,7 @@ fn close_all(pools: Vec<OpenPool>) {
     let closing: Vec<_> = pools.into_iter().filter_map(begin_to_close).collect();
     for (name, closed) in closing {
         if closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
-            tracing::error!(pool = name, "stopping without closing a pool that does not answer");
+            tracing::error!(pool = name, "stopping without closing a pool that does not respond");
         }
     }
 }
@@ -95,7 +95,7 @@ fn begin_to_close(pool: OpenPool) -> Option<(String, Receiver<()>)> {
     match thread::Builder::new().name("close-pool".to_owned()).spawn(close) {
         Ok(_) => Some((name, closed)),
         Err(error) => {
-            tracing::warn!(pool = name, %error, "a pool is left to the next start to close");
+            tracing::warn!(pool = name, %error, "cannot close a pool; the next start recovers it");
             None
         }
     }

@@ -268,7 +268,7 @@ impl Opened {
 
     fn leave_out(&mut self, why: Error, pool: Absent) {
         let name = pool.config.name().to_owned();
-        tracing::warn!(pool = name, %why, "away; it is taken into service when it is back");
+        tracing::warn!(pool = name, %why, "the pool is absent; it is opened when it appears");
         self.engine = self.engine.with_absent(AbsentPool { name, why });
         self.absent.push(pool.never_made());
     }
@@ -277,7 +277,7 @@ impl Opened {
     fn without(&self, opening: &[Absent]) -> Engine {
         opening.iter().fold(self.engine.clone(), |engine, pool| {
             let name = pool.config.name().to_owned();
-            tracing::warn!(pool = name, "takes long to open; the others are served meanwhile");
+            tracing::warn!(pool = name, "the pool takes long to open; the other pools are served");
             engine.with_absent(AbsentPool { name, why: pool.not_open_yet() })
         })
     }
@@ -303,7 +303,11 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
         Ok(()) if is_alone => host.note_pool(id, &stamp),
         Ok(()) => host.withdraw_pool(id),
         Err(error) => {
-            tracing::warn!(%error, "the doctor will only tell of leftovers of this pool");
+            tracing::warn!(
+                %error,
+                "cannot record the run directory in the pool; the doctor will report orphans \
+                 of this pool and not repair them"
+            );
             host.withdraw_pool(id)
         }
     }
@@ -368,9 +372,13 @@ fn noted(engine: Engine, name: &str, why: Error) -> Engine {
         return engine;
     }
     if matches!(why, Error::Unreachable { .. }) {
-        tracing::warn!(pool = name, %why, "still absent");
+        tracing::warn!(pool = name, %why, "the pool is still absent");
     } else {
-        tracing::error!(pool = name, %why, "cannot be served; waiting does not mend it");
+        tracing::error!(
+            pool = name,
+            %why,
+            "cannot open the pool; retrying does not help, fix its configuration"
+        );
     }
     engine.with_absent(AbsentPool { name: name.to_owned(), why })
 }

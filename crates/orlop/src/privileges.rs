@@ -32,15 +32,17 @@ fn needed(config: &Config) -> CapabilitySet {
 /// Before there is a second thread.
 pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
     if config.keep_capabilities {
-        tracing::warn!("all capabilities are kept, as the configuration says");
+        tracing::warn!("keeping all capabilities, as configured");
         return Ok(());
     }
     let needed = needed(config);
     let Kept { capabilities, for_good } = privilege::keep_only(needed)?;
     let missing = needed.difference(capabilities);
-    tracing::info!(?capabilities, ?missing, "gave up all other capabilities");
+    tracing::info!(?capabilities, ?missing, "dropped all other capabilities");
     if !for_good {
-        tracing::warn!("without CAP_SETPCAP, programs that are started may have more");
+        tracing::warn!(
+            "CAP_SETPCAP is missing, so tools that are started may have more capabilities"
+        );
     }
     Ok(())
 }

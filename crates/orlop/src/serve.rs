@@ -85,7 +85,7 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
         version = %offers.version,
         socket = %sockets.csi.display(),
         node = %config.node_id,
-        "answering; reading the pools"
+        "listening; opening the pools"
     );
     let core = Arc::new(Core::starting());
     let (stop, stopped) = watch::channel(false);
@@ -135,7 +135,7 @@ async fn stay_small() {
         let looked = tokio::task::spawn_blocking(move || memory::give_back(resident)).await;
         match looked {
             Ok(Ok(now)) => resident = now,
-            Ok(Err(error)) => tracing::debug!(%error, "memory is kept for now"),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot return freed memory to the system"),
             Err(_stopping) => return,
         }
     }
@@ -159,7 +159,7 @@ async fn open_and_wait(
     tracing::info!(absent = opened.absent.len(), "ready");
     opening::await_absent(core, opened, pools).map_err(Failure::of)?;
     signals.received().await;
-    tracing::info!("stopping: finishing what is running");
+    tracing::info!("stopping: finishing running calls");
     Ok(())
 }
 

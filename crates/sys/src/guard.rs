@@ -128,7 +128,10 @@ impl State {
                     return Ok(());
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the thaw guard is gone or stuck; starting another");
+                    tracing::warn!(
+                        %error,
+                        "the thaw guard has ended or does not respond; starting another"
+                    );
                     running.abandon();
                 }
             }
@@ -158,7 +161,7 @@ impl Running {
     /// take that for the death of its owner and end freezes that are in order.
     fn abandon(mut self) {
         if let Err(error) = self.child.kill() {
-            tracing::warn!(%error, "a thaw guard that does not listen cannot be ended");
+            tracing::warn!(%error, "cannot end a thaw guard that does not respond");
         }
     }
 }
@@ -167,7 +170,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Closes the pipe first.
         if let Err(error) = self.child.wait() {
-            tracing::warn!(%error, "how the thaw guard ended is unknown");
+            tracing::warn!(%error, "cannot read the exit status of the thaw guard");
         }
     }
 }

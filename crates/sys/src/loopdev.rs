@@ -233,7 +233,10 @@ fn size_limit(file_length: u64, size: u64) -> u64 {
 /// The kernel drops direct I/O without a word where the backing filesystem cannot do it.
 fn warn_without_direct_io(device: &LoopDevice, label: &str) {
     if let Ok(Some(LoopStatus { direct_io: false, .. })) = status(device) {
-        tracing::warn!(label, "no direct I/O: snapshots will stall writers");
+        tracing::warn!(
+            label,
+            "the pool's filesystem does not support direct I/O; snapshots will stall writers"
+        );
     }
 }
 

@@ -246,7 +246,7 @@ impl Export {
             && let Err(error) =
                 OpenOptions::new().write(true).open(&log).and_then(|log| log.set_len(0))
         {
-            tracing::debug!(%error, "the log of an export grows on");
+            tracing::debug!(%error, "cannot truncate the log of an export");
         }
     }
 

@@ -187,7 +187,7 @@ fn write_limit(group: &Path, file: &str, line: &str, limits: &Limits) -> Result<
     match write_line(group, file, line)? {
         Written::Done | Written::GroupGone => Ok(()),
         Written::NoSuchFile => {
-            tracing::debug!(group = %group.display(), file, "this group has no I/O limits");
+            tracing::debug!(group = %group.display(), file, "cannot set I/O limits in this cgroup");
             Ok(())
         }
         // Limits of a device that is gone are gone with it.

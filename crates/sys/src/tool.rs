@@ -195,11 +195,11 @@ impl Watch {
             let started = Instant::now();
             while end.recv_timeout(REMINDER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let seconds = started.elapsed().as_secs();
-                tracing::warn!(tool = name, seconds, "still running");
+                tracing::warn!(tool = name, seconds, "a tool is still running");
             }
         });
         if let Err(error) = watching {
-            tracing::debug!(%error, "a running tool is not watched");
+            tracing::debug!(%error, "cannot watch a running tool");
         }
         Self { _ended: ended }
     }

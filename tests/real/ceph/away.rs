@@ -158,7 +158,7 @@ async fn other_pools_are_served_while_one_is_being_opened() {
     daemon.start_again();
     let client = daemon.client();
     let volume = persist(|| on_pool(&client, "local", "local").block().send()).await;
-    let given_up = "it is taken into service when it is back";
+    let given_up = "it is opened when it appears";
     assert!(!daemon.log().contains(given_up), "{}", daemon.log());
     let absent = on_pool(&client, "remote", "ceph").block().send().await.unwrap_err();
     assert_eq!(absent.code(), Code::Unavailable, "{absent}");

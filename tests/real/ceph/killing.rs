@@ -223,7 +223,8 @@ async fn a_controller_that_ends_in_good_order_is_not_blocklisted() {
     ceph.rbd(&["namespace", "create", "rbd/orderly"]);
     let launch = ceph.launch("orderly-c", "controller").env("ORLOP_RBD_NAMESPACE", "orderly");
     let mut controller = launch.start().await;
-    let stopped = |controller: &Daemon| controller.log().matches("stopped the client").count();
+    let stopped =
+        |controller: &Daemon| controller.log().matches("blocklisted the Ceph client").count();
     let mut orderly = false;
     for _ in 0..20 {
         let before = stopped(&controller);

@@ -63,7 +63,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
     workload.goes_on().await;
     let snapshot = client.snapshot("unseen", &used.id).await.unwrap().snapshot_id;
     let log = daemon.log();
-    assert!(log.contains("held writers still for a cut"), "{log}");
+    assert!(log.contains("froze the writers for a snapshot"), "{log}");
     workload.goes_on().await;
     workload.finish();
     used.unpublish().await.unwrap();

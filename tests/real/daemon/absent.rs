@@ -95,11 +95,11 @@ async fn a_missing_disk_is_waited_for_and_others_are_served() {
     assert!(daemon.log().contains("mount its filesystem"), "the log does not say why");
     assert_eq!(std::fs::read_dir(&disk.path).unwrap().count(), 0, "made on the disk below");
 
-    assert_eq!(daemon.log().matches("ready without a pool").count(), 1, "told once");
+    assert_eq!(daemon.log().matches("ready, but a pool").count(), 1, "told once");
 
     disk.power_on();
     until_all_are_served(&client).await;
-    assert!(daemon.log().contains("all pools are well again"));
+    assert!(daemon.log().contains("all pools respond again"));
     assert_eq!(client.list_volumes().await.unwrap().len(), 2);
     assert!(capacity_of(&client, "disk").await > 0);
     let node = client.on_node(&volume, block());
@@ -205,10 +205,10 @@ async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
     disk.unplug();
     start_without(&mut daemon, &client).await;
     disk.power_on();
-    until("logged", || async { daemon.log().contains("waiting does not mend it") }).await;
+    until("logged", || async { daemon.log().contains("retrying does not help") }).await;
     assert!(client.probe().await.unwrap());
     let log = daemon.log();
-    let told = log.lines().find(|line| line.contains("ready without a pool that is not well"));
+    let told = log.lines().find(|line| line.contains("ready, but a pool has failed"));
     assert!(told.is_some_and(|line| line.contains("format 999")), "{log}");
 
     let elsewhere = there.scratch().join("elsewhere");

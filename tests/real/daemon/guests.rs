@@ -13,7 +13,7 @@ use crate::hung::{Frozen, until};
 
 /// Longer than any file of an ext4.
 const HUGE: u64 = 17 << 40;
-const GIVEN_UP: &str = "stopping without calls that wait in the kernel";
+const GIVEN_UP: &str = "stopping without waiting for calls that are blocked in the kernel";
 
 /// Two pools that have promised so much that a volume may be huge. The one with the most room is asked
 /// first, cannot hold so long a file, and passes the volume on to the other one.
@@ -79,7 +79,7 @@ async fn a_stop_waits_for_a_guest_of_a_slow_pool() {
     let call = tokio::spawn(async move { call.send().await });
     until_it_waits(&daemon, &call).await;
     daemon.signal(Signal::TERM);
-    until_logged(&daemon, "stopping: waiting for calls to end").await;
+    until_logged(&daemon, "stopping: waiting for running calls to end").await;
     drop(frozen);
     let volume = call.await.unwrap().expect("the call that was running is answered");
     assert!(daemon.wait_for_end().success());
@@ -130,7 +130,7 @@ async fn a_stop_waits_for_an_inline_volume_of_a_slow_pool() {
     let call = tokio::spawn(async move { publish.node_publish(request).await });
     until_it_waits(&daemon, &call).await;
     daemon.signal(Signal::TERM);
-    until_logged(&daemon, "stopping: waiting for calls to end").await;
+    until_logged(&daemon, "stopping: waiting for running calls to end").await;
     drop(frozen);
     call.await.unwrap().expect("the call that was running is answered");
     assert!(daemon.wait_for_end().success());

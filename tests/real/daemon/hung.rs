@@ -132,7 +132,7 @@ async fn a_hung_pool_stops_nothing_but_itself() {
     assert_served(&client, "while it is known").await;
 
     drop(frozen);
-    until("it answers", || async { daemon.log().contains("the pool answers again") }).await;
+    until("it answers", || async { daemon.log().contains("the pool responds again") }).await;
     // What was under way is finished, also for callers that are gone.
     until("finished", || async { client.list_volumes().await.is_ok_and(|all| all.len() >= 65) })
         .await;
@@ -170,11 +170,11 @@ async fn a_hung_pool_is_noticed_while_no_call_comes() {
     }
     let log = daemon.log();
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(lines("ready without a pool that is away"), 1, "{log}");
+    assert_eq!(lines("ready, but a pool is absent"), 1, "{log}");
     assert_eq!(lines(SILENT), 3, "noticed, asked for by Probe, and one call refused: {log}");
 
     drop(frozen);
-    until_logged(&daemon, "the pool answers again").await;
+    until_logged(&daemon, "the pool responds again").await;
     assert!(client.probe().await.unwrap());
     client.delete(&kept.volume_id).await.unwrap();
 }
@@ -200,7 +200,9 @@ async fn a_stop_does_not_wait_for_a_hung_pool() {
     .await;
     daemon.signal(Signal::TERM);
     until("stopped", || async { daemon.log().contains("stopped") }).await;
-    assert!(daemon.log().contains("stopping without calls that wait in the kernel"));
+    assert!(
+        daemon.log().contains("stopping without waiting for calls that are blocked in the kernel")
+    );
     assert!(!daemon.launch().socket().exists(), "the socket was left");
     drop(frozen);
     assert_eq!(daemon.wait_for_end().code(), Some(0));

@@ -82,7 +82,7 @@ async fn restored_stamp(
 /// For how long writers were held, as the daemon has measured it.
 fn report_windows(daemon: &Daemon, what: &str) {
     let log = daemon.log();
-    let lines = log.lines().filter(|line| line.contains("held writers still for a cut"));
+    let lines = log.lines().filter(|line| line.contains("froze the writers for a snapshot"));
     let windows: Vec<u64> = lines.map(|line| field(line, "microseconds=")).collect();
     report(&format!("{what}: writers were held for {windows:?} microseconds"));
 }

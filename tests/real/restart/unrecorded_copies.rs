@@ -48,7 +48,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
         assert_eq!(promise, "filesystem", "{fs}");
         held += 1;
         let log = daemon.log();
-        let told = log.lines().filter(|line| line.contains("held writers still for a cut"));
+        let told = log.lines().filter(|line| line.contains("froze the writers for a snapshot"));
         assert_eq!(told.count(), held, "{fs}: {log}");
         let cloned = create("clone").from_volume(&source.id).done().await;
         held += 1;

@@ -36,7 +36,10 @@ pub(crate) fn capacity_parameters(
     check_map_size("parameters", parameters)?;
     let (parsed, refused) = VolumeParameters::parse_leniently(parameters);
     for error in refused {
-        tracing::debug!(%error, "ignored for the capacity; CreateVolume will refuse it");
+        tracing::debug!(
+            %error,
+            "GetCapacity ignores an invalid parameter; CreateVolume will refuse it"
+        );
     }
     Ok(parsed)
 }

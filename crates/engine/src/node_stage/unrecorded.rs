@@ -20,7 +20,11 @@ impl Engine {
         for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
             if let Some(device) = pool.attached(id, access)? {
                 pool.try_detach_unused(id, access)?;
-                tracing::info!(volume = %id, device = %device.path.display(), "detached; no record of it was left");
+                tracing::info!(
+                    volume = %id,
+                    device = %device.path.display(),
+                    "detached a device that had no node record"
+                );
             }
         }
         Ok(())

@@ -104,7 +104,10 @@ impl Freezer {
         }
         for (mount, thawed) in thawing {
             if thawed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
-                tracing::error!(%mount, "still frozen: to thaw it waits for its pool");
+                tracing::error!(
+                    %mount,
+                    "the filesystem is still frozen: thawing it waits for its pool to respond"
+                );
             }
         }
         Ok(())
@@ -162,7 +165,7 @@ impl FreezeNotes {
         fs::freeze(mount.as_path()).map_err(|failure| {
             self.tell_guard(|guard| guard.forget(mount.as_path()));
             if let Err(error) = self.files.ensure_removed(&name) {
-                tracing::warn!(%mount, %error, "the note of a freeze that failed stays behind");
+                tracing::warn!(%mount, %error, "cannot remove the note of a freeze that failed");
             }
             match failure.is_busy() {
                 true => Error::precondition(format!(
@@ -191,7 +194,13 @@ impl FreezeNotes {
             }
             Ok(ThawOutcome::WasNotFrozen) => {}
             // Its note stays, so the next start tries again.
-            Err(error) => tracing::error!(%mount, %error, "cannot thaw what was left frozen"),
+            Err(error) => {
+                tracing::error!(
+                    %mount,
+                    %error,
+                    "cannot thaw a filesystem that was left frozen; the next start tries again"
+                )
+            }
         }
     }
 
@@ -216,7 +225,11 @@ impl FreezeNotes {
                 // Not ours, most likely, and so not ours to remove; the others get their turn.
                 Err(error) => {
                     let note = self.files.path(&name);
-                    tracing::warn!(note = %note.display(), %error, "this is no note of a freeze; ignored");
+                    tracing::warn!(
+                        note = %note.display(),
+                        %error,
+                        "ignoring a file that is not the note of a freeze"
+                    );
                 }
             }
         }

@@ -49,7 +49,7 @@ impl Limiter {
         if !limiter.in_force.lock().is_empty()
             && let Err(error) = limiter.ensure_followed()
         {
-            tracing::warn!(%error, "new cgroups are not limited");
+            tracing::warn!(%error, "cannot follow new cgroups; their I/O is not limited");
         }
         Ok(limiter)
     }
@@ -105,7 +105,7 @@ impl Limiter {
             // refused for it: what is there now is limited, and each publication tries again.
             tracing::warn!(
                 %error,
-                "cgroups that are made later are not limited for now; raise \
+                "cannot follow new cgroups, so their I/O is not limited; raise \
                  fs.inotify.max_user_instances"
             );
         }

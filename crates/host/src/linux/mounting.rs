@@ -108,7 +108,11 @@ pub(super) fn drop_copies(path: &Path) {
         Ok(()) => {}
         Err(error) if is_missing(&error) => {}
         Err(error) => {
-            tracing::debug!(path = %path.display(), %error, "copies of a mount in other namespaces stay");
+            tracing::debug!(
+                path = %path.display(),
+                %error,
+                "cannot remove copies of a mount in other mount namespaces"
+            );
         }
     }
 }
@@ -130,7 +134,7 @@ pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
 /// Best effort: an empty directory that stays behind does not hide why the mount failed.
 fn remove_if(created: bool, target: &TargetPath) {
     if created && let Err(error) = mounts::remove_mount_point(target.as_path()) {
-        tracing::warn!(%target, %error, "an unused mount point stays behind");
+        tracing::warn!(%target, %error, "cannot remove an unused mount point");
     }
 }
 

@@ -93,7 +93,8 @@ impl RunDirectory {
             }
             if begun.elapsed() >= LEAVING {
                 tracing::warn!(
-                    "threads of a former daemon still wait in the kernel; going on beside them"
+                    "threads of the previous daemon are still blocked in the kernel; starting \
+                     beside them"
                 );
                 return Presence::beside_others(&self.volumes()).doing(DOING);
             }

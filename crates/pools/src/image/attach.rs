@@ -182,11 +182,15 @@ fn take_down(status: &LoopStatus) {
     let device = device.display();
     // Not waited for: that would hold up the start, for each such device.
     match loopdev::try_detach_unused(&status.device, &status.label, Path::new("")) {
-        Ok(None) => tracing::info!(%device, "detached from a deleted volume"),
+        Ok(None) => tracing::info!(%device, "detached the loop device of a deleted volume"),
         Ok(Some(user)) => {
-            tracing::warn!(%device, user, "left attached to a deleted volume: it is in use");
+            tracing::warn!(
+                %device,
+                user,
+                "the loop device of a deleted volume stays attached: it is in use"
+            );
         }
-        Err(error) => tracing::warn!(%error, "still attached to a deleted volume"),
+        Err(error) => tracing::warn!(%error, "cannot detach the loop device of a deleted volume"),
     }
 }
 

@@ -35,7 +35,7 @@ impl Ballast {
     pub(super) fn ensure(&self) {
         let _changing = lock(&self.changing);
         if let Err(error) = self.take() {
-            tracing::debug!(%error, "no space is held back");
+            tracing::debug!(%error, "cannot allocate the emergency reserve");
         }
     }
 
@@ -65,7 +65,7 @@ impl Ballast {
             file::ensure_no_file(&self.path).doing(giving_up)
         });
         if let Err(error) = cut {
-            tracing::warn!(%error, "it stays taken");
+            tracing::warn!(%error, "cannot release the emergency reserve");
         }
     }
 }
@@ -82,7 +82,11 @@ impl Store {
                 if self.ballast.held() == 0 {
                     return Err(error);
                 }
-                tracing::warn!(pool = self.name, %error, "using the space held back for this");
+                tracing::warn!(
+                    pool = self.name,
+                    %error,
+                    "the pool is full; using the emergency reserve for this change"
+                );
                 self.ballast.give_up();
                 attempt()
             }

@@ -56,7 +56,7 @@ impl Store {
         if let Some(trash) = trash
             && let Err(error) = trash.remove()
         {
-            tracing::warn!(%error, "deleted, but its space is only freed at the next start");
+            tracing::warn!(%error, "deleted, but its space cannot be freed before the next start");
         }
         self.ballast.ensure();
         Ok(())

@@ -31,11 +31,18 @@ pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
         }
         try_storage(root);
         let since = answers_since.get_or_insert_with(|| {
-            tracing::warn!(pool = name, "threads of a former daemon wait in the kernel");
+            tracing::warn!(
+                pool = name,
+                "threads of the previous daemon are blocked in the kernel; checking whether \
+                 the pool responds"
+            );
             Instant::now()
         });
         if since.elapsed() >= ANSWERING {
-            tracing::warn!(pool = name, "it answers: they wait for something else");
+            tracing::warn!(
+                pool = name,
+                "the pool responds, so those threads are blocked elsewhere; opening it"
+            );
             return Presence::beside_others(&staging).doing(entering);
         }
         thread::sleep(LOOK_AGAIN);

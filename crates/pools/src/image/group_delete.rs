@@ -49,7 +49,11 @@ impl Store {
         let moved = self.despite_full(|| self.layout.move_to_trash(home.directory(), id));
         let discarded = discard(id, moved);
         if let Err(error) = &discarded {
-            tracing::warn!(%error, %id, "its space is only freed at the next start");
+            tracing::warn!(
+                %error,
+                %id,
+                "deleted, but its space cannot be freed before the next start"
+            );
         }
         let mut ledger = lock(&self.ledger);
         ledger.release(self.snapshots.take_out(id));
@@ -86,7 +90,11 @@ pub(super) fn sweep_orphans(
                 Ok(()) => tracing::info!(%id, "removed a member of an unfinished group snapshot"),
                 Err(error) => {
                     swept.remove(&group);
-                    tracing::warn!(%error, %id, "a leftover stays");
+                    tracing::warn!(
+                        %error,
+                        %id,
+                        "cannot remove an orphan; the next start tries again"
+                    );
                 }
             },
             None => keep_member(layout, &id, &home),
@@ -102,10 +110,14 @@ fn keep_member(layout: &Layout, id: &SnapshotId, home: &Home) {
         Ok(()) => tracing::warn!(
             %id,
             directory = %layout.set_aside().display(),
-            "set aside: this snapshot is a member of a group snapshot whose record is missing"
+            "quarantined a snapshot: it belongs to a group snapshot whose record is missing"
         ),
         Err(error) => {
-            tracing::warn!(%error, %id, "a member of a group snapshot without its record stays");
+            tracing::warn!(
+                %error,
+                %id,
+                "cannot quarantine a snapshot whose group snapshot has no record"
+            );
         }
     }
 }
@@ -115,7 +127,7 @@ fn discard(id: &SnapshotId, moved: orlop_sys::Result<Option<Home>>) -> Result<()
     if let Some(trash) = moved.doing(|| format!("remove snapshot {id}"))?
         && let Err(error) = trash.remove()
     {
-        tracing::warn!(%error, "its space is only freed at the next start");
+        tracing::warn!(%error, "deleted, but its space cannot be freed before the next start");
     }
     Ok(())
 }

@@ -156,7 +156,11 @@ impl GroupSnapshotDraft {
     fn take_back(&self) {
         let id = &self.record.id;
         if let Err(error) = self.store.group_snapshots.remove_file(id) {
-            tracing::warn!(%error, %id, "it is whole or gone at the next start");
+            tracing::warn!(
+                %error,
+                %id,
+                "cannot roll back a group snapshot; the next start commits or removes it"
+            );
             return;
         }
         let mut all_gone = true;
@@ -164,7 +168,11 @@ impl GroupSnapshotDraft {
             if let Err(error) = self.store.discard_unlisted(member) {
                 // What stands there is of another one, and in the index.
                 all_gone &= matches!(error, Error::Conflict { .. });
-                tracing::warn!(%error, %member, "it stays until the next start");
+                tracing::warn!(
+                    %error,
+                    %member,
+                    "cannot remove the draft of a group snapshot before the next start"
+                );
             }
         }
         if all_gone {

@@ -145,12 +145,17 @@ fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
     for entry in std::fs::read_dir(directory).doing(listing)? {
         let path = entry.doing(listing)?.path();
         if !is_leftover(&path, pool) {
-            tracing::warn!(path = %path.display(), "this is not of this pool; it is left alone");
+            tracing::warn!(
+                path = %path.display(),
+                "ignoring an entry that this pool did not create"
+            );
             continue;
         }
         match remove_leftover(&path) {
-            Ok(()) => tracing::info!(path = %path.display(), "removed a leftover"),
-            Err(error) => tracing::warn!(%error, "a leftover stays"),
+            Ok(()) => tracing::info!(path = %path.display(), "removed an orphan"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot remove an orphan; the next start tries again")
+            }
         }
     }
     Ok(())
@@ -193,7 +198,11 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
     if missing && file::backing_kind(parent).doing(making)? == BackingKind::Btrfs {
         // Subvolumes may be forbidden here.
         if let Err(error) = make_private_subvolume(path) {
-            tracing::warn!(%error, "the pool is no subvolume");
+            tracing::warn!(
+                %error,
+                "the pool's directory is not a btrfs subvolume; group snapshots freeze their \
+                 members"
+            );
         }
     }
     ensure_private_directory(path)
@@ -264,7 +273,7 @@ impl Home {
             && flock(&data, FlockOperation::NonBlockingLockExclusive).is_ok()
             && let Err(error) = file::set_length(&data, 0)
         {
-            tracing::debug!(%error, "not cut before it is removed");
+            tracing::debug!(%error, "cannot truncate a file before removing it");
         }
         file::remove_tree(&self.0)
     }

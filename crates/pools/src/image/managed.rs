@@ -61,7 +61,7 @@ pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()
     let made = format_image(&draft, bytes / ALLOCATION_UNIT * ALLOCATION_UNIT)
         .and_then(|()| file::rename_new(&draft, &image).doing(making));
     if let Err(error) = file::remove_tree(&draft) {
-        tracing::warn!(%error, "a half-made image stays until the next start");
+        tracing::warn!(%error, "cannot remove an unfinished pool image before the next start");
     }
     // If one was there by now, another process made it and will have the pool's lock as well.
     made.map(|_| ())
@@ -241,7 +241,10 @@ impl Managed {
 /// Other mount namespaces may have copies of the mount, which would keep the image attached.
 fn drop_copies(mount_point: &Path) {
     if let Err(error) = mounts::replace_mount_point(mount_point) {
-        tracing::debug!(%error, "copies of the pool's mount in other namespaces stay");
+        tracing::debug!(
+            %error,
+            "cannot remove copies of the pool's mount in other mount namespaces"
+        );
     }
 }
 

@@ -82,7 +82,10 @@ impl Store {
 impl Drop for Moment {
     fn drop(&mut self) {
         if let Err(error) = btrfs::delete_subvolume(&self.root) {
-            tracing::warn!(%error, "a moment of the pool stays until the next start");
+            tracing::warn!(
+                %error,
+                "cannot delete a temporary subvolume snapshot before the next start"
+            );
         }
     }
 }

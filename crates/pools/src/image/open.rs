@@ -157,7 +157,7 @@ fn shares_extents(directory: &Path, backing: BackingKind) -> orlop_sys::Result<b
                 | BackingKind::Overlay
                 | BackingKind::Other => false,
             };
-            tracing::warn!(%error, assumed, "whether extents can be shared could not be tried");
+            tracing::warn!(%error, assumed, "cannot test whether the filesystem shares extents");
             Ok(assumed)
         }
         tried => tried,

@@ -58,7 +58,7 @@ impl Original {
             Ok(())
         });
         if let Err(error) = shared {
-            tracing::debug!(%error, "not shared beforehand");
+            tracing::debug!(%error, "cannot share the source's extents before writers are frozen");
         }
     }
 

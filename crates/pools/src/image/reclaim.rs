@@ -49,7 +49,7 @@ impl Store {
             .open(self.volumes.home(id).data())
             .doing(reclaiming)?;
         let bytes = file::punch_zeroes(&data).doing(reclaiming)?;
-        tracing::info!(%id, bytes, "gave back blocks of zeroes");
+        tracing::info!(%id, bytes, "reclaimed blocks that held only zeroes");
         Ok(())
     }
 }

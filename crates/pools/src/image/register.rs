@@ -52,13 +52,16 @@ impl<R: Recorded> Register<R> {
                     .is_some_and(|it| id_in(it).or_else(|| unfinished_in(it)).is_some()) =>
                 {
                     if let Err(error) = file::ensure_no_file(&register.directory.join(&name)) {
-                        tracing::warn!(%error, "a leftover stays");
+                        tracing::warn!(
+                            %error,
+                            "cannot remove an orphan; the next start tries again"
+                        );
                     }
                 }
                 None => tracing::warn!(
                     directory = %register.directory.display(),
                     name = %name.display(),
-                    "this is not of this pool; it is left alone"
+                    "ignoring an entry that this pool did not create"
                 ),
             }
         }
@@ -148,7 +151,7 @@ impl<R: Recorded> Register<R> {
     pub(super) fn forget_unfinished(&self, id: &R::Id) {
         if let Err(error) = file::ensure_no_file(&self.directory.join(format!("{id}{UNFINISHED}")))
         {
-            tracing::warn!(%error, %id, "a note stays until the next start");
+            tracing::warn!(%error, %id, "cannot remove a temporary file before the next start");
         }
     }
 

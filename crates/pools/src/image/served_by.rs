@@ -40,10 +40,14 @@ impl ServedBy {
             return;
         }
         if let Some(before) = before {
-            tracing::info!(pool = name, ?before, "this pool was served elsewhere before");
+            tracing::info!(
+                pool = name,
+                ?before,
+                "the pool was last served under another name, topology or run directory"
+            );
         }
         if let Err(error) = now.write(root) {
-            tracing::warn!(%error, "who serves the pool is not noted in it");
+            tracing::warn!(%error, "cannot record in the pool which daemon serves it");
         }
     }
 

@@ -129,7 +129,10 @@ impl<R: Kept> Shelf<R> {
         let shelf = Self { directory, entries: RwLock::default() };
         if let Err(error) = shelf.sync() {
             // A pool on a failing disk must open all the same.
-            tracing::warn!(%error, "what was made last may not survive a power cut");
+            tracing::warn!(
+                %error,
+                "cannot sync the pool: the newest objects may not survive a power cut"
+            );
         }
         let ids = shelf.found(pool)?;
         thread::scope(|scope| {
@@ -157,7 +160,7 @@ impl<R: Kept> Shelf<R> {
                 None => tracing::warn!(
                     directory = %self.directory.display(),
                     name = %name.display(),
-                    "this is not of this pool; it is left alone"
+                    "ignoring an entry that this pool did not create"
                 ),
             }
         }

@@ -63,7 +63,11 @@ impl Staged {
 
     pub(super) fn note_shared(&self, bytes: u64) {
         if let Err(error) = file::set_number(&self.data, SHARED, bytes) {
-            tracing::debug!(%error, "after a restart all of this copy counts as shared");
+            tracing::debug!(
+                %error,
+                "cannot record how much of this copy is shared; after a restart all of it \
+                 counts as shared"
+            );
         }
     }
 
@@ -109,6 +113,6 @@ impl Drop for Staged {
 /// After the rename there is nothing under the temporary name, and names are not used twice.
 fn remove(home: &Home) {
     if let Err(error) = home.remove() {
-        tracing::warn!(%error, "a draft stays until the next start");
+        tracing::warn!(%error, "cannot remove a draft before the next start");
     }
 }

@@ -84,7 +84,7 @@ impl Surveyor {
     pub(super) fn wait(&self) {
         let thread = lock(&self.0).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that looks at the pool's files panicked");
+            tracing::error!("the usage scan panicked");
         }
     }
 }
@@ -131,7 +131,7 @@ impl Store {
             // Not before: our caller holds the lock that the end of it asks for.
             let under_way = UnderWay { store };
             if let Err(error) = under_way.store.survey() {
-                tracing::debug!(%error, "the pool's files could not be looked at");
+                tracing::debug!(%error, "the usage scan failed");
             }
         };
         match thread::Builder::new().name("survey".to_owned()).spawn(look) {
@@ -141,7 +141,7 @@ impl Store {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, "no thread to look at the pool's files");
+                tracing::debug!(%error, "cannot start a thread for the usage scan");
                 false
             }
         }

@@ -104,7 +104,10 @@ impl Store {
         match self.template(shape) {
             Ok(template) => template.map(|template| (template, filesystem)),
             Err(error) => {
-                tracing::warn!(%error, "no template; the volume is formatted when it is staged");
+                tracing::warn!(
+                    %error,
+                    "cannot make a template; the volume is formatted when it is staged"
+                );
                 None
             }
         }
@@ -156,7 +159,7 @@ struct Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = file::ensure_no_file(&self.path) {
-            tracing::warn!(%error, "a template stays until the next start");
+            tracing::warn!(%error, "cannot remove a template before the next start");
         }
     }
 }

@@ -109,7 +109,10 @@ impl Store {
             // Give back what was reserved before space ran out. It begins after what was there
             // before this call, of which alone a device can show anything.
             if let Err(error) = file::set_length(&data, present) {
-                tracing::warn!(%error, "space reserved in vain stays taken");
+                tracing::warn!(
+                    %error,
+                    "cannot release space that was allocated for a growth that failed"
+                );
             }
             return Err(error).doing(growing);
         }

@@ -169,7 +169,11 @@ impl Store {
             Ok(()) => Ok(export),
             Err(error) => {
                 if let Err(leftover) = self.undo_export(id, &export, access) {
-                    tracing::warn!(%leftover, volume = %id, "a failed export is still there");
+                    tracing::warn!(
+                        %leftover,
+                        volume = %id,
+                        "cannot stop an export that failed to start"
+                    );
                 }
                 Err(error)
             }
@@ -348,7 +352,7 @@ impl Store {
             if id.pool() == &self.id
                 && let Err(error) = self.ensure_unexported_if_unused(&id)
             {
-                tracing::warn!(%error, volume = %id, "an export without a device is still there");
+                tracing::warn!(%error, volume = %id, "cannot stop an export that has no device");
             }
         }
         Ok(())

@@ -127,7 +127,11 @@ fn do_all(store: &Store, chores: &[Chore]) -> bool {
     let mut done = true;
     for chore in chores {
         if let Err(error) = chore(store) {
-            tracing::warn!(%error, pool = store.name, "housekeeping will be tried again");
+            tracing::warn!(
+                %error,
+                pool = store.name,
+                "garbage collection failed; it will be retried"
+            );
             done = false;
         }
     }

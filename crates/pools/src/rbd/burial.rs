@@ -257,7 +257,13 @@ impl Store {
                         return Err(Error::Busy(what.to_owned()));
                     }
                     // It must not keep the others from being freed.
-                    Err(error) => tracing::warn!(%error, image, "not freed yet"),
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            image,
+                            "cannot free a deleted volume yet; it will be retried"
+                        )
+                    }
                 }
             }
         }
@@ -315,7 +321,9 @@ impl Store {
                 Ok(Sweep::Done) => {}
                 Ok(Sweep::Unmade) => unmade.push((id, image_id)),
                 // It must not keep the others from being swept.
-                Err(error) => tracing::warn!(%error, %id, "a leftover stays"),
+                Err(error) => {
+                    tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried")
+                }
             }
         }
         if !unmade.is_empty() {
@@ -323,7 +331,7 @@ impl Store {
         }
         for (id, image_id) in unmade {
             if let Err(error) = self.discard_unmade(&id, &image_id) {
-                tracing::warn!(%error, %id, "a leftover stays");
+                tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
             }
         }
         Ok(())
@@ -383,7 +391,7 @@ impl Store {
                 false => io.ensure_trashed(&name, &image_id),
             });
             if let Err(error) = swept {
-                tracing::warn!(%error, name, "a leftover stays");
+                tracing::warn!(%error, name, "cannot remove an orphan; it will be retried");
             }
         }
         Ok(())

@@ -156,7 +156,7 @@ impl Store {
                  wait or fail; free some of its space, raise its quota or give the cluster more"
             ),
             Some(Change::Over) => {
-                tracing::info!(pool, available, "the Ceph pool has room again");
+                tracing::info!(pool, available, "the Ceph pool has free space again");
             }
             None => {}
         }
@@ -165,7 +165,7 @@ impl Store {
     /// For a start on a pool that is full already. That it cannot be asked is told by others.
     pub(super) fn look_at_room(&self) {
         if let Err(error) = self.available() {
-            tracing::debug!(%error, "how much room the pool has is not known");
+            tracing::debug!(%error, "cannot read the free space of the Ceph pool");
         }
     }
 

@@ -100,7 +100,10 @@ impl Connection {
         let io = self.io();
         match ask(&io) {
             Err(error) if error.errno() == Some(Errno::SHUTDOWN) => {
-                tracing::warn!(%error, "the cluster refuses this client; connecting as a new one");
+                tracing::warn!(
+                    %error,
+                    "the cluster has blocklisted this client; connecting as a new one"
+                );
                 ask(&self.renewed(&io).doing(&doing)?)
             }
             answer => answer,
@@ -119,7 +122,11 @@ impl Connection {
         if let Some(own) = self.own.get()
             && let Err(error) = own.note(&new)
         {
-            tracing::warn!(%error, "should this process be killed, its client will count as alive");
+            tracing::warn!(
+                %error,
+                "cannot record this client's address; if the daemon is killed, its locks \
+                 expire only after about 30 seconds"
+            );
         }
         *lock(&self.current) = Arc::clone(&new);
         Ok(new)

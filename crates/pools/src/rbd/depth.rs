@@ -52,7 +52,7 @@ impl Store {
             Ok(())
         });
         if let Err(error) = noted {
-            tracing::warn!(%error, %id, "whether it is too deep a copy is not known");
+            tracing::warn!(%error, %id, "cannot read the clone depth of a volume");
         }
     }
 
@@ -72,7 +72,9 @@ impl Store {
             match self.flatten(&id, &key) {
                 // What it was copied from may be free now.
                 Ok(()) => self.background.wake(),
-                Err(error) => tracing::warn!(%error, %id, "it stays a copy of copies for now"),
+                Err(error) => {
+                    tracing::warn!(%error, %id, "cannot flatten a volume yet; it will be retried")
+                }
             }
         }
         Ok(())

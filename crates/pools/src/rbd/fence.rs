@@ -157,7 +157,12 @@ impl Store {
                  then on it can be stopped for good; docs/ceph.md tells more"
             )));
         }
-        tracing::warn!(volume = %id, %node, address, "fenced: this client writes no more");
+        tracing::warn!(
+            volume = %id,
+            %node,
+            address,
+            "fenced a node: its client is blocklisted and cannot write any more"
+        );
         self.forget_client(id, node, &address)
     }
 
@@ -185,7 +190,11 @@ impl Store {
     pub(super) fn ensure_client_stopped(&self, id: &VolumeId, address: &str) -> Result<()> {
         let freeing = || format!("free volume {id} from a client that has ended");
         self.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
-        tracing::warn!(volume = %id, address, "blocklisted a client that did not end well");
+        tracing::warn!(
+            volume = %id,
+            address,
+            "blocklisted the client of an export that did not end cleanly"
+        );
         Ok(())
     }
 
@@ -213,7 +222,11 @@ pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Resu
     let look = || io.silent_holder(&image, (&header, IMAGE_LOCK), LockHolder::is);
     if let Some(holder) = still_silent(look)? {
         let address = holder.address;
-        tracing::warn!(image = image_id, address, "blocklisted: it holds the lock and is silent");
+        tracing::warn!(
+            image = image_id,
+            address,
+            "blocklisted a client that holds the image's lock and does not respond"
+        );
         io.cluster().blocklist(&address, FOR_GOOD)?;
     }
     Ok(image)

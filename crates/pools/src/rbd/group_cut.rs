@@ -164,7 +164,9 @@ impl Store {
             )));
         };
         match self.ensure_swept::<OfImages>(name)? {
-            Outcome::Done => tracing::warn!(group, "took away what a killed process has left"),
+            Outcome::Done => {
+                tracing::warn!(group, "removed an orphaned group of a daemon that was killed")
+            }
             // What has no note has a record, and stays.
             Outcome::Differs => {
                 self.ask(looking, |io| io.remove_from_group(&group, image_id))?;

@@ -53,7 +53,10 @@ impl GroupEntry {
 /// Can what is cut together be restored with the librbd of this machine?
 pub(super) fn can_restore_groups() -> bool {
     can_clone_by_number().unwrap_or_else(|error| {
-        tracing::warn!(%error, "whether group snapshots can be restored is not known");
+        tracing::warn!(
+            %error,
+            "cannot tell whether librbd restores group snapshots; none are offered"
+        );
         false
     })
 }
@@ -139,7 +142,7 @@ impl Store {
         }
         // It is deleted; what goes wrong now costs space until someone has time, not the answer.
         if let Err(error) = self.ensure_swept::<OfImages>(name) {
-            tracing::warn!(%error, "deleted, but its space is only freed later");
+            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
         }
         self.background.wake();
         Ok(())

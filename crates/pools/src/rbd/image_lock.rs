@@ -51,7 +51,10 @@ impl ImageLock {
 impl Drop for ImageLock {
     fn drop(&mut self) {
         if let Err(error) = self.io.unlock(&header_of(&self.image_id), self.name, &self.cookie) {
-            tracing::warn!(%error, "others have to take the lock from a client that is gone");
+            tracing::warn!(
+                %error,
+                "cannot release an image lock; other daemons will have to break it"
+            );
         }
     }
 }
@@ -127,7 +130,7 @@ fn take_from_silent_holder(
     let look = || io.silent_holder(image, (header, name), is_held_for);
     let Some(holder) = still_silent(look)? else { return Ok(()) };
     for address in [held_for(&holder), Some(holder.address.as_str())].into_iter().flatten() {
-        tracing::warn!(address, "blocklisted: it holds a lock and is silent");
+        tracing::warn!(address, "blocklisted a client that holds a lock and does not respond");
         io.cluster().blocklist(address, FOR_GOOD)?;
     }
     io.ensure_lock_broken(header, name, &holder)

@@ -42,7 +42,10 @@ pub(super) fn take_or_make(connection: &Connection, create: bool) -> Result<Pool
     if !create {
         return Err(Error::failed(making(), "there is none, and none may be made"));
     }
-    tracing::warn!(pool = connection.pool(), "Orlop never used this Ceph pool; making it ready");
+    tracing::warn!(
+        pool = connection.pool(),
+        "this Ceph pool is new to Orlop; writing the pool header"
+    );
     let id = PoolId::from_random(random_bytes().doing(making)?);
     let text = text_of(id).map_err(|error| Error::failed(making(), error))?;
     // The mark comes last: what is without it is no pool.

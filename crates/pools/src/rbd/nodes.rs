@@ -28,13 +28,21 @@ impl Store {
         let kept = match known {
             Ok(Some(_)) => return,
             Ok(None) => {
-                tracing::warn!(%node, pool = self.name, "not among the known nodes; added again");
+                tracing::warn!(
+                    %node,
+                    pool = self.name,
+                    "this node was missing from the pool's list of nodes; added it again"
+                );
                 self.ensure_node_known(node)
             }
             Err(error) => Err(error),
         };
         if let Err(error) = kept {
-            tracing::warn!(%error, "controllers may not know this node; tried again soon");
+            tracing::warn!(
+                %error,
+                "cannot register this node in the pool; controllers refuse to publish to it \
+                 until a retry succeeds"
+            );
         }
     }
 

@@ -49,9 +49,18 @@ impl OwnClient {
         if let Some(address) = self.predecessor()? {
             match io.cluster().blocklist(&address, STOPPED_FOR) {
                 Ok(()) => {
-                    tracing::info!(address, "stopped the client of a process that was killed")
+                    tracing::info!(
+                        address,
+                        "blocklisted the Ceph client of the previous daemon, which was killed"
+                    )
                 }
-                Err(error) => tracing::warn!(%error, "a killed client counts for half a minute"),
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "cannot blocklist the previous daemon's Ceph client; its locks expire \
+                         in about 30 seconds"
+                    )
+                }
             }
         }
         self.note(io)
@@ -78,7 +87,10 @@ impl OwnClient {
     /// Nothing is open any more.
     pub(super) fn forget(&self) {
         if let Err(error) = file::ensure_no_file(&self.directory.join(&self.name)) {
-            tracing::debug!(%error, "a successor will stop this client, which has ended");
+            tracing::debug!(
+                %error,
+                "cannot remove this client's address; the next daemon will blocklist it"
+            );
         }
     }
 }

@@ -112,7 +112,11 @@ impl<What: Leftover> Drop for Pending<What> {
             return;
         }
         if let Err(error) = self.store.take_away(&self.name, &self.what, self.until) {
-            tracing::warn!(%error, name = self.name, "a leftover stays for an hour");
+            tracing::warn!(
+                %error,
+                name = self.name,
+                "cannot remove an orphan now; garbage collection removes it after an hour"
+            );
         }
     }
 }
@@ -139,7 +143,11 @@ impl Store {
     /// processes that were killed, or are of others who come too late.
     pub(super) fn forget_cuts_for<What: Leftover>(&self, purpose: &str) {
         if let Err(error) = self.sweep_noted::<What>(&format!("{purpose}."), u64::MAX) {
-            tracing::warn!(%error, purpose, "leftovers stay for an hour");
+            tracing::warn!(
+                %error,
+                purpose,
+                "cannot remove orphans now; garbage collection removes them after an hour"
+            );
         }
     }
 
@@ -160,7 +168,7 @@ impl Store {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
             // One that cannot be put right must not keep the others from it.
             if let Err(error) = self.sweep_one::<What>(name, &text, now) {
-                tracing::warn!(%error, key, "a leftover stays");
+                tracing::warn!(%error, key, "cannot remove an orphan; it will be retried");
             }
         }
         Ok(())

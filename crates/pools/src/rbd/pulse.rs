@@ -119,7 +119,10 @@ impl Pulse {
 
     fn lose(&self, state: &mut State, why: &str) {
         if state.away.is_none() {
-            tracing::warn!(why, "the Ceph cluster is away; calls are refused until it is back");
+            tracing::warn!(
+                why,
+                "the Ceph cluster does not respond; calls are refused until it does"
+            );
             state.away = Some(why.to_owned());
             self.changed.notify_all();
         }
@@ -173,7 +176,7 @@ impl Pulse {
             Ok(()) | Err(_) => {
                 state.silent_since = Instant::now();
                 if state.away.take().is_some() {
-                    tracing::info!("the Ceph cluster is back");
+                    tracing::info!("the Ceph cluster responds again");
                 }
             }
         }

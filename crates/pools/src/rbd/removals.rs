@@ -58,7 +58,11 @@ pub(super) fn finish_removals(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Res
     let image = open_to_change(io, image_id)?;
     for number in unfinished {
         if image.try_remove_trashed_snapshot(number)? {
-            tracing::info!(image = image_id, number, "removed a snapshot that was removed halfway");
+            tracing::info!(
+                image = image_id,
+                number,
+                "finished the removal of a snapshot that was interrupted"
+            );
         }
     }
     Ok(())

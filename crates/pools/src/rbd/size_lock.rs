@@ -85,7 +85,11 @@ impl Store {
         let work = move || {
             let Some(store) = store.upgrade() else { return };
             if let Err(error) = store.release_all_left_locks() {
-                tracing::warn!(%error, "a volume may not grow before it is staged again");
+                tracing::warn!(
+                    %error,
+                    "cannot release the size lock of a volume; it cannot grow until it is \
+                     staged again"
+                );
             }
         };
         let started = thread::Builder::new().name("rbd-settle".to_owned()).spawn(work);

@@ -91,7 +91,12 @@ impl Store {
                 let entry = key.parse().and_then(|id| Entry::parse(&id, &text));
                 match entry {
                     Ok(entry) => found.push(entry.record),
-                    Err(error) => tracing::warn!(%error, "a snapshot cannot be listed"),
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            "cannot read a snapshot; it is missing from the list"
+                        )
+                    }
                 }
             }
         }
@@ -130,7 +135,7 @@ impl Store {
         }
         // It is deleted; what goes wrong now costs space until someone has time, not the answer.
         if let Err(error) = self.ensure_swept::<OfImage>(&snapshot) {
-            tracing::warn!(%error, "deleted, but its space is only freed later");
+            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
         }
         self.background.wake();
         Ok(())

@@ -139,7 +139,11 @@ fn ensure_trash(connection: &Connection) -> Result<()> {
     let making = || format!("make the trash of the Ceph pool {}", connection.pool());
     match connection.ask(making, |io| io.ensure_trash()) {
         Err(full @ Error::Exhausted(_)) => {
-            tracing::warn!(%full, "nothing can be deleted before there is room");
+            tracing::warn!(
+                %full,
+                "the Ceph pool is too full to create its trash; nothing can be deleted until \
+                 there is space"
+            );
             Ok(())
         }
         done => done,

@@ -62,8 +62,8 @@ fn prolong_until(ended: &Receiver<()>, io: &IoCtx, cookie: &str) {
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PROLONGED_EVERY) {
         match io.try_lease(TRASH, LOCK, cookie, LEASE) {
             Ok(true) => {}
-            Ok(false) => tracing::warn!("the lease of the trash has gone to another process"),
-            Err(error) => tracing::warn!(%error, "the lease of the trash was not prolonged"),
+            Ok(false) => tracing::warn!("another daemon has taken over the lease of the trash"),
+            Err(error) => tracing::warn!(%error, "cannot renew the lease of the trash"),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Drop for TrashLease {
             let _ = prolonging.join();
         }
         if let Err(error) = self.io.unlock(TRASH, LOCK, &self.cookie) {
-            tracing::debug!(%error, "the lease of the trash ends by itself");
+            tracing::debug!(%error, "cannot release the lease of the trash; it expires by itself");
         }
     }
 }

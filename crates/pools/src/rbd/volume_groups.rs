@@ -45,7 +45,14 @@ impl Store {
         let wanted = if limit == 0 { usize::MAX } else { limit };
         let records = all.into_iter().filter_map(|(key, text)| {
             let record = key.parse().and_then(|id| parse(&id, &text));
-            record.inspect_err(|error| tracing::warn!(%error, "a group cannot be listed")).ok()
+            record
+                .inspect_err(|error| {
+                    tracing::warn!(
+                        %error,
+                        "cannot read a volume group; it is missing from the list"
+                    )
+                })
+                .ok()
         });
         Ok(records.take(wanted).collect())
     }

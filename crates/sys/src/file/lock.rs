@@ -28,7 +28,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         drop(self.until.take());
         if self.keeper.take().is_some_and(|keeper| keeper.join().is_err()) {
-            tracing::error!("the thread that kept a lock panicked");
+            tracing::error!("the thread that holds a file lock panicked");
         }
     }
 }
@@ -56,7 +56,10 @@ fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
         return drop(answer.send(Err(errno).before("block signals to lock", path)));
     }
     if let Err(errno) = abi::leave_shared_table() {
-        tracing::debug!(%errno, "a lock is kept until the last thread of this process has ended");
+        tracing::debug!(
+            %errno,
+            "the file lock stays held until the last thread of this process ends"
+        );
     }
     let file = match take(path) {
         Ok(Some(file)) => file,
@@ -70,7 +73,10 @@ fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
     // Closing is not enough where the table is shared after all: a child that is being started has a
     // copy of the descriptor until it executes its program.
     if let Err(errno) = flock(&file, FlockOperation::Unlock) {
-        tracing::warn!(%errno, "a lock is released late");
+        tracing::warn!(
+            %errno,
+            "cannot release a file lock now; it is released when this process ends"
+        );
     }
 }
 

@@ -35,7 +35,11 @@ impl Presence {
     /// No thread of this process does anything there any more.
     pub fn leave(&self) {
         if let Err(errno) = flock(&self.directory, FlockOperation::Unlock) {
-            tracing::warn!(%errno, "a directory counts as in use until this process has ended");
+            tracing::warn!(
+                %errno,
+                "cannot release a directory; other daemons see it as in use until this process \
+                 ends"
+            );
         }
     }
 

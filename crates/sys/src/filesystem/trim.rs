@@ -22,7 +22,7 @@ pub fn trim(mount_point: &Path) -> Result<u64> {
         // It does not wait for its discards (Linux 6.6). A loop device takes a flush in its turn,
         // so after it the image has shrunk, and whoever measures it now sees that.
         if let Err(error) = device_of(&root, mount_point).and_then(|device| sync_device(&device)) {
-            tracing::debug!(%error, "discards may still be on their way");
+            tracing::debug!(%error, "cannot wait for discards to finish");
         }
     }
     Ok(bytes)

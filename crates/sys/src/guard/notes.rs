@@ -62,7 +62,10 @@ pub fn run(notes: impl BufRead) {
         std::thread::sleep(RETRY);
     }
     for mount_point in frozen {
-        tracing::error!(mount = %mount_point.display(), "stays frozen; thaw it with fsfreeze -u");
+        tracing::error!(
+            mount = %mount_point.display(),
+            "cannot thaw this filesystem; run fsfreeze -u on it"
+        );
     }
 }
 
@@ -85,13 +88,16 @@ fn is_thawed(mount_point: &Path) -> bool {
     let mount = mount_point.display();
     match ensure_thawed(mount_point) {
         Ok(ThawOutcome::Thawed) => {
-            tracing::warn!(%mount, "thawed: whoever froze this filesystem ended without thawing it");
+            tracing::warn!(
+                %mount,
+                "thawed a filesystem that its daemon had frozen before it ended"
+            );
             true
         }
         Ok(ThawOutcome::WasNotFrozen) => true,
         Err(error) if error.is_not_found() => true,
         Err(error) => {
-            tracing::error!(%error, "cannot thaw what was left frozen; trying again");
+            tracing::error!(%error, "cannot thaw a filesystem that was left frozen; retrying");
             false
         }
     }

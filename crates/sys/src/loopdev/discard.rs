@@ -31,13 +31,13 @@ pub(super) fn remove_if_disabled(device: &LoopDevice) -> bool {
         Ok(true) => {}
         Ok(false) => return false,
         Err(error) => {
-            tracing::debug!(%error, "whether discards are disabled is unknown");
+            tracing::debug!(%error, "cannot read whether discards are disabled");
             return false;
         }
     }
     let removed = forget(device);
     if let Err(error) = &removed {
-        tracing::debug!(%error, "a device without discards stays");
+        tracing::debug!(%error, "cannot remove a loop device whose discards are disabled");
     }
     removed.is_ok()
 }

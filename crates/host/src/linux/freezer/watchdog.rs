@@ -138,11 +138,20 @@ impl Shared {
     fn thaw_late(&self, mount: &TargetPath) {
         let freeze = match self.notes.thaw(mount) {
             Ok(_) => {
-                tracing::error!(%mount, "a freeze took too long and was ended");
+                tracing::error!(
+                    %mount,
+                    "a snapshot held its filesystem frozen for too long; the filesystem was \
+                     thawed"
+                );
                 Freeze::Expired
             }
             Err(error) => {
-                tracing::error!(%mount, %error, "a freeze takes too long and cannot be ended");
+                tracing::error!(
+                    %mount,
+                    %error,
+                    "a snapshot holds its filesystem frozen for too long, and thawing it \
+                     failed"
+                );
                 Freeze::Overdue(Instant::now() + RETRY)
             }
         };

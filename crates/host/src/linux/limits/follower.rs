@@ -33,7 +33,12 @@ impl Shared {
         for group in groups {
             for ((major, minor), limits) in &*self.lock() {
                 if let Err(error) = limit_new_group(group, *major, *minor, limits) {
-                    tracing::warn!(%error, major, minor, "a new cgroup is not limited");
+                    tracing::warn!(
+                        %error,
+                        major,
+                        minor,
+                        "cannot set the I/O limit of a new cgroup"
+                    );
                 }
             }
         }
@@ -60,7 +65,11 @@ impl Follower {
                     Ok(Some(made)) => shared.limit(&made),
                     Ok(None) => return,
                     Err(error) => {
-                        tracing::warn!(%error, "new cgroups may not be limited for a while");
+                        tracing::warn!(
+                            %error,
+                            "cannot look for new cgroups; I/O limits may be missing until a \
+                             retry succeeds"
+                        );
                         std::thread::sleep(TRY_AGAIN);
                     }
                 }
@@ -75,7 +84,9 @@ impl Drop for Follower {
     fn drop(&mut self) {
         match self.stop.stop() {
             Ok(()) => drop(self.thread.take().map(JoinHandle::join)),
-            Err(error) => tracing::warn!(%error, "cgroups are followed until the process ends"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot stop following cgroups before this process ends")
+            }
         }
     }
 }
