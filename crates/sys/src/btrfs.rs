@@ -22,11 +22,11 @@ const ROOT_INODE: u64 = 256;
 pub fn is_subvolume(path: &Path) -> Result<bool> {
     const OPERATION: &str = "look for a subvolume at";
     let there = open_existing(OPERATION, path, OFlags::PATH)?;
-    let stat = fstat(&there).on(OPERATION, path)?;
+    let stat = fstat(&there).effect_on(OPERATION, path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory || stat.st_ino != ROOT_INODE {
         return Ok(false);
     }
-    Ok(kind_of(&fstatfs(&there).on(OPERATION, path)?) == BackingKind::Btrfs)
+    Ok(kind_of(&fstatfs(&there).effect_on(OPERATION, path)?) == BackingKind::Btrfs)
 }
 
 /// An empty one, durable. Its parent directory must exist, and nothing of its name
@@ -34,7 +34,7 @@ pub fn is_subvolume(path: &Path) -> Result<bool> {
 pub fn create_subvolume(path: &Path) -> Result<()> {
     const OPERATION: &str = "create the subvolume";
     let (parent, name) = open_parent(OPERATION, path)?;
-    abi::btrfs_create_subvolume(parent, name.as_bytes()).on(OPERATION, path)
+    abi::btrfs_create_subvolume(parent, name.as_bytes()).effect_on(OPERATION, path)
 }
 
 /// Makes `target` a read-only snapshot of the subvolume `source`: one instant of all its files,
@@ -44,7 +44,8 @@ pub fn snapshot_subvolume(source: &Path, target: &Path) -> Result<()> {
     const OPERATION: &str = "snapshot the subvolume";
     let from = open_existing(OPERATION, source, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let (parent, name) = open_parent(OPERATION, target)?;
-    abi::btrfs_snapshot_subvolume(from.as_fd(), parent, name.as_bytes()).on(OPERATION, source)
+    abi::btrfs_snapshot_subvolume(from.as_fd(), parent, name.as_bytes())
+        .effect_on(OPERATION, source)
 }
 
 /// Takes the subvolume away with all that is in it; missing is fine. Its space comes back some
@@ -61,7 +62,7 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
             Ok(())
         }
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno).on(OPERATION, path),
+        Err(errno) => Err(errno).effect_on(OPERATION, path),
     }
 }
 
@@ -69,7 +70,7 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
 fn open_parent(operation: &'static str, path: &Path) -> Result<(OwnedFd, OsString)> {
     let place = Place::of(operation, path)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat(&place.parent, ".", flags, Mode::empty()).before(operation, path)?;
+    let parent = openat(&place.parent, ".", flags, Mode::empty()).on(operation, path)?;
     Ok((parent, place.name))
 }
 

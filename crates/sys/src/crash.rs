@@ -1,7 +1,7 @@
 //! Places where a test lets the process end as `kill -9` would: right after each effect.
 //!
 //! Every effect of this crate on the machine reports here, most of them where they name their object
-//! ([`crate::error::Context`]); what is done on a Ceph cluster does not. Release builds have none of
+//! (`effect_on` of [`crate::error::Context`]); what is done on a Ceph cluster does not. Release builds have none of
 //! it. In others, the variable `ORLOP_TEST_CRASH` may name a directory:
 //!
 //! - a file `at` in it holds a number: so many effects still happen, and after the next one the
@@ -30,10 +30,6 @@ mod armed {
 
     const VARIABLE: &str = "ORLOP_TEST_CRASH";
 
-    /// What begins so only looks, or ends with the process.
-    const LOOKS: [&str; 10] =
-        ["look", "open", "read", "list", "find", "count", "ask", "wait for", "lock", "claim"];
-
     static DIRECTORY: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));
 
@@ -44,9 +40,6 @@ mod armed {
     #[track_caller]
     pub(crate) fn after(effect: &str) {
         let Some(directory) = DIRECTORY.as_deref() else { return };
-        if LOOKS.iter().any(|look| effect.starts_with(look)) {
-            return;
-        }
         let place = Location::caller();
         let told = format!("{effect} ({}:{})\n", place.file(), place.line());
         tell(&directory.join("effects"), &told, false);

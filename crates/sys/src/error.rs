@@ -92,29 +92,30 @@ impl Error {
     }
 }
 
-/// Names the operation and its object where a kernel call failed. Where it succeeded, something
-/// has happened, after which a test may want the process to end ([`crate::crash`]).
+/// Names the operation and its object where a kernel call failed.
+///
+/// `effect_on` is for calls that change something outside of this process: once such a call succeeded, a
+/// test may end the process ([`crate::crash`]). `on` is for all others: they read, prepare, or change what
+/// ends with the process.
 pub(crate) trait Context<T> {
-    #[track_caller]
     fn on(self, operation: &'static str, path: &Path) -> Result<T>;
-    #[track_caller]
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T>;
-    /// Of a call that only prepared the operation: nothing has happened yet.
-    fn before(self, operation: &'static str, path: &Path) -> Result<T>;
+    #[track_caller]
+    fn effect_on(self, operation: &'static str, path: &Path) -> Result<T>;
+    #[track_caller]
+    fn effect_on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T>;
 }
 
 impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
     fn on(self, operation: &'static str, path: &Path) -> Result<T> {
-        if self.is_ok() {
-            crash::after(operation);
-        }
-        self.before(operation, path)
+        self.map_err(|error| Error::Call {
+            operation,
+            path: path.to_owned(),
+            errno: errno_of(&error.into()),
+        })
     }
 
     fn on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T> {
-        if self.is_ok() {
-            crash::after(operation);
-        }
         self.map_err(|error| Error::Call {
             operation,
             path: path_of(fd),
@@ -122,12 +123,18 @@ impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
         })
     }
 
-    fn before(self, operation: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|error| Error::Call {
-            operation,
-            path: path.to_owned(),
-            errno: errno_of(&error.into()),
-        })
+    fn effect_on(self, operation: &'static str, path: &Path) -> Result<T> {
+        if self.is_ok() {
+            crash::after(operation);
+        }
+        self.on(operation, path)
+    }
+
+    fn effect_on_fd(self, operation: &'static str, fd: impl AsFd) -> Result<T> {
+        if self.is_ok() {
+            crash::after(operation);
+        }
+        self.on_fd(operation, fd)
     }
 }
 

@@ -49,7 +49,7 @@ pub fn allocated_bytes(path: &Path) -> Result<u64> {
 }
 
 pub fn set_length(file: &File, bytes: u64) -> Result<()> {
-    retry_on_intr(|| ftruncate(file, bytes)).on_fd("set the length of", file)
+    retry_on_intr(|| ftruncate(file, bytes)).effect_on_fd("set the length of", file)
 }
 
 /// Reserves space for a range; the file becomes longer if the range ends past its end.
@@ -58,13 +58,13 @@ pub fn preallocate(file: &File, from: u64, bytes: u64) -> Result<()> {
         return Ok(());
     }
     retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes))
-        .on_fd("reserve space for", file)
+        .effect_on_fd("reserve space for", file)
 }
 
 /// Keeps a number with the file, as a user's extended attribute; durable when the file is.
 pub fn set_number(file: &File, name: &str, number: u64) -> Result<()> {
     fsetxattr(file, format!("user.{name}"), &number.to_le_bytes(), XattrFlags::empty())
-        .on_fd("set an attribute of", file)
+        .effect_on_fd("set an attribute of", file)
 }
 
 /// What [`set_number`] kept there; `None` if nothing did.

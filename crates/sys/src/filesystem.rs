@@ -90,7 +90,7 @@ pub fn missing_tool(kinds: &[FsKind]) -> Option<&'static str> {
 /// Brings the filesystem to a consistent state on its device and holds all writers, until thawed.
 /// Frozen already is an error that [`crate::Error::is_busy`].
 pub fn freeze(mount_point: &Path) -> Result<()> {
-    abi::freeze(open_mount_root("freeze", mount_point)?).on("freeze", mount_point)
+    abi::freeze(open_mount_root("freeze", mount_point)?).effect_on("freeze", mount_point)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub fn ensure_thawed(mount_point: &Path) -> Result<ThawOutcome> {
             Ok(ThawOutcome::Thawed)
         }
         Err(Errno::INVAL) => Ok(ThawOutcome::WasNotFrozen),
-        Err(errno) => Err(errno).on("thaw", mount_point),
+        Err(errno) => Err(errno).effect_on("thaw", mount_point),
     }
 }
 

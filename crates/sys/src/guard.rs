@@ -54,11 +54,11 @@ impl GuardCommand {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit());
         abi::set_apart(&mut command);
-        let child = tool::spawn(&mut command).on("start", &self.program)?;
+        let child = tool::spawn(&mut command).effect_on("start", &self.program)?;
         let running = Running { child };
         if let Some(pipe) = &running.child.stdin {
             // A guard that is stopped must not stop its owner, once the pipe is full.
-            fcntl_setfl(pipe, OFlags::NONBLOCK).before("set up the pipe of", &self.program)?;
+            fcntl_setfl(pipe, OFlags::NONBLOCK).on("set up the pipe of", &self.program)?;
         }
         Ok(running)
     }
@@ -139,7 +139,7 @@ impl State {
         let mut running = command.start()?;
         let all: Vec<u8> =
             self.noted.iter().flat_map(|path| Note::Frozen(path).encoded()).collect();
-        running.send(&all).on("tell the guard", &command.program)?;
+        running.send(&all).effect_on("tell the guard", &command.program)?;
         self.running = Some(running);
         Ok(())
     }

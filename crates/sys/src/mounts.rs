@@ -111,7 +111,7 @@ impl MountPoint {
     fn attach(&self, tree: &OwnedFd) -> Result<()> {
         let by_descriptor =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(tree, "", &self.fd, "", by_descriptor).on("attach a mount at", &self.path)
+        move_mount(tree, "", &self.fd, "", by_descriptor).effect_on("attach a mount at", &self.path)
     }
 }
 
@@ -187,12 +187,13 @@ pub fn bind_at(source: &Path, target: &MountPoint, access: BindAccess) -> Result
     let clone = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(&source_fd, "", clone).on("clone the mount of", source)?;
+    let tree = open_tree(&source_fd, "", clone).effect_on("clone the mount of", source)?;
     match access {
         BindAccess::ReadWrite => {}
         // Before it is attached, so that it is never seen read-write.
         BindAccess::ReadOnly => {
-            abi::set_mount_read_only(tree.as_fd()).on("make read-only a mount of", source)?;
+            abi::set_mount_read_only(tree.as_fd())
+                .effect_on("make read-only a mount of", source)?;
         }
     }
     target.attach(&tree)
@@ -214,9 +215,9 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
             Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&place, target)? != Some(id) => {}
             Err(Errno::BUSY) => match pauses.next() {
                 Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
-                None => return Err(Errno::BUSY).on("unmount", target),
+                None => return Err(Errno::BUSY).effect_on("unmount", target),
             },
-            Err(errno) => return Err(errno).on("unmount", target),
+            Err(errno) => return Err(errno).effect_on("unmount", target),
         }
     }
     Ok(())

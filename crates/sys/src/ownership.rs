@@ -27,24 +27,24 @@ pub fn apply_group(root: &Path, gid: u32) -> Result<()> {
     const OPERATION: &str = "give to a group";
     let group = Gid::from_raw(gid);
     let root_fd = open_existing(OPERATION, root, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    if directory_is_done(&root_fd, group).before(OPERATION, root)? {
+    if directory_is_done(&root_fd, group).on(OPERATION, root)? {
         return Ok(());
     }
     // Done for another group, from which the walk takes away: were it not to come to its end, the
     // root would tell that group that all is still theirs.
-    let mode = permissions(&fstat(&root_fd).before(OPERATION, root)?);
+    let mode = permissions(&fstat(&root_fd).on(OPERATION, root)?);
     if mode & DIRECTORY_BITS == DIRECTORY_BITS {
-        fchmod(&root_fd, Mode::from_raw_mode(mode & !SET_GROUP_ID)).before(OPERATION, root)?;
+        fchmod(&root_fd, Mode::from_raw_mode(mode & !SET_GROUP_ID)).on(OPERATION, root)?;
         crash::after("begin to give a directory to a group");
     }
     // Names instead of descriptors: a tree may be deeper than a process may open files.
     let mut pending = vec![PathBuf::from(".")];
     while let Some(directory) = pending.pop() {
         let found = give_directory_contents(&root_fd, &directory, group)
-            .before(OPERATION, &root.join(&directory))?;
+            .on(OPERATION, &root.join(&directory))?;
         pending.extend(found.into_iter().map(|name| directory.join(name)));
     }
-    give_directory(&root_fd, group).before(OPERATION, root)
+    give_directory(&root_fd, group).on(OPERATION, root)
 }
 
 /// Gives a directory's entries, and itself unless it is the root. Returns its subdirectories.

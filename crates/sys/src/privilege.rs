@@ -29,14 +29,14 @@ pub fn keep_only(wanted: CapabilitySet) -> Result<Kept> {
     let process = Path::new(SELF);
     let had = capabilities(None).on("read the rights of", process)?;
     // First, for it needs a right that the next step gives up.
-    let for_good = shrink_bounding_set(wanted).on("bound the rights of", process)?;
-    clear_ambient_capability_set().on("bound the rights of", process)?;
+    let for_good = shrink_bounding_set(wanted).effect_on("bound the rights of", process)?;
+    clear_ambient_capability_set().effect_on("bound the rights of", process)?;
     let kept = had.permitted.intersection(wanted);
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).on("give up rights of", process)?;
+    set_capabilities(None, sets).effect_on("give up rights of", process)?;
     // No program that is started gets rights from its file, whoever owns it.
-    set_no_new_privs(true).on("give up rights of", process)?;
+    set_no_new_privs(true).effect_on("give up rights of", process)?;
     Ok(Kept { capabilities: kept, for_good })
 }
 

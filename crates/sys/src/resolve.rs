@@ -28,7 +28,7 @@ impl Place {
             Mode::empty(),
             ResolveFlags::NO_MAGICLINKS,
         )
-        .before(operation, path)?;
+        .on(operation, path)?;
         Ok(Self { parent, name: name.to_owned() })
     }
 
@@ -56,7 +56,7 @@ pub(crate) fn open_existing(
     path: &Path,
     flags: OFlags,
 ) -> Result<OwnedFd> {
-    Place::of(operation, path)?.open(flags).before(operation, path)
+    Place::of(operation, path)?.open(flags).on(operation, path)
 }
 
 /// The parent directory as `open` understands it: `.` for a bare name.

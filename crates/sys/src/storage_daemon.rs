@@ -99,7 +99,7 @@ impl Export {
             .recursive(true)
             .mode(0o700)
             .create(&self.directory)
-            .on("make", &self.directory)?;
+            .effect_on("make", &self.directory)?;
         self.write_private(&self.configuration(), &self.configured(source))?;
         self.write_private(&self.file(), "")?;
         match tool::run_within(limit, PROGRAM, self.arguments(source)) {
@@ -124,7 +124,7 @@ impl Export {
                 return Ok(());
             }
         }
-        Err(Errno::BUSY).on("stop what is about to show", &self.directory)
+        Err(Errno::BUSY).effect_on("stop what is about to show", &self.directory)
     }
 
     fn kill_all_seen(&self) -> Result<bool> {
@@ -140,7 +140,7 @@ impl Export {
             seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("stop what is about to show", own),
+                Err(errno) => return Err(errno).effect_on("stop what is about to show", own),
             }
             ends_soon(&process).on("wait for what was about to show", own)?;
         }
@@ -150,7 +150,7 @@ impl Export {
     fn write_private(&self, path: &Path, text: &str) -> Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).on("write", path)
+        file.and_then(|mut file| file.write_all(text.as_bytes())).effect_on("write", path)
     }
 
     /// No timeouts for operations: a workload waits until the cluster is back, rather than see
@@ -275,13 +275,13 @@ impl Export {
         {
             match pidfd_send_signal(process, signal) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &shown),
+                Err(errno) => return Err(errno).effect_on("end the export of", &shown),
             }
             if ends_soon(process).on("wait for the export of", &shown)? {
                 return Ok(ending);
             }
         }
-        Err(Errno::BUSY).on("end the export of", &shown)
+        Err(Errno::BUSY).effect_on("end the export of", &shown)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

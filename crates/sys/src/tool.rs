@@ -65,7 +65,7 @@ where
     S: AsRef<OsStr>,
 {
     let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
-    let child = start(&program, arguments, input).on("start", &program)?;
+    let child = start(&program, arguments, input).effect_on("start", &program)?;
     let watch = Watch::start(name);
     let output = child.wait_with_output().on("wait for", &program)?;
     drop(watch);
@@ -85,9 +85,9 @@ where
     S: AsRef<OsStr>,
 {
     let program = find(name).ok_or_else(|| Error::ToolMissing { tool: name.to_owned() })?;
-    let mut child = start(&program, arguments, Stdio::null()).on("start", &program)?;
+    let mut child = start(&program, arguments, Stdio::null()).effect_on("start", &program)?;
     if !ends_within(limit, &child).on("wait for", &program)? {
-        child.kill().and_then(|()| child.wait()).on("stop", &program)?;
+        child.kill().and_then(|()| child.wait()).effect_on("stop", &program)?;
         return Err(Errno::TIMEDOUT).on("wait for", &program);
     }
     let output = child.wait_with_output().on("wait for", &program)?;

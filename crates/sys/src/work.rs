@@ -70,12 +70,12 @@ impl Work {
     /// The lock for the program, which has it for as long as it runs.
     fn inherited(&self) -> Result<Stdio> {
         let Some(lock) = &self.lock else { return Ok(Stdio::null()) };
-        lock.try_clone().map(Stdio::from).before("pass on the lock", &path_of(lock))
+        lock.try_clone().map(Stdio::from).on("pass on the lock", &path_of(lock))
     }
 }
 
 fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
-    let found = stat(device).before("look at", device)?;
+    let found = stat(device).on("look at", device)?;
     let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
     let (major, minor) = (major(found.st_rdev), minor(found.st_rdev));
     Ok(is_device.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))))
@@ -83,7 +83,7 @@ fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
 
 fn locked(directory: &Path, device: &Path, patience: Duration) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let file = open(directory, flags, Mode::empty()).before("open", directory)?;
+    let file = open(directory, flags, Mode::empty()).on("open", directory)?;
     let deadline = Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -91,7 +91,7 @@ fn locked(directory: &Path, device: &Path, patience: Duration) -> Result<File> {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => return Err(Error::AtWork { device: device.to_owned() }),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno).before("lock", directory),
+            Err(errno) => return Err(errno).on("lock", directory),
         }
     }
 }

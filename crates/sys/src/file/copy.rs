@@ -51,7 +51,7 @@ pub fn try_clone_file(source: &File, target: &File) -> Result<CloneOutcome> {
             Ok(CloneOutcome::Shared)
         }
         Err(errno) if cannot_share(errno) => Ok(CloneOutcome::Unsupported),
-        Err(errno) => Err(errno).on_fd("share the extents of", source),
+        Err(errno) => Err(errno).effect_on_fd("share the extents of", source),
     }
 }
 
@@ -69,7 +69,7 @@ pub fn preclone_chunks(source: &File, target: &File) -> Result<()> {
                 offset += chunk;
             }
             Err(errno) if cannot_share(errno) => return Ok(()),
-            Err(errno) => return Err(errno).on_fd("share a part of", source),
+            Err(errno) => return Err(errno).effect_on_fd("share a part of", source),
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ fn cannot_share(errno: Errno) -> bool {
 pub fn can_share_extents(dir: &Path) -> Result<bool> {
     let source = File::from(nameless_file(dir)?);
     let target = File::from(nameless_file(dir)?);
-    match source.write_all_at(&[0xA5; TRIAL_BYTES], 0).on("write a trial file in", dir) {
+    match source.write_all_at(&[0xA5; TRIAL_BYTES], 0).effect_on("write a trial file in", dir) {
         // XFS says without an extent, too, whether it was formatted for sharing them.
         Err(error) if error.is_no_space() => {}
         written => written?,
@@ -94,8 +94,8 @@ pub fn can_share_extents(dir: &Path) -> Result<bool> {
 /// Writes a little to the disk of the directory, which leaves nothing; returns when it is there.
 pub fn try_write(dir: &Path) -> Result<()> {
     let trial = File::from(nameless_file(dir)?);
-    trial.write_all_at(&[0xA5; TRIAL_BYTES], 0).on("write a trial file in", dir)?;
-    trial.sync_all().on("sync a trial file in", dir)
+    trial.write_all_at(&[0xA5; TRIAL_BYTES], 0).effect_on("write a trial file in", dir)?;
+    trial.sync_all().effect_on("sync a trial file in", dir)
 }
 
 fn nameless_file(dir: &Path) -> Result<OwnedFd> {
@@ -104,12 +104,13 @@ fn nameless_file(dir: &Path) -> Result<OwnedFd> {
     match openat(CWD, dir, flags | OFlags::TMPFILE, mode) {
         // A filesystem without O_TMPFILE, and a kernel that takes the flag for O_DIRECTORY.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
-        opened => return opened.on("make a trial file in", dir),
+        opened => return opened.effect_on("make a trial file in", dir),
     }
     let [a, b, c, d] = random_bytes()?;
     let path = dir.join(format!(".trial-{a:02x}{b:02x}{c:02x}{d:02x}"));
-    let file = open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode).on("create", &path)?;
-    unlinkat(CWD, &path, rustix::fs::AtFlags::empty()).on("unlink", &path)?;
+    let file =
+        open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode).effect_on("create", &path)?;
+    unlinkat(CWD, &path, rustix::fs::AtFlags::empty()).effect_on("unlink", &path)?;
     Ok(file)
 }
 
@@ -157,7 +158,7 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> Result<()> 
             Err(Errno::NOSYS | Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => {
                 return copy_by_hand(source, target, offset, end);
             }
-            Err(errno) => return Err(errno).on_fd("copy to", target),
+            Err(errno) => return Err(errno).effect_on_fd("copy to", target),
         }
     }
     Ok(())
@@ -170,7 +171,7 @@ fn copy_by_hand(source: &File, target: &File, start: u64, end: u64) -> Result<()
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let piece = &mut buffer[..left.min(COPY_CHUNK)];
         source.read_exact_at(piece, offset).on_fd("read", source)?;
-        target.write_all_at(piece, offset).on_fd("write", target)?;
+        target.write_all_at(piece, offset).effect_on_fd("write", target)?;
         offset += u64::try_from(piece.len()).unwrap_or(u64::MAX);
     }
     Ok(())

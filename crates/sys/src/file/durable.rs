@@ -27,8 +27,8 @@ const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub fn replace_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
     let gathering = gathering_path(dir, name);
     let file = gather(&gathering, contents)?;
-    fsync(&file).on("sync", &gathering)?;
-    rename(&gathering, dir.join(name)).on("rename into place", &gathering)?;
+    fsync(&file).effect_on("sync", &gathering)?;
+    rename(&gathering, dir.join(name)).effect_on("rename into place", &gathering)?;
     sync_dir(dir)
 }
 
@@ -37,7 +37,7 @@ pub fn replace_file(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
 pub fn replace_file_until_reboot(dir: &Path, name: &str, contents: &[u8]) -> Result<()> {
     let gathering = gathering_path(dir, name);
     let _lock = gather(&gathering, contents)?;
-    rename(&gathering, dir.join(name)).on("rename into place", &gathering)
+    rename(&gathering, dir.join(name)).effect_on("rename into place", &gathering)
 }
 
 fn gathering_path(dir: &Path, name: &str) -> PathBuf {
@@ -52,7 +52,7 @@ pub fn replaced_name(gathering: &str) -> Option<&str> {
 fn gather(path: &Path, contents: &[u8]) -> Result<File> {
     let mut file = lock_gathering_file(path)?;
     set_length(&file, 0)?;
-    file.write_all(contents).on("write", path)?;
+    file.write_all(contents).effect_on("write", path)?;
     Ok(file)
 }
 
@@ -61,7 +61,7 @@ fn gather(path: &Path, contents: &[u8]) -> Result<File> {
 fn lock_gathering_file(path: &Path) -> Result<File> {
     loop {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(open(path, flags, PRIVATE).on("create", path)?);
+        let file = File::from(open(path, flags, PRIVATE).effect_on("create", path)?);
         retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).on("lock", path)?;
         if still_names(path, &file)? {
             return Ok(file);
@@ -81,35 +81,35 @@ fn still_names(path: &Path, file: &File) -> Result<bool> {
 /// Creates a file that must not exist. The caller syncs the directory, once for all its files.
 pub fn create_file_durable(path: &Path, contents: &[u8]) -> Result<()> {
     let file = create_file_of(path, contents)?;
-    fsync(&file).on("sync", path)
+    fsync(&file).effect_on("sync", path)
 }
 
 /// As [`create_file_durable`], with all that [`write_out`] leaves to the next fsync.
 pub fn create_file_written_out(path: &Path, contents: &[u8]) -> Result<()> {
     let file = create_file_of(path, contents)?;
-    write_out_pages(&file).on("write out", path)
+    write_out_pages(&file).effect_on("write out", path)
 }
 
 fn create_file_of(path: &Path, contents: &[u8]) -> Result<File> {
     let mut file = create_file(path)?;
-    file.write_all(contents).on("write", path)?;
+    file.write_all(contents).effect_on("write", path)?;
     Ok(file)
 }
 
 /// An empty file to read and write, for root alone; it must not exist.
 pub fn create_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    Ok(File::from(open(path, flags, PRIVATE).on("create", path)?))
+    Ok(File::from(open(path, flags, PRIVATE).effect_on("create", path)?))
 }
 
 /// A directory for root alone; it must not exist.
 pub fn create_directory(path: &Path) -> Result<()> {
-    mkdir(path, Mode::RWXU).on("make the directory", path)
+    mkdir(path, Mode::RWXU).effect_on("make the directory", path)
 }
 
 /// Makes the directory and what is missing above it, all of that for root alone.
 pub fn ensure_private_directory(path: &Path) -> Result<()> {
-    ensure_directories(path, Mode::RWXU).before("make the directory", path)
+    ensure_directories(path, Mode::RWXU).on("make the directory", path)
 }
 
 pub(crate) fn ensure_directories(path: &Path, mode: Mode) -> CallResult<()> {
@@ -134,21 +134,21 @@ fn made_or_there(made: CallResult<()>, path: &Path) -> CallResult<()> {
 /// Nobody but its owner may look into the directory.
 pub fn close_to_others(directory: &Path) -> Result<()> {
     const OPERATION: &str = "close to others";
-    let mode = stat(directory).before(OPERATION, directory)?.st_mode;
+    let mode = stat(directory).on(OPERATION, directory)?.st_mode;
     if Mode::from_raw_mode(mode) == Mode::RWXU {
         return Ok(());
     }
-    chmod(directory, Mode::RWXU).on(OPERATION, directory)
+    chmod(directory, Mode::RWXU).effect_on(OPERATION, directory)
 }
 
 /// To write; made for root alone if it is missing.
 pub fn ensure_file(path: &Path) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-    Ok(File::from(open(path, flags, PRIVATE).on("create", path)?))
+    Ok(File::from(open(path, flags, PRIVATE).effect_on("create", path)?))
 }
 
 pub fn sync_file(file: &File) -> Result<()> {
-    fsync(file).on_fd("sync", file)
+    fsync(file).effect_on_fd("sync", file)
 }
 
 /// Brings a file's data to the device, but neither what the filesystem knows of it nor what lies in
@@ -156,14 +156,14 @@ pub fn sync_file(file: &File) -> Result<()> {
 /// it before the device has emptied its cache: the next fsync of what was changed later takes both
 /// along.
 pub fn write_out(file: &File) -> Result<()> {
-    write_out_pages(file).on_fd("write out", file)
+    write_out_pages(file).effect_on_fd("write out", file)
 }
 
 /// Removes a file; missing is fine.
 pub fn ensure_no_file(path: &Path) -> Result<()> {
     match unlink(path) {
         Err(Errno::NOENT) => Ok(()),
-        removed => removed.on("remove", path),
+        removed => removed.effect_on("remove", path),
     }
 }
 
@@ -178,7 +178,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => crash::after("rename"),
         Err(Errno::EXIST) => return Ok(RenameOutcome::TargetExists),
-        Err(errno) => return Err(errno).on("rename", from),
+        Err(errno) => return Err(errno).effect_on("rename", from),
     }
     let (old_parent, new_parent) = (parent_of(from), parent_of(to));
     sync_dir(new_parent)?;
@@ -191,19 +191,19 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
 pub fn sync_dir(dir: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(dir, flags, Mode::empty()).on("open", dir)?;
-    fsync(directory).on("sync", dir)
+    fsync(directory).effect_on("sync", dir)
 }
 
 /// Writes back everything of the filesystem that holds `path`.
 pub fn sync_filesystem(path: &Path) -> Result<()> {
     let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).on("open", path)?;
-    syncfs(file).on("sync the filesystem of", path)
+    syncfs(file).effect_on("sync the filesystem of", path)
 }
 
 /// Writes back what was written through a block device's node, and flushes its cache.
 pub fn sync_device(path: &Path) -> Result<()> {
     let device = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).on("open", path)?;
-    fsync(device).on("sync", path)
+    fsync(device).effect_on("sync", path)
 }
 
 #[cfg(test)]

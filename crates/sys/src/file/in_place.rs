@@ -40,10 +40,10 @@ fn set(file: &File, in_place: bool) -> Result<()> {
     // call takes it off.
     if flags.contains(IFlags::COMPRESSED) {
         flags.remove(IFlags::COMPRESSED);
-        ioctl_setflags(file, flags).on_fd("set the flags of", file)?;
+        ioctl_setflags(file, flags).effect_on_fd("set the flags of", file)?;
     }
     flags.set(IFlags::NOCOW, in_place);
-    ioctl_setflags(file, flags).on_fd("set the flags of", file)
+    ioctl_setflags(file, flags).effect_on_fd("set the flags of", file)
 }
 
 fn flags(file: &File) -> Result<IFlags> {

@@ -41,7 +41,7 @@ pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
     let keeper = thread::Builder::new()
         .name("lock".to_owned())
         .spawn(move || keep(&to_lock, &answer, &end))
-        .before("start a thread that keeps the lock", path)?;
+        .on("start a thread that keeps the lock", path)?;
     let lock = Lock { until: Some(until), keeper: Some(keeper) };
     match answered.recv() {
         Ok(taken) => Ok(taken?.then_some(lock)),
@@ -53,7 +53,7 @@ fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
     // A handler writes to a descriptor of the table that is left here: a signal that this thread took
     // would be lost.
     if let Err(errno) = abi::block_signals() {
-        return drop(answer.send(Err(errno).before("block signals to lock", path)));
+        return drop(answer.send(Err(errno).on("block signals to lock", path)));
     }
     if let Err(errno) = abi::leave_shared_table() {
         tracing::debug!(
@@ -88,7 +88,7 @@ fn take(path: &Path) -> Result<Option<File>> {
         Err(Errno::ROFS) => open(path, flags, Mode::empty()),
         opened => opened,
     };
-    let file = file.on("create the lock", path)?;
+    let file = file.effect_on("create the lock", path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(File::from(file))),
         Err(Errno::WOULDBLOCK) => Ok(None),

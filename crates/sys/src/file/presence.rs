@@ -23,7 +23,7 @@ impl Presence {
         match flock(&presence.directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => presence.join(directory).map(Some),
             Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno).before("lock", directory),
+            Err(errno) => Err(errno).on("lock", directory),
         }
     }
 
@@ -46,13 +46,13 @@ impl Presence {
     /// Not beyond a link, and changes nothing: the filesystem may hang.
     fn at(directory: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = open(directory, flags, Mode::empty()).before("open", directory)?;
+        let opened = open(directory, flags, Mode::empty()).on("open", directory)?;
         Ok(Self { directory: File::from(opened) })
     }
 
     /// Shared, so that the next process can join while threads of this one are left.
     fn join(self, directory: &Path) -> Result<Self> {
-        flock(&self.directory, FlockOperation::NonBlockingLockShared).before("lock", directory)?;
+        flock(&self.directory, FlockOperation::NonBlockingLockShared).on("lock", directory)?;
         Ok(self)
     }
 }

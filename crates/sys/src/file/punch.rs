@@ -28,7 +28,7 @@ pub fn punch_zeroes(file: &File) -> Result<u64> {
         punched += punch_in_data(file, start..end)?;
         offset = end;
     }
-    fsync(file).on_fd("sync", file)?;
+    fsync(file).effect_on_fd("sync", file)?;
     Ok(punched)
 }
 
@@ -78,7 +78,8 @@ impl ZeroRun {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        retry_on_intr(|| fallocate(file, flags, start, bytes)).on_fd("punch a hole in", file)?;
+        retry_on_intr(|| fallocate(file, flags, start, bytes))
+            .effect_on_fd("punch a hole in", file)?;
         self.punched += bytes;
         Ok(())
     }

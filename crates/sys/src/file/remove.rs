@@ -21,7 +21,7 @@ pub fn remove_tree(path: &Path) -> Result<()> {
         Err(error) if error.is_not_found() => return Ok(()),
         place => place?,
     };
-    remove_entry(&place.parent, place.name.as_os_str(), DEEPEST).before("remove", path)
+    remove_entry(&place.parent, place.name.as_os_str(), DEEPEST).on("remove", path)
 }
 
 fn remove_entry(parent: impl AsFd, name: impl Arg + Copy, levels: u32) -> CallResult<()> {

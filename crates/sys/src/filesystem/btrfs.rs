@@ -41,7 +41,7 @@ pub(crate) fn fsid(superblock: &[u8]) -> Option<[u8; 16]> {
 /// Gives an unmounted btrfs another UUID; having it already is fine.
 pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     let claim = claim(device)?;
-    rename_each(&claim.file, device, uuid, || fsync(&claim.file).on("sync", device))
+    rename_each(&claim.file, device, uuid, || fsync(&claim.file).effect_on("sync", device))
 }
 
 /// As [`set_btrfs_uuid`], in a file that nobody else sees; the caller syncs it.
@@ -71,7 +71,7 @@ fn rename_each(
         }
         rename_superblock(&mut superblock, uuid)
             .ok_or_else(|| Error::refused(OPERATION, path, "its checksums are not crc32c"))?;
-        file.write_all_at(&superblock, offset).on("write", path)?;
+        file.write_all_at(&superblock, offset).effect_on("write", path)?;
         settle()?;
     }
     Ok(())

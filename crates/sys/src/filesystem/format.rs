@@ -63,9 +63,9 @@ fn erase_signatures(device: &Path) -> Result<()> {
     let size = loopdev::size(device)?;
     for (offset, length) in [(0, HEAD.min(size)), (size.saturating_sub(TAIL), TAIL.min(size))] {
         let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
-        claim.file.write_all_at(&zeros, offset).on("erase", device)?;
+        claim.file.write_all_at(&zeros, offset).effect_on("erase", device)?;
     }
-    fsync(&claim.file).on("sync", device)
+    fsync(&claim.file).effect_on("sync", device)
 }
 
 // Discarding is left out everywhere: a fresh image has nothing to discard, and a preallocated one

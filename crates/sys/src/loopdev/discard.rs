@@ -21,7 +21,7 @@ pub fn disable_discard(device: &LoopDevice) -> Result<()> {
     let path = device.queue().join(LIMIT);
     // Without O_CREAT, which sysfs answers with EACCES where the file is missing.
     let mut file = OpenOptions::new().write(true).open(&path).on("open", &path)?;
-    file.write_all(b"0").on("write", &path)
+    file.write_all(b"0").effect_on("write", &path)
 }
 
 /// Makes the kernel forget an unused device whose discards were disabled. True if it did; a
@@ -46,7 +46,7 @@ pub(super) fn remove_if_disabled(device: &LoopDevice) -> bool {
 /// [`Error::is_busy`].
 pub fn forget(device: &LoopDevice) -> Result<()> {
     let control = File::open(CONTROL).on("open", Path::new(CONTROL))?;
-    abi::loop_control_remove(control, device.number).on("remove", &device.path())
+    abi::loop_control_remove(control, device.number).effect_on("remove", &device.path())
 }
 
 /// A device that never supported discards has no limit of the hardware either.

@@ -25,7 +25,7 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
     let place = match Place::of(OPERATION, path) {
         Err(error) if error.is_not_found() => {
             let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-            ensure_directories(parent_of(path), mode).before(OPERATION, path)?;
+            ensure_directories(parent_of(path), mode).on(OPERATION, path)?;
             Place::of(OPERATION, path)?
         }
         place => place?,
@@ -36,10 +36,10 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
             Ok(true)
         }
         Err(Errno::EXIST) => {
-            place.open(OFlags::PATH | OFlags::DIRECTORY).before(OPERATION, path)?;
+            place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
             Ok(false)
         }
-        Err(errno) => Err(errno).on(OPERATION, path),
+        Err(errno) => Err(errno).effect_on(OPERATION, path),
     }
 }
 
@@ -55,12 +55,12 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
             return Ok(true);
         }
         Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno).on(OPERATION, path),
+        Err(errno) => return Err(errno).effect_on(OPERATION, path),
     }
-    let there = place.open(OFlags::PATH).before(OPERATION, path)?;
-    let mode = fstat(there).before(OPERATION, path)?.st_mode;
+    let there = place.open(OFlags::PATH).on(OPERATION, path)?;
+    let mode = fstat(there).on(OPERATION, path)?.st_mode;
     if FileType::from_raw_mode(mode) == FileType::Directory {
-        return Err(Errno::ISDIR).on(OPERATION, path);
+        return Err(Errno::ISDIR).effect_on(OPERATION, path);
     }
     Ok(false)
 }
@@ -75,7 +75,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
     };
     let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        there => there.before(OPERATION, path)?,
+        there => there.on(OPERATION, path)?,
     };
     let kind = FileType::from_raw_mode(there.st_mode);
     let how = if kind == FileType::Directory {
@@ -91,7 +91,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
             Ok(())
         }
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno).on(OPERATION, path),
+        Err(errno) => Err(errno).effect_on(OPERATION, path),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
     };
     let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        there => there.before(OPERATION, path)?,
+        there => there.on(OPERATION, path)?,
     };
     // After the inode that is to be replaced: a call that comes again after a crash finds it.
     let fresh = OsString::from(format!(".orlop-{}", there.st_ino));
@@ -134,7 +134,7 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
             if unlinkat(&place.parent, &fresh, how).is_ok() {
                 crash::after("remove an unused mount point");
             }
-            Err(errno).before(OPERATION, path)
+            Err(errno).on(OPERATION, path)
         }
     }
 }

@@ -63,7 +63,7 @@ fn read_only_holds_for_mount_and_filesystem() {
     mount(&disk, "ext4", &[], true, &point).unwrap();
     let entry = mount_at(&point).unwrap().unwrap();
     assert!(entry.read_only() && entry.superblock_read_only());
-    let written = File::create(point.join("file")).on("create", &point);
+    let written = File::create(point.join("file")).effect_on("create", &point);
     assert!(written.unwrap_err().is_read_only());
 }
 
@@ -103,7 +103,7 @@ fn a_read_only_bind_cannot_be_written_while_its_source_can() {
     std::fs::write(volume.root().join("file"), "data").unwrap();
     assert_eq!(std::fs::read(target.join("file")).unwrap(), b"data");
     for path in ["file", "new"] {
-        let written = std::fs::write(target.join(path), "x").on("write", &target);
+        let written = std::fs::write(target.join(path), "x").effect_on("write", &target);
         assert!(written.unwrap_err().is_read_only(), "{path}");
     }
     let entry = mount_at(&target).unwrap().unwrap();

@@ -31,7 +31,7 @@ pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written
         Err(Some(Errno::NOENT | Errno::NODEV)) if !group.exists() => Ok(Written::GroupGone),
         Err(Some(Errno::NOENT)) => Ok(Written::NoSuchFile),
         Err(Some(Errno::NODEV | Errno::NXIO)) => Ok(Written::NoSuchDevice),
-        Err(_) => written.map(|()| Written::Done).on("write", &path),
+        Err(_) => written.map(|()| Written::Done).effect_on("write", &path),
     }
 }
 

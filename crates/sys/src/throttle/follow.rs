@@ -45,7 +45,7 @@ impl Stop {
     /// Holds for all waiting from now on.
     pub fn stop(&self) -> Result<()> {
         let written = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-        written.map(drop).before("end the wait for new cgroups", Path::new("eventfd"))
+        written.map(drop).on("end the wait for new cgroups", Path::new("eventfd"))
     }
 }
 
@@ -55,7 +55,7 @@ impl NewGroups {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let mut groups = Self {
             top: top.to_owned(),
-            inotify: inotify::init(flags).before(OPERATION, top)?,
+            inotify: inotify::init(flags).on(OPERATION, top)?,
             watched: HashMap::new(),
             unwatched: false,
             incomplete: false,
@@ -71,7 +71,7 @@ impl NewGroups {
         let mut ready =
             [PollFd::new(&stop.0, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
         let count = retry_on_intr(|| poll(&mut ready, pause.as_ref()));
-        let count = count.before(OPERATION, &self.top)?;
+        let count = count.on(OPERATION, &self.top)?;
         if !ready[0].revents().is_empty() {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl NewGroups {
                 }
                 Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR) => continue,
                 Err(Errno::NOSPC | Errno::NOMEM) => self.miss(&group),
-                Err(errno) => return Err(errno).before(OPERATION, &group),
+                Err(errno) => return Err(errno).on(OPERATION, &group),
             }
             pending.extend(subgroups(&group)?);
             found.push(group);
@@ -140,7 +140,7 @@ impl NewGroups {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => return Ok((made, lost)),
                 Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno).before(OPERATION, &self.top),
+                Err(errno) => return Err(errno).on(OPERATION, &self.top),
             };
             let flags = event.events();
             lost |= flags.contains(ReadFlags::QUEUE_OVERFLOW);

@@ -71,7 +71,7 @@ fn write(copy: &File, superblock: &[u8], offset: u64, identity: &Identity) -> Re
     superblock[HASH_SEED..HASH_SEED + 16].copy_from_slice(&identity.hash_seed);
     let checksum = running_crc32c(&superblock[..CHECKSUM]).to_le_bytes();
     superblock[CHECKSUM..].copy_from_slice(&checksum);
-    copy.write_all_at(&superblock, offset).on_fd("write", copy)
+    copy.write_all_at(&superblock, offset).effect_on_fd("write", copy)
 }
 
 fn refused(copy: &File, reason: &str) -> Error {

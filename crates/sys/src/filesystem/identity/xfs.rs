@@ -80,7 +80,7 @@ pub(super) fn renew(copy: &File, uuid: [u8; 16]) -> Result<()> {
         copy.read_exact_at(&mut superblock, offset).on_fd("read", copy)?;
         rename_superblock(&mut superblock, uuid)
             .ok_or_else(|| refused(copy, "a superblock is missing"))?;
-        copy.write_all_at(&superblock, offset).on_fd("write", copy)?;
+        copy.write_all_at(&superblock, offset).effect_on_fd("write", copy)?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ fn renew_log(copy: &File, geometry: &Geometry, uuid: [u8; 16]) -> Result<()> {
         return Err(refused(copy, "its log is not as mkfs leaves it"));
     }
     record[LOG_UUID..LOG_UUID + uuid.len()].copy_from_slice(&uuid);
-    copy.write_all_at(&record, geometry.log_offset).on_fd("write", copy)
+    copy.write_all_at(&record, geometry.log_offset).effect_on_fd("write", copy)
 }
 
 fn put(bytes: &mut [u8], offset: usize, value: &[u8]) -> Option<()> {
