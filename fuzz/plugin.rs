@@ -8,7 +8,7 @@ use orlop_host::MemoryHost;
 use orlop_model::{NodeId, PoolId, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
 
-use super::{Mode, Offers};
+use super::{Features, Mode};
 
 const MOST_VOLUMES: u32 = 4;
 
@@ -37,8 +37,8 @@ pub(crate) fn engine() -> Engine {
     engine.expect("an empty pool is in order")
 }
 
-pub(crate) fn offers() -> Offers {
-    Offers {
+pub(crate) fn features() -> Features {
+    Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
         node: NodeInfo { id: node(), place: place(), max_volumes: MOST_VOLUMES },

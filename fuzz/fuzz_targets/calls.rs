@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use orlop_csi::{Mode, Offers, fuzzing};
+use orlop_csi::{Mode, Features, fuzzing};
 
 #[path = "../plugin.rs"]
 mod plugin;
 
-static OFFERS: LazyLock<Offers> = LazyLock::new(plugin::offers);
+static OFFERS: LazyLock<Features> = LazyLock::new(plugin::features);
 
 fuzz_target!(|input: &[u8]| fuzzing::calls(plugin::engine(), &OFFERS, input));

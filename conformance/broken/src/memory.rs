@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use csi_conformance::options::{Hooks, Options};
-use orlop_csi::{Core, Mode, Offers};
+use orlop_csi::{Executor, Mode, Features};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, Settings};
 use orlop_host::MemoryHost;
@@ -59,9 +59,9 @@ impl MemoryPlugin {
             lock_patience: Duration::ZERO,
         };
         let engine = Engine::new(served, Arc::new(MemoryHost::default()), settings);
-        let core = Arc::new(Core::starting());
-        core.ready(Arc::new(engine.map_err(|error| error.to_string())?));
-        let offers = Offers {
+        let executor = Arc::new(Executor::starting());
+        executor.ready(Arc::new(engine.map_err(|error| error.to_string())?));
+        let features = Features {
             driver_name: "orlop.example".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: NodeInfo { id: node, place, max_volumes: MAX_VOLUMES },
@@ -73,7 +73,7 @@ impl MemoryPlugin {
         let bound = orlop_csi::bind(&socket).map_err(|error| error.to_string())?;
         let serving = tokio::spawn(async move {
             // Until it is dropped; an error shows as calls without an answer.
-            let _ = orlop_csi::serve(bound, core, offers, std::future::pending()).await;
+            let _ = orlop_csi::serve(bound, executor, features, std::future::pending()).await;
         });
         Ok(Self { reach, pools, socket, serving, _directory: directory })
     }

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body::{Body as _, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Request;
 
-use crate::crowd::{Busy, Peer};
-use crate::flood::{Place, Taken};
+use crate::connections::{ConnectionRef, InFlight};
 
 /// Far more than a message needs on a socket of this machine. Answers, streams among them, are not
 /// measured by it.
@@ -29,17 +29,20 @@ pub(crate) struct Arrival {
 
 struct State {
     /// `None` for calls that are not counted.
-    taken: Option<Taken>,
-    peer: Option<Peer>,
-    kept: Option<(Option<Place>, Option<Busy>)>,
+    calls: Option<Arc<Semaphore>>,
+    connection: Option<ConnectionRef>,
+    kept: Option<(Option<OwnedSemaphorePermit>, Option<InFlight>)>,
     failure: Option<Status>,
 }
 
 impl Arrival {
     /// The request, as it is to be read from now on.
-    pub(crate) fn of(request: Request<Body>, taken: Option<Taken>) -> (Self, Request<Body>) {
-        let peer = request.extensions().get().cloned();
-        let state = State { taken, peer, kept: None, failure: None };
+    pub(crate) fn of(
+        request: Request<Body>,
+        calls: Option<Arc<Semaphore>>,
+    ) -> (Self, Request<Body>) {
+        let connection = request.extensions().get().cloned();
+        let state = State { calls, connection, kept: None, failure: None };
         let arrival = Self { state: Arc::new(Mutex::new(state)) };
         let arriving = |body| Arriving { body, limit: None, arrival: arrival.clone() };
         let request = request.map(|body| Body::new(arriving(body)));
@@ -63,18 +66,11 @@ impl Arrival {
         if state.kept.is_some() {
             return Ok(());
         }
-        let place = match &state.taken {
-            None => None,
-            Some(taken) => {
-                let place = taken.try_one_more();
-                Some(
-                    place
-                        .ok_or_else(|| Status::unavailable("too many calls at once; try again"))?,
-                )
-            }
-        };
-        let busy = state.peer.as_ref().map(Busy::with);
-        state.kept = Some((place, busy));
+        let too_many = |_| Status::unavailable("too many calls at once; try again");
+        let permit = state.calls.clone().map(Semaphore::try_acquire_owned).transpose();
+        let permit = permit.map_err(too_many)?;
+        let in_flight = state.connection.as_ref().map(InFlight::with);
+        state.kept = Some((permit, in_flight));
         Ok(())
     }
 }

@@ -13,14 +13,14 @@ use tonic::Code;
 
 pub use self::methods::METHODS;
 use self::wire::{Answer, Wire};
-use crate::dispatch::Core;
-use crate::offers::Offers;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::proto::csi::v1;
 
 /// One request to a plugin whose pools are not read yet: all of the parsing, and nothing else. The
 /// first byte chooses the method.
-pub fn request(offers: &Offers, input: &[u8]) {
-    let wire = Wire::new(Arc::new(Core::starting()), offers.clone());
+pub fn request(features: &Features, input: &[u8]) {
+    let wire = Wire::new(Arc::new(Executor::starting()), features.clone());
     let Some((method, message)) = input.split_first() else { return };
     let method = METHODS[usize::from(*method) % METHODS.len()];
     let answer = wire.call(method, message);
@@ -29,10 +29,10 @@ pub fn request(offers: &Offers, input: &[u8]) {
 
 /// Requests one after the other, each made twice: once answered, the same call again is answered
 /// in the same way (GEN-20). Each is a method, the length of the message, and the message.
-pub fn calls(engine: Engine, offers: &Offers, input: &[u8]) {
-    let core = Arc::new(Core::starting());
-    core.ready(Arc::new(engine));
-    let wire = Wire::new(core, offers.clone());
+pub fn calls(engine: Engine, features: &Features, input: &[u8]) {
+    let executor = Arc::new(Executor::starting());
+    executor.ready(Arc::new(engine));
+    let wire = Wire::new(executor, features.clone());
     for (method, message) in Requests(input) {
         let first = wire.call(method, message);
         check(method, &first);

@@ -5,10 +5,12 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
@@ -17,27 +19,36 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::arrival::Arrival;
-use crate::flood::Taken;
 use crate::routes::Answering;
 use crate::status::code_name;
 
-#[derive(Clone, Default)]
+/// How many calls are accepted at once: far more than the sidecars of a large cluster make together. More
+/// of them than run at a time may wait, but not any number, as each holds its message.
+const ACCEPTED_CALLS: usize = 1024;
+
+#[derive(Clone)]
 pub(crate) struct ObserveCalls {
-    taken: Taken,
+    calls: Arc<Semaphore>,
+}
+
+impl Default for ObserveCalls {
+    fn default() -> Self {
+        Self { calls: Arc::new(Semaphore::new(ACCEPTED_CALLS)) }
+    }
 }
 
 impl<S> Layer<S> for ObserveCalls {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, taken: self.taken.clone() }
+        Observed { inner, calls: Arc::clone(&self.calls) }
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct Observed<S> {
     inner: S,
-    taken: Taken,
+    calls: Arc<Semaphore>,
 }
 
 impl<S> Service<Request<Body>> for Observed<S>
@@ -57,8 +68,8 @@ where
         let call = Call::begin(request.uri().path());
         let span = call.span.clone();
         // Neither kept waiting nor counted: probes come through when all else is too much.
-        let taken = (!call.is_routine).then(|| self.taken.clone());
-        let (arrival, request) = Arrival::of(request, taken);
+        let calls = (!call.is_routine).then(|| Arc::clone(&self.calls));
+        let (arrival, request) = Arrival::of(request, calls);
         let answering = Box::pin(self.inner.call(request));
         let observed = async move {
             let response = match caught(answering).await {

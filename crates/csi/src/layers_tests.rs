@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use http_body::Body as _;
 use tonic::codegen::http::HeaderMap;
 use tower::{ServiceExt, service_fn};
 
@@ -77,4 +78,33 @@ fn the_level_of_an_outcome_says_who_has_to_look() {
             assert_eq!(importance(code), Importance::Defect, "{code:?}");
         }
     }
+}
+
+/// Reads its message, as a handler does; what it cannot read is its answer.
+async fn read(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let mut body = request.into_body();
+    let piece = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+    Ok(match piece {
+        Some(Err(status)) => status.into_http(),
+        Some(Ok(_)) | None => Response::default(),
+    })
+}
+
+#[tokio::test]
+async fn one_call_too_many_is_refused_until_another_ends() {
+    let calls = Arc::new(Semaphore::new(1));
+    let observed = ObserveCalls { calls: Arc::clone(&calls) }.layer(service_fn(read));
+    let call = async |method: &str| {
+        let uri = format!("/csi.v1.Controller/{method}");
+        let request = Request::builder().uri(uri).body(Body::new("message".to_owned())).unwrap();
+        let response = observed.clone().oneshot(request).await.unwrap();
+        Status::from_header_map(response.headers()).map(|status| status.code())
+    };
+    let running = Arc::clone(&calls).try_acquire_owned().unwrap();
+    assert_eq!(call("CreateVolume").await, Some(Code::Unavailable));
+    assert_eq!(call("CreateVolume").await, Some(Code::Unavailable));
+    assert_eq!(call("Probe").await, None, "routine calls are not counted");
+    drop(running);
+    assert_eq!(call("CreateVolume").await, None);
+    assert_eq!(calls.available_permits(), 1, "a call that has ended is not counted");
 }

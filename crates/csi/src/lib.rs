@@ -5,17 +5,16 @@
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
 mod arrival;
-mod complaints;
-mod crowd;
-mod dispatch;
-mod flood;
+mod connections;
+mod executor;
+mod features;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod http2;
 mod layers;
-mod offers;
 mod parse;
 pub mod proto;
+mod readiness;
 mod reply;
 mod routes;
 pub mod server;
@@ -23,7 +22,7 @@ mod services;
 mod socket;
 mod status;
 
-pub use dispatch::{Core, most_threads};
-pub use offers::{Mode, Offers};
+pub use executor::{Executor, most_threads};
+pub use features::{Features, Mode};
 pub use server::{ServeError, serve, serve_addons};
 pub use socket::{BindError, Socket, bind, check as check_socket};

@@ -14,8 +14,8 @@ use tonic::server::NamedService;
 use tower::Service;
 use tower::util::BoxCloneSyncService;
 
-use crate::dispatch::Core;
-use crate::offers::Offers;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::proto::csi::v0;
 use crate::proto::csi::v1::controller_server::ControllerServer;
 use crate::proto::csi::v1::group_controller_server::GroupControllerServer;
@@ -43,46 +43,47 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// Everything that this instance's mode serves.
-    pub(crate) fn csi(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
-        let mut routes = Self::addons(core, offers);
-        let (mode, group_snapshots) = (offers.mode, offers.group_snapshots);
-        let (core, offers) = (|| Arc::clone(core), || Arc::clone(offers));
-        routes.add(v0::identity_server::IdentityServer::new(V0Identity::new(core(), offers())));
+    pub(crate) fn csi(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
+        let mut routes = Self::addons(executor, features);
+        let (mode, group_snapshots) = (features.mode, features.group_snapshots);
+        let (executor, features) = (|| Arc::clone(executor), || Arc::clone(features));
+        routes
+            .add(v0::identity_server::IdentityServer::new(V0Identity::new(executor(), features())));
         if mode.serves_controller() {
-            routes.add(ControllerServer::new(Controller::new(core(), offers())));
+            routes.add(ControllerServer::new(Controller::new(executor(), features())));
             if group_snapshots {
-                routes.add(GroupControllerServer::new(GroupController::new(core())));
+                routes.add(GroupControllerServer::new(GroupController::new(executor())));
             }
-            routes.add(SnapshotMetadataServer::new(SnapshotMetadata::new(core())));
+            routes.add(SnapshotMetadataServer::new(SnapshotMetadata::new(executor())));
             routes.add(v0::controller_server::ControllerServer::new(V0Controller::new(
-                core(),
-                offers(),
+                executor(),
+                features(),
             )));
         }
         if mode.serves_node() {
-            routes.add(NodeServer::new(Node::new(core(), offers())));
-            routes.add(v0::node_server::NodeServer::new(V0Node::new(core(), offers())));
+            routes.add(NodeServer::new(Node::new(executor(), features())));
+            routes.add(v0::node_server::NodeServer::new(V0Node::new(executor(), features())));
         }
         routes
     }
 
     /// What a CSI-Addons sidecar asks for, and who this is.
-    pub(crate) fn addons(core: &Arc<Core>, offers: &Arc<Offers>) -> Self {
+    pub(crate) fn addons(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
         let mut routes = Self::default();
-        let mode = offers.mode;
-        let (core, offers) = (|| Arc::clone(core), || Arc::clone(offers));
-        routes.add(IdentityServer::new(Identity::new(core(), offers())));
+        let mode = features.mode;
+        let (executor, features) = (|| Arc::clone(executor), || Arc::clone(features));
+        routes.add(IdentityServer::new(Identity::new(executor(), features())));
         routes.add(identity::identity_server::IdentityServer::new(AddonsIdentity::new(
-            core(),
-            offers(),
+            executor(),
+            features(),
         )));
         if mode.serves_controller() {
-            let groups = VolumeGroups::new(core());
+            let groups = VolumeGroups::new(executor());
             routes.add(volumegroup::controller_server::ControllerServer::new(groups));
-            routes.add(ReclaimSpaceControllerServer::new(ReclaimSpace::new(core())));
+            routes.add(ReclaimSpaceControllerServer::new(ReclaimSpace::new(executor())));
         }
         if mode.serves_node() {
-            routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(core())));
+            routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(executor())));
         }
         routes
     }

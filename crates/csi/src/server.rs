@@ -14,16 +14,18 @@ use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tonic::transport::Server;
 
-use crate::crowd::{Connection, Crowd};
-use crate::dispatch::Core;
+use crate::connections::{Connection, ConnectionTable};
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::http2::Lenient;
 use crate::layers::ObserveCalls;
-use crate::offers::Offers;
 use crate::routes::Routes;
 use crate::socket::Socket;
 
 /// Calls at once on one connection; more than any orchestrator makes, and a bound.
 const CALLS_PER_CONNECTION: u32 = 256;
+
+const SLOW_READER_GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -40,41 +42,41 @@ pub enum ServeError {
 /// and removes the socket all the same.
 pub async fn serve(
     socket: Socket,
-    core: Arc<Core>,
-    offers: Offers,
+    executor: Arc<Executor>,
+    features: Features,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let routes = Routes::csi(&core, &Arc::new(offers));
-    answer(socket, core, routes, shutdown).await
+    let routes = Routes::csi(&executor, &Arc::new(features));
+    answer(socket, executor, routes, shutdown).await
 }
 
 /// As [`serve`], but only what a CSI-Addons sidecar needs, for one that is not to see the rest.
 pub async fn serve_addons(
     socket: Socket,
-    core: Arc<Core>,
-    offers: Offers,
+    executor: Arc<Executor>,
+    features: Features,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let routes = Routes::addons(&core, &Arc::new(offers));
-    answer(socket, core, routes, shutdown).await
+    let routes = Routes::addons(&executor, &Arc::new(features));
+    answer(socket, executor, routes, shutdown).await
 }
 
 async fn answer(
     mut socket: Socket,
-    core: Arc<Core>,
+    executor: Arc<Executor>,
     routes: Routes,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let listener = socket.take_listener();
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
     let listener = UnixListener::from_std(listener)?;
-    let crowd = Crowd::within(getrlimit(Resource::Nofile).current);
-    let connections = Connections { listener, crowd, pause: None };
+    let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
+    let connections = Connections { listener, table, pause: None };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
-        core.end_streams();
-        // Nobody listens any more only if serving has ended by itself.
+        executor.end_streams();
+        // The receiver is gone only if serving has ended by itself.
         let _ = stop.send(());
     };
     let serving = Server::builder()
@@ -84,31 +86,30 @@ async fn answer(
     tokio::select! {
         served = serving => served?,
         // With two sockets, both look: a pool is asked when it is due, however many do.
-        () = core.watch_pools() => {}
-        () = left_unread(&core, stopping) => {
+        () = executor.watch_pools() => {}
+        () = left_unread(&executor, stopping) => {
             tracing::warn!("stopping without waiting for clients that do not read their responses");
         }
     }
-    core.drained().await;
+    executor.drained().await;
     Ok(())
 }
 
-/// A peer that stops reading keeps its connection busy for ever. Once there is nothing left to
-/// do but to be heard, it gets a moment and no more.
-async fn left_unread(core: &Core, stopping: oneshot::Receiver<()>) {
-    const LAST_WORDS: Duration = Duration::from_secs(3);
+/// A client that stops reading would keep its connection busy. Once the last call has been answered,
+/// clients have [`SLOW_READER_GRACE`] to read their responses.
+async fn left_unread(executor: &Executor, stopping: oneshot::Receiver<()>) {
     if stopping.await.is_err() {
         return std::future::pending().await;
     }
-    core.idle().await;
-    tokio::time::sleep(LAST_WORDS).await;
+    executor.idle().await;
+    tokio::time::sleep(SLOW_READER_GRACE).await;
 }
 
 /// Accepted connections. Where accepting fails (out of descriptors, most likely), it is tried
-/// again after a while instead of at once and for ever.
+/// again after a pause.
 struct Connections {
     listener: UnixListener,
-    crowd: Crowd,
+    table: ConnectionTable,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -123,7 +124,7 @@ impl Stream for Connections {
                 self.pause = None;
             }
             match ready!(self.listener.poll_accept(context)) {
-                Ok((stream, _)) => match self.crowd.admit(stream) {
+                Ok((stream, _)) => match self.table.admit(stream) {
                     Some(connection) => {
                         let pid = connection.pid();
                         return Poll::Ready(Some(Ok(Lenient::new(connection, pid))));

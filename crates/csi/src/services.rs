@@ -22,8 +22,35 @@ pub(crate) use node::Node;
 pub(crate) use snapshot_metadata::SnapshotMetadata;
 pub(crate) use v0::{V0Controller, V0Identity, V0Node};
 
-use crate::dispatch::Core;
+use crate::executor::Executor;
 use crate::status;
+
+/// The unary calls of a service. Each is carried out by the method of the same name of the type itself,
+/// which takes the message and returns the reply; those of the second block return it with metadata.
+macro_rules! unary_calls {
+    (impl $service:path, for $type:ty, with $messages:ident {
+        $($method:ident($request:ident) -> $reply:ident;)*
+    } $(and metadata {
+        $($whole:ident($whole_request:ident) -> $whole_reply:ident;)*
+    })?) => {
+        #[tonic::async_trait]
+        impl $service for $type {
+            $(async fn $method(
+                &self,
+                request: tonic::Request<$messages::$request>,
+            ) -> $crate::services::Answer<$messages::$reply> {
+                $crate::services::answer(self.$method(request.into_inner()).await)
+            })*
+            $($(async fn $whole(
+                &self,
+                request: tonic::Request<$messages::$whole_request>,
+            ) -> $crate::services::Answer<$messages::$whole_reply> {
+                $crate::services::answer_whole(self.$whole(request.into_inner()).await)
+            })*)?
+        }
+    };
+}
+use unary_calls;
 
 type Answer<Reply> = std::result::Result<Response<Reply>, Status>;
 
@@ -42,15 +69,15 @@ fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
 /// with a pool or a tool is one thing to a prober. A pool that is away is not: it comes back by
 /// itself, and a plugin that is restarted for it would only have to wait anew, as when it starts
 /// (ID-26).
-async fn readiness(core: &Core) -> Result<bool> {
-    match core.check_health().await {
-        Ok(complaints) => {
-            core.note_complaints(true, complaints);
+async fn readiness(executor: &Executor) -> Result<bool> {
+    match executor.check_health().await {
+        Ok(readiness) => {
+            executor.note_readiness(true, readiness);
             Ok(true)
         }
         Err(Error::Starting) => Ok(false),
         Err(error @ Error::Unreachable { .. }) => {
-            core.note_complaints(false, vec![error]);
+            executor.note_readiness(false, vec![error]);
             Ok(false)
         }
         Err(error) => Err(Error::precondition(error.to_string())),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_csi::Core;
+use orlop_csi::Executor;
 use orlop_engine::{AbsentPool, Engine, Settings};
 use orlop_host::LinuxHost;
 use orlop_model::{Error, Pool, PoolId, Result};
@@ -323,19 +323,19 @@ fn with_pool(engine: &Engine, host: &LinuxHost, open: &OpenPool) -> Result<Engin
 
 /// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
 pub(crate) fn await_absent(
-    core: &Arc<Core>,
+    executor: &Arc<Executor>,
     opened: Opened,
     pools: &Arc<OpenPools>,
 ) -> std::io::Result<()> {
     if opened.absent.is_empty() {
         return Ok(());
     }
-    let (core, pools) = (Arc::downgrade(core), Arc::clone(pools));
+    let (executor, pools) = (Arc::downgrade(executor), Arc::clone(pools));
     let waiting = thread::Builder::new().name("absent-pools".to_owned());
-    waiting.spawn(move || take_in(&core, opened, &pools)).map(drop)
+    waiting.spawn(move || take_in(&executor, opened, &pools)).map(drop)
 }
 
-fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
+fn take_in(executor: &Weak<Executor>, opened: Opened, pools: &OpenPools) {
     let Opened { mut engine, mut absent, host } = opened;
     let mut pause = FIRST_PAUSE;
     while !absent.is_empty() {
@@ -343,7 +343,7 @@ fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
         pause = LONGEST_PAUSE.min(2 * pause);
         let mut still_absent = Vec::new();
         for mut pool in absent {
-            if core.strong_count() == 0 {
+            if executor.strong_count() == 0 {
                 return;
             }
             let opened = pool.wait_until_open();
@@ -361,8 +361,8 @@ fn take_in(core: &Weak<Core>, opened: Opened, pools: &OpenPools) {
             }
         }
         absent = still_absent;
-        let Some(core) = core.upgrade() else { return };
-        core.ready(Arc::new(engine.clone()));
+        let Some(executor) = executor.upgrade() else { return };
+        executor.ready(Arc::new(engine.clone()));
     }
 }
 

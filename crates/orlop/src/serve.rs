@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_csi::{Core, Offers, Socket};
+use orlop_csi::{Executor, Features, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig};
@@ -72,7 +72,7 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
 /// The socket answers before the pools are read, so that Probe can say "not ready yet".
 async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(Failure::of)?;
-    let offers = offers(&config, host.as_ref());
+    let features = features(&config, host.as_ref());
     let Some(socket) = bind(&sockets.csi, &mut signals).await? else { return Ok(()) };
     let addons_socket = match &sockets.addons {
         None => None,
@@ -82,30 +82,30 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
         },
     };
     tracing::info!(
-        version = %offers.version,
+        version = %features.version,
         socket = %sockets.csi.display(),
         node = %config.node_id,
         "listening; opening the pools"
     );
-    let core = Arc::new(Core::starting());
+    let executor = Arc::new(Executor::starting());
     let (stop, stopped) = watch::channel(false);
-    let shared_core = || Arc::clone(&core);
+    let shared_core = || Arc::clone(&executor);
     let addons = addons_socket.map(|socket| {
         let until = stopping(stopped.clone());
-        tokio::spawn(orlop_csi::serve_addons(socket, shared_core(), offers.clone(), until))
+        tokio::spawn(orlop_csi::serve_addons(socket, shared_core(), features.clone(), until))
     });
-    let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), offers, stopping(stopped)));
+    let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), features, stopping(stopped)));
 
     let shrinking = tokio::spawn(stay_small());
     let pools = Arc::new(OpenPools::default());
-    let outcome = open_and_wait(config, host, (&core, &pools), &mut signals).await;
+    let outcome = open_and_wait(config, host, (&executor, &pools), &mut signals).await;
     shrinking.abort();
     stop.send_replace(true);
     for serving in [Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
-    core.drained().await;
-    pools.close(&core.silent_pools());
+    executor.drained().await;
+    pools.close(&executor.silent_pools());
     outcome?;
     tracing::info!("stopped");
     Ok(())
@@ -145,19 +145,19 @@ async fn stay_small() {
 async fn open_and_wait(
     config: Config,
     host: Arc<LinuxHost>,
-    (core, pools): (&Arc<Core>, &Arc<OpenPools>),
+    (executor, pools): (&Arc<Executor>, &Arc<OpenPools>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let (shared, serving) = (Arc::clone(pools), Arc::clone(core));
+    let (shared, serving) = (Arc::clone(pools), Arc::clone(executor));
     let serve = move |engine: &Engine| serving.ready(Arc::new(engine.clone()));
     let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared, serve));
     let opened = tokio::select! {
         opened = opening => opened.map_err(Failure::of)??,
         () = signals.received() => return Ok(()),
     };
-    core.ready(Arc::new(opened.engine.clone()));
+    executor.ready(Arc::new(opened.engine.clone()));
     tracing::info!(absent = opened.absent.len(), "ready");
-    opening::await_absent(core, opened, pools).map_err(Failure::of)?;
+    opening::await_absent(executor, opened, pools).map_err(Failure::of)?;
     signals.received().await;
     tracing::info!("stopping: finishing running calls");
     Ok(())
@@ -197,12 +197,12 @@ pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
     }
 }
 
-fn offers(config: &Config, host: &dyn Host) -> Offers {
+fn features(config: &Config, host: &dyn Host) -> Features {
     let limits = host.check_limits_work();
     if let Err(reason) = &limits {
         tracing::warn!(%reason, "I/O limits are not offered");
     }
-    Offers {
+    Features {
         driver_name: config.driver_name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: NodeInfo {

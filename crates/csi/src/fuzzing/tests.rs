@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use protox::prost_reflect::DescriptorPool;
 
 use super::*;
-use crate::offers::Mode;
+use crate::features::Mode;
 use crate::proto::FILE_DESCRIPTOR_SET;
 
 #[path = "../../../../fuzz/plugin.rs"]
@@ -27,8 +27,8 @@ fn every_method_is_tried() {
 
 #[test]
 fn the_corpus_of_request_holds() {
-    let offers = plugin::offers();
-    replay("request", |input| request(&offers, input));
+    let features = plugin::features();
+    replay("request", |input| request(&features, input));
 }
 
 #[test]
@@ -38,6 +38,6 @@ fn the_corpus_of_http2_holds() {
 
 #[test]
 fn the_corpus_of_calls_holds() {
-    let offers = plugin::offers();
-    replay("calls", |input| calls(plugin::engine(), &offers, input));
+    let features = plugin::features();
+    replay("calls", |input| calls(plugin::engine(), &features, input));
 }

@@ -10,9 +10,9 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Request, Status};
 use tower::Layer;
 
-use crate::dispatch::Core;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::layers::{ObserveCalls, Observed};
-use crate::offers::Offers;
 use crate::routes::Routes;
 
 /// Kept from input to input: the threads of a new one would cost more than all the rest.
@@ -31,8 +31,8 @@ pub(super) struct Answer {
 }
 
 impl Wire {
-    pub(super) fn new(core: Arc<Core>, offers: Offers) -> Self {
-        let routes = Routes::csi(&core, &Arc::new(offers));
+    pub(super) fn new(executor: Arc<Executor>, features: Features) -> Self {
+        let routes = Routes::csi(&executor, &Arc::new(features));
         Self { services: ObserveCalls::default().layer(routes) }
     }
 

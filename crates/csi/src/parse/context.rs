@@ -9,7 +9,7 @@ use orlop_model::{CapacityRange, Error, Result};
 use super::fields::{about, check_map_size};
 use super::parameters::volume_parameters;
 use super::quantity::parse_bytes;
-use crate::offers::Offers;
+use crate::features::Features;
 use crate::reply::READ_ONLY_KEY;
 
 const VOLUME_CONTEXT: &str = "volume_context";
@@ -28,13 +28,13 @@ pub(crate) fn volume_context(context: BTreeMap<String, String>) -> Result<Volume
 /// Exactly what ControllerPublishVolume hands out, or nothing (NS-15).
 pub(crate) fn publish_context(
     context: &BTreeMap<String, String>,
-    offers: &Offers,
+    features: &Features,
 ) -> Result<PublishContext> {
     const FIELD: &str = "publish_context";
     if context.is_empty() {
         return Ok(PublishContext::default());
     }
-    if !offers.attach {
+    if !features.attach {
         return Err(Error::invalid(
             FIELD,
             "is not empty, but this plugin does not attach volumes to nodes",
@@ -61,7 +61,7 @@ fn parse_flag(text: &str) -> Option<bool> {
 /// `None`: an ordinary volume.
 pub(crate) fn inline_volume(
     context: &VolumeContext,
-    offers: &Offers,
+    features: &Features,
 ) -> Result<Option<InlineVolume>> {
     if context.get(EPHEMERAL_KEY).is_none_or(|value| value != "true") {
         return Ok(None);
@@ -69,7 +69,7 @@ pub(crate) fn inline_volume(
     let mut parameters = context.clone();
     let range = parameters.remove(SIZE_KEY).map(|size| parse_size(&size)).transpose()?;
     let (parameters, limits) =
-        volume_parameters(&parameters, offers).map_err(|error| about(VOLUME_CONTEXT, error))?;
+        volume_parameters(&parameters, features).map_err(|error| about(VOLUME_CONTEXT, error))?;
     Ok(Some(InlineVolume { range, parameters, limits }))
 }
 

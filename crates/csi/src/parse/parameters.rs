@@ -6,7 +6,7 @@ use orlop_model::parameters::is_foreign_key;
 use orlop_model::{Error, IoLimitsChange, Result, VolumeParameters};
 
 use super::fields::{about, check_map_size};
-use crate::offers::Offers;
+use crate::features::Features;
 
 const MAX_VOLUMES_KEY: &str = "maxVolumes";
 
@@ -18,11 +18,11 @@ const NO_LIMITS: &str = "asks for I/O limits, which cannot be set here";
 /// What the volume is, and the limits that it starts with.
 pub(crate) fn volume_parameters(
     parameters: &BTreeMap<String, String>,
-    offers: &Offers,
+    features: &Features,
 ) -> Result<(VolumeParameters, IoLimitsChange)> {
     check_map_size("parameters", parameters)?;
     let (parsed, limits) = VolumeParameters::parse(parameters)?;
-    if !limits.is_empty() && !offers.limits {
+    if !limits.is_empty() && !features.limits {
         return Err(Error::invalid("parameters", NO_LIMITS));
     }
     Ok((parsed, limits))
@@ -47,11 +47,11 @@ pub(crate) fn capacity_parameters(
 /// CV-21: without MODIFY_VOLUME there are no mutable parameters.
 pub(crate) fn mutable_parameters(
     parameters: &BTreeMap<String, String>,
-    offers: &Offers,
+    features: &Features,
 ) -> Result<IoLimitsChange> {
     const FIELD: &str = "mutable_parameters";
     check_map_size(FIELD, parameters)?;
-    if !parameters.is_empty() && !offers.limits {
+    if !parameters.is_empty() && !features.limits {
         return Err(Error::invalid(FIELD, NO_LIMITS));
     }
     IoLimitsChange::parse(parameters).map_err(|error| about(FIELD, error))

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use orlop_engine::request::NodeInfo;
 use orlop_model::{Error, Topology};
 
-use crate::offers::{Mode, Offers};
+use crate::features::{Features, Mode};
 
-fn offers(attach: bool, limits: bool) -> Offers {
-    Offers {
+fn features(attach: bool, limits: bool) -> Features {
+    Features {
         driver_name: "orlop.example".to_owned(),
         version: "0".to_owned(),
         node: NodeInfo { id: "node".parse().unwrap(), place: Topology::default(), max_volumes: 0 },

@@ -1,10 +1,7 @@
-//! csi.v1.Controller. This file says which calls there are; the files below it say what each
-//! of them reads from its request and what it answers.
+//! csi.v1.Controller. The table at the end says which calls there are; the files below say what each of
+//! them reads from its request and what it answers.
 
-mod capabilities;
-mod capacity;
-mod expansion;
-mod listing;
+mod inspection;
 mod publication;
 mod snapshots;
 mod validation;
@@ -12,130 +9,90 @@ mod volumes;
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use orlop_model::Result;
 
-use super::{answer, answer_whole};
-use crate::dispatch::Core;
-use crate::offers::Offers;
+use super::unary_calls;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::proto::csi::v1;
+use crate::proto::csi::v1::controller_service_capability::{self, Rpc, rpc};
 
-type Answer<Reply> = std::result::Result<Response<Reply>, Status>;
+const ALWAYS: [rpc::Type; 11] = [
+    rpc::Type::CreateDeleteVolume,
+    rpc::Type::ListVolumes,
+    rpc::Type::GetCapacity,
+    rpc::Type::CreateDeleteSnapshot,
+    rpc::Type::ListSnapshots,
+    rpc::Type::CloneVolume,
+    rpc::Type::ExpandVolume,
+    rpc::Type::VolumeCondition,
+    rpc::Type::GetVolume,
+    rpc::Type::SingleNodeMultiWriter,
+    rpc::Type::GetSnapshot,
+];
+
+const WITH_ATTACH: [rpc::Type; 3] = [
+    rpc::Type::PublishUnpublishVolume,
+    rpc::Type::PublishReadonly,
+    rpc::Type::ListVolumesPublishedNodes,
+];
+
+const WITH_LIMITS: [rpc::Type; 1] = [rpc::Type::ModifyVolume];
 
 pub(crate) struct Controller {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
 }
 
 impl Controller {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        Self { core, offers }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        Self { executor, features }
+    }
+
+    /// Exactly what works (CC-02).
+    async fn controller_get_capabilities(
+        &self,
+        _: v1::ControllerGetCapabilitiesRequest,
+    ) -> Result<v1::ControllerGetCapabilitiesResponse> {
+        let capability = |r#type: rpc::Type| v1::ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: r#type.into() })),
+        };
+        Ok(v1::ControllerGetCapabilitiesResponse {
+            capabilities: offered(&self.features).map(capability).collect(),
+        })
     }
 }
 
-#[tonic::async_trait]
-impl v1::controller_server::Controller for Controller {
-    async fn controller_get_capabilities(
-        &self,
-        _: Request<v1::ControllerGetCapabilitiesRequest>,
-    ) -> Answer<v1::ControllerGetCapabilitiesResponse> {
-        answer(Ok(self.capabilities()))
-    }
+fn offered(features: &Features) -> impl Iterator<Item = rpc::Type> {
+    let when = |condition: bool, types: &'static [rpc::Type]| if condition { types } else { &[] };
+    ALWAYS
+        .iter()
+        .chain(when(features.attach, &WITH_ATTACH))
+        .chain(when(features.limits, &WITH_LIMITS))
+        .copied()
+}
 
-    async fn create_volume(
-        &self,
-        request: Request<v1::CreateVolumeRequest>,
-    ) -> Answer<v1::CreateVolumeResponse> {
-        answer(self.create_volume(request.into_inner()).await)
-    }
-
-    async fn delete_volume(
-        &self,
-        request: Request<v1::DeleteVolumeRequest>,
-    ) -> Answer<v1::DeleteVolumeResponse> {
-        answer(self.delete_volume(request.into_inner()).await)
-    }
-
-    async fn controller_modify_volume(
-        &self,
-        request: Request<v1::ControllerModifyVolumeRequest>,
-    ) -> Answer<v1::ControllerModifyVolumeResponse> {
-        answer(self.modify_volume(request.into_inner()).await)
-    }
-
-    async fn controller_publish_volume(
-        &self,
-        request: Request<v1::ControllerPublishVolumeRequest>,
-    ) -> Answer<v1::ControllerPublishVolumeResponse> {
-        answer(self.publish_volume(request.into_inner()).await)
-    }
-
-    async fn controller_unpublish_volume(
-        &self,
-        request: Request<v1::ControllerUnpublishVolumeRequest>,
-    ) -> Answer<v1::ControllerUnpublishVolumeResponse> {
-        answer(self.unpublish_volume(request.into_inner()).await)
-    }
-
-    async fn validate_volume_capabilities(
-        &self,
-        request: Request<v1::ValidateVolumeCapabilitiesRequest>,
-    ) -> Answer<v1::ValidateVolumeCapabilitiesResponse> {
-        answer(self.validate(request.into_inner()).await)
-    }
-
-    async fn list_volumes(
-        &self,
-        request: Request<v1::ListVolumesRequest>,
-    ) -> Answer<v1::ListVolumesResponse> {
-        answer(self.list_volumes(request.into_inner()).await)
-    }
-
-    async fn controller_get_volume(
-        &self,
-        request: Request<v1::ControllerGetVolumeRequest>,
-    ) -> Answer<v1::ControllerGetVolumeResponse> {
-        answer(self.get_volume(request.into_inner()).await)
-    }
-
-    async fn get_capacity(
-        &self,
-        request: Request<v1::GetCapacityRequest>,
-    ) -> Answer<v1::GetCapacityResponse> {
-        answer(self.get_capacity(request.into_inner()).await)
-    }
-
-    async fn controller_expand_volume(
-        &self,
-        request: Request<v1::ControllerExpandVolumeRequest>,
-    ) -> Answer<v1::ControllerExpandVolumeResponse> {
-        answer(self.expand_volume(request.into_inner()).await)
-    }
-
-    async fn create_snapshot(
-        &self,
-        request: Request<v1::CreateSnapshotRequest>,
-    ) -> Answer<v1::CreateSnapshotResponse> {
-        answer_whole(self.create_snapshot(request.into_inner()).await)
-    }
-
-    async fn delete_snapshot(
-        &self,
-        request: Request<v1::DeleteSnapshotRequest>,
-    ) -> Answer<v1::DeleteSnapshotResponse> {
-        answer(self.delete_snapshot(request.into_inner()).await)
-    }
-
-    async fn list_snapshots(
-        &self,
-        request: Request<v1::ListSnapshotsRequest>,
-    ) -> Answer<v1::ListSnapshotsResponse> {
-        answer(self.list_snapshots(request.into_inner()).await)
-    }
-
-    async fn get_snapshot(
-        &self,
-        request: Request<v1::GetSnapshotRequest>,
-    ) -> Answer<v1::GetSnapshotResponse> {
-        answer(self.get_snapshot(request.into_inner()).await)
+unary_calls! {
+    impl v1::controller_server::Controller, for Controller, with v1 {
+        controller_get_capabilities(ControllerGetCapabilitiesRequest)
+            -> ControllerGetCapabilitiesResponse;
+        create_volume(CreateVolumeRequest) -> CreateVolumeResponse;
+        delete_volume(DeleteVolumeRequest) -> DeleteVolumeResponse;
+        controller_modify_volume(ControllerModifyVolumeRequest) -> ControllerModifyVolumeResponse;
+        controller_publish_volume(ControllerPublishVolumeRequest)
+            -> ControllerPublishVolumeResponse;
+        controller_unpublish_volume(ControllerUnpublishVolumeRequest)
+            -> ControllerUnpublishVolumeResponse;
+        validate_volume_capabilities(ValidateVolumeCapabilitiesRequest)
+            -> ValidateVolumeCapabilitiesResponse;
+        list_volumes(ListVolumesRequest) -> ListVolumesResponse;
+        controller_get_volume(ControllerGetVolumeRequest) -> ControllerGetVolumeResponse;
+        get_capacity(GetCapacityRequest) -> GetCapacityResponse;
+        controller_expand_volume(ControllerExpandVolumeRequest) -> ControllerExpandVolumeResponse;
+        delete_snapshot(DeleteSnapshotRequest) -> DeleteSnapshotResponse;
+        list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse;
+        get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse;
+    } and metadata {
+        create_snapshot(CreateSnapshotRequest) -> CreateSnapshotResponse;
     }
 }

@@ -7,31 +7,31 @@ use orlop_model::Result;
 use tonic::{Request, Response, Status};
 
 use super::{answer, readiness};
-use crate::dispatch::Core;
-use crate::offers::Offers;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::plugin_capability::{self, Service, VolumeExpansion, service};
 
 pub(crate) struct Identity {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
 }
 
 impl Identity {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        Self { core, offers }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        Self { executor, features }
     }
 
     fn info(&self) -> v1::GetPluginInfoResponse {
         v1::GetPluginInfoResponse {
-            name: self.offers.driver_name.clone(),
-            vendor_version: self.offers.version.clone(),
+            name: self.features.driver_name.clone(),
+            vendor_version: self.features.version.clone(),
             manifest: manifest(),
         }
     }
 
     async fn probe(&self) -> Result<v1::ProbeResponse> {
-        let ready = readiness(&self.core).await?;
+        let ready = readiness(&self.executor).await?;
         Ok(v1::ProbeResponse { ready: Some(ready) })
     }
 }
@@ -42,7 +42,7 @@ pub(super) fn manifest() -> BTreeMap<String, String> {
 }
 
 /// The plugin as a whole, so the same from every instance, whatever it serves (ID-11).
-fn capabilities(offers: &Offers) -> Vec<v1::PluginCapability> {
+fn capabilities(features: &Features) -> Vec<v1::PluginCapability> {
     let service = |service: service::Type| {
         plugin_capability::Type::Service(Service { r#type: service.into() })
     };
@@ -57,7 +57,7 @@ fn capabilities(offers: &Offers) -> Vec<v1::PluginCapability> {
         expansion,
     ]
     .into_iter()
-    .chain(offers.group_snapshots.then_some(groups))
+    .chain(features.group_snapshots.then_some(groups))
     .map(|r#type| v1::PluginCapability { r#type: Some(r#type) })
     .collect()
 }
@@ -75,7 +75,7 @@ impl v1::identity_server::Identity for Identity {
         &self,
         _: Request<v1::GetPluginCapabilitiesRequest>,
     ) -> std::result::Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
-        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities(&self.offers) }))
+        answer(Ok(v1::GetPluginCapabilitiesResponse { capabilities: capabilities(&self.features) }))
     }
 
     async fn probe(

@@ -14,8 +14,8 @@ use tonic::{Request, Status};
 
 use self::pages::{Page, Pages};
 use super::{Answer, answer, note_snapshot};
-use crate::crowd::Busy;
-use crate::dispatch::Core;
+use crate::connections::InFlight;
+use crate::executor::Executor;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
@@ -24,12 +24,12 @@ type Messages<Message> =
     Pin<Box<dyn Stream<Item = std::result::Result<Message, Status>> + Send + 'static>>;
 
 pub(crate) struct SnapshotMetadata {
-    core: Arc<Core>,
+    executor: Arc<Executor>,
 }
 
 impl SnapshotMetadata {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
     }
 
     async fn allocated(
@@ -75,21 +75,21 @@ impl SnapshotMetadata {
         most: usize,
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
-        let place = self.core.try_open_stream()?;
-        let blocks = self.core.step(&pool, find).await?;
-        Ok(Pages::new(Arc::clone(&self.core), pool, place, blocks, most))
+        let place = self.executor.try_open_stream()?;
+        let blocks = self.executor.step(&pool, find).await?;
+        Ok(Pages::new(Arc::clone(&self.executor), pool, place, blocks, most))
     }
 }
 
-fn busy_with<Message>(request: &Request<Message>) -> Option<Busy> {
-    request.extensions().get().map(Busy::with)
+fn busy_with<Message>(request: &Request<Message>) -> Option<InFlight> {
+    request.extensions().get().map(InFlight::with)
 }
 
 /// A connection is not silent while somebody reads a stream on it, however slowly. Streams are few;
 /// of other calls only those that are being answered keep theirs.
 fn kept_by<Message: Send + 'static>(
     stream: Unkept<Message>,
-    busy: Option<Busy>,
+    busy: Option<InFlight>,
 ) -> Messages<Message> {
     Box::pin(stream.map(move |message| {
         let _held = &busy;

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::plugin::{Plugin, Setup, code, offers};
+use crate::plugin::{Plugin, Setup, code, features};
 
 async fn capabilities(channel: Channel) -> Vec<Type> {
     let request = wire::GetCapabilitiesRequest {};
@@ -103,9 +103,13 @@ async fn a_second_socket_has_the_addons_and_nothing_else() {
     let stopped = async {
         stopped.await.ok();
     };
-    let core = Arc::clone(&plugin.core);
-    let serving =
-        tokio::spawn(orlop_csi::serve_addons(socket, core, offers(&Setup::default()), stopped));
+    let executor = Arc::clone(&plugin.executor);
+    let serving = tokio::spawn(orlop_csi::serve_addons(
+        socket,
+        executor,
+        features(&Setup::default()),
+        stopped,
+    ));
     let endpoint = Endpoint::from_shared(format!("unix://{}", path.display())).unwrap();
     let channel = endpoint.connect().await.unwrap();
 

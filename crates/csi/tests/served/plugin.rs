@@ -9,7 +9,7 @@ use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
-use orlop_csi::{Core, Mode, Offers, ServeError};
+use orlop_csi::{Executor, Features, Mode, ServeError};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, Settings};
 use orlop_host::MemoryHost;
@@ -50,7 +50,7 @@ pub(crate) struct Plugin {
     pub(crate) pool: Arc<MemoryPool>,
     pub(crate) host: Arc<MemoryHost>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) core: Arc<Core>,
+    pub(crate) executor: Arc<Executor>,
     pub(crate) socket: PathBuf,
     pub(crate) serving: JoinHandle<Result<(), ServeError>>,
     channel: Channel,
@@ -70,24 +70,28 @@ impl Plugin {
         let pool = Arc::new(MemoryPool::new(MemoryPoolConfig::default()));
         let host = Arc::new(MemoryHost::default());
         let gate = Arc::new(Gate::default());
-        let core = Arc::new(Core::starting());
+        let executor = Arc::new(Executor::starting());
         if setup.ready {
             let gated = GatedPool::new(Arc::clone(&pool), Arc::clone(&gate));
-            core.ready(Arc::new(engine(gated, &host, setup.attach)));
+            executor.ready(Arc::new(engine(gated, &host, setup.attach)));
         }
         let (stop, stopped) = oneshot::channel();
         let bound = orlop_csi::bind(&socket).unwrap();
         let shutdown = async {
             stopped.await.ok();
         };
-        let serving =
-            tokio::spawn(orlop_csi::serve(bound, Arc::clone(&core), offers(&setup), shutdown));
+        let serving = tokio::spawn(orlop_csi::serve(
+            bound,
+            Arc::clone(&executor),
+            features(&setup),
+            shutdown,
+        ));
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
         Self {
             pool,
             host,
             gate,
-            core,
+            executor,
             channel: endpoint.connect().await.unwrap(),
             socket,
             serving,
@@ -159,8 +163,8 @@ fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
     Engine::new(vec![Arc::new(pool)], Arc::<MemoryHost>::clone(host), settings).unwrap()
 }
 
-pub(crate) fn offers(setup: &Setup) -> Offers {
-    Offers {
+pub(crate) fn features(setup: &Setup) -> Features {
+    Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
         node: NodeInfo { id: node_id(), place: place(), max_volumes: 8 },

@@ -71,7 +71,7 @@ async fn calls_that_wait_on_one_pool_abort_none_on_another() {
     };
     let pools = vec![sick.pool("sick"), well.pool("well")];
     let host = Arc::clone(&plugin.host);
-    plugin.core.ready(Arc::new(Engine::new(pools, host, settings).unwrap()));
+    plugin.executor.ready(Arc::new(Engine::new(pools, host, settings).unwrap()));
     sick.0.close();
     well.0.close();
 

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_publish_context_is_what_was_handed_out() {
-    let attached = offers(true, true);
+    let attached = features(true, true);
     let read_only = |value: &str| publish_context(&map(&[("readonly", value)]), &attached);
     assert!(read_only("true").unwrap().read_only);
     assert!(!read_only("false").unwrap().read_only);
@@ -23,7 +23,7 @@ fn a_publish_context_is_what_was_handed_out() {
 
 #[test]
 fn without_attaching_there_is_no_publish_context() {
-    let detached = offers(false, true);
+    let detached = features(false, true);
     assert!(publish_context(&map(&[]), &detached).is_ok());
     assert!(is_invalid(&publish_context(&map(&[("readonly", "false")]), &detached)));
 }
@@ -31,18 +31,18 @@ fn without_attaching_there_is_no_publish_context() {
 #[test]
 fn mutable_parameters_need_working_limits() {
     let wanted = map(&[("readIops", "100")]);
-    assert!(!mutable_parameters(&wanted, &offers(true, true)).unwrap().is_empty());
-    assert!(is_invalid(&mutable_parameters(&wanted, &offers(true, false))));
-    assert!(is_invalid(&volume_parameters(&wanted, &offers(true, false))));
-    assert!(mutable_parameters(&map(&[]), &offers(true, false)).unwrap().is_empty());
+    assert!(!mutable_parameters(&wanted, &features(true, true)).unwrap().is_empty());
+    assert!(is_invalid(&mutable_parameters(&wanted, &features(true, false))));
+    assert!(is_invalid(&volume_parameters(&wanted, &features(true, false))));
+    assert!(mutable_parameters(&map(&[]), &features(true, false)).unwrap().is_empty());
 }
 
 #[test]
 fn complaints_name_the_field_that_was_filled() {
     let unknown = map(&[("XXX_FakeKey", "XXX_FakeValue")]);
-    let error = mutable_parameters(&unknown, &offers(true, true)).unwrap_err();
+    let error = mutable_parameters(&unknown, &features(true, true)).unwrap_err();
     assert!(error.to_string().starts_with("mutable_parameters: "), "{error}");
-    let error = volume_parameters(&unknown, &offers(true, true)).unwrap_err();
+    let error = volume_parameters(&unknown, &features(true, true)).unwrap_err();
     assert!(error.to_string().starts_with("parameters: "), "{error}");
 }
 
@@ -59,7 +59,7 @@ fn inline(
     let mut context = map(entries);
     context.insert("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned());
     context.insert("csi.storage.k8s.io/pod.name".to_owned(), "web-0".to_owned());
-    inline_volume(&context, &offers(true, true))
+    inline_volume(&context, &features(true, true))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn only_an_ephemeral_context_makes_an_inline_volume() {
         map(&[("csi.storage.k8s.io/ephemeral", "false"), ("size", "what")]),
         map(&[("size", "1Gi")]),
     ] {
-        assert!(inline_volume(&context, &offers(true, true)).unwrap().is_none());
+        assert!(inline_volume(&context, &features(true, true)).unwrap().is_none());
     }
     assert!(inline(&[]).unwrap().unwrap().range.is_none());
 }

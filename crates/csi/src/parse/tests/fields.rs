@@ -90,9 +90,9 @@ fn maps_are_bounded_as_a_whole() {
     let of_size = |size: usize| map(&[("k", &"v".repeat(size - 1))]);
     assert!(volume_context(of_size(4096)).is_ok());
     assert!(is_invalid(&volume_context(of_size(4097))));
-    let offers = offers(true, true);
-    assert!(is_invalid(&volume_parameters(&of_size(4097), &offers)));
-    assert!(is_invalid(&mutable_parameters(&of_size(4097), &offers)));
+    let features = features(true, true);
+    assert!(is_invalid(&volume_parameters(&of_size(4097), &features)));
+    assert!(is_invalid(&mutable_parameters(&of_size(4097), &features)));
     let foreign = map(&[("csi.storage.k8s.io/x", &"v".repeat(4096))]);
     assert!(is_invalid(&check_snapshot_parameters(&foreign)));
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use orlop_model::Result;
 use tonic::Request;
 
-use crate::dispatch::Core;
-use crate::offers::{Mode, Offers};
+use crate::executor::Executor;
+use crate::features::{Features, Mode};
 use crate::proto::identity as wire;
 use crate::proto::identity::capability::{
     ReclaimSpace, Service, Type, VolumeGroup, reclaim_space, service, volume_group,
@@ -15,26 +15,26 @@ use crate::services::identity::manifest;
 use crate::services::{Answer, answer, readiness};
 
 pub(crate) struct AddonsIdentity {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
 }
 
 impl AddonsIdentity {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        Self { core, offers }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        Self { executor, features }
     }
 
     /// CA-05: under the same name as to everyone else.
     fn identity(&self) -> wire::GetIdentityResponse {
         wire::GetIdentityResponse {
-            name: self.offers.driver_name.clone(),
-            vendor_version: self.offers.version.clone(),
+            name: self.features.driver_name.clone(),
+            vendor_version: self.features.version.clone(),
             manifest: manifest(),
         }
     }
 
     async fn probe(&self) -> Result<wire::ProbeResponse> {
-        let ready = readiness(&self.core).await?;
+        let ready = readiness(&self.executor).await?;
         Ok(wire::ProbeResponse { ready: Some(ready) })
     }
 }
@@ -84,7 +84,7 @@ impl wire::identity_server::Identity for AddonsIdentity {
         &self,
         _: Request<wire::GetCapabilitiesRequest>,
     ) -> Answer<wire::GetCapabilitiesResponse> {
-        answer(Ok(capabilities(self.offers.mode)))
+        answer(Ok(capabilities(self.features.mode)))
     }
 
     async fn probe(&self, _: Request<wire::ProbeRequest>) -> Answer<wire::ProbeResponse> {

@@ -7,18 +7,18 @@ use orlop_engine::request::{Reclaimed, VolumeRef};
 use orlop_model::{Result, TargetPath};
 use tonic::{Request, Response};
 
-use crate::dispatch::{Core, Subject};
+use crate::executor::{Executor, Subject};
 use crate::proto::reclaimspace as wire;
 use crate::services::{Answer, note_volume};
 use crate::{parse, reply, status};
 
 pub(crate) struct ReclaimSpace {
-    core: Arc<Core>,
+    executor: Arc<Executor>,
 }
 
 impl ReclaimSpace {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
     }
 
     async fn on_pool(&self, request: wire::ControllerReclaimSpaceRequest) -> Result<Reclaimed> {
@@ -28,7 +28,7 @@ impl ReclaimSpace {
         // The sidecar sends the volume's context as parameters. It is not needed.
         parse::volume_context(request.parameters)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        self.core
+        self.executor
             .run(Subject::Pool(id.pool().clone()), move |engine| engine.reclaim_on_pool(&id))
             .await
     }
@@ -47,7 +47,7 @@ impl ReclaimSpace {
         request.volume_capability.map(parse::capability).transpose()?;
         let volume: VolumeRef = parse::volume_ref(&request.volume_id)?;
         let path: TargetPath = parse::volume_path(&volume, &path)?;
-        self.core
+        self.executor
             .run(Subject::node(&volume), move |engine| engine.reclaim_on_node(&volume, &path))
             .await
     }

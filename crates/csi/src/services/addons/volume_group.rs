@@ -5,27 +5,26 @@ use std::sync::Arc;
 
 use orlop_engine::request::{CreateVolumeGroup, VolumeGroup};
 use orlop_model::{Error, Result};
-use tonic::Request;
 
-use crate::dispatch::{Core, Subject};
+use crate::executor::{Executor, Subject};
 use crate::proto::volumegroup as wire;
 use crate::proto::volumegroup::list_volume_groups_response::Entry;
-use crate::services::{Answer, answer, note_group, note_name};
+use crate::services::{note_group, note_name, unary_calls};
 use crate::{parse, reply};
 
 /// Where the parameters do not say.
 const USUAL_MAX_VOLUMES: u32 = 100;
 
 pub(crate) struct VolumeGroups {
-    core: Arc<Core>,
+    executor: Arc<Executor>,
 }
 
 impl VolumeGroups {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
     }
 
-    async fn create(
+    async fn create_volume_group(
         &self,
         request: wire::CreateVolumeGroupRequest,
     ) -> Result<wire::CreateVolumeGroupResponse> {
@@ -41,12 +40,12 @@ impl VolumeGroups {
         let first = wanted.members.first().map(|id| id.pool().clone());
         let subject = first.map_or(Subject::Any, Subject::Pool);
         let made =
-            self.core.run(subject, move |engine| engine.create_volume_group(&wanted)).await?;
+            self.executor.run(subject, move |engine| engine.create_volume_group(&wanted)).await?;
         note_group(&made.record.id);
         Ok(wire::CreateVolumeGroupResponse { volume_group: Some(message(&made)) })
     }
 
-    async fn modify(
+    async fn modify_volume_group_membership(
         &self,
         request: wire::ModifyVolumeGroupMembershipRequest,
     ) -> Result<wire::ModifyVolumeGroupMembershipResponse> {
@@ -57,7 +56,7 @@ impl VolumeGroups {
         let id = parse::volume_group_id(&request.volume_group_id)?;
         let members = parse::volume_ids("volume_ids", &request.volume_ids)?;
         let modified = self
-            .core
+            .executor
             .run(Subject::Pool(id.pool().clone()), move |engine| {
                 // VG-32: what a group was made with can be said again, not changed.
                 let group = engine.volume_group(&id)?;
@@ -70,7 +69,7 @@ impl VolumeGroups {
         Ok(wire::ModifyVolumeGroupMembershipResponse { volume_group: Some(message(&modified)) })
     }
 
-    async fn delete(
+    async fn delete_volume_group(
         &self,
         request: wire::DeleteVolumeGroupRequest,
     ) -> Result<wire::DeleteVolumeGroupResponse> {
@@ -79,12 +78,12 @@ impl VolumeGroups {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume_group(&request.volume_group_id)? {
             let home = Subject::Pool(id.pool().clone());
-            self.core.run(home, move |engine| engine.delete_volume_group(&id)).await?;
+            self.executor.run(home, move |engine| engine.delete_volume_group(&id)).await?;
         }
         Ok(wire::DeleteVolumeGroupResponse {})
     }
 
-    async fn get(
+    async fn controller_get_volume_group(
         &self,
         request: wire::ControllerGetVolumeGroupRequest,
     ) -> Result<wire::ControllerGetVolumeGroupResponse> {
@@ -93,11 +92,11 @@ impl VolumeGroups {
         parse::discard_secrets(request.secrets)?;
         let id = parse::volume_group_id(&request.volume_group_id)?;
         let home = Subject::Pool(id.pool().clone());
-        let group = self.core.run(home, move |engine| engine.volume_group(&id)).await?;
+        let group = self.executor.run(home, move |engine| engine.volume_group(&id)).await?;
         Ok(wire::ControllerGetVolumeGroupResponse { volume_group: Some(message(&group)) })
     }
 
-    async fn list(
+    async fn list_volume_groups(
         &self,
         request: wire::ListVolumeGroupsRequest,
     ) -> Result<wire::ListVolumeGroupsResponse> {
@@ -105,7 +104,7 @@ impl VolumeGroups {
         parse::discard_secrets(request.secrets)?;
         let after = parse::page_token(&request.starting_token)?;
         let page = self
-            .core
+            .executor
             .run(Subject::Any, move |engine| engine.list_volume_groups(after.as_ref(), max))
             .await?;
         let entry = |group: &VolumeGroup| Entry { volume_group: Some(message(group)) };
@@ -125,40 +124,14 @@ fn message(group: &VolumeGroup) -> wire::VolumeGroup {
     }
 }
 
-#[tonic::async_trait]
-impl wire::controller_server::Controller for VolumeGroups {
-    async fn create_volume_group(
-        &self,
-        request: Request<wire::CreateVolumeGroupRequest>,
-    ) -> Answer<wire::CreateVolumeGroupResponse> {
-        answer(self.create(request.into_inner()).await)
-    }
-
-    async fn modify_volume_group_membership(
-        &self,
-        request: Request<wire::ModifyVolumeGroupMembershipRequest>,
-    ) -> Answer<wire::ModifyVolumeGroupMembershipResponse> {
-        answer(self.modify(request.into_inner()).await)
-    }
-
-    async fn delete_volume_group(
-        &self,
-        request: Request<wire::DeleteVolumeGroupRequest>,
-    ) -> Answer<wire::DeleteVolumeGroupResponse> {
-        answer(self.delete(request.into_inner()).await)
-    }
-
-    async fn list_volume_groups(
-        &self,
-        request: Request<wire::ListVolumeGroupsRequest>,
-    ) -> Answer<wire::ListVolumeGroupsResponse> {
-        answer(self.list(request.into_inner()).await)
-    }
-
-    async fn controller_get_volume_group(
-        &self,
-        request: Request<wire::ControllerGetVolumeGroupRequest>,
-    ) -> Answer<wire::ControllerGetVolumeGroupResponse> {
-        answer(self.get(request.into_inner()).await)
+unary_calls! {
+    impl wire::controller_server::Controller, for VolumeGroups, with wire {
+        create_volume_group(CreateVolumeGroupRequest) -> CreateVolumeGroupResponse;
+        modify_volume_group_membership(ModifyVolumeGroupMembershipRequest)
+            -> ModifyVolumeGroupMembershipResponse;
+        delete_volume_group(DeleteVolumeGroupRequest) -> DeleteVolumeGroupResponse;
+        list_volume_groups(ListVolumeGroupsRequest) -> ListVolumeGroupsResponse;
+        controller_get_volume_group(ControllerGetVolumeGroupRequest)
+            -> ControllerGetVolumeGroupResponse;
     }
 }

@@ -5,7 +5,7 @@ use orlop_model::{Result, SnapshotRecord};
 use tonic::Response;
 
 use super::Controller;
-use crate::dispatch::Subject;
+use crate::executor::Subject;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::list_snapshots_response::Entry;
 use crate::services::{note_name, note_snapshot, note_volume};
@@ -29,7 +29,7 @@ impl Controller {
             source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
         };
         let home = Subject::Pool(wanted.source.pool().clone());
-        let made = self.core.run(home, move |engine| engine.create_snapshot(&wanted)).await?;
+        let made = self.executor.run(home, move |engine| engine.create_snapshot(&wanted)).await?;
         note_snapshot(&made.id);
         let reply = v1::CreateSnapshotResponse { snapshot: Some(reply::snapshot(&made)) };
         Ok(reply::with_consistency(reply, [&made]))
@@ -44,7 +44,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_snapshot(&request.snapshot_id)? {
             let home = Subject::Pool(id.pool().clone());
-            self.core.run(home, move |engine| engine.delete_snapshot(&id)).await?;
+            self.executor.run(home, move |engine| engine.delete_snapshot(&id)).await?;
         }
         Ok(v1::DeleteSnapshotResponse {})
     }
@@ -60,7 +60,7 @@ impl Controller {
             return Ok(v1::ListSnapshotsResponse::default());
         };
         let page = self
-            .core
+            .executor
             .run(Subject::Any, move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
             .await?;
         let entry = |record: &SnapshotRecord| Entry { snapshot: Some(reply::snapshot(record)) };
@@ -79,7 +79,7 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         let home = Subject::Pool(id.pool().clone());
-        let record = self.core.run(home, move |engine| engine.snapshot(&id)).await?;
+        let record = self.executor.run(home, move |engine| engine.snapshot(&id)).await?;
         Ok(v1::GetSnapshotResponse { snapshot: Some(reply::snapshot(&record)) })
     }
 }

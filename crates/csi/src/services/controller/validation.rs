@@ -6,15 +6,15 @@ use orlop_engine::request::Validate;
 use orlop_model::{Error, Result, VolumeParameters};
 
 use super::Controller;
-use crate::dispatch::Subject;
-use crate::offers::Offers;
+use crate::executor::Subject;
+use crate::features::Features;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::validate_volume_capabilities_response::Confirmed;
 use crate::reply::{LONGEST_TEXT, shortened};
 use crate::{parse, services};
 
 impl Controller {
-    pub(in crate::services) async fn validate(
+    pub(in crate::services) async fn validate_volume_capabilities(
         &self,
         mut request: v1::ValidateVolumeCapabilitiesRequest,
     ) -> Result<v1::ValidateVolumeCapabilitiesResponse> {
@@ -26,11 +26,11 @@ impl Controller {
         parse::discard_secrets(std::mem::take(&mut request.secrets))?;
         let context = parse::volume_context(request.volume_context.clone())?;
         let capabilities = parse::capability_set_to_validate(request.volume_capabilities.clone())?;
-        let parameters = check_parameters(&request, &self.offers);
+        let parameters = check_parameters(&request, &self.features);
         let volume = parse::volume_id("volume_id", &request.volume_id)?;
 
         let verdict = self
-            .core
+            .executor
             .run(Subject::Pool(volume.pool().clone()), move |engine| {
                 // Does it exist at all? That comes before any "no" (VC-10).
                 engine.volume_status(&volume)?;
@@ -55,12 +55,12 @@ impl Controller {
 /// being legal, as they change during a volume's life.
 fn check_parameters(
     request: &v1::ValidateVolumeCapabilitiesRequest,
-    offers: &Offers,
+    features: &Features,
 ) -> std::result::Result<Option<VolumeParameters>, String> {
     let text = |error: Error| error.to_string();
-    parse::mutable_parameters(&request.mutable_parameters, offers).map_err(text)?;
+    parse::mutable_parameters(&request.mutable_parameters, features).map_err(text)?;
     let given = Some(&request.parameters).filter(|map: &&BTreeMap<_, _>| !map.is_empty());
-    let parsed = given.map(|map| parse::volume_parameters(map, offers)).transpose();
+    let parsed = given.map(|map| parse::volume_parameters(map, features)).transpose();
     Ok(parsed.map_err(text)?.map(|(parameters, _)| parameters))
 }
 

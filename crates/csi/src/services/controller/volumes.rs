@@ -1,14 +1,14 @@
-//! CreateVolume, DeleteVolume, ControllerModifyVolume.
+//! CreateVolume, DeleteVolume, ControllerExpandVolume, ControllerModifyVolume.
 
 use orlop_engine::Engine;
 use orlop_engine::request::CreateVolume;
 use orlop_model::Result;
 
 use super::Controller;
-use crate::dispatch::Subject;
-use crate::offers::Offers;
+use crate::executor::Subject;
+use crate::features::Features;
 use crate::proto::csi::v1;
-use crate::services::{note_name, note_volume};
+use crate::services::{given, note_name, note_volume};
 use crate::{parse, reply};
 
 impl Controller {
@@ -17,11 +17,11 @@ impl Controller {
         request: v1::CreateVolumeRequest,
     ) -> Result<v1::CreateVolumeResponse> {
         note_name("volume_name", &request.name);
-        let wanted = parse_creation(request, &self.offers)?;
-        let home = self.core.home_of(&wanted).await?;
+        let wanted = parse_creation(request, &self.features)?;
+        let home = self.executor.home_of(&wanted).await?;
         let subject = home.clone().map_or(Subject::Any, Subject::Pool);
         let create = move |engine: &Engine| engine.create_volume_from(&wanted, home.as_ref());
-        let made = self.core.run(subject, create).await?;
+        let made = self.executor.run(subject, create).await?;
         note_volume(&made.record.id);
         Ok(v1::CreateVolumeResponse { volume: Some(reply::volume(&made)) })
     }
@@ -35,38 +35,64 @@ impl Controller {
         parse::discard_secrets(request.secrets)?;
         if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
             let home = Subject::Pool(id.pool().clone());
-            self.core.run(home, move |engine| engine.delete_volume(&id)).await?;
+            self.executor.run(home, move |engine| engine.delete_volume(&id)).await?;
         }
         Ok(v1::DeleteVolumeResponse {})
     }
 
-    pub(super) async fn modify_volume(
+    pub(super) async fn controller_expand_volume(
+        &self,
+        request: v1::ControllerExpandVolumeRequest,
+    ) -> Result<v1::ControllerExpandVolumeResponse> {
+        note_volume(&request.volume_id);
+        parse::require([
+            ("volume_id", !request.volume_id.is_empty()),
+            ("capacity_range", request.capacity_range.is_some()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        let range = parse::capacity_range(request.capacity_range)?;
+        let range = given("capacity_range", range)?;
+        let capability = request.volume_capability.map(parse::capability).transpose()?;
+        let id = parse::volume_id("volume_id", &request.volume_id)?;
+        let expanded = self
+            .executor
+            .run(Subject::Pool(id.pool().clone()), move |engine| {
+                engine.expand_volume(&id, &range, capability.as_ref())
+            })
+            .await?;
+        Ok(v1::ControllerExpandVolumeResponse {
+            capacity_bytes: reply::bytes(expanded.capacity_bytes),
+            node_expansion_required: expanded.node_expansion_required,
+        })
+    }
+
+    pub(super) async fn controller_modify_volume(
         &self,
         request: v1::ControllerModifyVolumeRequest,
     ) -> Result<v1::ControllerModifyVolumeResponse> {
         note_volume(&request.volume_id);
-        self.offers.require_limits("ControllerModifyVolume")?;
+        self.features.require_limits("ControllerModifyVolume")?;
         parse::require([
             ("volume_id", !request.volume_id.is_empty()),
             ("mutable_parameters", !request.mutable_parameters.is_empty()),
         ])?;
         parse::discard_secrets(request.secrets)?;
-        let change = parse::mutable_parameters(&request.mutable_parameters, &self.offers)?;
+        let change = parse::mutable_parameters(&request.mutable_parameters, &self.features)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         let home = Subject::Pool(id.pool().clone());
-        self.core.run(home, move |engine| engine.modify_volume(&id, &change)).await?;
+        self.executor.run(home, move |engine| engine.modify_volume(&id, &change)).await?;
         Ok(v1::ControllerModifyVolumeResponse {})
     }
 }
 
-fn parse_creation(request: v1::CreateVolumeRequest, offers: &Offers) -> Result<CreateVolume> {
+fn parse_creation(request: v1::CreateVolumeRequest, features: &Features) -> Result<CreateVolume> {
     parse::require([
         ("name", !request.name.is_empty()),
         ("volume_capabilities", !request.volume_capabilities.is_empty()),
     ])?;
     parse::discard_secrets(request.secrets)?;
-    let (parameters, limits) = parse::volume_parameters(&request.parameters, offers)?;
-    let mutable = parse::mutable_parameters(&request.mutable_parameters, offers)?;
+    let (parameters, limits) = parse::volume_parameters(&request.parameters, features)?;
+    let mutable = parse::mutable_parameters(&request.mutable_parameters, features)?;
     Ok(CreateVolume {
         name: request.name.parse()?,
         range: parse::capacity_range(request.capacity_range)?,

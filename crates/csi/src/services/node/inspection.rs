@@ -4,13 +4,13 @@ use orlop_engine::request::NodeExpand;
 use orlop_model::Result;
 
 use super::Node;
-use crate::dispatch::Subject;
+use crate::executor::Subject;
 use crate::proto::csi::v1;
 use crate::services::note_volume;
 use crate::{parse, reply};
 
 impl Node {
-    pub(super) async fn stats(
+    pub(super) async fn node_get_volume_stats(
         &self,
         request: v1::NodeGetVolumeStatsRequest,
     ) -> Result<v1::NodeGetVolumeStatsResponse> {
@@ -23,7 +23,7 @@ impl Node {
         let volume = parse::volume_ref(&request.volume_id)?;
         let path = parse::volume_path(&volume, &request.volume_path)?;
         let stats = self
-            .core
+            .executor
             .run(Subject::node(&volume), move |engine| engine.volume_stats(&volume, &path))
             .await?;
         Ok(v1::NodeGetVolumeStatsResponse {
@@ -32,14 +32,14 @@ impl Node {
         })
     }
 
-    pub(super) async fn expand(
+    pub(super) async fn node_expand_volume(
         &self,
         request: v1::NodeExpandVolumeRequest,
     ) -> Result<v1::NodeExpandVolumeResponse> {
         note_volume(&request.volume_id);
         let wanted = parse_expansion(request)?;
         let capacity = self
-            .core
+            .executor
             .run(Subject::node(&wanted.volume), move |engine| engine.expand_node_volume(&wanted))
             .await?;
         Ok(v1::NodeExpandVolumeResponse { capacity_bytes: reply::bytes(capacity) })

@@ -4,26 +4,26 @@ use orlop_engine::request::PublishVolume;
 use orlop_model::{Error, Result, TargetPath};
 
 use super::Node;
-use crate::dispatch::Subject;
-use crate::offers::Offers;
+use crate::executor::Subject;
+use crate::features::Features;
 use crate::parse;
 use crate::proto::csi::v1;
 use crate::services::{given, note_volume};
 
 impl Node {
-    pub(super) async fn publish(
+    pub(super) async fn node_publish_volume(
         &self,
         request: v1::NodePublishVolumeRequest,
     ) -> Result<v1::NodePublishVolumeResponse> {
         note_volume(&request.volume_id);
-        let wanted = parse_publish(request, &self.offers)?;
-        self.core
+        let wanted = parse_publish(request, &self.features)?;
+        self.executor
             .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
             .await?;
         Ok(v1::NodePublishVolumeResponse {})
     }
 
-    pub(super) async fn unpublish(
+    pub(super) async fn node_unpublish_volume(
         &self,
         request: v1::NodeUnpublishVolumeRequest,
     ) -> Result<v1::NodeUnpublishVolumeResponse> {
@@ -34,7 +34,7 @@ impl Node {
         ])?;
         let target = TargetPath::parse("target_path", &request.target_path)?;
         let volume = parse::volume_ref(&request.volume_id)?;
-        self.core
+        self.executor
             .run(Subject::clearing(&volume), move |engine| {
                 engine.unpublish_volume(&volume, &target)
             })
@@ -45,7 +45,7 @@ impl Node {
 
 pub(in crate::services) fn parse_publish(
     request: v1::NodePublishVolumeRequest,
-    offers: &Offers,
+    features: &Features,
 ) -> Result<PublishVolume> {
     parse::require([
         ("volume_id", !request.volume_id.is_empty()),
@@ -60,9 +60,9 @@ pub(in crate::services) fn parse_publish(
         // One mount would hide the other, and what is unpublished would be the stage.
         return Err(Error::invalid("target_path", "overlaps with staging_target_path"));
     }
-    let publish = parse::publish_context(&request.publish_context, offers)?;
+    let publish = parse::publish_context(&request.publish_context, features)?;
     let context = parse::volume_context(request.volume_context)?;
-    let inline = parse::inline_volume(&context, offers)?;
+    let inline = parse::inline_volume(&context, features)?;
     let capability = given("volume_capability", request.volume_capability)?;
     let capability = parse::capability_in_use(capability)?;
     if staging.is_none() && inline.is_none() {

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 use tracing::Instrument;
 
-use crate::dispatch::Core;
+use crate::executor::Executor;
 use crate::layers::is_defect;
 use crate::status::{self, code_name};
 
@@ -35,7 +35,7 @@ enum Then {
 }
 
 pub(super) struct Pages {
-    core: Arc<Core>,
+    executor: Arc<Executor>,
     pool: PoolId,
     /// Given back when the stream ends, however it ends.
     _place: OwnedSemaphorePermit,
@@ -48,14 +48,14 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(
-        core: Arc<Core>,
+        executor: Arc<Executor>,
         pool: PoolId,
         place: OwnedSemaphorePermit,
         blocks: BlockRanges,
         most: usize,
     ) -> Self {
         let BlockRanges { capacity_bytes, ranges } = blocks;
-        Self { core, pool, _place: place, capacity_bytes, ranges, found: Vec::new(), most }
+        Self { executor, pool, _place: place, capacity_bytes, ranges, found: Vec::new(), most }
     }
 
     pub(super) fn into_messages<Message: Send + 'static>(
@@ -117,18 +117,19 @@ impl Pages {
     /// is read and little found, it comes back before the page is full: others get their turn, and it
     /// is seen whether anyone still listens.
     async fn next_page(mut self) -> Result<(Self, Page)> {
-        let core = Arc::clone(&self.core);
+        let executor = Arc::clone(&self.executor);
         let pool = self.pool.clone();
-        core.step(&pool, move |_| {
-            let then = self.fill()?;
-            let ranges = match then {
-                Then::GoOn => Vec::new(),
-                Then::NextPage | Then::End => std::mem::take(&mut self.found),
-            };
-            let page = Page { capacity_bytes: self.capacity_bytes, ranges, then };
-            Ok((self, page))
-        })
-        .await
+        executor
+            .step(&pool, move |_| {
+                let then = self.fill()?;
+                let ranges = match then {
+                    Then::GoOn => Vec::new(),
+                    Then::NextPage | Then::End => std::mem::take(&mut self.found),
+                };
+                let page = Page { capacity_bytes: self.capacity_bytes, ranges, then };
+                Ok((self, page))
+            })
+            .await
     }
 
     fn fill(&mut self) -> Result<Then> {

@@ -7,28 +7,28 @@ use orlop_model::{NodeId, Result};
 use tonic::Request;
 
 use super::{NO_SECRETS, answer_v0, conversion};
-use crate::dispatch::{Core, Subject};
-use crate::offers::Offers;
+use crate::executor::{Executor, Subject};
+use crate::features::Features;
 use crate::parse;
 use crate::proto::csi::v0::controller_service_capability::{self, Rpc, rpc};
 use crate::proto::csi::{v0, v1};
 use crate::services::{Answer, Controller, answer, note_volume};
 
 pub(crate) struct V0Controller {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
     v1: Controller,
 }
 
 impl V0Controller {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        let v1 = Controller::new(Arc::clone(&core), Arc::clone(&offers));
-        Self { core, offers, v1 }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        let v1 = Controller::new(Arc::clone(&executor), Arc::clone(&features));
+        Self { executor, features, v1 }
     }
 
     /// V0-22
     fn capabilities(&self) -> v0::ControllerGetCapabilitiesResponse {
-        let attach = self.offers.attach.then_some(rpc::Type::PublishUnpublishVolume);
+        let attach = self.features.attach.then_some(rpc::Type::PublishUnpublishVolume);
         let always =
             [rpc::Type::CreateDeleteVolume, rpc::Type::ListVolumes, rpc::Type::GetCapacity];
         let capability = |r#type: rpc::Type| v0::ControllerServiceCapability {
@@ -74,7 +74,7 @@ impl V0Controller {
             secrets: request.controller_publish_secrets,
             volume_context: request.volume_attributes,
         };
-        let published = self.v1.publish_volume(request).await?;
+        let published = self.v1.controller_publish_volume(request).await?;
         Ok(v0::ControllerPublishVolumeResponse { publish_info: published.publish_context })
     }
 
@@ -84,13 +84,13 @@ impl V0Controller {
         request: v0::ControllerUnpublishVolumeRequest,
     ) -> Result<v0::ControllerUnpublishVolumeResponse> {
         note_volume(&request.volume_id);
-        self.offers.require_attach("ControllerUnpublishVolume")?;
+        self.features.require_attach("ControllerUnpublishVolume")?;
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         parse::discard_secrets(request.controller_unpublish_secrets)?;
         parse::check_length("node_id", &request.node_id)?;
         let node = parse::optional_node(&request.node_id)?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
-        self.core
+        self.executor
             .run(Subject::Pool(id.pool().clone()), move |engine| {
                 let status = engine.volume_status(&id)?;
                 if let Some(node) = node.as_ref().filter(|node| !is_published(&status, node)) {
@@ -112,7 +112,7 @@ impl V0Controller {
             volume_capabilities: conversion::capabilities(request.volume_capabilities)?,
             ..Default::default()
         };
-        let verdict = self.v1.validate(request).await?;
+        let verdict = self.v1.validate_volume_capabilities(request).await?;
         Ok(v0::ValidateVolumeCapabilitiesResponse {
             supported: verdict.confirmed.is_some(),
             message: verdict.message,

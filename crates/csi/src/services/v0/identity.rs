@@ -5,27 +5,27 @@ use std::sync::Arc;
 use orlop_model::{Error, Result};
 use tonic::Request;
 
-use crate::dispatch::Core;
-use crate::offers::Offers;
+use crate::executor::Executor;
+use crate::features::Features;
 use crate::proto::csi::v0;
 use crate::proto::csi::v0::plugin_capability::{self, Service, service};
 use crate::services::identity::manifest;
 use crate::services::{Answer, answer, readiness};
 
 pub(crate) struct V0Identity {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
 }
 
 impl V0Identity {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        Self { core, offers }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        Self { executor, features }
     }
 
     fn info(&self) -> v0::GetPluginInfoResponse {
         v0::GetPluginInfoResponse {
-            name: self.offers.driver_name.clone(),
-            vendor_version: self.offers.version.clone(),
+            name: self.features.driver_name.clone(),
+            vendor_version: self.features.version.clone(),
             manifest: manifest(),
         }
     }
@@ -33,7 +33,7 @@ impl V0Identity {
     /// V0-19: an answer cannot say "not yet", so while it starts this is UNAVAILABLE, as for
     /// every other call, and unlike a plugin that is not well (V0-43).
     async fn probe(&self) -> Result<v0::ProbeResponse> {
-        match readiness(&self.core).await? {
+        match readiness(&self.executor).await? {
             true => Ok(v0::ProbeResponse {}),
             false => Err(Error::Starting),
         }

@@ -7,8 +7,8 @@ use orlop_model::Result;
 use tonic::Request;
 
 use super::{NO_SECRETS, answer_v0, conversion};
-use crate::dispatch::{Core, Subject};
-use crate::offers::Offers;
+use crate::executor::{Executor, Subject};
+use crate::features::Features;
 use crate::parse;
 use crate::proto::csi::v0::node_service_capability::{self, Rpc, rpc};
 use crate::proto::csi::{v0, v1};
@@ -16,13 +16,13 @@ use crate::services::node::{parse_publish, parse_stage};
 use crate::services::{Answer, answer, note_volume};
 
 pub(crate) struct V0Node {
-    core: Arc<Core>,
-    offers: Arc<Offers>,
+    executor: Arc<Executor>,
+    features: Arc<Features>,
 }
 
 impl V0Node {
-    pub(crate) fn new(core: Arc<Core>, offers: Arc<Offers>) -> Self {
-        Self { core, offers }
+    pub(crate) fn new(executor: Arc<Executor>, features: Arc<Features>) -> Self {
+        Self { executor, features }
     }
 
     async fn stage(
@@ -39,9 +39,9 @@ impl V0Node {
             secrets: request.node_stage_secrets,
             volume_context: request.volume_attributes,
         };
-        let wanted = parse_stage(request, &self.offers)?;
+        let wanted = parse_stage(request, &self.features)?;
         let home = Subject::Node(Some(wanted.volume.pool().clone()));
-        self.core.run(home, move |engine| engine.stage_volume(&wanted)).await?;
+        self.executor.run(home, move |engine| engine.stage_volume(&wanted)).await?;
         Ok(v0::NodeStageVolumeResponse {})
     }
 
@@ -56,7 +56,7 @@ impl V0Node {
         ])?;
         let path = conversion::path("staging_target_path", &request.staging_target_path)?;
         let volume = issued(&request.volume_id)?;
-        self.core
+        self.executor
             .run(Subject::node(&volume), move |engine| engine.unstage_volume(&volume, &path))
             .await?;
         Ok(v0::NodeUnstageVolumeResponse {})
@@ -80,10 +80,10 @@ impl V0Node {
             secrets: request.node_publish_secrets,
             volume_context: request.volume_attributes,
         };
-        let wanted = parse_publish(request, &self.offers)?;
+        let wanted = parse_publish(request, &self.features)?;
         // Inline volumes, whose ids are foreign, came later than this version.
         issued(&volume_id)?;
-        self.core
+        self.executor
             .run(Subject::node(&wanted.volume), move |engine| engine.publish_volume(&wanted))
             .await?;
         Ok(v0::NodePublishVolumeResponse {})
@@ -101,7 +101,7 @@ impl V0Node {
         ])?;
         let target = conversion::path("target_path", &request.target_path)?;
         let volume = issued(&request.volume_id)?;
-        self.core
+        self.executor
             .run(Subject::clearing(&volume), move |engine| {
                 engine.unpublish_volume_keeping_target(&volume, &target)
             })
@@ -158,7 +158,7 @@ impl v0::node_server::Node for V0Node {
 
     /// From the configuration alone, as NodeGetInfo.
     async fn node_get_id(&self, _: Request<v0::NodeGetIdRequest>) -> Answer<v0::NodeGetIdResponse> {
-        answer(Ok(v0::NodeGetIdResponse { node_id: self.offers.node.id.to_string() }))
+        answer(Ok(v0::NodeGetIdResponse { node_id: self.features.node.id.to_string() }))
     }
 
     async fn node_get_capabilities(

@@ -1,4 +1,4 @@
-//! What this instance was configured to offer; fixed before the first call is answered.
+//! What this instance serves and can do; fixed before the first call is answered.
 
 use orlop_engine::request::NodeInfo;
 use orlop_model::{Error, Result};
@@ -28,7 +28,7 @@ impl Mode {
 }
 
 #[derive(Debug, Clone)]
-pub struct Offers {
+pub struct Features {
     pub driver_name: String,
     pub version: String,
     pub node: NodeInfo,
@@ -41,7 +41,7 @@ pub struct Offers {
     pub mode: Mode,
 }
 
-impl Offers {
+impl Features {
     pub(crate) fn require_attach(&self, call: &'static str) -> Result<()> {
         if self.attach {
             return Ok(());

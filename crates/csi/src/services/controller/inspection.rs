@@ -1,11 +1,11 @@
-//! ListVolumes and ControllerGetVolume.
+//! ListVolumes, ControllerGetVolume and GetCapacity.
 
 use orlop_engine::Engine;
-use orlop_engine::request::VolumeStatus;
+use orlop_engine::request::{CapacityQuery, VolumeStatus};
 use orlop_model::Result;
 
 use super::Controller;
-use crate::dispatch::Subject;
+use crate::executor::Subject;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::{controller_get_volume_response, list_volumes_response};
 use crate::services::note_volume;
@@ -19,7 +19,7 @@ impl Controller {
         let max = parse::max_entries(request.max_entries)?;
         let after = parse::page_token(&request.starting_token)?;
         let list = move |engine: &Engine| engine.list_volumes(after.as_ref(), max);
-        let page = self.core.run(Subject::Any, list).await?;
+        let page = self.executor.run(Subject::Any, list).await?;
         let entry = |status: &VolumeStatus| list_volumes_response::Entry {
             volume: Some(reply::status_volume(status)),
             // Open point 17: always there, since it carries the condition.
@@ -34,7 +34,7 @@ impl Controller {
         })
     }
 
-    pub(super) async fn get_volume(
+    pub(super) async fn controller_get_volume(
         &self,
         request: v1::ControllerGetVolumeRequest,
     ) -> Result<v1::ControllerGetVolumeResponse> {
@@ -42,7 +42,7 @@ impl Controller {
         parse::require([("volume_id", !request.volume_id.is_empty())])?;
         let id = parse::volume_id("volume_id", &request.volume_id)?;
         let home = Subject::Pool(id.pool().clone());
-        let status = self.core.run(home, move |engine| engine.volume_status(&id)).await?;
+        let status = self.executor.run(home, move |engine| engine.volume_status(&id)).await?;
         Ok(v1::ControllerGetVolumeResponse {
             volume: Some(reply::status_volume(&status)),
             status: Some(controller_get_volume_response::VolumeStatus {
@@ -52,8 +52,35 @@ impl Controller {
         })
     }
 
+    pub(in crate::services) async fn get_capacity(
+        &self,
+        request: v1::GetCapacityRequest,
+    ) -> Result<v1::GetCapacityResponse> {
+        let query = parse_query(request)?;
+        let capacity =
+            self.executor.run(Subject::Any, move |engine| engine.capacity(&query)).await?;
+        Ok(v1::GetCapacityResponse {
+            available_capacity: reply::bytes(capacity.available),
+            maximum_volume_size: Some(reply::bytes(capacity.maximum_volume)),
+            minimum_volume_size: Some(reply::bytes(capacity.minimum_volume)),
+        })
+    }
+
     /// Only with LIST_VOLUMES_PUBLISHED_NODES (LV-13, GV-06).
     fn published_nodes(&self, status: &VolumeStatus) -> Vec<String> {
-        if self.offers.attach { reply::published_nodes(status) } else { Vec::new() }
+        if self.features.attach { reply::published_nodes(status) } else { Vec::new() }
     }
+}
+
+fn parse_query(request: v1::GetCapacityRequest) -> Result<CapacityQuery> {
+    let place = request
+        .accessible_topology
+        .map(|topology| parse::place("accessible_topology", topology))
+        .transpose()?;
+    let capabilities = Some(request.volume_capabilities)
+        .filter(|capabilities| !capabilities.is_empty())
+        .map(parse::capability_set)
+        .transpose()?;
+    let parameters = parse::capacity_parameters(&request.parameters)?;
+    Ok(CapacityQuery { capabilities, parameters, place })
 }

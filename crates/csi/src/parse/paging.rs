@@ -1,4 +1,7 @@
-//! Where in a volume to begin, and how much to tell at once.
+//! How much to answer at once, and from where on. The token of a page is the id of the last entry of the
+//! page before.
+
+use std::str::FromStr;
 
 use orlop_model::{Error, Result};
 
@@ -7,6 +10,19 @@ const USUAL_RESULTS: usize = 1024;
 
 /// Some 100 KiB on the wire, far from where receivers refuse a message.
 const MOST_RESULTS: usize = 4096;
+
+/// 0 means all.
+pub(crate) fn max_entries(count: i32) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::invalid("max_entries", "is negative"))
+}
+
+/// A token of any shape that is not an id was not issued here (LV-09, LS-12).
+pub(crate) fn page_token<Id: FromStr>(text: &str) -> Result<Option<Id>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| Error::StaleToken)
+}
 
 /// SM-13 to SM-15.
 pub(crate) fn max_results(count: i32) -> Result<usize> {

@@ -7,36 +7,36 @@ use super::*;
 
 #[tokio::test]
 async fn before_the_engine_is_there_everything_is_starting() {
-    let core = Core::starting();
-    assert_eq!(core.run(Subject::Any, |_| Ok(())).await, Err(Error::Starting));
-    assert_eq!(core.check_health().await, Err(Error::Starting));
-    core.drained().await;
+    let executor = Executor::starting();
+    assert_eq!(executor.run(Subject::Any, |_| Ok(())).await, Err(Error::Starting));
+    assert_eq!(executor.check_health().await, Err(Error::Starting));
+    executor.drained().await;
 }
 
 #[tokio::test]
 async fn a_panic_is_an_error_and_gives_its_place_back() {
-    let lane = Lane::new(1);
+    let limit = RequestLimit::new(1);
     for _ in 0..3 {
-        let outcome: Result<()> = lane.run(|| panic!("a bug")).await;
+        let outcome: Result<()> = limit.run(|| panic!("a bug")).await;
         assert!(matches!(outcome, Err(Error::Failed { .. })));
     }
-    assert_eq!(lane.run(|| Ok(7)).await, Ok(7));
+    assert_eq!(limit.run(|| Ok(7)).await, Ok(7));
 }
 
 /// Work that stands still until it is let go, and says so when it is done.
 struct Held {
-    lane: Arc<Lane>,
+    limit: Arc<RequestLimit>,
     caller: tokio::task::JoinHandle<Result<()>>,
     release: mpsc::Sender<()>,
     done: Arc<AtomicBool>,
 }
 
-async fn hold(lane: &Arc<Lane>) -> Held {
-    let lane = Arc::clone(lane);
+async fn hold(limit: &Arc<RequestLimit>) -> Held {
+    let limit = Arc::clone(limit);
     let (release, wait) = mpsc::channel();
     let (begun, has_begun) = tokio::sync::oneshot::channel();
     let done = Arc::new(AtomicBool::new(false));
-    let (its_lane, its_done) = (Arc::clone(&lane), Arc::clone(&done));
+    let (its_limit, its_done) = (Arc::clone(&limit), Arc::clone(&done));
     let caller = tokio::spawn(async move {
         let work = move || {
             begun.send(()).unwrap();
@@ -44,20 +44,20 @@ async fn hold(lane: &Arc<Lane>) -> Held {
             its_done.store(true, Ordering::SeqCst);
             Ok(())
         };
-        its_lane.run(work).await
+        its_limit.run(work).await
     });
     has_begun.await.unwrap();
-    Held { lane, caller, release, done }
+    Held { limit, caller, release, done }
 }
 
 #[tokio::test]
 async fn work_goes_on_when_its_caller_hangs_up_and_is_waited_for() {
-    let held = hold(&Arc::new(Lane::new(1))).await;
+    let held = hold(&Arc::new(RequestLimit::new(1))).await;
     held.caller.abort();
     assert!(held.caller.await.unwrap_err().is_cancelled());
 
-    let lane = Arc::clone(&held.lane);
-    let draining = tokio::spawn(async move { lane.drained().await });
+    let limit = Arc::clone(&held.limit);
+    let draining = tokio::spawn(async move { limit.drained().await });
     tokio::task::yield_now().await;
     assert!(!draining.is_finished());
     assert!(!held.done.load(Ordering::SeqCst));
@@ -69,97 +69,98 @@ async fn work_goes_on_when_its_caller_hangs_up_and_is_waited_for() {
 
 #[tokio::test]
 async fn abandoned_work_keeps_its_place_until_it_is_done() {
-    let held = hold(&Arc::new(Lane::new(1))).await;
+    let held = hold(&Arc::new(RequestLimit::new(1))).await;
     held.caller.abort();
-    assert_eq!(held.lane.free.available_permits(), 0);
+    assert_eq!(held.limit.free.available_permits(), 0);
     held.release.send(()).unwrap();
-    assert_eq!(held.lane.run(|| Ok(())).await, Ok(()));
+    assert_eq!(held.limit.run(|| Ok(())).await, Ok(()));
     assert!(held.done.load(Ordering::SeqCst));
 }
 
 #[tokio::test]
 async fn nothing_begins_after_the_lane_is_drained() {
-    let lane = Lane::new(2);
-    lane.drained().await;
-    lane.drained().await;
-    assert_eq!(lane.run(|| Ok(())).await, Err(Error::Stopping));
+    let limit = RequestLimit::new(2);
+    limit.drained().await;
+    limit.drained().await;
+    assert_eq!(limit.run(|| Ok(())).await, Err(Error::Stopping));
 }
 
 #[tokio::test]
 async fn streams_are_bounded_and_end_before_operations_do() {
-    let core = Core::starting();
+    let executor = Executor::starting();
     let mut open = Vec::new();
     for _ in 0..OPEN_STREAMS {
-        open.push(core.try_open_stream().unwrap());
+        open.push(executor.try_open_stream().unwrap());
     }
-    assert!(matches!(core.try_open_stream(), Err(Error::Exhausted(_))));
+    assert!(matches!(executor.try_open_stream(), Err(Error::Exhausted(_))));
     open.pop();
-    assert!(core.try_open_stream().is_ok());
-    core.end_streams();
-    assert_eq!(core.try_open_stream().err(), Some(Error::Stopping));
-    core.idle().await;
-    let lane = core.lane(LaneName { kind: Kind::Controller, pool: None }).unwrap();
-    assert_eq!(lane.run(|| Ok(7)).await, Ok(7));
+    assert!(executor.try_open_stream().is_ok());
+    executor.end_streams();
+    assert_eq!(executor.try_open_stream().err(), Some(Error::Stopping));
+    executor.idle().await;
+    let limit = executor.limit(LimitKey { kind: Kind::Controller, pool: None }).unwrap();
+    assert_eq!(limit.run(|| Ok(7)).await, Ok(7));
 }
 
 #[tokio::test]
 async fn waiting_ends_when_there_is_no_reason_for_it() {
-    let held = hold(&Arc::new(Lane::new(1))).await;
+    let held = hold(&Arc::new(RequestLimit::new(1))).await;
     let asked = AtomicBool::new(false);
     let check = || if asked.swap(true, Ordering::SeqCst) { Err(Error::Stopping) } else { Ok(()) };
-    assert_eq!(held.lane.turn(check).await.err(), Some(Error::Stopping));
+    assert_eq!(held.limit.permit(check).await.err(), Some(Error::Stopping));
     held.release.send(()).unwrap();
-    assert!(held.lane.turn(|| Ok(())).await.is_ok());
+    assert!(held.limit.permit(|| Ok(())).await.is_ok());
 }
 
 #[tokio::test]
 async fn pools_and_nodes_have_places_of_their_own() {
-    let core = Core::starting();
+    let executor = Executor::starting();
     let pool = |text: &str| Some(text.parse::<PoolId>().unwrap());
     let names = [None, pool("01234567"), pool("fedcba98")].into_iter().flat_map(|pool| {
         [Kind::Controller, Kind::Node, Kind::Stream]
-            .map(|kind| LaneName { kind, pool: pool.clone() })
+            .map(|kind| LimitKey { kind, pool: pool.clone() })
     });
     for name in names {
-        let lane = core.lane(name.clone()).unwrap();
-        lane.free.try_acquire_many(lane.width).unwrap().forget();
-        assert!(Arc::ptr_eq(&lane, &core.lane(name).unwrap()));
+        let limit = executor.limit(name.clone()).unwrap();
+        limit.free.try_acquire_many(limit.width).unwrap().forget();
+        assert!(Arc::ptr_eq(&limit, &executor.limit(name).unwrap()));
     }
 }
 
 /// Who stops the daemon waits for all places, and has those that are free.
 #[tokio::test]
 async fn what_runs_is_counted_while_all_places_are_waited_for() {
-    let held = hold(&Arc::new(Lane::new(4))).await;
-    let lane = Arc::clone(&held.lane);
-    let draining = tokio::spawn(async move { lane.drained().await });
-    while held.lane.free.available_permits() > 0 {
+    let held = hold(&Arc::new(RequestLimit::new(4))).await;
+    let limit = Arc::clone(&held.limit);
+    let draining = tokio::spawn(async move { limit.drained().await });
+    while held.limit.free.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(held.lane.running(), 1);
+    assert_eq!(held.limit.running(), 1);
     held.release.send(()).unwrap();
     draining.await.unwrap();
-    assert_eq!(held.lane.running(), 0);
+    assert_eq!(held.limit.running(), 0);
 }
 
 /// The filesystem with the target paths may hang while all pools answer.
 #[tokio::test]
 async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
-    let core = Core { node_patience: Duration::ZERO, ..Core::starting() };
-    let lane = core.lane(LaneName { kind: Kind::Node, pool: None }).unwrap();
-    let held = hold(&lane).await;
-    tokio::time::timeout(Duration::from_secs(60), core.drained()).await.unwrap();
+    let executor = Executor { node_patience: Duration::ZERO, ..Executor::starting() };
+    let limit = executor.limit(LimitKey { kind: Kind::Node, pool: None }).unwrap();
+    let held = hold(&limit).await;
+    tokio::time::timeout(Duration::from_secs(60), executor.drained()).await.unwrap();
     assert!(!held.done.load(Ordering::SeqCst));
-    assert_eq!(lane.run(|| Ok(())).await, Err(Error::Stopping));
+    assert_eq!(limit.run(|| Ok(())).await, Err(Error::Stopping));
     held.release.send(()).unwrap();
     assert_eq!(held.caller.await.unwrap(), Ok(()));
 }
 
 #[tokio::test]
 async fn a_stop_waits_for_calls_of_the_controller() {
-    let core = Arc::new(Core { node_patience: Duration::ZERO, ..Core::starting() });
-    let held = hold(&core.lane(LaneName { kind: Kind::Controller, pool: None }).unwrap()).await;
-    let stopping = Arc::clone(&core);
+    let executor = Arc::new(Executor { node_patience: Duration::ZERO, ..Executor::starting() });
+    let held =
+        hold(&executor.limit(LimitKey { kind: Kind::Controller, pool: None }).unwrap()).await;
+    let stopping = Arc::clone(&executor);
     let draining = tokio::spawn(async move { stopping.drained().await });
     tokio::time::sleep(2 * LOOK_AGAIN).await;
     assert!(!draining.is_finished());

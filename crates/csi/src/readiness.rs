@@ -3,12 +3,12 @@
 use orlop_model::Error;
 
 #[derive(Default)]
-pub(crate) struct Complaints {
+pub(crate) struct Readiness {
     pub(crate) unready: bool,
     pub(crate) all: Vec<Error>,
 }
 
-impl Complaints {
+impl Readiness {
     /// Only what is new: Probe is asked every few seconds.
     pub(crate) fn log_after(&self, before: &Self) {
         if self.all.is_empty() && !before.all.is_empty() {

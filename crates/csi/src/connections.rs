@@ -1,6 +1,5 @@
-//! Who is connected. Connections cost memory and a descriptor each, and anyone who reaches the
-//! socket can open them and say nothing; so there is a limit, and beyond it whoever was silent for
-//! longest has to go.
+//! The connection limit. Each connection costs memory and a descriptor, and any process that reaches the
+//! socket can open them and send nothing. At the limit, the connection that was idle longest is closed.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -21,80 +20,80 @@ const MOST: usize = 512;
 const SHARE: u64 = 4;
 
 /// All connections of one socket.
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionTable {
     most: usize,
-    members: Vec<Weak<Member>>,
+    slots: Vec<Weak<Slot>>,
     clock: Arc<AtomicU64>,
 }
 
-impl Crowd {
+impl ConnectionTable {
     /// For a process that may have so many files open; `None`: any number.
     pub(crate) fn within(descriptors: Option<u64>) -> Self {
         let share = descriptors.map_or(u64::MAX, |all| all / SHARE);
         let most = usize::try_from(share).map_or(MOST, |share| share.clamp(1, MOST));
-        Self { most, members: Vec::new(), clock: Arc::default() }
+        Self { most, slots: Vec::new(), clock: Arc::default() }
     }
 
-    /// `None`: there is no room, and all others are busy.
+    /// `None`: the limit is reached, and all connections are busy.
     pub(crate) fn admit(&mut self, stream: UnixStream) -> Option<Connection> {
-        let members = &mut self.members;
-        members.retain(|member| member.strong_count() > 0);
-        if members.len() >= self.most {
-            let silent = longest_silent(members)?;
+        let slots = &mut self.slots;
+        slots.retain(|slot| slot.strong_count() > 0);
+        if slots.len() >= self.most {
+            let idle = idle_longest(slots)?;
             tracing::debug!(
                 self.most,
                 "connection limit reached; closing the connection that was idle longest"
             );
-            // Whoever serves it reads an end, and lets go of it.
-            members.retain(|member| !std::ptr::eq(member.as_ptr(), Arc::as_ptr(&silent)));
-            let _ = shutdown(&silent.stream, Shutdown::Both);
+            // Its server reads an end of file, and drops it.
+            slots.retain(|slot| !std::ptr::eq(slot.as_ptr(), Arc::as_ptr(&idle)));
+            let _ = shutdown(&idle.stream, Shutdown::Both);
         }
-        let member = Arc::new(Member {
+        let slot = Arc::new(Slot {
             stream,
             calls: AtomicUsize::new(0),
             last_heard: AtomicU64::new(0),
             clock: Arc::clone(&self.clock),
         });
-        member.touch();
-        members.push(Arc::downgrade(&member));
-        Some(Connection(member))
+        slot.touch();
+        slots.push(Arc::downgrade(&slot));
+        Some(Connection(slot))
     }
 }
 
-fn longest_silent(members: &[Weak<Member>]) -> Option<Arc<Member>> {
-    let idle = members
+fn idle_longest(slots: &[Weak<Slot>]) -> Option<Arc<Slot>> {
+    let idle = slots
         .iter()
         .filter_map(Weak::upgrade)
-        .filter(|member| member.calls.load(Ordering::Relaxed) == 0);
-    idle.min_by_key(|member| member.last_heard.load(Ordering::Relaxed))
+        .filter(|slot| slot.calls.load(Ordering::Relaxed) == 0);
+    idle.min_by_key(|slot| slot.last_heard.load(Ordering::Relaxed))
 }
 
-struct Member {
+struct Slot {
     stream: UnixStream,
     /// That are being answered.
     calls: AtomicUsize,
     last_heard: AtomicU64,
-    /// Counts what is heard from anyone: an order is all that is needed.
+    /// Counts what is read from any connection: only the order matters.
     clock: Arc<AtomicU64>,
 }
 
-impl Member {
+impl Slot {
     fn touch(&self) {
         self.last_heard.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Keeps the connection of a call that is being answered.
-pub(crate) struct Busy(Arc<Member>);
+/// A call that is being answered: its connection is not idle.
+pub(crate) struct InFlight(Arc<Slot>);
 
-impl Busy {
-    pub(crate) fn with(peer: &Peer) -> Self {
-        peer.0.calls.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(&peer.0))
+impl InFlight {
+    pub(crate) fn with(connection: &ConnectionRef) -> Self {
+        connection.0.calls.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&connection.0))
     }
 }
 
-impl Drop for Busy {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.touch();
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
@@ -103,15 +102,15 @@ impl Drop for Busy {
 
 /// What calls know of their connection.
 #[derive(Clone)]
-pub(crate) struct Peer(Arc<Member>);
+pub(crate) struct ConnectionRef(Arc<Slot>);
 
-pub(crate) struct Connection(Arc<Member>);
+pub(crate) struct Connection(Arc<Slot>);
 
 impl Connected for Connection {
-    type ConnectInfo = Peer;
+    type ConnectInfo = ConnectionRef;
 
-    fn connect_info(&self) -> Peer {
-        Peer(Arc::clone(&self.0))
+    fn connect_info(&self) -> ConnectionRef {
+        ConnectionRef(Arc::clone(&self.0))
     }
 }
 
@@ -121,13 +120,13 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let member = &self.0;
+        let slot = &self.0;
         loop {
-            ready!(member.stream.poll_read_ready(context))?;
-            match member.stream.try_read(buffer.initialize_unfilled()) {
+            ready!(slot.stream.poll_read_ready(context))?;
+            match slot.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(length) => {
                     buffer.advance(length);
-                    member.touch();
+                    slot.touch();
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -1,7 +1,7 @@
 //! Carries calls from the asynchronous edge to the synchronous engine.
 //!
-//! Each pool has places of its own, for calls of the controller and for those of the node: what waits
-//! in the kernel for a pool that hangs keeps its place, and must not keep that of others.
+//! Each pool has its own request limits, one for calls of the controller and one for those of the node: a
+//! call that is blocked in the kernel by a hung pool keeps its permit, and must not use up those of others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -12,11 +12,11 @@ use orlop_engine::request::{CreateVolume, VolumeRef};
 use orlop_model::{Error, PoolId, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::complaints::Complaints;
+use crate::readiness::Readiness;
 
-use lane::{Lane, begin, permits};
+use request_limit::{RequestLimit, begin, permits};
 
-mod lane;
+mod request_limit;
 
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
@@ -49,7 +49,7 @@ pub fn most_threads(pools: usize) -> usize {
     pools.saturating_add(1).saturating_mul(of_one).saturating_add(SPARE)
 }
 
-/// What a call is about, which decides whose places it takes.
+/// What a call is about, which decides the request limit that it counts for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// No pool in particular: what is asked here must not wait for any of them.
@@ -80,14 +80,14 @@ impl Subject {
     }
 
     /// Ids of pools that are not served here could be made up without end.
-    fn lane(&self, engine: &Engine) -> LaneName {
+    fn limit(&self, engine: &Engine) -> LimitKey {
         let pool = self.pool().filter(|pool| engine.serves(pool)).cloned();
         let kind = match self {
             Self::Any | Self::Pool(_) => Kind::Controller,
             Self::Node(_) | Self::Clearing(_) => Kind::Node,
             Self::Stream(_) => Kind::Stream,
         };
-        LaneName { kind, pool }
+        LimitKey { kind, pool }
     }
 }
 
@@ -108,12 +108,12 @@ impl Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct LaneName {
+struct LimitKey {
     kind: Kind,
     pool: Option<PoolId>,
 }
 
-/// What becomes of a lane in which nothing runs.
+/// What becomes of a request limit once nothing runs under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -121,32 +121,32 @@ enum Then {
 }
 
 #[derive(Default)]
-struct Lanes {
-    all: BTreeMap<LaneName, Arc<Lane>>,
+struct RequestLimits {
+    all: BTreeMap<LimitKey, Arc<RequestLimit>>,
     closed: bool,
 }
 
-/// The engine, once it is there, and the way to it.
-pub struct Core {
+/// Runs calls on the engine, once that is there, on blocking threads.
+pub struct Executor {
     engine: RwLock<Option<Arc<Engine>>>,
-    lanes: Mutex<Lanes>,
-    health_checks: Lane,
+    limits: Mutex<RequestLimits>,
+    health_checks: RequestLimit,
     open_streams: Arc<Semaphore>,
     /// What was wrong when Probe was asked the last time.
-    complaints: Mutex<Complaints>,
+    readiness: Mutex<Readiness>,
     stopping_since: OnceLock<Instant>,
     node_patience: Duration,
 }
 
-impl Core {
+impl Executor {
     /// Without an engine yet: all work is refused with [`Error::Starting`].
     pub fn starting() -> Self {
         Self {
             engine: RwLock::default(),
-            lanes: Mutex::default(),
-            health_checks: Lane::new(HEALTH_CHECKS),
+            limits: Mutex::default(),
+            health_checks: RequestLimit::new(HEALTH_CHECKS),
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
-            complaints: Mutex::default(),
+            readiness: Mutex::default(),
             stopping_since: OnceLock::new(),
             node_patience: ON_THE_NODE,
         }
@@ -171,8 +171,8 @@ impl Core {
     /// nothing begin after that. What runs on a pool that does not answer is not waited for: it
     /// cannot be called off, and ends as if the daemon had been killed.
     pub async fn drained(&self) {
-        for (name, lane) in self.close_lanes() {
-            self.wait_for(&name, &lane, Then::Close).await;
+        for (name, limit) in self.close_limits() {
+            self.wait_for(&name, &limit, Then::Close).await;
         }
         self.health_checks.drained().await;
         while self.engine().is_ok_and(|engine| engine.is_asking()) {
@@ -192,22 +192,22 @@ impl Core {
 
     /// Waits for a moment in which nothing runs, but for pools that do not answer.
     pub(crate) async fn idle(&self) {
-        for (name, lane) in self.lanes() {
-            self.wait_for(&name, &lane, Then::GoOn).await;
+        for (name, limit) in self.limits() {
+            self.wait_for(&name, &limit, Then::GoOn).await;
         }
     }
 
-    async fn wait_for(&self, name: &LaneName, lane: &Lane, then: Then) {
+    async fn wait_for(&self, name: &LimitKey, limit: &RequestLimit, then: Then) {
         const SAY_AGAIN: u32 = 10;
         self.stopping_since.get_or_init(Instant::now);
-        let all = lane.free.acquire_many(lane.width);
+        let all = limit.free.acquire_many(limit.width);
         tokio::pin!(all);
         for second in 0u32.. {
             tokio::select! {
-                // Fails only if the lane is closed, and then it was drained before.
+                // Fails only if the limit is closed, and then it was drained before.
                 all = &mut all => {
                     if then == Then::Close {
-                        lane.free.close();
+                        limit.free.close();
                     }
                     drop(all);
                     return;
@@ -215,7 +215,7 @@ impl Core {
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
             let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
-            let running = lane.running();
+            let running = limit.running();
             if self.is_lost(name, running) {
                 tracing::error!(
                     pool,
@@ -223,7 +223,7 @@ impl Core {
                     "stopping without waiting for calls that are blocked in the kernel"
                 );
                 if then == Then::Close {
-                    lane.free.close();
+                    limit.free.close();
                 }
                 return;
             }
@@ -233,8 +233,8 @@ impl Core {
         }
     }
 
-    /// Will nothing of what runs in the lane end before a pool answers again?
-    fn is_lost(&self, name: &LaneName, running: usize) -> bool {
+    /// Will nothing that runs under the limit end before a pool responds again?
+    fn is_lost(&self, name: &LimitKey, running: usize) -> bool {
         if name.kind == Kind::Node && self.is_over_for_nodes() {
             return true;
         }
@@ -257,27 +257,27 @@ impl Core {
         self.stopping_since.get().is_some_and(|since| since.elapsed() >= self.node_patience)
     }
 
-    fn lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+    fn limits(&self) -> BTreeMap<LimitKey, Arc<RequestLimit>> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
     }
 
-    fn close_lanes(&self) -> BTreeMap<LaneName, Arc<Lane>> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.closed = true;
-        lanes.all.clone()
+    fn close_limits(&self) -> BTreeMap<LimitKey, Arc<RequestLimit>> {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.closed = true;
+        limits.all.clone()
     }
 
-    fn lane(&self, name: LaneName) -> Result<Arc<Lane>> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = lanes.all.get(&name) {
-            return Ok(Arc::clone(lane));
+    fn limit(&self, name: LimitKey) -> Result<Arc<RequestLimit>> {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limit) = limits.all.get(&name) {
+            return Ok(Arc::clone(limit));
         }
-        if lanes.closed {
+        if limits.closed {
             return Err(Error::Stopping);
         }
-        let lane = Arc::new(Lane::new(name.kind.width()));
-        lanes.all.insert(name, Arc::clone(&lane));
-        Ok(lane)
+        let limit = Arc::new(RequestLimit::new(name.kind.width()));
+        limits.all.insert(name, Arc::clone(&limit));
+        Ok(limit)
     }
 
     /// Streams end at their next step: whoever reads one can take it up again later, from
@@ -292,25 +292,24 @@ impl Core {
         work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let engine = self.engine()?;
-        let name = subject.lane(&engine);
+        let name = subject.limit(&engine);
         let pool = name.pool.clone();
         let check = || pool.as_ref().map_or(Ok(()), |pool| engine.check_answers(pool));
         match subject {
             Subject::Clearing(_) => {}
             Subject::Any | Subject::Pool(_) | Subject::Node(_) | Subject::Stream(_) => check()?,
         }
-        let lane = self.lane(name)?;
-        let turn = lane.turn(check).await?;
-        let engine = engine.waiting_in(&lane.room);
+        let limit = self.limit(name)?;
+        let permit = limit.permit(check).await?;
+        let engine = engine.waiting_in(&limit.room);
         let work = move || {
             let _under_way = pool.and_then(|pool| engine.under_way(&pool));
             work(&engine)
         };
-        begin(turn, work).await
+        begin(permit, work).await
     }
 
-    /// For what creates a volume: where it will be is found out first, so that it takes a place of
-    /// that pool.
+    /// The pool of a volume to create is found out first, so that the call counts for that pool's limit.
     pub(crate) async fn home_of(&self, wanted: &CreateVolume) -> Result<Option<PoolId>> {
         if let Some(home) = self.engine()?.certain_home(wanted) {
             return Ok(Some(home));
@@ -319,10 +318,10 @@ impl Core {
         self.run(Subject::Any, move |engine| Ok(engine.likely_home(&wanted))).await
     }
 
-    /// A place among the open streams, for as long as it is held.
+    /// A permit for an open stream, for as long as it is held.
     pub(crate) fn try_open_stream(&self) -> Result<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.open_streams).try_acquire_owned();
-        place.map_err(|refusal| match refusal {
+        let permit = Arc::clone(&self.open_streams).try_acquire_owned();
+        permit.map_err(|refusal| match refusal {
             TryAcquireError::Closed => Error::Stopping,
             TryAcquireError::NoPermits => {
                 Error::Exhausted(format!("{OPEN_STREAMS} streams are open already; try later"))
@@ -351,13 +350,13 @@ impl Core {
 
     /// Probe has no message for "not ready", nor for "ready, but for one pool", so what is wrong is
     /// logged when it changes.
-    pub(crate) fn note_complaints(&self, ready: bool, all: Vec<Error>) {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *complaints, Complaints { unready: !ready, all });
-        complaints.log_after(&before);
+    pub(crate) fn note_readiness(&self, ready: bool, all: Vec<Error>) {
+        let mut readiness = self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *readiness, Readiness { unready: !ready, all });
+        readiness.log_after(&before);
     }
 }
 
 #[cfg(test)]
-#[path = "dispatch_tests.rs"]
+#[path = "executor_tests.rs"]
 mod tests;

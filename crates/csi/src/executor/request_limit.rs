@@ -11,8 +11,8 @@ use tracing::Span;
 
 use super::LOOK_AGAIN;
 
-/// A bounded way onto the blocking threads.
-pub(super) struct Lane {
+/// How many calls of one kind, on one pool, run at once.
+pub(super) struct RequestLimit {
     pub(super) width: u32,
     pub(super) free: Arc<Semaphore>,
     /// Not what is missing from `free`: who waits until all are free has those that are.
@@ -21,19 +21,19 @@ pub(super) struct Lane {
     pub(super) room: WaitingRoom,
 }
 
-/// A place in a lane, for as long as it is held.
-pub(super) struct Turn {
+/// The right to run one call, for as long as it is held.
+pub(super) struct Permit {
     running: Arc<AtomicUsize>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Lane {
+impl RequestLimit {
     pub(super) fn new(width: u32) -> Self {
         let free = Arc::new(Semaphore::new(permits(width)));
         Self { width, free, running: Arc::default(), room: WaitingRoom::default() }
@@ -43,30 +43,30 @@ impl Lane {
         self.running.load(Ordering::SeqCst)
     }
 
-    fn taken(&self, place: OwnedSemaphorePermit) -> Turn {
+    fn counted(&self, permit: OwnedSemaphorePermit) -> Permit {
         self.running.fetch_add(1, Ordering::SeqCst);
-        Turn { running: Arc::clone(&self.running), _place: place }
+        Permit { running: Arc::clone(&self.running), _permit: permit }
     }
 
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        begin(self.turn(|| Ok(())).await?, work).await
+        begin(self.permit(|| Ok(())).await?, work).await
     }
 
-    /// A caller that hangs up while it waits for its turn is forgotten. `check` is asked now and then
+    /// A caller that hangs up while it waits is forgotten. `check` is asked now and then
     /// whether there is still a reason to wait.
-    pub(super) async fn turn(&self, check: impl Fn() -> Result<()>) -> Result<Turn> {
-        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(self.taken(place));
+    pub(super) async fn permit(&self, check: impl Fn() -> Result<()>) -> Result<Permit> {
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(self.counted(permit));
         }
-        let place = Arc::clone(&self.free).acquire_owned();
-        tokio::pin!(place);
+        let permit = Arc::clone(&self.free).acquire_owned();
+        tokio::pin!(permit);
         loop {
             tokio::select! {
-                place = &mut place => {
-                    return place.map(|place| self.taken(place)).map_err(|_| Error::Stopping);
+                permit = &mut permit => {
+                    return permit.map(|permit| self.counted(permit)).map_err(|_| Error::Stopping);
                 }
                 () = tokio::time::sleep(LOOK_AGAIN) => check()?,
             }
@@ -74,28 +74,28 @@ impl Lane {
     }
 
     pub(super) async fn drained(&self) {
-        // Fails only if the lane is closed already, and then it was drained before.
+        // Fails only if the limit is closed already, and then it was drained before.
         let all = self.free.acquire_many(self.width).await;
         self.free.close();
         drop(all);
     }
 }
 
-/// Once begun, the work is finished whether or not anyone still listens (GEN-26), and keeps its
-/// place in the lane until then.
+/// Once begun, the work is finished whether or not the caller still listens (GEN-26), and keeps its
+/// permit until then.
 pub(super) async fn begin<T: Send + 'static>(
-    turn: Turn,
+    permit: Permit,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let span = Span::current();
     let running = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         span.in_scope(work)
     });
     running.await.unwrap_or_else(|error| Err(interrupted(&error)))
 }
 
-/// A u32 always fits where Linux runs; fewer places would be correct too.
+/// A u32 always fits where Linux runs; fewer permits would be correct too.
 pub(super) fn permits(width: u32) -> usize {
     usize::try_from(width).unwrap_or(1)
 }
