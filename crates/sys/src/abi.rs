@@ -11,6 +11,7 @@ mod descriptors;
 mod fiemap;
 #[cfg(target_env = "gnu")]
 mod heap;
+mod leases;
 mod pages;
 mod signals;
 
@@ -41,6 +42,7 @@ pub(crate) use fiemap::{
 };
 #[cfg(target_env = "gnu")]
 pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
+pub(crate) use leases::{Lease, take_lease};
 pub(crate) use linux_raw_sys::loop_device::loop_info64;
 pub(crate) use pages::write_out_pages;
 pub(crate) use signals::block_signals;

@@ -4,6 +4,7 @@ mod copy;
 mod durable;
 mod in_place;
 mod lock;
+mod openers;
 mod presence;
 mod punch;
 mod remove;
@@ -32,6 +33,7 @@ pub use durable::{
 };
 pub use in_place::{is_overwritten_in_place, overwrite_in_place};
 pub use lock::{Lock, try_lock};
+pub use openers::{Openers, openers, writer};
 pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use remove::remove_tree;

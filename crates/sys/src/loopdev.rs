@@ -28,10 +28,10 @@ mod users;
 
 pub use backing::{BackedDevice, all_backed, backing, ensure_detached_from};
 pub use discard::{disable_discard, forget};
-pub use listing::attached;
+pub use listing::{attached, attached_to};
 pub use unused::{try_detach_unused, try_detach_unused_from, try_keep, try_keep_on};
 use users::Sightings;
-pub(crate) use users::first_process;
+pub(crate) use users::{first_process, is_below, remote_mounts};
 pub use users::{user_elsewhere, user_of};
 
 use stillness::Stillness;

@@ -4,11 +4,13 @@
 //! server is dead, must not keep a pool from opening.
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{BackedDevice, LoopDevice, LoopStatus, all_backed, is_closed, status};
@@ -52,6 +54,33 @@ pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
         }
     }
     Ok(found)
+}
+
+/// The devices on this very file, among those whose file `may_be_it`, by its path as in [`attached`].
+/// One that does not answer soon is left out: what it is on is not where `file` is.
+pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec<BackedDevice>> {
+    let there = std::fs::symlink_metadata(file).on("look at", file)?;
+    let wanted = (there.dev(), there.ino());
+    let mut likely = all_backed()?;
+    likely.retain(|there| may_be_it(without_deletion(&there.file)));
+    let mut on_it = HashSet::new();
+    for answer in answers_of(likely.clone())? {
+        match answer {
+            Err(error) if is_out_of_reach(&error) || error.errno().is_some_and(is_closed) => {}
+            status => on_it.extend(
+                status?
+                    .filter(|it| (it.backing_device, it.backing_inode) == wanted)
+                    .map(|it| it.device),
+            ),
+        }
+    }
+    // Those that this process may not open are known by their path alone.
+    let path = std::fs::canonicalize(file).on("look at", file)?;
+    let is_closed_on_it = |there: &BackedDevice| {
+        there.file == path && there.device.open(OFlags::RDONLY).is_err_and(is_closed)
+    };
+    likely.retain(|there| on_it.contains(&there.device) || is_closed_on_it(there));
+    Ok(likely)
 }
 
 /// A file that is shown by a process whose mount was taken away, or that is on a filesystem which

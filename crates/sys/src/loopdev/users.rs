@@ -91,11 +91,11 @@ fn has_open(process: &Path, number: (u32, u32)) -> bool {
     })
 }
 
-fn remote_mounts(process: &Path) -> Vec<MountEntry> {
+pub(crate) fn remote_mounts(process: &Path) -> Vec<MountEntry> {
     mounts_of(process).into_iter().filter(MountEntry::is_remote).collect()
 }
 
-fn is_below(file: &Path, mounts: &[MountEntry]) -> bool {
+pub(crate) fn is_below(file: &Path, mounts: &[MountEntry]) -> bool {
     mounts.iter().any(|mount| file.starts_with(&mount.mount_point))
 }
 
