@@ -38,6 +38,29 @@ async fn a_device_that_nobody_asked_for_is_detached() {
     Pattern::new(7).check(&patient.pool.volume_data(&id), MIB);
 }
 
+/// It is for the person who attached it to decide.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_was_attached_by_hand_is_named() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let id = patient.block_volume("a").await;
+    let options = AttachOptions { label: "by hand", read_only: false, size: 16 * MIB };
+    let device = loopdev::attach(&patient.pool.volume_data(&id), &options).unwrap();
+    for is_served in [true, false] {
+        if !is_served {
+            patient.daemon.terminate();
+        }
+        patient.incurable("foreign-device");
+        let report = patient.doctor(&[]);
+        for told in [id.clone(), format!("losetup --detach {}", device.path().display())] {
+            assert!(report.text.contains(&told), "{}", report.text);
+        }
+        assert!(is_attached(&device, "by hand"));
+    }
+    loopdev::ensure_detached(&device, "by hand").unwrap();
+    patient.doctor(&[]).expect(0, &[]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_of_a_volume_that_is_gone_is_detached() {
     needs_root!();

@@ -21,6 +21,7 @@ use orlop_model::{
 use orlop_sys::mounts;
 
 use super::ImagePool;
+use super::attach::all_attached;
 use super::failure::Doing;
 use super::layout::{Layout, is_leftover, remove_leftover};
 use super::making::holds_volumes;
@@ -160,8 +161,10 @@ impl Ground {
     fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
         let layout = Rc::new(Layout::new(root));
         let filesystem = fs::metadata(root).doing(|| format!("look at {}", root.display()))?.dev();
-        let devices = devices::labelled(&layout, id, filesystem)?;
-        Ok(Self { layout, id: id.clone(), in_use, devices, findings: Vec::new() })
+        let attached = all_attached(id, root)?;
+        let devices = devices::labelled(&layout, id, filesystem, &attached)?;
+        let findings = devices::foreign(&layout, &attached)?;
+        Ok(Self { layout, id: id.clone(), in_use, devices, findings })
     }
 
     fn found(&mut self, finding: Finding) {
