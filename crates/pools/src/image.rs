@@ -13,6 +13,7 @@ mod condition;
 mod delete;
 mod entering;
 mod failure;
+mod foreign;
 mod group_delete;
 mod group_snapshot_draft;
 mod inspect;

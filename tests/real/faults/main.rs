@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod by_hand;
 mod clock;
 mod descriptors;
 mod devices;

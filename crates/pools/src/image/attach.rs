@@ -1,9 +1,9 @@
 //! Volumes as block devices: loop devices with the volume's id as their label.
 //!
 //! The kernel lets one file be attached twice, and two devices on one image destroy it. So every
-//! attachment goes through the lock of its volume. While the pool is open nobody else attaches
-//! its files, hence what is remembered here is all there is; each use asks the kernel whether it
-//! still holds, and no call has to search all devices.
+//! attachment goes through the lock of its volume, and is refused while something else has the file
+//! open (`foreign.rs`). What is remembered here are the pool's own devices; each use asks the kernel
+//! whether that still holds, and no call has to search all devices.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -35,12 +35,16 @@ pub(super) struct Attachments {
 
 /// The devices of one volume.
 #[derive(Debug, Default)]
-struct Slots {
+pub(super) struct Slots {
     read_write: Option<LoopDevice>,
     read_only: Option<LoopDevice>,
 }
 
 impl Slots {
+    pub(super) fn devices(&self) -> Vec<&LoopDevice> {
+        self.read_write.iter().chain(&self.read_only).collect()
+    }
+
     fn of(&mut self, access: DeviceAccess) -> &mut Option<LoopDevice> {
         match access {
             DeviceAccess::ReadWrite => &mut self.read_write,
@@ -258,10 +262,12 @@ impl Store {
         check_data(&self.volumes, &record)?;
         let slots = self.attachments.slots(id);
         let mut slots = lock(&slots);
-        let slot = slots.of(access);
-        let device = match self.usable(id, access, slot)? {
+        let device = match self.usable(id, access, slots.of(access))? {
             Some(device) => device,
-            None => slot.insert(self.attach(&record, access)?).clone(),
+            None => {
+                self.check_attachable(id, access, &slots)?;
+                slots.of(access).insert(self.attach(&record, access)?).clone()
+            }
         };
         // Also when it was attached before: a crash may have come between the two.
         if record.parameters.provisioning == Provisioning::Thick {

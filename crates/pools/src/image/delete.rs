@@ -14,6 +14,7 @@ impl Store {
         if self.volumes.get(id)?.is_some() {
             // A file that a loop device still holds would keep its space, unseen.
             self.ensure_no_device(id)?;
+            self.check_deletable(id)?;
         }
         self.ensure_gone(&self.volumes, id)
     }

@@ -42,6 +42,7 @@ impl Store {
                 device.path.display()
             )));
         }
+        self.check_still("reclaim space of", id)?;
         let reclaiming = || format!("reclaim space of volume {id}");
         let data = OpenOptions::new()
             .read(true)

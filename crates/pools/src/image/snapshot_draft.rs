@@ -44,6 +44,7 @@ impl Store {
         self.snapshots.get(&new.id)?;
         let source = self.volumes.require(&new.source.id)?;
         let original = Original::open(&self.volumes, &source)?;
+        self.check_still("copy", &source.id)?;
         // A thick volume that shares its blocks needs as many again to be overwritten (decision 0029).
         let takes = !self.shares_extents || is_thick(&source);
         let demand = Demand {

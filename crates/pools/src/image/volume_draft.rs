@@ -98,7 +98,9 @@ impl Store {
             }
             Some(ContentSource::Volume(id)) => {
                 let record = self.volumes.require(id)?;
-                (Original::open(&self.volumes, &record)?, record.capacity_bytes)
+                let original = Original::open(&self.volumes, &record)?;
+                self.check_still("copy", id)?;
+                (original, record.capacity_bytes)
             }
         };
         if length > new.capacity_bytes {

@@ -403,6 +403,7 @@ fn a_mounted_volume_grows_to_its_record_and_no_further() {
     // As a crash leaves it between the data and the record of an expansion.
     let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
     orlop_sys::file::set_length(&longer, 480 * MIB).unwrap();
+    drop(longer);
 
     for attached_before in [false, true] {
         let device = pool.ensure_attached(&record.id, RW).unwrap();
@@ -434,6 +435,7 @@ fn a_read_only_device_shows_the_record_too() {
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
     orlop_sys::file::set_length(&longer, 32 * MIB).unwrap();
+    drop(longer);
     let device = pool.ensure_attached(&record.id, RO).unwrap();
     assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
 }

@@ -296,6 +296,7 @@ fn no_moment_takes_the_room_of_a_thick_volume() {
     file.write_all_at(&pattern(2, 8 * MIB), 0).unwrap();
     file.sync_all().unwrap();
     assert_eq!(places(&data_of(&pool, &thick.id)), before);
+    drop(file);
     pool.ensure_no_volume(&thick.id).unwrap();
     assert!(pool.cuts_groups_at_once());
 }

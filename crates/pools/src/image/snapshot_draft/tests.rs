@@ -89,6 +89,7 @@ fn a_source_that_grew_halfway_is_cut_to_its_record() {
         // As a crash leaves it between the data and the record of an expansion.
         let file = fs::File::options().write(true).open(&data).unwrap();
         file::set_length(&file, 48 * MIB).unwrap();
+        drop(file);
         let taken = snapshot(&pool, "s", &source);
         assert_eq!(taken.size_bytes, 32 * MIB);
         let data = snapshot_data_of(&pool, &taken.id);
@@ -105,6 +106,7 @@ fn a_damaged_source_has_no_snapshot() {
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
     let file = fs::File::options().write(true).open(data_of(&pool, &source.id)).unwrap();
     file::set_length(&file, MIB).unwrap();
+    drop(file);
     let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &source));
     assert!(matches!(refused.err(), Some(Error::Damaged { .. })));
     pool.ensure_no_volume(&source.id).unwrap();

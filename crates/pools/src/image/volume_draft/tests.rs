@@ -118,6 +118,7 @@ fn a_copy_of_many_extents_is_the_data_of_the_cut() {
         file.write_all_at(&pattern(n, 4096), n * 16384).unwrap();
     }
     file.sync_all().unwrap();
+    drop(file);
     let from = ContentSource::Volume(source.id.clone());
     let mut draft = pool.begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
     assert!(bed_draft_is_not_blank(&bed));
