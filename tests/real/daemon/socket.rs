@@ -1,11 +1,12 @@
 //! One daemon for a socket, a pool, a run directory; nothing but the socket in its directory.
 
 use std::fs::File;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use orlop_sys::mounts::{BindAccess, bind, ensure_unmounted};
 use orlop_tests::*;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -111,6 +112,34 @@ async fn a_pool_has_one_daemon() {
     // The pool is free again once the first has ended, however it ended.
     daemon.kill9();
     second.start().await.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_has_one_daemon_by_whatever_path() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let volume = client.create("v").size(64 * MIB).block().done().await;
+    let node = client.on_node(&volume, block());
+    node.up().await;
+    Pattern::new(1).write(&node.target, MIB);
+    let link = pool.scratch().join("link");
+    symlink(&pool.path, &link).unwrap();
+    let bound = pool.scratch().ensure_dir("bound");
+    bind(&pool.path, &bound, BindAccess::ReadWrite).unwrap();
+    let seconds = [&link, &bound].map(|path| another(&pool).env("ORLOP_POOL", path));
+    let ended = seconds.each_ref().map(Launch::run_to_end);
+    ensure_unmounted(&bound).unwrap();
+    for (second, ended) in seconds.iter().zip(&ended) {
+        assert!(!ended.status.success());
+        let reason = reason(ended);
+        assert!(reason.contains("another"), "{reason}");
+        assert!(!second.socket().exists());
+    }
+    Pattern::new(1).check(&node.target, MIB);
+    node.down().await;
+    daemon.terminate();
 }
 
 #[tokio::test(flavor = "multi_thread")]

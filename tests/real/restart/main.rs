@@ -6,6 +6,7 @@ mod damaged;
 mod frozen;
 mod in_use;
 mod managed;
+mod moved;
 mod storm;
 mod unrecorded;
 mod unrecorded_copies;
