@@ -46,12 +46,12 @@ clients:
 	scripts/without-leaks tests/clients/run
 
 #: conformance the conformance suite against Orlop, and against a plugin that breaks the rules;
-#:             writes docs/conformance.md
+#:             writes docs/reports/conformance.md
 conformance:
 	$(BUILD_ALL)
 	scripts/without-leaks tests/conformance/all
 
-#: conformance-host-path  the same suite against csi-driver-host-path; writes docs/conformance-host-path.md
+#: conformance-host-path  the same suite against csi-driver-host-path; writes docs/reports/conformance-host-path.md
 conformance-host-path:
 	cargo build --locked --package csi-conformance
 	scripts/without-leaks tests/conformance/host-path
@@ -66,7 +66,7 @@ ceph-newest:
 torture:
 	@scripts/torture
 
-#: bench       Orlop, csi-driver-host-path and bare system calls side by side; writes docs/performance.md;
+#: bench       Orlop, csi-driver-host-path and bare system calls side by side; writes docs/reports/performance.md;
 #:             as root, on an idle machine, in under 15 minutes
 bench:
 	cargo build --release --locked --package orlop --package orlop-bench

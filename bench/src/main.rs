@@ -87,7 +87,7 @@ impl Cli {
     fn report(&self) -> PathBuf {
         let usual = match self.quick || !self.only.is_empty() {
             true => "target/bench/performance.md",
-            false => "docs/performance.md",
+            false => "docs/reports/performance.md",
         };
         self.report.clone().unwrap_or_else(|| PathBuf::from(usual))
     }
