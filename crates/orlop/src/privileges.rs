@@ -1,4 +1,5 @@
-//! Which rights the daemon needs, by what it serves; the README has the same list with reasons.
+//! Which rights the daemon needs, by what it serves; docs/deploy/requirements.md has the
+//! same list with reasons.
 
 use orlop_sys::privilege::{self, CapabilitySet, Kept};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use orlop_tests::*;
 
-/// What the README says is enough.
+/// What docs/deploy/requirements.md says is enough.
 const LIMIT: &str = "268435456";
 
 /// A cgroup whose processes have 256 MiB of memory.

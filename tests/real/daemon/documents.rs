@@ -1,64 +1,86 @@
-//! What a plugin has to say in its documents, and says in the README.
+//! What a plugin has to say in its documents, and where the manual says it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use orlop_tests::*;
 
-fn readme() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    std::fs::read_to_string(path).unwrap()
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The README with single blanks, so that it does not matter where lines break.
-fn text() -> String {
-    readme().split_whitespace().collect::<Vec<_>>().join(" ")
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// With single blanks, so that it does not matter where lines break.
 #[track_caller]
-fn says(sentences: &[&str]) {
-    let text = text();
+fn says(document: &str, sentences: &[&str]) {
+    let text = read(&root().join("docs").join(document));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in sentences {
-        assert!(text.contains(sentence), "the README does not say: {sentence}");
+        assert!(text.contains(sentence), "docs/{document} does not say: {sentence}");
     }
 }
 
 /// GEN-34, GEN-35: none, so no two of them have the same key.
 #[test]
 fn secrets_are_documented() {
-    says(&["**Secrets: none are needed.** No RPC defines a key."]);
+    says("storage-classes.md", &["**Secrets: none are needed.** No RPC defines a key."]);
 }
 
 /// TP-21
 #[test]
 fn topology_is_documented() {
-    says(&[
-        "Every node has the segment `<driver name>/node = <node id>`",
-        "those of `ORLOP_TOPOLOGY` under the same prefix",
-        "Nothing else is needed.",
-    ]);
+    says(
+        "volumes.md",
+        &[
+            "Every node has the segment `<driver name>/node = <node id>`",
+            "those of `ORLOP_TOPOLOGY` under the same prefix",
+            "Nothing else is needed.",
+        ],
+    );
 }
 
 /// ID-30
 #[test]
 fn probe_is_documented() {
-    says(&["Every 5 to 30 seconds is fine, and there is no limit.", "give it a timeout"]);
+    says(
+        "operations.md",
+        &["every 5 to 30 seconds is fine, and there is no limit.", "give it a timeout"],
+    );
 }
 
 /// OP-13: they do not go elsewhere, and whose business the rest is.
 #[test]
 fn logs_are_documented() {
-    says(&["**Logs** go to stderr only.", "Rotation belongs to whoever collects stderr."]);
+    says(
+        "operations.md",
+        &["Logs go to stderr only.", "Rotation belongs to the program that collects stderr."],
+    );
 }
 
 /// OP-19, OP-22
 #[test]
 fn rights_and_resources_are_documented() {
-    says(&["`CAP_SYS_ADMIN`", "`CAP_SYS_RESOURCE`", "The daemon needs some 15 MiB of memory"]);
+    says(
+        "deploy/requirements.md",
+        &["`CAP_SYS_ADMIN`", "`CAP_SYS_RESOURCE`", "The daemon needs some 15 MiB of memory"],
+    );
+}
+
+/// The README and all pages of the manual. What lists or explains the work on Orlop is left out.
+fn manual() -> Vec<PathBuf> {
+    let pages = |directory: &str| {
+        let entries = std::fs::read_dir(root().join(directory)).unwrap();
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+    };
+    let readme = root().join("README.md");
+    std::iter::once(readme).chain(pages("docs")).chain(pages("docs/deploy")).collect()
 }
 
 fn variables(prefix: &str) -> BTreeSet<String> {
-    let text = readme();
+    let text: String = manual().iter().map(|page| read(page)).collect();
     let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
     words.filter(|word| word.starts_with(prefix)).map(str::to_owned).collect()
 }
@@ -67,7 +89,7 @@ fn variables(prefix: &str) -> BTreeSet<String> {
 #[test]
 fn no_variable_of_its_own_begins_with_csi() {
     assert_eq!(variables("CSI_"), BTreeSet::from(["CSI_ENDPOINT".to_owned()]));
-    assert!(variables("ORLOP_").len() > 10, "the README lists its variables");
+    assert!(variables("ORLOP_").len() > 10, "the manual lists its variables");
 }
 
 /// OP-05: what it needs on the host is where its settings say, and nowhere else.

@@ -1,4 +1,4 @@
-//! The README says which capabilities each mode has; the kernel has to say the same.
+//! docs/deploy/requirements.md says which capabilities each mode has; the kernel has to say the same.
 
 use orlop_tests::*;
 
@@ -23,12 +23,12 @@ enum Column {
     RbdController = 4,
 }
 
-/// As the README's table has it, less what this machine does not give.
+/// As the table of the manual has it, less what this machine does not give.
 fn documented(column: Column) -> u64 {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = std::fs::read_to_string(readme).expect("read the README");
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy/requirements.md");
+    let manual = std::fs::read_to_string(manual).expect("read the manual");
     let mut set = 0;
-    for line in readme.lines().filter(|line| line.starts_with("| `CAP_")) {
+    for line in manual.lines().filter(|line| line.starts_with("| `CAP_")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let name = cells[1].trim_matches('`');
         let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name).expect(name);
@@ -38,7 +38,7 @@ fn documented(column: Column) -> u64 {
             other => panic!("{name}: {other}"),
         }
     }
-    assert_ne!(set, 0, "the README has no table");
+    assert_ne!(set, 0, "the manual has no table");
     set & status_of(std::process::id(), "CapBnd")
 }
 

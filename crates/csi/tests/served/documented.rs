@@ -1,27 +1,31 @@
-//! What the README owes to those who run the plugin.
+//! What the manual owes to those who run the plugin.
+
+const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
+const PROTOCOLS: &str = include_str!("../../../../docs/protocols.md");
 
 /// The text under a heading, up to the next one of its level, in one line.
-fn section(heading: &str) -> String {
-    let readme = include_str!("../../../../README.md");
-    let (_, after) = readme.split_once(&format!("\n## {heading}\n")).unwrap();
+fn section(document: &str, heading: &str) -> String {
+    let (_, after) = document.split_once(&format!("\n## {heading}\n")).unwrap();
     let text = after.split("\n## ").next().unwrap();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// CA-21: how often, how long to wait, and what the limits are.
 #[test]
-fn the_readme_guides_whoever_probes() {
-    let operation = section("Operation");
-    let (_, probe) = operation.split_once("**Probe**").unwrap();
-    for said in ["Every 5 to 30 seconds", "there is no limit", "timeout of some seconds"] {
+fn the_manual_says_how_to_call_probe() {
+    let probe = section(OPERATIONS, "Probe");
+    for said in ["every 5 to 30 seconds", "there is no limit", "a timeout of about 10 seconds"] {
         assert!(probe.contains(said), "{said}");
     }
-    assert!(section("CSI-Addons").contains("Probe answers as the one of CSI does"));
+    let addons = section(PROTOCOLS, "CSI-Addons");
+    for said in ["Probe answers like the Probe of CSI", "(operations.md#probe) applies here too"] {
+        assert!(addons.contains(said), "{said}");
+    }
 }
 
 /// VG-47
 #[test]
-fn the_readme_says_what_a_group_keeps_together() {
-    let addons = section("CSI-Addons");
+fn the_manual_says_what_a_group_keeps_together() {
+    let addons = section(PROTOCOLS, "CSI-Addons");
     assert!(addons.contains("| Consistency | a group is a list"), "{addons}");
 }

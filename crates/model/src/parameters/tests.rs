@@ -69,11 +69,11 @@ fn mkfs_options_belong_to_their_filesystem() {
 }
 
 #[test]
-fn the_readme_lists_the_mkfs_options_of_each_filesystem() {
-    let readme = include_str!("../../../../README.md");
+fn the_manual_lists_the_mkfs_options_of_each_filesystem() {
+    let manual = include_str!("../../../../docs/storage-classes.md");
     for fs in FsType::ALL {
         let listed = format!("{fs}: `{}`", mkfs_options_of(fs).join(" "));
-        assert!(readme.contains(&listed), "{listed}");
+        assert!(manual.contains(&listed), "{listed}");
     }
 }
 

@@ -122,7 +122,7 @@ fn is_injected(key: &str) -> bool {
 }
 
 fn unknown(name: &str) -> ConfigError {
-    ConfigError::new(name, "is not a variable that orlop knows; see the README for all of them")
+    ConfigError::new(name, "is not a variable that orlop knows; docs/configuration.md lists all")
 }
 
 fn parse<T: FromStr>(name: &str, value: &str, expected: &str) -> Result<T, ConfigError> {
