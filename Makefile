@@ -81,11 +81,12 @@ bench-delta:
 fuzz:
 	@scripts/fuzz
 
-#: lint        format, clippy, the architecture's rules, licences where cargo-deny is installed
+#: lint        format, clippy, the architecture's rules, links in documents, licences where cargo-deny is installed
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	scripts/architecture
+	scripts/links
 	@if cargo deny --version >/dev/null 2>&1; then \
 	    cargo deny --locked check --hide-inclusion-graph bans licenses sources; \
 	else \
