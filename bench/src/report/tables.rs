@@ -131,11 +131,11 @@ pub(crate) fn queues(results: &Results) -> String {
         }
     };
     let mut text = format!(
-        "### What stands between a loop device and its file\n\nThe same data by several ways, in \
-         brackets as a multiple of the file's figure. A loop device hands each operation to a \
-         thread of the kernel. io_uring can be told to do the same with a file (`force_async`): \
-         where that is as slow as the loop device, the handing over is what it costs, and no \
-         setting of the device takes that away. {ublk}.\n\n| job | {} |\n|---|{}\n",
+        "### What stands between a bare loop device and its file\n\nNone of these figures is of an \
+         Orlop volume. The same data by several ways, in brackets as a multiple of the file's \
+         figure. A loop device hands each operation to a thread of the kernel. io_uring can do \
+         the same with a file (`force_async`): where that is as slow as the loop device, the \
+         handing over is what it costs, and no setting of the device takes that away. {ublk}.\n\n| job | {} |\n|---|{}\n",
         WAYS.join(" | "),
         "--:|".repeat(WAYS.len())
     );
