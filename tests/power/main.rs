@@ -25,7 +25,7 @@ mod round;
 mod verdict;
 mod volumes;
 
-use orlop_tests::{needs_root, report};
+use orlop_tests::{needs_root, report, some_seed, variable};
 
 use caller::Step;
 use round::{Figures, Ground};
@@ -34,15 +34,6 @@ const CUTS: u64 = 200;
 const GROUNDS: u64 = 4;
 /// Bounds the space that copies take before they are checked.
 const CUTS_OF_A_ROUND: u64 = 50;
-
-fn variable(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
-}
-
-fn some_seed() -> u64 {
-    u64::from_le_bytes(orlop_sys::rand::random_bytes().unwrap())
-}
 
 async fn survive(ground: Ground) {
     let wanted = variable("ORLOP_TEST_POWER_CUTS").unwrap_or(CUTS).div_ceil(GROUNDS);

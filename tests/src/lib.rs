@@ -46,6 +46,7 @@ mod sizes;
 mod spy;
 mod stamps;
 mod usage;
+mod variable;
 mod volume_group;
 mod workload;
 
@@ -71,6 +72,7 @@ pub use spy::{Spy, files_that_hold};
 pub use stamps::{Stamping, assert_one_instant, read_stamp};
 pub use tonic::{Code, Status};
 pub use usage::{allow_descriptors, descriptors, resident_bytes};
+pub use variable::{some_seed, variable};
 pub use volume_group::VolumeGroups;
 pub use workload::Workload;
 

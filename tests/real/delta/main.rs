@@ -31,12 +31,8 @@ const AT_ONCE: usize = 4;
 
 /// The first, and how many.
 fn seeds() -> (u64, u64) {
-    (variable("ORLOP_TEST_DELTA_FROM", 0), variable("ORLOP_TEST_DELTA_SEEDS", 2000))
-}
-
-fn variable(name: &str, default: u64) -> u64 {
-    let text = std::env::var(name).ok();
-    text.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    let from = variable("ORLOP_TEST_DELTA_FROM").unwrap_or(0);
+    (from, variable("ORLOP_TEST_DELTA_SEEDS").unwrap_or(2000))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]

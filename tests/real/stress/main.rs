@@ -26,20 +26,11 @@ use tally::Tally;
 
 const CALLERS: u64 = 32;
 
-fn variable(name: &str, default: u64) -> u64 {
-    let text = std::env::var(name).ok();
-    text.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
-}
-
-fn some_seed() -> u64 {
-    u64::from_le_bytes(orlop_sys::rand::random_bytes().unwrap())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn many_callers_get_honest_answers() {
     needs_root!();
-    let seconds = variable("ORLOP_TEST_STRESS_SECONDS", 60);
-    let seed = variable("ORLOP_TEST_STRESS_SEED", some_seed());
+    let seconds = variable("ORLOP_TEST_STRESS_SECONDS").unwrap_or(60);
+    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(some_seed);
     println!("{CALLERS} callers for {seconds} seconds, seed {seed}");
 
     let pool = TestPool::new(PoolFs::Xfs, 24 * GIB);
@@ -80,7 +71,7 @@ async fn random_calls_of_many_clients_leave_nothing() {
     const CLIENTS: u64 = 24;
     const SECONDS: u64 = 10;
     needs_root!();
-    let seed = variable("ORLOP_TEST_STRESS_SEED", some_seed());
+    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(some_seed);
     println!("{CLIENTS} clients for {SECONDS} seconds, seed {seed}");
     let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
     let mut daemon = Daemon::start(&pool).await;
