@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::{Access, IoCtx};
 use orlop_tests::*;
 
+use crate::remains::Remains;
+
 const VOLUME: u64 = 16 * MIB;
 const DATA: usize = 1 << 20;
 /// Milliseconds. Most calls are done by then, where nothing else is running.
@@ -93,31 +95,6 @@ impl Scene {
         image.read(0, &mut found).unwrap();
         assert!(found == Pattern::new(seed).bytes(0, DATA), "{volume} has other data");
     }
-
-    /// Objects, names and notes of images.
-    fn leftovers(&self, objects: Vec<String>) -> Vec<String> {
-        let parts = ["rbd_data.", "rbd_header.", "rbd_id.", "rbd_object_map."];
-        let mut found = objects;
-        found.retain(|object| parts.iter().any(|part| object.starts_with(part)));
-        for object in ["rbd_directory", "rbd_trash", "orlop.records"] {
-            let keys = self.io.omap_list(object, "", "", 0).unwrap();
-            found.extend(keys.into_iter().map(|(key, _)| format!("{object}: {key}")));
-        }
-        // Every namespace has this.
-        found.retain(|one| one != "rbd_directory: state" && !self.is_prevention(one));
-        // The note of a cut that was not made stays for an hour, as a slow maker may still make it.
-        found.retain(|one| !one.starts_with("orlop.records: pending."));
-        found
-    }
-
-    /// A mark in the place of an image that was never made stays for some minutes.
-    fn is_prevention(&self, one: &str) -> bool {
-        let image = one.strip_prefix("rbd_header.").or_else(|| one.strip_prefix("rbd_trash: id_"));
-        image.is_some_and(|image| {
-            let keys = self.io.omap_list(&format!("rbd_header.{image}"), "", "", 0).unwrap();
-            keys == [(format!("metadata_orlop.record.{image}"), b"-".to_vec())]
-        })
-    }
 }
 
 /// Two volumes and a snapshot come from one, and go again.
@@ -169,15 +146,7 @@ async fn whatever_call_a_controller_is_killed_in_can_be_repeated() {
     for round in 0..3 {
         live_through(&mut scene, round).await;
     }
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = scene.leftovers(TestCeph::shared().objects("killed"));
-        if left.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{left:?}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    Remains::of("killed").until_none().await;
 }
 
 /// The cluster takes the killed one for alive for half a minute, with the image open; its successor

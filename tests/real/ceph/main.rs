@@ -18,7 +18,9 @@ mod namespaces;
 mod nodes;
 mod outage;
 mod racing;
+mod remains;
 mod sharing;
+mod storm;
 mod stuck;
 mod unrecorded;
 
