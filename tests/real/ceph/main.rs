@@ -13,6 +13,7 @@ mod growing;
 mod inline;
 mod interrupted;
 mod killing;
+mod mistaken;
 mod moving;
 mod namespaces;
 mod nodes;

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete};
+use crate::{VOLUME, delete, persist};
 
 /// Of one call that is made by many at once; ABORTED means that another one was at it.
 async fn raced<T: Send + 'static>(
@@ -43,6 +43,43 @@ async fn creates_of_one_name_give_one_image() {
         }
         delete(&controllers[round % 2].client(), &first).await;
         assert!(!ceph.images().contains(&first));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn creates_of_one_name_with_two_sizes_give_one() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let controllers = [ceph.controller("sizes-1").await, ceph.controller("sizes-2").await];
+    for round in 0..5 {
+        let name = format!("of two sizes {round}");
+        let racing = [0, 1].map(|turn| {
+            let create = controllers[turn].client().create(&name).block();
+            let size = VOLUME << turn;
+            // For exactly this size, so that it fits no other.
+            tokio::spawn(async move {
+                persist(|| {
+                    let create = create.clone().size(size).limit(size);
+                    async move {
+                        match create.send().await {
+                            Err(status) if status.code() == Code::AlreadyExists => Ok(None),
+                            answer => answer.map(Some),
+                        }
+                    }
+                })
+                .await
+            })
+        });
+        let mut made = Vec::new();
+        for call in racing {
+            made.extend(call.await.unwrap());
+        }
+        let [volume] = made.as_slice() else { panic!("not one of the two: {made:?}") };
+        let listed = controllers[round % 2].client().list_volumes().await.unwrap();
+        let listed = listed.into_iter().map(|entry| entry.volume.unwrap());
+        let same: Vec<_> = listed.filter(|each| each.volume_id == volume.volume_id).collect();
+        assert_eq!(same, std::slice::from_ref(volume));
+        delete(&controllers[round % 2].client(), &volume.volume_id).await;
     }
 }
 
