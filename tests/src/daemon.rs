@@ -50,6 +50,12 @@ impl Launch {
         launch
     }
 
+    /// What the test itself mounts in the scratch directory, and is no leak.
+    pub fn with_fixtures(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.fixtures.extend(paths);
+        self
+    }
+
     /// As [`Self::on`], but the pool is still to be told.
     pub(crate) fn in_scratch(scratch: Scratch) -> Self {
         let socket = format!("unix://{}", scratch.join("csi.sock").display());

@@ -197,7 +197,7 @@ impl TestPool {
     }
 
     /// What is attached and mounted for the pool's own sake.
-    pub(crate) fn fixtures(&self) -> Vec<PathBuf> {
+    pub fn fixtures(&self) -> Vec<PathBuf> {
         vec![self.image.clone(), self.path.clone(), self.memory()]
     }
 

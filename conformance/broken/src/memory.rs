@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use csi_conformance::options::{Hooks, Options};
-use orlop_csi::{Executor, Mode, Features};
+use orlop_csi::{Executor, Features, Mode};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, Settings};
 use orlop_host::MemoryHost;

@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{Shutdown, shutdown};
@@ -19,10 +19,11 @@ const MOST: usize = 512;
 /// for the work.
 const SHARE: u64 = 4;
 
-/// All connections of one socket.
+/// All connections of one socket; clones share them.
+#[derive(Clone)]
 pub(crate) struct ConnectionTable {
     most: usize,
-    slots: Vec<Weak<Slot>>,
+    slots: Arc<Mutex<Vec<Weak<Slot>>>>,
     clock: Arc<AtomicU64>,
 }
 
@@ -31,15 +32,27 @@ impl ConnectionTable {
     pub(crate) fn within(descriptors: Option<u64>) -> Self {
         let share = descriptors.map_or(u64::MAX, |all| all / SHARE);
         let most = usize::try_from(share).map_or(MOST, |share| share.clamp(1, MOST));
-        Self { most, slots: Vec::new(), clock: Arc::default() }
+        Self { most, slots: Arc::default(), clock: Arc::default() }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all clients that nothing more comes. Dropping the connections would not do: as long as a
+    /// thread is blocked in the kernel, all that this process has open stays open, also after its end.
+    pub(crate) fn hang_up(&self) {
+        for slot in self.slots().drain(..).filter_map(|slot| slot.upgrade()) {
+            let _ = shutdown(&slot.stream, Shutdown::Both);
+        }
     }
 
     /// `None`: the limit is reached, and all connections are busy.
-    pub(crate) fn admit(&mut self, stream: UnixStream) -> Option<Connection> {
-        let slots = &mut self.slots;
+    pub(crate) fn admit(&self, stream: UnixStream) -> Option<Connection> {
+        let mut slots = self.slots();
         slots.retain(|slot| slot.strong_count() > 0);
         if slots.len() >= self.most {
-            let idle = idle_longest(slots)?;
+            let idle = idle_longest(&slots)?;
             tracing::debug!(
                 self.most,
                 "connection limit reached; closing the connection that was idle longest"

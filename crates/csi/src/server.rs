@@ -71,7 +71,7 @@ async fn answer(
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
     let listener = UnixListener::from_std(listener)?;
     let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
-    let connections = Connections { listener, table, pause: None };
+    let connections = Connections { listener, table: table.clone(), pause: None };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
@@ -89,6 +89,7 @@ async fn answer(
         () = executor.watch_pools() => {}
         () = left_unread(&executor, stopping) => {
             tracing::warn!("stopping without waiting for clients that do not read their responses");
+            table.hang_up();
         }
     }
     executor.drained().await;

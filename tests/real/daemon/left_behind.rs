@@ -29,7 +29,7 @@ async fn hang_on(client: &Client, pool: &str) {
 }
 
 /// Each time by another connection: the former daemon may still have its socket, and answers nothing.
-async fn until_served(daemon: &Daemon) -> Client {
+pub(super) async fn until_served(daemon: &Daemon) -> Client {
     until("served", || async {
         let client = daemon.client();
         let asked = tokio::time::timeout(Duration::from_secs(5), client.capacity()).await;

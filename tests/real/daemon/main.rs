@@ -10,6 +10,7 @@ mod documents;
 mod guests;
 mod health;
 mod hung;
+mod hung_targets;
 mod left_behind;
 mod logs;
 mod logs_lost;

@@ -10,12 +10,12 @@ struct Ends {
     ours: Option<Connection>,
 }
 
-fn connect(connections: &mut ConnectionTable) -> Ends {
+fn connect(connections: &ConnectionTable) -> Ends {
     let (caller, ours) = UnixStream::pair().unwrap();
     Ends { caller, ours: connections.admit(ours) }
 }
 
-fn full(connections: &mut ConnectionTable) -> Vec<Ends> {
+fn full(connections: &ConnectionTable) -> Vec<Ends> {
     (0..MOST).map(|_| connect(connections)).collect()
 }
 
@@ -27,11 +27,11 @@ async fn is_closed(ends: &mut Ends) -> bool {
 
 #[tokio::test]
 async fn the_longest_idle_connection_is_closed() {
-    let mut connections = ConnectionTable::within(None);
-    let mut all = full(&mut connections);
+    let connections = ConnectionTable::within(None);
+    let mut all = full(&connections);
     all[0].caller.write_all(b"hello").await.unwrap();
     all[0].ours.as_mut().unwrap().read_u8().await.unwrap();
-    let mut late = connect(&mut connections);
+    let mut late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
     for index in [0, 2, MOST - 1] {
         assert!(!is_closed(&mut all[index]).await, "{index}");
@@ -41,11 +41,11 @@ async fn the_longest_idle_connection_is_closed() {
 
 #[tokio::test]
 async fn a_connection_with_a_call_stays() {
-    let mut connections = ConnectionTable::within(None);
-    let mut all = full(&mut connections);
+    let connections = ConnectionTable::within(None);
+    let mut all = full(&connections);
     let peer = |ends: &Ends| ends.ours.as_ref().unwrap().connect_info();
     let busy = InFlight::with(&peer(&all[0]));
-    let _late = connect(&mut connections);
+    let _late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
     drop(busy);
     assert!(!is_closed(&mut all[0]).await);
@@ -53,34 +53,46 @@ async fn a_connection_with_a_call_stays() {
 
 #[tokio::test]
 async fn with_all_busy_the_new_connection_is_closed() {
-    let mut connections = ConnectionTable::within(None);
-    let all = full(&mut connections);
+    let connections = ConnectionTable::within(None);
+    let all = full(&connections);
     let busy: Vec<_> = all
         .iter()
         .map(|ends| InFlight::with(&ends.ours.as_ref().unwrap().connect_info()))
         .collect();
-    assert!(connect(&mut connections).ours.is_none());
+    assert!(connect(&connections).ours.is_none());
     drop(busy);
-    assert!(connect(&mut connections).ours.is_some());
+    assert!(connect(&connections).ours.is_some());
 }
 
 #[tokio::test]
 async fn closed_connections_are_not_counted() {
-    let mut connections = ConnectionTable::within(None);
-    drop(full(&mut connections));
-    let mut first = connect(&mut connections);
-    let _others: Vec<_> = (1..MOST).map(|_| connect(&mut connections)).collect();
+    let connections = ConnectionTable::within(None);
+    drop(full(&connections));
+    let mut first = connect(&connections);
+    let _others: Vec<_> = (1..MOST).map(|_| connect(&connections)).collect();
     assert!(!is_closed(&mut first).await);
 }
 
 #[tokio::test]
 async fn a_process_with_few_descriptors_has_fewer_connections() {
-    let mut connections = ConnectionTable::within(Some(64));
-    let mut all: Vec<_> = (0..16).map(|_| connect(&mut connections)).collect();
+    let connections = ConnectionTable::within(Some(64));
+    let mut all: Vec<_> = (0..16).map(|_| connect(&connections)).collect();
     assert!(!is_closed(&mut all[0]).await);
-    let mut late = connect(&mut connections);
+    let mut late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
     assert!(!is_closed(&mut late).await);
     assert_eq!(ConnectionTable::within(Some(0)).most, 1);
     assert_eq!(ConnectionTable::within(Some(1 << 20)).most, MOST);
+}
+
+#[tokio::test]
+async fn clients_read_the_end_while_connections_stay_open() {
+    let connections = ConnectionTable::within(None);
+    let mut all = [connect(&connections), connect(&connections)];
+    connections.hang_up();
+    for ends in &mut all {
+        let mut heard = Vec::new();
+        ends.caller.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"");
+    }
 }
