@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use orlop_sys::memory;
+use orlop_sys::{inherited, memory};
 
 mod check;
 mod config;
@@ -67,6 +67,9 @@ struct ServeArguments {
 }
 
 fn main() -> ExitCode {
+    if let Err(error) = inherited::mend() {
+        return complain(1, &error);
+    }
     match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

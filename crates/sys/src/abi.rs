@@ -45,7 +45,7 @@ pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps
 pub(crate) use leases::{Lease, take_lease};
 pub(crate) use linux_raw_sys::loop_device::loop_info64;
 pub(crate) use pages::write_out_pages;
-pub(crate) use signals::block_signals;
+pub(crate) use signals::{block_signals, take_signals};
 
 const XFS_IOC_FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 const XFS_IOC_FSGROWFSDATA: Opcode = opcode::write::<XfsGrowData>(b'X', 110);

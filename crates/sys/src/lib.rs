@@ -24,6 +24,7 @@ pub mod filesystem;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod guard;
+pub mod inherited;
 pub mod loopdev;
 pub mod memory;
 pub mod mounts;

@@ -7,6 +7,7 @@ mod apart;
 mod bounded;
 mod copied;
 mod documents;
+mod environment;
 mod guests;
 mod health;
 mod hung;
