@@ -114,7 +114,9 @@ async fn a_stop_does_not_wait_for_a_hung_target_path() {
     assert_served_elsewhere(&client).await;
     daemon.signal(Signal::TERM);
     until("stopped", || async { daemon.log().contains("stopped") }).await;
-    assert!(daemon.log().contains("stopping without calls that wait in the kernel"));
+    assert!(
+        daemon.log().contains("stopping without waiting for calls that are blocked in the kernel")
+    );
     for call in calls {
         answered(call).await.unwrap().unwrap_err();
     }

@@ -12,6 +12,7 @@ mod descriptors;
 mod devices;
 mod disk;
 mod full;
+mod full_run_dir;
 mod strangers;
 mod tools;
 

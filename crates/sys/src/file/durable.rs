@@ -51,8 +51,13 @@ pub fn replaced_name(gathering: &str) -> Option<&str> {
 
 fn gather(path: &Path, contents: &[u8]) -> Result<File> {
     let mut file = lock_gathering_file(path)?;
-    set_length(&file, 0)?;
-    file.write_all(contents).effect_on("write", path)?;
+    let written =
+        set_length(&file, 0).and_then(|()| file.write_all(contents).effect_on("write", path));
+    if let Err(error) = written {
+        // Half of the contents are of no use, and there may be no next replacement.
+        let _ = unlink(path);
+        return Err(error);
+    }
     Ok(file)
 }
 
