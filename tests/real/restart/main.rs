@@ -7,6 +7,7 @@ mod frozen;
 mod in_use;
 mod managed;
 mod moved;
+mod random;
 mod storm;
 mod unrecorded;
 mod unrecorded_copies;
