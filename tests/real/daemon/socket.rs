@@ -1,10 +1,10 @@
 //! One daemon for a socket, a pool, a run directory; nothing but the socket in its directory.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_sys::mounts::{BindAccess, bind, ensure_unmounted};
 use orlop_tests::*;
@@ -226,25 +226,56 @@ async fn all_descriptors_that_are_allowed_are_used() {
     daemon.terminate();
 }
 
+/// Far more than anything here takes; reached only by a daemon that accepts nobody.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `None`: there is no room in the queue of those who are not accepted yet, for as long as that.
+async fn connect(socket: &Path) -> Option<tokio::net::UnixStream> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match tokio::net::UnixStream::connect(socket).await {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            connected => return Some(connected.unwrap()),
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
 /// Connections that say nothing, on both sockets of a daemon that may open few files.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_do_not_use_up_all_descriptors() {
+    const FILES: usize = 400;
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let addons = pool.scratch().join("addons.sock");
-    let few = ["/bin/sh", "-c", "ulimit -n 400 && exec \"$@\"", "sh"];
-    let launch = Launch::on(&pool).run_by(&few);
+    let few = format!("ulimit -n {FILES} && exec \"$@\"");
+    let launch = Launch::on(&pool).run_by(&["/bin/sh", "-c", &few, "sh"]);
     let launch = launch.env("ORLOP_ADDONS_ENDPOINT", format!("unix://{}", addons.display()));
     let mut daemon = launch.start().await;
-    let sockets = [daemon.launch().socket(), addons];
-    let silent = tokio::task::spawn_blocking(move || {
-        let both = sockets.iter().flat_map(|socket| (0..300).map(move |_| socket));
-        both.map(|socket| UnixStream::connect(socket).unwrap()).collect::<Vec<_>>()
-    });
-    let _silent = silent.await.unwrap();
+    let mut silent = Vec::new();
+    for socket in [daemon.launch().socket(), addons] {
+        for number in 0..300 {
+            let connected = connect(&socket).await;
+            let log = || daemon.log();
+            silent.push(connected.unwrap_or_else(|| panic!("{number} is not accepted: {}", log())));
+        }
+    }
+    // Half of them are for connections; those who were just sent away count for a moment.
+    let deadline = Instant::now() + PATIENCE;
+    while descriptors(daemon.pid()) > FILES * 3 / 4 {
+        let open = descriptors(daemon.pid());
+        assert!(Instant::now() < deadline, "{open} of {FILES} descriptors are in use");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
     let client = daemon.client();
-    let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
-    client.delete(&volume.volume_id).await.unwrap();
+    let using = async {
+        let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
+        client.delete(&volume.volume_id).await.unwrap();
+    };
+    tokio::time::timeout(PATIENCE, using).await.expect("a client that speaks is not served");
     daemon.terminate();
     assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log());
 }

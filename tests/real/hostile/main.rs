@@ -16,4 +16,5 @@ mod raw;
 mod requests;
 mod secrets;
 mod slow_readers;
+mod storms;
 mod unsent;
