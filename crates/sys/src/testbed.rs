@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -15,6 +15,7 @@ use rustix::mount::{
 };
 use tempfile::TempDir;
 
+use crate::error::Result;
 use crate::filesystem::{self, Format, FsKind};
 use crate::loopdev::{self, AttachOptions, LoopDevice};
 use crate::mounts::{self, FsMount};
@@ -89,9 +90,32 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let detached = loopdev::ensure_detached(&self.device, &self.label);
+        let ensure_detached = || loopdev::ensure_detached(&self.device, &self.label);
+        let detached = until_detached(&self.device, ensure_detached);
         if !std::thread::panicking() {
             detached.unwrap();
+        }
+    }
+}
+
+/// Waits for those who have the device for a while, as a child does that is being started, a program
+/// that looks at all devices, or the kernel at the end of an unmount. On a busy machine that may take
+/// longer than a daemon waits. The error says who has it still.
+pub(crate) fn until_detached(
+    device: &LoopDevice,
+    ensure_detached: impl Fn() -> Result<()>,
+) -> std::result::Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        match ensure_detached() {
+            Ok(()) => return Ok(()),
+            Err(error)
+                if (error.is_busy() || error.at_work_on().is_some())
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(format!("{error}: {:?}", loopdev::user_of(device))),
         }
     }
 }
