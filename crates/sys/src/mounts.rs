@@ -34,9 +34,10 @@ use crate::error::{Context, Error, Result};
 use crate::resolve::{Place, open_existing, path_of};
 use options::{FsOption, MountOptions};
 
-/// A child that is being started has copies of our descriptors until it executes its program, and
-/// a scanner may look around in a mount: who is busy only so gets a moment.
-const UNMOUNT_PAUSES: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// A child that is being started has copies of our descriptors until it executes its program, which on
+/// a busy machine has to be read first, and a scanner may look around in a mount: who is busy only so
+/// gets a moment.
+const UNMOUNT_PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// All mounts of this mount namespace.
 pub fn all_mounts() -> Result<Vec<MountEntry>> {

@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -16,7 +17,7 @@ use crate::error::{Context, Result};
 use crate::work::Work;
 
 /// Detaches the device if it carries `label` and nothing uses it; `file` is what it was on. Says who
-/// uses it otherwise. Does not wait.
+/// uses it otherwise. Waits for nothing but those who look at all devices.
 pub fn try_detach_unused(device: &LoopDevice, label: &str, file: &Path) -> Result<Option<String>> {
     detach_if(device, || is_labelled(device, label, file))
 }
@@ -31,7 +32,7 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
     if !is_ours()? {
         return Ok(None);
     }
-    if let Some(user) = user_of(device) {
+    if let Some(user) = lasting(|| user_of(device)) {
         return Ok(Some(user));
     }
     let is_going = backing(device)?.is_some_and(|there| there.detaching);
@@ -56,6 +57,15 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
     drop(fd);
     discard::remove_if_disabled(device);
     Ok(None)
+}
+
+/// A program that looks at all devices, such as blkid or mkfs.btrfs, has each of them open for a moment.
+fn lasting(mut user: impl FnMut() -> Option<String>) -> Option<String> {
+    for milliseconds in [5, 20, 80] {
+        user()?;
+        std::thread::sleep(Duration::from_millis(milliseconds));
+    }
+    user()
 }
 
 /// While others have a device open the kernel only marks it, to go when the last of them closes it:
