@@ -11,7 +11,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::*;
 use crate::file::allocated_bytes;
 use crate::filesystem::FsKind;
-use crate::testbed::{Disk, MIB, Silent, Volume, answered, root, scratch};
+use crate::testbed::{Disk, MIB, Silent, Volume, answered, root, scratch, until_detached};
 use crate::tool;
 
 fn queue_limit(device: &LoopDevice, name: &str) -> u64 {
@@ -130,7 +130,7 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let told = user_of(&disk.device).unwrap();
     assert!(told.contains("has it open"), "{told}");
     drop(user);
-    ensure_detached(&disk.device, &disk.label).unwrap();
+    until_detached(&disk.device, || ensure_detached(&disk.device, &disk.label)).unwrap();
     assert_eq!(find(&disk.image, false).unwrap(), None);
 }
 
@@ -173,8 +173,12 @@ fn a_dead_server_is_not_asked_who_uses_a_device() {
     let silent = Silent::new(volume.root().with_extension("silent"));
     let opened = open(&silent.point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
     silent.take_away();
-    let device = volume.disk.device.clone();
-    assert_eq!(answered(move || user_of(&device)), None);
+    let is_unused = |_| {
+        let device = volume.disk.device.clone();
+        // But for programs that look at all devices.
+        answered(move || user_of(&device)).is_none()
+    };
+    assert!((0..100).any(is_unused), "{:?}", user_of(&volume.disk.device));
     drop((opened, silent, kept));
 }
 
@@ -195,7 +199,7 @@ fn a_device_that_nobody_has_is_waited_for() {
     let written = OpenOptions::new().write(true).open(kept.path()).unwrap();
     std::thread::scope(|scope| {
         let detaching = scope.spawn(|| ensure_detached(&volume.disk.device, &volume.disk.label));
-        let until = Instant::now() + 4 * DETACH_PATIENCE;
+        let until = Instant::now() + 2 * DETACH_PATIENCE;
         while Instant::now() < until {
             written.write_all_at(&[1; 4096], 0).unwrap();
             written.sync_all().unwrap();
@@ -218,7 +222,8 @@ fn a_device_on_which_nothing_happens_is_busy() {
     let refused = ensure_detached(&volume.disk.device, &volume.disk.label).unwrap_err();
     assert!(refused.is_busy(), "{refused}");
     drop(kept);
-    ensure_detached(&volume.disk.device, &volume.disk.label).unwrap();
+    let ensure_detached = || ensure_detached(&volume.disk.device, &volume.disk.label);
+    until_detached(&volume.disk.device, ensure_detached).unwrap();
 }
 
 #[test]
