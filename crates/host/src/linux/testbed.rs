@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_model::{Device, FsType, Host, MountRequest, TargetPath};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
@@ -130,10 +130,26 @@ impl Drop for Testbed {
             }
         }
         for device in self.attached.get_mut().unwrap() {
-            let detached = loopdev::ensure_detached(device, LABEL);
+            let detached = until_detached(device);
             if !std::thread::panicking() {
                 detached.unwrap();
             }
+        }
+    }
+}
+
+/// Waits for those who have the device for a while, as a child does that is being started, a program
+/// that looks at all devices, or the kernel at the end of an unmount. On a busy machine that may take
+/// longer than a daemon waits. The error says who has it still.
+fn until_detached(device: &LoopDevice) -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        match loopdev::ensure_detached(device, LABEL) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(format!("{error}: {:?}", loopdev::user_of(device))),
         }
     }
 }

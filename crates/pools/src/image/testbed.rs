@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
@@ -121,7 +122,7 @@ impl Bed {
     pub(super) fn mount_again(&self, kind: FsKind, options: &[&str]) {
         let device = self.device.as_ref().unwrap().path();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        mounts::ensure_unmounted(&self.path).unwrap();
+        until_unmounted(&self.path).unwrap();
         let mount = FsMount {
             device: &device,
             fs_type: kind.as_str(),
@@ -179,26 +180,49 @@ impl Bed {
 
 impl Bed {
     /// From the inside out; goes on after a failure and returns them all.
-    fn take_down(&self) -> Vec<orlop_sys::Error> {
+    fn take_down(&self) -> Vec<String> {
         let pool = self.pool_path();
-        let detach =
-            |device: &loopdev::LoopStatus| loopdev::ensure_detached(&device.device, &device.label);
+        let detach = |device: &loopdev::LoopStatus| until_detached(&device.device, &device.label);
         let (volumes, images): (Vec<_>, Vec<_>) = devices_of_pool_at(&pool)
             .into_iter()
             .partition(|device| device.label.starts_with("v-"));
-        let mut outcomes: Vec<orlop_sys::Result<()>> = volumes.iter().map(detach).collect();
-        outcomes.push(mounts::ensure_unmounted(&pool));
-        outcomes.push(mounts::ensure_unmounted(&pool.join("mnt")));
+        let mut outcomes: Vec<_> = volumes.iter().map(detach).collect();
+        outcomes.push(until_unmounted(&pool));
+        outcomes.push(until_unmounted(&pool.join("mnt")));
         outcomes.extend(images.iter().map(detach));
         if self.path != self.directory.path() {
-            outcomes.push(mounts::ensure_unmounted(&self.path));
+            outcomes.push(until_unmounted(&self.path));
         }
         if let Some(device) = &self.device {
-            outcomes.push(loopdev::ensure_detached(device, BED_LABEL));
+            outcomes.push(until_detached(device, BED_LABEL));
         }
-        outcomes.push(file::remove_tree(self.directory.path()));
+        outcomes.push(file::remove_tree(self.directory.path()).map_err(|error| error.to_string()));
         outcomes.into_iter().filter_map(std::result::Result::err).collect()
     }
+}
+
+/// Waits for those who have it for a while, as a child does that is being started, a program that looks
+/// at all devices, or the kernel at the end of an unmount. On a busy machine that may take longer than
+/// a daemon waits.
+fn while_busy(mut step: impl FnMut() -> orlop_sys::Result<()>) -> orlop_sys::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        match step() {
+            Err(error) if error.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn until_detached(device: &LoopDevice, label: &str) -> std::result::Result<(), String> {
+    let detached = while_busy(|| loopdev::ensure_detached(device, label));
+    detached.map_err(|error| format!("{error}: {:?}", loopdev::user_of(device)))
+}
+
+pub(super) fn until_unmounted(target: &Path) -> std::result::Result<(), String> {
+    while_busy(|| mounts::ensure_unmounted(target)).map_err(|error| error.to_string())
 }
 
 fn mount_nodev(fs_type: &str, options: &[String], target: &Path) {

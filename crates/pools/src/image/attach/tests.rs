@@ -285,8 +285,8 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let unmounted = orlop_sys::mounts::ensure_unmounted(&self.point);
-        assert!(unmounted.is_ok() || std::thread::panicking());
+        let unmounted = until_unmounted(&self.point);
+        assert!(unmounted.is_ok() || std::thread::panicking(), "{unmounted:?}");
     }
 }
 
@@ -390,8 +390,8 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let unmounted = orlop_sys::mounts::ensure_unmounted(&self.point);
-        assert!(unmounted.is_ok() || std::thread::panicking());
+        let unmounted = until_unmounted(&self.point);
+        assert!(unmounted.is_ok() || std::thread::panicking(), "{unmounted:?}");
     }
 }
 
