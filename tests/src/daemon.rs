@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
+use crate::keeper::DROP_ALL_BUT;
 use crate::leaks;
 use crate::pool::TestPool;
 use crate::scratch::Scratch;
@@ -91,10 +92,17 @@ impl Launch {
         self
     }
 
-    /// Words before the binary, such as `unshare -m`; the first is an absolute path.
+    /// Words before the binary, such as `setpriv --nnp`; the first is an absolute path.
     pub fn run_by(mut self, words: &[&str]) -> Self {
         self.command.splice(0..0, words.iter().map(OsString::from));
         self
+    }
+
+    /// In a mount namespace of its own, with none of the mounts of other tests.
+    pub fn with_own_mounts(self) -> Self {
+        let script = format!("{DROP_ALL_BUT}\ndrop_all_but \"$0\"; exec \"$@\"");
+        let scratch = self.scratch.path().to_str().expect("paths of tests are text").to_owned();
+        self.run_by(&["/usr/bin/unshare", "--mount", "/bin/sh", "-c", &script, &scratch])
     }
 
     pub async fn start(self) -> Daemon {

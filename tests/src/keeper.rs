@@ -8,15 +8,23 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// `$0` is a file to open, or empty; the others are the mounts to keep. Those of other tests are
-/// dropped: they must not meet what this one does.
+/// A function of the shell. A new mount namespace is a copy of all mounts, and as long as it has those of
+/// other tests, their devices cannot be detached. So they are dropped, but for what is at or below the
+/// paths that it is given.
+pub(crate) const DROP_ALL_BUT: &str = r#"
+    drop_all_but() {
+        while read -r _ _ _ _ point _; do
+            for kept; do
+                case $point in "$kept" | "$kept"/*) continue 2 ;; esac
+            done
+            case $point in */orlop-test.*) umount --lazy "$point" ;; esac
+        done </proc/self/mountinfo
+    }
+"#;
+
+/// `$0` is a file to open, or empty; the others are the mounts to keep.
 const KEEP: &str = r#"
-    while read -r _ _ _ _ point _; do
-        for kept; do [ "$point" = "$kept" ] && continue 2; done
-        case $point in
-            */orlop-test.*) umount --lazy "$point" ;;
-        esac
-    done </proc/self/mountinfo
+    drop_all_but "$@"
     mount -t tmpfs tmpfs /mnt && mkdir /mnt/host && mount --rbind / /mnt/host
     [ -z "$0" ] || exec 9<"$0"
     exec $WITHOUT_RIGHTS sleep 600
@@ -46,7 +54,8 @@ impl Keeper {
     #[expect(clippy::disallowed_methods, reason = "no host tool, but a bystander")]
     fn start(file: &Path, mounts: &[&Path], begin: &str) -> Self {
         let mut copying = Command::new("/usr/bin/unshare");
-        copying.args(["--mount", "--propagation", "private", "/bin/sh", "-c", KEEP]);
+        let keep = [DROP_ALL_BUT, KEEP].concat();
+        copying.args(["--mount", "--propagation", "private", "/bin/sh", "-c", &keep]);
         copying.arg(file).args(mounts).env("WITHOUT_RIGHTS", begin).stdin(Stdio::null());
         let keeper = Self(copying.spawn().expect("start a keeper"));
         let program = PathBuf::from(format!("/proc/{}/comm", keeper.pid()));

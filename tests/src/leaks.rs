@@ -1,6 +1,7 @@
 //! What a test holds of the kernel: loop devices on its files, mounts in its directory.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::throttle::{Controller, Limits};
@@ -95,14 +96,36 @@ pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
             continue;
         }
         lift_limits(&device);
-        // Its status is not asked for: an export that was killed would be asked.
-        let detached = match loopdev::backing(&device) {
-            Ok(Some(there)) => loopdev::ensure_detached_from(&device, &there.file),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = detached {
+        if let Err(error) = until_detached(&device) {
             eprintln!("could not detach {}: {error}", device.path().display());
+        }
+    }
+}
+
+/// From the file it is on now. The error says who has it still.
+pub(crate) fn until_detached(device: &LoopDevice) -> Result<(), String> {
+    // Its status is not asked for: an export that was killed would be asked.
+    let there = loopdev::backing(device).map_err(|error| error.to_string())?;
+    let Some(there) = there else { return Ok(()) };
+    let detached = while_busy(|| loopdev::ensure_detached_from(device, &there.file));
+    detached.map_err(|error| format!("{error}: {:?}", loopdev::user_of(device)))
+}
+
+pub(crate) fn until_unmounted(target: &Path) -> Result<(), String> {
+    while_busy(|| mounts::ensure_unmounted(target)).map_err(|error| error.to_string())
+}
+
+/// Waits for those who have it for a while, as a child does that is being started, a program that looks
+/// at all devices, or the kernel at the end of an unmount. On a busy machine that may take longer than
+/// a daemon waits.
+fn while_busy(mut step: impl FnMut() -> orlop_sys::Result<()>) -> orlop_sys::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        match step() {
+            Err(error) if error.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
         }
     }
 }

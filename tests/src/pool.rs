@@ -129,9 +129,9 @@ impl TestPool {
 
     /// Unmounts the disk and lets go of it, whatever state it is in.
     pub fn unplug(&self) {
-        mounts::ensure_unmounted(&self.path).expect("unmount the pool");
-        for (device, file) in leaks::loop_devices(&self.image) {
-            loopdev::ensure_detached_from(&device, &file).expect("detach the pool's image");
+        leaks::until_unmounted(&self.path).expect("unmount the pool");
+        for (device, _) in leaks::loop_devices(&self.image) {
+            leaks::until_detached(&device).expect("detach the pool's image");
         }
     }
 
@@ -222,7 +222,7 @@ impl TestPool {
 /// Other tests start daemons meanwhile, and a child has the files of all threads, such as a claim of
 /// the device that was just formatted, until it executes its program.
 fn mount_at(device: &Path, kind: FsKind, options: &[String], target: &Path) {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const PATIENCE: Duration = Duration::from_secs(120);
     let mount = FsMount { device, fs_type: kind.as_str(), options, read_only: false };
     let deadline = Instant::now() + PATIENCE;
     loop {

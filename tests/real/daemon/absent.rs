@@ -178,9 +178,9 @@ async fn no_pool_is_made_below_a_mount_that_fstab_misses() {
     let line = format!("LABEL=nowhere {} xfs nofail 0 2\n", disk.path.display());
     std::fs::write(&fstab, line).unwrap();
     let bind = format!("mount --bind {} /etc/fstab && exec \"$0\" \"$@\"", fstab.display());
-    let words = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", bind.as_str()];
+    let words = ["/bin/sh", "-c", bind.as_str()];
     let pools = [("there", &there, ""), ("disk", &disk, "")];
-    let mut daemon = Launch::on_several(&pools).run_by(&words).idle();
+    let mut daemon = Launch::on_several(&pools).run_by(&words).with_own_mounts().idle();
     let client = daemon.client();
     start_without(&mut daemon, &client).await;
     expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);

@@ -36,7 +36,7 @@ async fn a_pool_that_is_moved_away_is_missed_until_it_is_back() {
 async fn a_tool_that_disappears_is_missed_until_it_is_back() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
-    let daemon = Launch::on(&pool).run_by(&["/usr/bin/unshare", "--mount"]).start().await;
+    let daemon = Launch::on(&pool).with_own_mounts().start().await;
     let client = daemon.client();
     let mkfs = tool::find("mkfs.xfs").expect("mkfs.xfs is installed");
     let mkfs = mkfs.canonicalize().unwrap();

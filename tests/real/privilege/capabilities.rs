@@ -120,8 +120,8 @@ async fn nodes_of_devices_are_made_where_there_are_none() {
          mount -t tmpfs none /dev && cp -a \"$0\"/* /dev/ && exec \"$@\"";
     let pool = TestPool::new(PoolFs::Xfs, GIB);
     let nodes = pool.scratch().ensure_dir("nodes");
-    let around = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", OWN_DEV, nodes.to_str().unwrap()];
-    let daemon = Launch::on(&pool).run_by(&around).start().await;
+    let around = ["/bin/sh", "-c", OWN_DEV, nodes.to_str().unwrap()];
+    let daemon = Launch::on(&pool).run_by(&around).with_own_mounts().start().await;
     let client = daemon.client();
     let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));

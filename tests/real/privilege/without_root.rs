@@ -13,7 +13,7 @@ const WITHOUT_RIGHTS: &str = "set -e
     exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" \"$@\"";
 
 fn without_rights(launch: Launch) -> Launch {
-    launch.run_by(&["/usr/bin/unshare", "--mount", "/bin/sh", "-c", WITHOUT_RIGHTS])
+    launch.run_by(&["/bin/sh", "-c", WITHOUT_RIGHTS]).with_own_mounts()
 }
 
 #[tokio::test(flavor = "multi_thread")]
