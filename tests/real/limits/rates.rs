@@ -1,6 +1,8 @@
-//! What a workload really gets, measured over seconds.
+//! What a workload really gets, measured over seconds. Never more than was set; how much less depends on
+//! what else the machine does, so whether a limit is higher or gone is asked of the kernel.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
@@ -13,6 +15,7 @@ const FEW: u64 = 200;
 const SECONDS: u64 = 3;
 const PAGE: u64 = 4096;
 const DATA: u64 = SECONDS * LESS_SLOW;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Bench {
     group: Cgroup,
@@ -38,10 +41,11 @@ impl Bench {
         Self { group, client, node, path, _daemon: daemon, _pool: pool }
     }
 
-    async fn limit(&self, limits: &[(&str, u64)]) {
-        let texts: Vec<_> = limits.iter().map(|(key, rate)| (*key, rate.to_string())).collect();
-        let parameters: Vec<_> = texts.iter().map(|(key, rate)| (*key, rate.as_str())).collect();
-        self.client.modify(&self.node.id, &parameters).await.unwrap();
+    /// 0: none.
+    async fn limit(&self, key: &'static str, rate: u64) {
+        self.client.modify(&self.node.id, &[(key, &rate.to_string())]).await.unwrap();
+        let set = self.group.limits_of(device_at(&self.node));
+        assert_eq!(set, if rate > 0 { vec![(key, rate)] } else { Vec::new() });
     }
 
     fn bytes_per_second(&self, writes: bool, bytes: u64) -> u64 {
@@ -60,37 +64,46 @@ impl Bench {
 }
 
 #[track_caller]
-fn assert_near(what: &str, measured: u64, set: u64) {
+fn assert_within(what: &str, measured: u64, set: u64) {
     println!("{what}: {measured} a second where {set} were set");
-    let near = set * 8 / 10..=set * 12 / 10;
-    assert!(near.contains(&measured), "{what}: {measured} a second where {set} were set");
+    assert!(measured <= set * 12 / 10, "{what}: {measured} a second where {set} were set");
+}
+
+/// A disk may be slow for a while for another reason, but a limit is never exceeded by so much.
+#[track_caller]
+fn assert_exceeds(what: &str, measure: impl Fn() -> u64, limit: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let measured = measure();
+        if measured > limit * 3 / 2 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what}: {measured} a second");
+    }
 }
 
 async fn bytes_are_limited(capability: v1::VolumeCapability) {
     let bench = Bench::new(capability).await;
     for (key, writes) in [("writeBytesPerSecond", true), ("readBytesPerSecond", false)] {
-        bench.limit(&[(key, SLOW)]).await;
-        assert_near(key, bench.bytes_per_second(writes, SECONDS * SLOW), SLOW);
-        bench.limit(&[(key, LESS_SLOW)]).await;
-        assert_near(key, bench.bytes_per_second(writes, SECONDS * LESS_SLOW), LESS_SLOW);
-        bench.limit(&[(key, 0)]).await;
-        let free = bench.bytes_per_second(writes, DATA);
-        assert!(free > 2 * LESS_SLOW, "{key}: {free} a second without a limit");
+        bench.limit(key, SLOW).await;
+        assert_within(key, bench.bytes_per_second(writes, SECONDS * SLOW), SLOW);
+        bench.limit(key, LESS_SLOW).await;
+        assert_within(key, bench.bytes_per_second(writes, SECONDS * LESS_SLOW), LESS_SLOW);
+        bench.limit(key, 0).await;
+        assert_exceeds(key, || bench.bytes_per_second(writes, DATA), SLOW);
     }
-    assert_eq!(bench.group.limits_of(device_at(&bench.node)), []);
     bench.end().await;
 }
 
 async fn operations_are_limited(capability: v1::VolumeCapability) {
     let bench = Bench::new(capability).await;
     for (key, writes) in [("writeIops", true), ("readIops", false)] {
-        bench.limit(&[(key, FEW)]).await;
-        assert_near(key, bench.operations_per_second(writes, SECONDS * FEW), FEW);
-        bench.limit(&[(key, 2 * FEW)]).await;
-        assert_near(key, bench.operations_per_second(writes, SECONDS * 2 * FEW), 2 * FEW);
-        bench.limit(&[(key, 0)]).await;
-        let free = bench.operations_per_second(writes, SECONDS * 2 * FEW);
-        assert!(free > 3 * FEW, "{key}: {free} a second without a limit");
+        bench.limit(key, FEW).await;
+        assert_within(key, bench.operations_per_second(writes, SECONDS * FEW), FEW);
+        bench.limit(key, 2 * FEW).await;
+        assert_within(key, bench.operations_per_second(writes, SECONDS * 2 * FEW), 2 * FEW);
+        bench.limit(key, 0).await;
+        assert_exceeds(key, || bench.operations_per_second(writes, SECONDS * FEW), FEW);
     }
     bench.end().await;
 }
@@ -124,11 +137,11 @@ async fn operations_on_a_mounted_volume_are_limited() {
 async fn a_workload_in_a_group_made_later_is_slowed() {
     needs_root!();
     let bench = Bench::new(block()).await;
-    bench.limit(&[("writeBytesPerSecond", SLOW)]).await;
+    bench.limit("writeBytesPerSecond", SLOW).await;
     let pod = bench.group.child("pod");
     let container = pod.child("container");
     let job = Job { path: &bench.path, writes: true, block: MIB, count: SECONDS * SLOW / MIB };
-    assert_near("writeBytesPerSecond", container.rate(&job), SLOW);
+    assert_within("writeBytesPerSecond", container.rate(&job), SLOW);
     drop(container);
     drop(pod);
     bench.end().await;
@@ -142,13 +155,11 @@ async fn nobody_else_is_slowed() {
     let create = bench.client.create("free").size(GIB).block();
     let free = bench.client.on_node(&create.done().await, block());
     free.up().await;
-    bench.limit(&[("writeBytesPerSecond", SLOW)]).await;
+    bench.limit("writeBytesPerSecond", SLOW).await;
     let job = |path| Job { path, writes: true, block: MIB, count: DATA / MIB };
-    let elsewhere = bench.group.rate(&job(&free.target));
-    assert!(elsewhere > 2 * SLOW, "{elsewhere} a second on another volume");
+    assert_exceeds("on another volume", || bench.group.rate(&job(&free.target)), SLOW);
     let others = Cgroup::new();
-    let outside = others.rate(&job(&bench.path));
-    assert!(outside > 2 * SLOW, "{outside} a second from another cgroup");
+    assert_exceeds("from another cgroup", || others.rate(&job(&bench.path)), SLOW);
     free.down().await;
     bench.end().await;
 }
