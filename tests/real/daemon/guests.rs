@@ -49,21 +49,25 @@ async fn until_it_waits<T>(daemon: &Daemon, call: &JoinHandle<T>) {
 async fn waits_in_the_kernel(process: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
     for task in tasks {
+        let Some(pauses) = pauses_if_uninterruptible(&task.path()) else { continue };
         let mut looks = 0;
-        while looks < 10 && is_uninterruptible(&task.path()) {
+        while looks < 20 && pauses_if_uninterruptible(&task.path()).as_ref() == Some(&pauses) {
             looks += 1;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        if looks == 10 {
+        if looks == 20 {
             return true;
         }
     }
     false
 }
 
-fn is_uninterruptible(task: &Path) -> bool {
-    let status = fs::read_to_string(task.join("status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:\tD"))
+/// How often it has paused before: as long as that stays the same, it waits for the same.
+fn pauses_if_uninterruptible(task: &Path) -> Option<String> {
+    let status = fs::read_to_string(task.join("status")).ok()?;
+    status.lines().find(|line| line.starts_with("State:\tD"))?;
+    let pauses = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    Some(pauses.to_owned())
 }
 
 async fn until_logged(daemon: &Daemon, what: &str) {

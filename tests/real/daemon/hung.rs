@@ -48,8 +48,13 @@ pub(super) async fn answered<T>(call: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, call).await.expect("a call hangs with the other pool")
 }
 
-fn threads(daemon: &Daemon) -> usize {
-    std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().count()
+/// Threads that wait in the kernel, and cannot be called off.
+fn stuck_threads(daemon: &Daemon) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
+    // One that cannot be read has ended since it was listed.
+    let states =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    states.filter(|status| status.contains("State:\tD")).count()
 }
 
 /// Creations whose callers hang up, as many as the pool has places and more.
@@ -61,9 +66,7 @@ async fn hang_up_on(daemon: &Daemon, pool: &str) {
             tokio::spawn(async move { create.send().await })
         })
         .collect();
-    until("all places are taken", || async { threads(daemon) >= PLACES }).await;
-    // Some threads are not of calls.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    until("all places are taken", || async { stuck_threads(daemon) >= PLACES }).await;
     for call in calls {
         call.abort();
     }

@@ -70,6 +70,6 @@ async fn until_frozen(pool: &TestPool) {
 async fn assert_writable(node: &OnNode) {
     let path = node.target.join("after");
     let writing = tokio::task::spawn_blocking(move || Pattern::new(9).write(&path, MIB));
-    let written = tokio::time::timeout(Duration::from_secs(30), writing).await;
+    let written = tokio::time::timeout(Duration::from_secs(120), writing).await;
     assert!(written.is_ok(), "{} is still frozen", node.target.display());
 }
