@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Progress {
     calls: AtomicU64,
     repeated: AtomicU64,
+    compared: AtomicU64,
     kills: AtomicU64,
     finished: AtomicBool,
 }
@@ -52,7 +53,9 @@ impl Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let repeated = self.repeated.load(Ordering::Acquire);
-        write!(f, "{} calls answered, {repeated} repeated", self.calls())
+        let compared = self.compared.load(Ordering::Acquire);
+        let calls = self.calls();
+        write!(f, "{calls} calls answered, {repeated} repeated, {compared} volumes compared")
     }
 }
 
@@ -61,15 +64,6 @@ struct Volume {
     size: u64,
     contents: Contents,
     in_use: bool,
-}
-
-impl Volume {
-    /// Of a filesystem as small as these, much is its own.
-    fn check_size(&self) {
-        if self.in_use && self.node.capability.is_block() {
-            assert_size(&self.node, self.size);
-        }
-    }
 }
 
 struct Snapshot {
@@ -100,15 +94,15 @@ impl Caller {
     pub(super) async fn work(mut self) -> Self {
         while !self.progress.is_finished() {
             let name = self.dice.roll(NAMES);
-            match self.dice.roll(12) {
-                0 | 1 => self.create(name).await,
-                2 => self.restore(name).await,
-                3 => self.copy(name).await,
-                4 | 5 => self.toggle_use(name).await,
-                6 | 7 => self.write(name),
-                8 => self.snapshot(name).await,
-                9 => self.expand(name).await,
-                10 => self.delete(name).await,
+            match self.dice.roll(14) {
+                0 => self.create(name).await,
+                1 | 2 => self.restore(name).await,
+                3 | 4 => self.copy(name).await,
+                5..8 => self.toggle_use(name).await,
+                8 => self.write(name),
+                9 | 10 => self.snapshot(name).await,
+                11 => self.expand(name).await,
+                12 => self.delete(name).await,
                 _ => self.delete_snapshot(name).await,
             }
             self.look_at(name).await;
@@ -197,17 +191,28 @@ impl Caller {
         let Some(volume) = self.volumes.get(&name) else { return };
         let node = &volume.node;
         if volume.in_use {
-            volume.contents.check(node);
+            self.compare(volume);
             self.answered("NodeUnpublishVolume", || node.unpublish()).await;
             assert!(!node.target.exists(), "{} is left", node.target.display());
             self.answered("NodeUnstageVolume", || node.unstage()).await;
         } else {
             self.answered("NodeStageVolume", || node.stage()).await;
             self.answered("NodePublishVolume", || node.publish()).await;
-            volume.contents.check(node);
-            volume.check_size();
+            self.compare(volume);
         }
         self.volumes.entry(name).and_modify(|volume| volume.in_use = !volume.in_use);
+        self.write(name);
+    }
+
+    fn compare(&self, volume: &Volume) {
+        volume.contents.check(&volume.node);
+        // Of a filesystem as small as these, much is its own.
+        if volume.node.capability.is_block() {
+            assert_size(&volume.node, volume.size);
+        }
+        if !volume.contents.is_empty() {
+            self.progress.compared.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// As a workload, which does not need the daemon.
@@ -246,7 +251,9 @@ impl Caller {
         }
         if let Some(volume) = self.volumes.get_mut(&name) {
             volume.size = size;
-            volume.check_size();
+        }
+        if let Some(volume) = self.volumes.get(&name).filter(|volume| volume.in_use) {
+            self.compare(volume);
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use orlop_tests::*;
 
-const CELLS: usize = 8;
+const CELLS: usize = 6;
 const CELL: u64 = 64 << 10;
 /// Also of a filesystem, between its own data.
 const STRIDE: u64 = 256 << 10;
@@ -15,20 +16,24 @@ const STRIDE: u64 = 256 << 10;
 pub(super) struct Contents([Option<u64>; CELLS]);
 
 impl Contents {
-    /// On stable storage afterwards.
+    /// Some cells; on stable storage afterwards.
     pub(super) fn write(&mut self, node: &OnNode, dice: &mut Dice) {
-        let cells: Vec<usize> = (0..CELLS).collect();
-        let (cell, seed) = (*dice.pick(&cells), dice.roll(u64::MAX));
-        let (offset, length) = (offset(cell), usize::try_from(CELL).unwrap());
         let file = File::options()
             .write(true)
             .create(!node.capability.is_block())
             .truncate(false)
             .open(node.data_path())
             .unwrap();
-        file.write_all_at(&Pattern::new(seed).bytes(offset, length), offset).unwrap();
+        for (cell, seed) in self.0.iter_mut().enumerate().filter(|_| dice.once_in(2)) {
+            let (offset, written) = (offset(cell), seed.insert(fresh_seed()));
+            let bytes = Pattern::new(*written).bytes(offset, usize::try_from(CELL).unwrap());
+            file.write_all_at(&bytes, offset).unwrap();
+        }
         file.sync_all().unwrap();
-        self.0[cell] = Some(seed);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
     }
 
     #[track_caller]
@@ -36,8 +41,8 @@ impl Contents {
         let path = node.data_path();
         if !node.capability.is_block() {
             let last = self.0.iter().rposition(Option::is_some);
-            let length = path.metadata().ok().map(|found| found.len());
-            assert_eq!(length, last.map(|cell| offset(cell) + CELL), "{}", path.display());
+            let length = path.metadata().map_or(0, |found| found.len());
+            assert_eq!(length, last.map_or(0, |cell| offset(cell) + CELL), "{}", path.display());
         }
         let end = self.0.iter().rposition(Option::is_some).map_or(0, |cell| cell + 1);
         for (cell, seed) in self.0[..end].iter().enumerate() {
@@ -47,6 +52,12 @@ impl Contents {
             }
         }
     }
+}
+
+/// What was written before, here or elsewhere, is never written again.
+fn fresh_seed() -> u64 {
+    static SEEDS: AtomicU64 = AtomicU64::new(1);
+    SEEDS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn offset(cell: usize) -> u64 {
