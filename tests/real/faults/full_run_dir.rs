@@ -103,6 +103,7 @@ async fn without_room(take_all: fn(&Path)) {
     client.delete(&idle.id).await.unwrap();
     take_all(&hogs);
     exhausted(raw.unpublish().await);
+    assert!(!raw.target.exists(), "only the record is left");
     daemon.restart().await;
     Pattern::new(1).check(&used.data_path(), DATA);
 

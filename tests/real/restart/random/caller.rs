@@ -15,7 +15,7 @@ const NAMES: u64 = 3;
 const SIZE: u64 = 16 * MIB;
 const LARGEST: u64 = 32 * MIB;
 /// Far more than any call takes; reached only by one that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What callers and the one who kills tell each other.
 #[derive(Default)]
