@@ -124,7 +124,7 @@ async fn a_device_by_hand_is_seen_from_wherever_it_is() {
     check_use(&client, &node).await;
 }
 
-/// Whoever reads through it would be shown stale blocks beside a writer, but is in no copy's way.
+/// Beside a writer it would show stale blocks; beside readers and copies it does no harm.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_by_hand_keeps_a_volume_from_writers_only() {
     needs_root!();

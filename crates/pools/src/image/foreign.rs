@@ -22,7 +22,7 @@ use super::store::Store;
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a call has to fear from devices of others.
+/// Which devices of others a call cannot go on beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Harm {
     /// Each device has a cache that knows nothing of the other's, so one that reads is shown stale
@@ -31,7 +31,7 @@ enum Harm {
     Writing,
 }
 
-/// What is done to which volume, for whom other uses are looked for.
+/// What is to be done to which volume, and the devices that the pool has attached to it.
 struct Call<'a> {
     doing: &'a str,
     id: &'a VolumeId,

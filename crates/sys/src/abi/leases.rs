@@ -20,8 +20,8 @@ pub(crate) fn take_lease(file: impl AsFd, lease: Lease) -> Result<()> {
         Lease::Read => libc::F_RDLCK,
         Lease::Write => libc::F_WRLCK,
     };
-    // Who opens the file meanwhile makes the kernel signal this process, by SIGIO unless another is
-    // chosen, and SIGIO would end it. SIGURG is ignored unless a handler was set.
+    // When another process opens the file while the lease lasts, the kernel signals this one, by SIGIO
+    // unless another signal is chosen. SIGIO would end it; SIGURG is ignored unless a handler was set.
     set(&file, F_SETSIG.cast_signed(), libc::SIGURG)?;
     set(&file, libc::F_SETLEASE, kind)
 }

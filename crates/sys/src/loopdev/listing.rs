@@ -57,7 +57,7 @@ pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
 }
 
 /// The devices on this very file, among those whose file `may_be_it`, by its path as in [`attached`].
-/// One that does not answer soon is left out: what it is on is not where `file` is.
+/// One that does not answer soon is left out: `file` does answer, so that one is on another.
 pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec<BackedDevice>> {
     let there = std::fs::symlink_metadata(file).on("look at", file)?;
     let wanted = (there.dev(), there.ino());

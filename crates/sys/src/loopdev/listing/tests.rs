@@ -91,6 +91,10 @@ fn a_device_on_a_file_that_does_not_answer_is_left_out() {
         let all = listed();
         assert!(!has(&all, &shown.device));
         assert!(has(&all, &disk.device));
+        let image = disk.image.clone();
+        let on_it = answered(move || attached_to(&image, |_| true)).unwrap();
+        let on_it: Vec<_> = on_it.into_iter().map(|there| there.device).collect();
+        assert_eq!(on_it, std::slice::from_ref(&disk.device));
     }
     shown.signal(Signal::CONT);
     assert!(is_listed_soon(), "left out although it answers again");
