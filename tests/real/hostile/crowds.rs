@@ -139,7 +139,8 @@ async fn a_flood_of_calls_is_answered() {
             Ok(()) => done += 1,
             Err(status) => {
                 let code = status.code();
-                let again = [Code::Aborted, Code::Unavailable];
+                // The last one, as this process may be too slow for its own messages.
+                let again = [Code::Aborted, Code::Unavailable, Code::DeadlineExceeded];
                 assert!(again.contains(&code) && !is_connection_lost(&status), "{status}");
                 put_off += 1;
             }
