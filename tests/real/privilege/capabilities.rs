@@ -39,11 +39,15 @@ fn documented(column: Column) -> u64 {
         }
     }
     assert_ne!(set, 0, "the manual has no table");
-    set & status_of(std::process::id(), "CapBnd")
+    set & value_in(&status_of(std::process::id()).expect("our status"), "CapBnd")
 }
 
-fn status_of(process: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
+/// `None`: it has ended.
+fn status_of(process: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{process}/status")).ok()
+}
+
+fn value_in(status: &str, field: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     u64::from_str_radix(line.expect(field).trim(), 16).expect(field)
 }
@@ -59,14 +63,17 @@ fn assert_has(daemon: &Daemon, wanted: u64) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let threads = threads.map(|it| it.unwrap().file_name().into_string().unwrap());
     processes.extend(threads.map(|thread| thread.parse::<u32>().unwrap()));
+    assert!(status_of(pid).is_some(), "the daemon runs");
     for process in processes {
+        // Threads come and go.
+        let Some(status) = status_of(process) else { continue };
         for field in ["CapEff", "CapPrm", "CapBnd"] {
-            assert_eq!(status_of(process, field), wanted, "{field} of {process}");
+            assert_eq!(value_in(&status, field), wanted, "{field} of {process}");
         }
         for field in ["CapInh", "CapAmb"] {
-            assert_eq!(status_of(process, field), 0, "{field} of {process}");
+            assert_eq!(value_in(&status, field), 0, "{field} of {process}");
         }
-        assert_eq!(status_of(process, "NoNewPrivs"), 1);
+        assert_eq!(value_in(&status, "NoNewPrivs"), 1);
     }
 }
 
@@ -141,8 +148,9 @@ async fn who_wants_to_keep_all_keeps_all() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Launch::on(&pool).env("ORLOP_KEEP_CAPABILITIES", "true").start().await;
     for field in ["CapEff", "CapBnd"] {
-        let own = status_of(std::process::id(), field);
-        assert_eq!(status_of(daemon.pid(), field), own, "{field}");
+        let [own, daemons] = [std::process::id(), daemon.pid()]
+            .map(|process| value_in(&status_of(process).expect("its status"), field));
+        assert_eq!(daemons, own, "{field}");
     }
 }
 
