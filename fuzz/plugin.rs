@@ -22,7 +22,7 @@ fn place() -> Topology {
 }
 
 pub(crate) fn engine() -> Engine {
-    let config = MemoryPoolConfig { place: place(), ..MemoryPoolConfig::default() };
+    let config = MemoryPoolConfig { topology: place(), ..MemoryPoolConfig::default() };
     // Inputs hold ids of this pool.
     let pool = MemoryPool::with_id(PoolId::from_random([0; 4]), config);
     let settings = Settings {

@@ -146,7 +146,7 @@ fn pools(reach: Reach, here: &Topology) -> Result<Vec<Arc<MemoryPool>>, String> 
 fn pool(name: &str, place: &Topology) -> Arc<MemoryPool> {
     let config = MemoryPoolConfig {
         name: name.to_owned(),
-        place: place.clone(),
+        topology: place.clone(),
         capacity_bytes: POOL_BYTES,
     };
     Arc::new(MemoryPool::new(config))

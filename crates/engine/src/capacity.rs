@@ -22,7 +22,10 @@ impl Engine {
         let mut known = false;
         for pool in self.pools.values().filter(|pool| fits(pool, query)) {
             let provisioning = query.parameters.provisioning;
-            match self.ask(pool, move |pool| pool.capacity(provisioning)).and_then(|told| told) {
+            match self
+                .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
+                .and_then(|told| told)
+            {
                 Ok(capacity) => {
                     known = true;
                     answer.available = answer.available.saturating_add(capacity.available_bytes);
@@ -77,7 +80,7 @@ fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
     let reachable = query
         .place
         .as_ref()
-        .is_none_or(|place| pool.place().is_empty() || pool.place().is_within(place));
+        .is_none_or(|place| pool.topology().is_empty() || pool.topology().is_within(place));
     named && reachable
 }
 

@@ -11,6 +11,7 @@ use crate::engine::{Engine, PoolRef};
 use crate::locks::{Held, Key};
 use crate::placement::{Wanted, check_same_pool};
 use crate::request::{CreateVolume, Volume};
+use crate::sharing::commit_reads_source;
 
 /// A source that exists, cannot go away while it is held, and will be copied.
 struct Source<'a> {
@@ -52,10 +53,9 @@ impl Engine {
         }
         let _lock = lock;
         let volume = self.create_new(&digest, request, home, false, source_lock)?;
-        // On a shared pool another controller may have been faster, with other arguments.
-        if let Some(pool) = self.pool_of(&volume.record.id)?.filter(|pool| pool.is_shared()) {
-            check_same_request(pool, &volume.record, request)?;
-        }
+        // Another controller of a shared pool may have been faster, with other arguments.
+        let pool = self.require_pool_of(&volume.record.id)?;
+        check_same_request(pool, &volume.record, request)?;
         Ok(volume)
     }
 
@@ -120,7 +120,7 @@ impl Engine {
         for pool in candidates {
             let new = plan.on(&pool, digest, request);
             let guest = if home == Some(pool.id()) { Ok(None) } else { self.as_guest(&pool, home) };
-            let begun = guest.and_then(|guest| Ok((guest, pool.begin_volume(&new)?)));
+            let begun = guest.and_then(|guest| Ok((guest, pool.provisioner().begin_volume(&new)?)));
             let (_guest, draft) = match begun {
                 Ok(begun) => begun,
                 // Nothing of it can be seen yet, so another pool may take the volume.
@@ -156,15 +156,15 @@ impl Engine {
     ) -> Result<VolumeRecord> {
         match source.as_ref().and_then(|source| source.volume.as_ref()) {
             Some(volume) => {
-                let _cut_lock = self.lock_cut_in_use(pool, volume)?;
-                self.cut_quiesced(pool, &[volume], draft.as_mut())?;
+                let _capture_lock = self.lock_capture_in_use(pool, volume)?;
+                self.capture_quiesced(pool, &[volume], draft.as_mut())?;
             }
-            None => draft.cut()?,
+            None => draft.capture()?,
         }
         // The draft has the data now, and a thick one is about to copy all of it, which must not
         // keep the source's users waiting. On a shared pool the commit still reads the source, and
         // is quick.
-        let _needed = source.filter(|_| pool.is_shared());
+        let _needed = source.filter(|_| commit_reads_source(pool));
         draft.commit()
     }
 
@@ -346,7 +346,9 @@ fn check_same_request(
         return clash("it belongs to a single workload");
     }
     match &request.topology {
-        Some(topology) if !pool.place().is_empty() && topology.rank(pool.place()).is_none() => {
+        Some(topology)
+            if !pool.topology().is_empty() && topology.rank(pool.topology()).is_none() =>
+        {
             clash("it cannot be reached from the places asked for")
         }
         Some(_) | None => Ok(()),

@@ -9,8 +9,8 @@ impl Engine {
     pub fn delete_volume(&self, id: &VolumeId) -> Result<()> {
         let _lock = self.lock_volume(id.digest())?;
         let pool = self.pool_of(id)?.ok_or_else(|| Self::not_served(id))?;
-        let Some(record) = pool.volume(id)? else {
-            return pool.ensure_no_volume(id);
+        let Some(record) = pool.catalogue().volume(id)? else {
+            return pool.provisioner().ensure_no_volume(id);
         };
         if let Some(node) = record.published.keys().next() {
             return Err(Error::precondition(format!(
@@ -30,10 +30,10 @@ impl Engine {
     /// The caller holds the lock and knows of nothing that uses the volume. A device that is left
     /// all the same has no record, and may be in use.
     pub(crate) fn remove_volume(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        pool.try_detach_unused(id, DeviceAccess::ReadOnly)?;
-        pool.try_detach_unused(id, DeviceAccess::ReadWrite)?;
+        pool.devices().try_detach_unused(id, DeviceAccess::ReadOnly)?;
+        pool.devices().try_detach_unused(id, DeviceAccess::ReadWrite)?;
         self.host.save_node_record(id, &NodeRecord::default())?;
-        pool.ensure_no_volume(id)
+        pool.provisioner().ensure_no_volume(id)
     }
 
     /// DV-08. Records that the kernel no longer agrees with do not count.

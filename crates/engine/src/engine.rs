@@ -80,9 +80,8 @@ impl Engine {
                 format!("it has the same id as pool {}: one is a copy of the other", other.name()),
             ));
         }
-        self.load.add_all_of(&pool)?;
-        self.membership.add_all_of(&pool)?;
         self.tell_unrecorded(&pool)?;
+        self.take_over_local(&pool)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());
         let vitals = Arc::new(Vitals::of(Arc::clone(&pool)));
@@ -167,16 +166,10 @@ impl Engine {
         }
     }
 
-    /// Where something of a certain name may be. If it is known to belong to one pool, others that
-    /// nodes share are not asked: they may be away, and who else names things there is beyond this
-    /// daemon anyway.
-    pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
-        self.pools.values().filter(|pool| !pool.is_shared() || belongs(pool)).collect()
-    }
-
     pub(crate) fn require_volume(&self, id: &VolumeId) -> Result<(&PoolRef, VolumeRecord)> {
         let pool = self.require_pool_of(id)?;
-        let record = pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
+        let record =
+            pool.catalogue().volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
         Ok((pool, record))
     }
 
@@ -190,7 +183,7 @@ impl Engine {
         let belongs = |name: &str| pool.is_none_or(|wanted| wanted == name);
         for pool in self.homes(|pool| belongs(pool.name())) {
             let id = VolumeId::new(pool.id().clone(), digest.clone());
-            if let Some(record) = pool.volume(&id)? {
+            if let Some(record) = pool.catalogue().volume(&id)? {
                 return Ok(Some((pool, record)));
             }
         }
@@ -217,7 +210,7 @@ impl Engine {
 
     pub(crate) fn describe(&self, pool: &PoolRef, record: VolumeRecord) -> Volume {
         let context = context_of(pool, &record);
-        Volume { record, place: pool.place().clone(), context }
+        Volume { record, place: pool.topology().clone(), context }
     }
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?

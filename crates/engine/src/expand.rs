@@ -20,7 +20,7 @@ impl Engine {
         check_capability(&record, capability)?;
         let now = record.capacity_bytes;
         let wanted = CapacityRange::choose(Some(range), now, now)?;
-        let grown = pool.ensure_capacity(id, wanted)?;
+        let grown = pool.provisioner().ensure_capacity(id, wanted)?;
         Ok(Expanded { capacity_bytes: grown.capacity_bytes, node_expansion_required: true })
     }
 
@@ -38,7 +38,7 @@ impl Engine {
                 stage.path
             )));
         }
-        let size = pool.refresh_device(&id)?;
+        let size = pool.devices().refresh_device(&id)?;
         let Some(fs) = record.format.fs().filter(|_| !stage.capability.is_block()) else {
             return Ok(size);
         };
@@ -47,7 +47,7 @@ impl Engine {
                 "volume {id} is staged read-only; its filesystem grows when it is staged next"
             )));
         }
-        if let Some(device) = pool.attached(&id, DeviceAccess::ReadWrite)? {
+        if let Some(device) = pool.devices().attached(&id, DeviceAccess::ReadWrite)? {
             self.host.ensure_grown_mounted(&device, fs, &stage.path)?;
         }
         Ok(size)

@@ -30,11 +30,11 @@ impl Engine {
         }
         // A member is on the pool before its group is: until then nobody may take it for a leftover.
         let _member_locks = lock_snapshots(&locks, members.iter().map(|member| &member.id))?;
-        let _cut_locks = locks.all(digests().map(Key::Cut).collect(), Locks::exclusive)?;
+        let _capture_locks = locks.all(digests().map(Key::Capture).collect(), Locks::exclusive)?;
         let id = GroupSnapshotId::new(pool.id().clone(), digest);
         let new = NewGroupSnapshot { id, name: request.name.clone(), members };
-        let mut draft = pool.begin_group_snapshot(&new)?;
-        self.cut_quiesced(pool, &sources.iter().collect::<Vec<_>>(), draft.as_mut())?;
+        let mut draft = pool.provisioner().begin_group_snapshot(&new)?;
+        self.capture_quiesced(pool, &sources.iter().collect::<Vec<_>>(), draft.as_mut())?;
         let record = draft.commit()?;
         // What was committed may be what an earlier attempt made and could not report.
         same_sources(with_members(pool, record)?, request)
@@ -54,10 +54,10 @@ impl Engine {
                 id.pool()
             ))
         })?;
-        let Some(record) = pool.group_snapshot(id)? else { return Ok(()) };
+        let Some(record) = pool.catalogue().group_snapshot(id)? else { return Ok(()) };
         check_members(&record, members)?;
         let _member_locks = lock_snapshots(&locks, &record.members)?;
-        pool.ensure_no_group_snapshot(id)
+        pool.provisioner().ensure_no_group_snapshot(id)
     }
 
     pub fn group_snapshot(
@@ -70,7 +70,7 @@ impl Engine {
         let missing = || Error::NoSuchGroupSnapshot(id.to_string());
         let not_served = || Error::not_served(format!("group snapshot {id}"), id.pool());
         let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
-        let record = pool.group_snapshot(id)?.ok_or_else(missing)?;
+        let record = pool.catalogue().group_snapshot(id)?.ok_or_else(missing)?;
         check_members(&record, members)?;
         with_members(pool, record)
     }
@@ -83,7 +83,7 @@ impl Engine {
         let belongs = |pool: &PoolRef| sources.iter().any(|source| source.pool() == pool.id());
         for pool in self.homes(belongs) {
             let id = GroupSnapshotId::new(pool.id().clone(), digest.clone());
-            if let Some(record) = pool.group_snapshot(&id)? {
+            if let Some(record) = pool.catalogue().group_snapshot(&id)? {
                 return with_members(pool, record).map(Some);
             }
         }
@@ -134,7 +134,7 @@ impl Engine {
         request: &CreateGroupSnapshot,
         source: &VolumeRecord,
     ) -> Result<Consistency> {
-        let together = pool.cuts_groups_at_once() || request.sources.len() == 1;
+        let together = pool.provisioner().has_atomic_groups() || request.sources.len() == 1;
         let consistency = self.consistency_of(pool, source)?;
         if consistency == Consistency::Crash && !together {
             return Ok(Consistency::Alone);
@@ -156,7 +156,7 @@ fn with_members(pool: &PoolRef, record: GroupSnapshotRecord) -> Result<GroupSnap
     for id in &record.members {
         let missing =
             || Error::damaged(format!("group snapshot {}", record.id), "a member is gone");
-        members.push(pool.snapshot(id)?.ok_or_else(missing)?);
+        members.push(pool.catalogue().snapshot(id)?.ok_or_else(missing)?);
     }
     Ok(GroupSnapshot { record, members })
 }

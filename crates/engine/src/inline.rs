@@ -12,6 +12,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::request::{CreateVolume, InlineVolume, PublishVolume, VolumeRef};
+use crate::sharing::inline_elsewhere;
 
 /// May a publish that fails delete the volume?
 enum Discardable {
@@ -61,7 +62,7 @@ impl Engine {
         if !record.never_published {
             return Ok(());
         }
-        pool.update_volume(&record.id, &mut |record| {
+        pool.catalogue().update_volume(&record.id, &mut |record| {
             record.never_published = false;
             Ok(())
         })?;
@@ -131,7 +132,7 @@ impl Engine {
         if node.stage.as_ref().is_some_and(|stage| stage.path != path) {
             return Ok(());
         }
-        let ephemeral = match pool.volume(id) {
+        let ephemeral = match pool.catalogue().volume(id) {
             Ok(record) => record.is_some_and(|record| record.ephemeral),
             // Nobody knows what it is, so it is kept; the workload's path is clear all the same.
             Err(Error::Damaged { .. }) => false,
@@ -140,7 +141,7 @@ impl Engine {
         if !ephemeral || !node.publications.is_empty() {
             return Ok(());
         }
-        if let Some(owner) = pool.inline_elsewhere(id)? {
+        if let Some(owner) = inline_elsewhere(pool, id)? {
             // It may be down, and its workload may come back with it.
             tracing::info!(
                 volume = %id,
@@ -189,10 +190,7 @@ impl Engine {
     /// The orchestrator need not call again for them. On a shared pool another node may be about to
     /// publish one, so there they wait for NodeUnpublishVolume.
     pub(crate) fn discard_unpublished_inline(&self, pool: &PoolRef) -> Result<()> {
-        if pool.is_shared() {
-            return Ok(());
-        }
-        for (id, record) in pool.volumes(None, 0)? {
+        for (id, record) in pool.catalogue().volumes(None, 0)? {
             if !record.is_ok_and(|record| record.ephemeral && record.never_published) {
                 continue;
             }

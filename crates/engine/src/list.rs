@@ -21,7 +21,8 @@ impl Engine {
                 continue;
             }
             let wanted = one_more_than(max, entries.len());
-            let (ids, records): (Vec<_>, Vec<_>) = pool.volumes(after, wanted)?.into_iter().unzip();
+            let (ids, records): (Vec<_>, Vec<_>) =
+                pool.catalogue().volumes(after, wanted)?.into_iter().unzip();
             let conditions = self.conditions_of(pool, &ids);
             for ((id, record), condition) in ids.into_iter().zip(records).zip(conditions) {
                 entries.push(self.status_of(pool, id, record, condition));
@@ -36,20 +37,20 @@ impl Engine {
     /// A pool that does not answer is known by heart, but nothing can be said of its data.
     fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Condition> {
         let asked = ids.to_vec();
-        self.ask(pool, move |pool| pool.conditions(&asked)).unwrap_or_else(|silent| {
+        self.ask(pool, move |pool| pool.health().conditions(&asked)).unwrap_or_else(|silent| {
             ids.iter().map(|_| Condition::abnormal(silent.to_string())).collect()
         })
     }
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
         let pool = self.require_pool_of(id)?;
-        let record = match pool.volume(id) {
+        let record = match pool.catalogue().volume(id) {
             Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
             Ok(Some(record)) => Ok(record),
             Err(away @ Error::Unreachable { .. }) => return Err(away),
             Err(error) => Err(error),
         };
-        let condition = pool.condition(id);
+        let condition = pool.health().condition(id);
         let condition = condition.unwrap_or_else(|error| Condition::abnormal(error.to_string()));
         Ok(self.status_of(pool, id.clone(), record, condition))
     }
@@ -80,7 +81,8 @@ impl Engine {
         };
         if let Some(id) = &filter.snapshot {
             let after_it = after.is_some_and(|after| after >= id);
-            let found = self.pool(id.pool())?.map(|pool| pool.snapshot(id)).transpose()?;
+            let found =
+                self.pool(id.pool())?.map(|pool| pool.catalogue().snapshot(id)).transpose()?;
             let entries = found.flatten().into_iter().filter(|r| !after_it && fits(r)).collect();
             return Ok(Page { entries, next: None });
         }
@@ -98,7 +100,7 @@ impl Engine {
             // With a filter, how many to read is not known beforehand.
             let wanted =
                 if filter.source.is_some() { 0 } else { one_more_than(max, entries.len()) };
-            entries.extend(pool.snapshots(after, wanted)?.into_iter().filter(fits));
+            entries.extend(pool.catalogue().snapshots(after, wanted)?.into_iter().filter(fits));
             if is_more_than(max, entries.len()) {
                 break;
             }

@@ -27,7 +27,7 @@ pub(crate) enum Key {
     Volume(NameDigest),
     Snapshot(NameDigest),
     /// Of a volume: its writers are held still by one, and its snapshots follow each other.
-    Cut(NameDigest),
+    Capture(NameDigest),
     /// Of this node. What is there is looked at and then changed, and volumes must not do so in turn.
     Path(TargetPath),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Key {
 impl Key {
     fn describe(&self) -> String {
         match self {
-            Self::Volume(digest) | Self::Cut(digest) => format!("volume {}", digest.as_str()),
+            Self::Volume(digest) | Self::Capture(digest) => format!("volume {}", digest.as_str()),
             Self::Snapshot(digest) => format!("snapshot {}", digest.as_str()),
             Self::GroupSnapshot(digest) => format!("group snapshot {}", digest.as_str()),
             Self::VolumeGroup(digest) => format!("volume group {}", digest.as_str()),

@@ -12,7 +12,7 @@ impl Engine {
         let snapshot = self.snapshot(id)?;
         check_start(&snapshot, start)?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
-        let ranges = pool.allocated_ranges(id, start)?;
+        let ranges = pool.changed_blocks().allocated_ranges(id, start)?;
         Ok(BlockRanges { capacity_bytes: snapshot.size_bytes, ranges })
     }
 
@@ -26,7 +26,7 @@ impl Engine {
         check_order(&earlier, &later)?;
         check_start(&later, start)?;
         let pool = self.pool(target.pool())?.ok_or_else(|| Self::not_served_snapshot(target))?;
-        let ranges = pool.changed_ranges(base, target, start)?;
+        let ranges = pool.changed_blocks().changed_ranges(base, target, start)?;
         Ok(BlockRanges { capacity_bytes: later.size_bytes, ranges })
     }
 }

@@ -13,7 +13,7 @@ impl Engine {
         self.host.check_limits_work()?;
         let limits = change.applied_to(record.limits);
         if limits != record.limits {
-            pool.update_volume(id, &mut |record| {
+            pool.catalogue().update_volume(id, &mut |record| {
                 record.limits = limits;
                 Ok(())
             })?;
@@ -28,7 +28,7 @@ impl Engine {
         limits: &IoLimits,
     ) -> Result<()> {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.attached(id, access)? {
+            if let Some(device) = pool.devices().attached(id, access)? {
                 self.host.ensure_limits(&device, limits)?;
             }
         }

@@ -22,10 +22,7 @@ pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
 impl NodeLoad {
     pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
-        match pool.is_shared() {
-            true => Ok(()),
-            false => each_publication(pool, |node, volume| self.add(node, volume)),
-        }
+        each_publication(pool, |node, volume| self.add(node, volume))
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<NodeId, HashSet<VolumeId>>> {
@@ -118,7 +115,7 @@ fn full_node(node: &NodeId, most: u32) -> Error {
 fn each_publication(pool: &PoolRef, mut found: impl FnMut(&NodeId, &VolumeId)) -> Result<()> {
     let mut last = None;
     loop {
-        let page = pool.volumes(last.as_ref(), PAGE)?;
+        let page = pool.catalogue().volumes(last.as_ref(), PAGE)?;
         for (id, record) in &page {
             for node in record.iter().flat_map(|record| record.published.keys()) {
                 found(node, id);

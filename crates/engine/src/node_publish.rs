@@ -8,8 +8,9 @@ use orlop_model::{
 use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::check_group;
-use crate::node_stage::{check_reachable, wants_read_only};
+use crate::node_stage::wants_read_only;
 use crate::request::{PublishVolume, VolumeRef};
+use crate::sharing::check_reachable;
 
 /// What becomes of the file or directory that a volume was published at.
 #[derive(Clone, Copy)]
@@ -92,7 +93,7 @@ impl Engine {
             DeviceAccess::ReadOnly => (DeviceAccess::ReadWrite, "for writing"),
             DeviceAccess::ReadWrite => (DeviceAccess::ReadOnly, "read-only"),
         };
-        let Some(device) = pool.attached(id, other)? else { return Ok(()) };
+        let Some(device) = pool.devices().attached(id, other)? else { return Ok(()) };
         // Not by the records, which can be lost while workloads go on.
         if let Some((target, _)) = self.host.mounts_of(&device)?.into_iter().next() {
             return Err(Error::precondition(format!(
@@ -164,7 +165,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<()> {
         let access = if read_only { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite };
-        let device = pool.ensure_attached(&record.id, access)?;
+        let device = pool.devices().ensure_attached(&record.id, access)?;
         self.apply_limits(pool, &record.id, &record.limits)?;
         self.host.ensure_bound_device(&device, target)
     }
@@ -261,7 +262,7 @@ impl Engine {
             return Ok(());
         }
         // A publication of which the record was lost: its node would show another volume next.
-        let device = pool.attached(id, DeviceAccess::ReadOnly)?;
+        let device = pool.devices().attached(id, DeviceAccess::ReadOnly)?;
         if let Some(device) = device
             && !self.host.mounts_of(&device)?.is_empty()
         {
@@ -271,10 +272,10 @@ impl Engine {
     }
 
     fn ensure_no_read_only_device(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        if let Some(device) = pool.attached(id, DeviceAccess::ReadOnly)? {
+        if let Some(device) = pool.devices().attached(id, DeviceAccess::ReadOnly)? {
             self.host.ensure_limits(&device, &IoLimits::default())?;
         }
-        pool.ensure_detached(id, DeviceAccess::ReadOnly)
+        pool.devices().ensure_detached(id, DeviceAccess::ReadOnly)
     }
 
     fn require_stage(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<Stage> {

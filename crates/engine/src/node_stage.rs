@@ -13,14 +13,11 @@ use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, VolumeRef};
+use crate::sharing::{check_answers, check_can_be_unmounted, check_reachable, stage_access};
 
 mod filesystem;
-mod pool_state;
 mod readers;
 mod unrecorded;
-
-pub(crate) use pool_state::check_reachable;
-use pool_state::{check_answers, check_can_be_unmounted};
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
@@ -120,7 +117,7 @@ impl Engine {
     fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         if wanted.capability.is_block() {
             // After a refused unstage it would go with its last user.
-            pool.ensure_attached(&record.id, stage_access(pool, wanted))?;
+            pool.devices().ensure_attached(&record.id, stage_access(pool, wanted))?;
         }
         self.apply_limits(pool, &record.id, &record.limits)?;
         let (AccessType::Mount(_), Some(fs)) = (&wanted.capability.access, record.format.fs())
@@ -128,7 +125,7 @@ impl Engine {
             return Ok(());
         };
         self.ensure_group_unless_given(wanted, &self.live_publications(pool, &record.id)?)?;
-        let Some(device) = pool.attached(&record.id, DeviceAccess::ReadWrite)? else {
+        let Some(device) = pool.devices().attached(&record.id, DeviceAccess::ReadWrite)? else {
             return Ok(());
         };
         match self.ensure_grown(&device, fs, wanted) {
@@ -156,12 +153,12 @@ impl Engine {
 
     fn stage_block(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         if wanted.read_only {
-            pool.ensure_attached(&record.id, DeviceAccess::ReadOnly)?;
+            pool.devices().ensure_attached(&record.id, DeviceAccess::ReadOnly)?;
             return Ok(());
         }
         // Before the workload can write: from here on nobody may take the volume for blank.
         self.mark_raw(pool, record)?;
-        pool.ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
+        pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
         Ok(())
     }
 
@@ -176,7 +173,7 @@ impl Engine {
         if access == DeviceAccess::ReadOnly {
             self.prepare_for_readers(pool, record, mount)?;
         }
-        let device = pool.ensure_attached(&record.id, access)?;
+        let device = pool.devices().ensure_attached(&record.id, access)?;
         let fs = match access {
             DeviceAccess::ReadWrite => {
                 let record = self.record_now(pool, &record.id)?;
@@ -200,7 +197,7 @@ impl Engine {
     /// of date: while it waited for the device, the volume may have been at another node, and what
     /// was blank then may hold data now.
     fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
-        pool.volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
+        pool.catalogue().volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
     }
 
     /// Makes what is on the device ready to be mounted at its full size.
@@ -288,10 +285,11 @@ impl Engine {
     fn release_devices(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         self.apply_limits(pool, id, &IoLimits::default())?;
         let detached = pool
+            .devices()
             .ensure_detached(id, DeviceAccess::ReadOnly)
-            .and_then(|()| pool.ensure_detached(id, DeviceAccess::ReadWrite));
+            .and_then(|()| pool.devices().ensure_detached(id, DeviceAccess::ReadWrite));
         if detached.is_err()
-            && let Ok(Some(record)) = pool.volume(id)
+            && let Ok(Some(record)) = pool.catalogue().volume(id)
         {
             self.apply_limits(pool, id, &record.limits)?;
         }
@@ -304,7 +302,7 @@ impl Engine {
             return Ok(None);
         };
         let live = if stage.capability.is_block() {
-            pool.attached(id, stage_access(pool, &stage))?.is_some()
+            pool.devices().attached(id, stage_access(pool, &stage))?.is_some()
         } else {
             self.occupied_by(pool, id, &stage.path)?
         };
@@ -322,8 +320,8 @@ impl Engine {
             return Ok(false);
         };
         let is_occupant = |device: Option<Device>| device.is_some_and(|d| occupant.is_of(&d));
-        Ok(is_occupant(pool.attached(id, DeviceAccess::ReadWrite)?)
-            || is_occupant(pool.attached(id, DeviceAccess::ReadOnly)?))
+        Ok(is_occupant(pool.devices().attached(id, DeviceAccess::ReadWrite)?)
+            || is_occupant(pool.devices().attached(id, DeviceAccess::ReadOnly)?))
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.
@@ -348,22 +346,6 @@ impl Engine {
         )))
     }
 
-    /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
-    fn check_room_for(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let most = self.settings.max_volumes;
-        if !pool.is_shared() || most == 0 {
-            return Ok(());
-        }
-        let others = self.host.node_records()?.iter().filter(|other| *other != id).count();
-        if u32::try_from(others).is_ok_and(|count| count < most) {
-            return Ok(());
-        }
-        Err(Error::Exhausted(format!(
-            "node {} has {most} volumes, its limit",
-            self.settings.node_id
-        )))
-    }
-
     fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         match self.present_publications(pool, id)?.first() {
             None => Ok(()),
@@ -372,16 +354,6 @@ impl Engine {
             ))),
         }
     }
-}
-
-/// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
-/// refuse writes itself, and so has one that other nodes read at the same time.
-pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
-    let with_others = pool.is_shared() && stage.capability.mode.is_multi_node();
-    if stage.read_only && (stage.capability.is_block() || with_others) {
-        return DeviceAccess::ReadOnly;
-    }
-    DeviceAccess::ReadWrite
 }
 
 pub(crate) fn wants_read_only(access: &AccessType) -> bool {

@@ -5,8 +5,8 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
-use crate::node_stage::stage_access;
 use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
+use crate::sharing::{device_trouble, stage_access};
 
 impl Engine {
     pub fn volume_stats(&self, volume: &VolumeRef, path: &TargetPath) -> Result<VolumeStats> {
@@ -14,8 +14,8 @@ impl Engine {
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
-        let device = pool.attached(&id, stage_access(pool, stage))?;
-        if let (Some(_), Some(trouble)) = (&device, pool.device_trouble(&id)?) {
+        let device = pool.devices().attached(&id, stage_access(pool, stage))?;
+        if let (Some(_), Some(trouble)) = (&device, device_trouble(pool, &id)?) {
             return Ok(gone(&trouble));
         }
         let stats = match device {
@@ -74,7 +74,7 @@ impl Engine {
             return Ok(false);
         };
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            let device = pool.attached(id, access)?;
+            let device = pool.devices().attached(id, access)?;
             if device.is_some_and(|device| (device.major, device.minor) == number) {
                 return Ok(true);
             }
@@ -127,7 +127,7 @@ fn with_pool_condition(pool: &PoolRef, id: &VolumeId, stats: VolumeStats) -> Vol
     if stats.condition.abnormal {
         return stats;
     }
-    match pool.condition(id) {
+    match pool.health().condition(id) {
         Ok(condition) if !condition.abnormal => stats,
         Ok(condition) => VolumeStats { condition, ..stats },
         Err(error) => VolumeStats { condition: Condition::abnormal(error.to_string()), ..stats },

@@ -9,6 +9,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::request::CreateVolume;
+use crate::sharing::may_be_mounted_by_many_writers;
 
 /// What limits the choice.
 pub(crate) struct Wanted<'a> {
@@ -26,7 +27,7 @@ impl Engine {
         let mut ranked: Vec<(usize, PoolRef)> = Vec::new();
         for pool in able_pools(self.named_pools(wanted)?, wanted.capabilities)? {
             let rank = match wanted.topology {
-                Some(topology) if !pool.place().is_empty() => topology.rank(pool.place()),
+                Some(topology) if !pool.topology().is_empty() => topology.rank(pool.topology()),
                 Some(_) | None => Some(0),
             };
             ranked.extend(rank.map(|rank| (rank, pool)));
@@ -57,8 +58,9 @@ impl Engine {
 
     /// A pool that cannot tell is tried last; creating there then says what is wrong with it.
     fn free_space(&self, pool: &PoolRef, provisioning: Provisioning) -> u64 {
-        let capacity =
-            self.ask(pool, move |pool| pool.capacity(provisioning)).and_then(|told| told);
+        let capacity = self
+            .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
+            .and_then(|told| told);
         capacity.map_or(0, |capacity| capacity.available_bytes)
     }
 
@@ -78,9 +80,9 @@ impl Engine {
     /// On which pool a new volume will most likely be.
     pub fn likely_home(&self, request: &CreateVolume) -> Option<PoolId> {
         let digest = NameDigest::of(&request.name);
-        for pool in self.pools.values().filter(|pool| !pool.is_shared()) {
+        for pool in self.local_pools() {
             let id = VolumeId::new(pool.id().clone(), digest.clone());
-            if let Ok(Some(_)) = pool.volume(&id) {
+            if let Ok(Some(_)) = pool.catalogue().volume(&id) {
                 return Some(pool.id().clone());
             }
         }
@@ -134,7 +136,7 @@ fn able_pools(pools: Vec<PoolRef>, capabilities: &CapabilitySet) -> Result<Vec<P
     if !written_by_many {
         return Ok(pools);
     }
-    let able: Vec<_> = pools.into_iter().filter(|pool| !pool.is_shared()).collect();
+    let able: Vec<_> = pools.into_iter().filter(may_be_mounted_by_many_writers).collect();
     if able.is_empty() {
         return Err(Error::invalid(
             "volume_capabilities",

@@ -8,6 +8,7 @@ use orlop_model::{
 use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::request::{ControllerPublish, PublishContext};
+use crate::sharing::needs_publication;
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
@@ -30,17 +31,8 @@ impl Engine {
             None => {}
         }
         check_other_nodes(&record, request)?;
-        if pool.is_shared() {
-            let most = self.settings.max_volumes;
-            self.shared_load.try_add(&request.node, most, self.pools.values())?;
-            return publish(pool, request).map(|()| answer);
-        }
-        self.load.try_add(&request.node, &record.id, self.settings.max_volumes)?;
-        let written = publish(pool, request);
-        if written.is_err() {
-            self.load.remove(&request.node, &record.id);
-        }
-        written.map(|()| answer)
+        let published = self.count_in(pool, &request.node, &record.id, || publish(pool, request));
+        published.map(|()| answer)
     }
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
@@ -49,7 +41,7 @@ impl Engine {
         let Some(pool) = self.pool_of(volume)? else {
             return Ok(());
         };
-        let Some(record) = pool.volume(volume)? else {
+        let Some(record) = pool.catalogue().volume(volume)? else {
             return Ok(());
         };
         let leaves = |other: &NodeId| node.is_none_or(|node| node == other);
@@ -64,54 +56,18 @@ impl Engine {
         Ok(())
     }
 
-    /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
-    /// first, or the node could attach the volume between the look for its clients and the end.
-    fn ensure_left(&self, pool: &PoolRef, volume: &VolumeId, nodes: &[NodeId]) -> Result<()> {
-        let shared = pool.is_shared();
-        if shared {
-            pool.update_volume(volume, &mut |record| {
-                let leaving = record.published.iter_mut().filter(|(node, _)| nodes.contains(node));
-                leaving.for_each(|(_, publication)| publication.leaving = true);
-                Ok(())
-            })?;
-            for node in nodes {
-                pool.ensure_fenced(volume, node)?;
-            }
-        }
-        pool.update_volume(volume, &mut |record| {
-            // Published anew meanwhile, by another controller: that entry is not this call's.
-            record.published.retain(|node, publication| {
-                !nodes.contains(node) || (shared && !publication.leaving)
-            });
-            Ok(())
-        })?;
-        Ok(())
-    }
-
     /// Could this node have the volume? A volume that is gone is not asked about.
     pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
         self.pool_of(volume)?.map_or(Ok(()), |pool| self.check_node(pool, node))
     }
 
-    /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
-    /// have made themselves known.
-    fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
-        let anywhere = pool.place().is_empty() && !pool.is_shared();
-        if anywhere || *node == self.settings.node_id || pool.knows_node(node)? {
-            return Ok(());
-        }
-        Err(Error::NoSuchNode(node.to_string()))
-    }
-
-    /// A shared pool cannot tell from the outside who uses a volume; being published to a node is
-    /// what gives it the right, and what others are kept away by.
     pub(crate) fn check_published_here(
         &self,
         pool: &PoolRef,
         record: &VolumeRecord,
         wanted: &Stage,
     ) -> Result<()> {
-        if !pool.is_shared() || record.ephemeral {
+        if !needs_publication(pool, record) {
             return Ok(());
         }
         let (volume, node) = (&record.id, &self.settings.node_id);
@@ -155,7 +111,7 @@ fn check_as_published(
 /// Where several controllers work, another one may have published the volume since it was looked
 /// at; so the look is repeated in the change, which is written only if nothing came in between.
 fn publish(pool: &PoolRef, request: &ControllerPublish) -> Result<()> {
-    pool.update_volume(&request.volume, &mut |record| {
+    pool.catalogue().update_volume(&request.volume, &mut |record| {
         if let Some(existing) = record.published.get(&request.node) {
             return check_same_publication(request, existing);
         }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, ControllerPublication, Device, DeviceAccess, Draft, Error, FsType, Host, Result,
-    TargetPath, VolumeId, VolumeRecord,
+    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeId,
+    VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -66,7 +66,7 @@ enum Writers {
 impl Engine {
     /// For a copy that may be made beside others: writers are held still by one at a time. Where
     /// there are none, copies do not wait for each other.
-    pub(crate) fn lock_cut_in_use(
+    pub(crate) fn lock_capture_in_use(
         &self,
         pool: &PoolRef,
         source: &VolumeRecord,
@@ -74,13 +74,13 @@ impl Engine {
         match self.writers_of(pool, source)? {
             Writers::None | Writers::Elsewhere => Ok(None),
             Writers::Filesystem { .. } | Writers::Device { .. } => {
-                self.locks.exclusive(Key::Cut(source.id.digest().clone())).map(Some)
+                self.locks.exclusive(Key::Capture(source.id.digest().clone())).map(Some)
             }
         }
     }
 
     /// Holds all writers of all sources still, cuts, lets them go.
-    pub(crate) fn cut_quiesced<Record>(
+    pub(crate) fn capture_quiesced<Record>(
         &self,
         pool: &PoolRef,
         sources: &[&VolumeRecord],
@@ -95,14 +95,14 @@ impl Engine {
                 // freezing it keeps clear of its thaw, which turns the filesystem read-only if
                 // this process is killed in it (seen on Linux 6.18).
                 Writers::Filesystem { mount, fs: Some(FsType::Btrfs) }
-                    if sources.len() == 1 && pool.cuts_at_once() =>
+                    if sources.len() == 1 && pool.provisioner().has_atomic_copies() =>
                 {
                     self.host.sync_filesystem(&mount)?;
                 }
                 Writers::Filesystem { mount, .. } => mounts.push(mount),
                 Writers::Device { device, published } => {
                     self.host.sync_device(&device)?;
-                    if published && !pool.cuts_at_once() {
+                    if published && !pool.provisioner().has_atomic_copies() {
                         watched.push((
                             source.id.clone(),
                             self.host.device_writes(&device)?,
@@ -113,9 +113,9 @@ impl Engine {
             }
         }
         if mounts.is_empty() {
-            draft.cut()?;
+            draft.capture()?;
         } else {
-            self.cut_frozen(&mounts, draft)?;
+            self.capture_frozen(&mounts, draft)?;
         }
         watched
             .into_iter()
@@ -142,7 +142,7 @@ impl Engine {
         )))
     }
 
-    fn cut_frozen<Record>(
+    fn capture_frozen<Record>(
         &self,
         mounts: &[TargetPath],
         draft: &mut dyn Draft<Record>,
@@ -151,7 +151,7 @@ impl Engine {
         in_parallel(mounts, |mount| self.host.sync_filesystem(mount))?;
         let started = Instant::now();
         let frozen = in_parallel(mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
-        draft.cut()?;
+        draft.capture()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let microseconds = started.elapsed().as_micros();
         tracing::info!(
@@ -169,7 +169,7 @@ impl Engine {
         ))
     }
 
-    /// What can be promised of a copy that [`Engine::cut_quiesced`] makes.
+    /// What can be promised of a copy that [`Engine::capture_quiesced`] makes.
     pub(crate) fn consistency_of(
         &self,
         pool: &PoolRef,
@@ -187,18 +187,14 @@ impl Engine {
     /// writers unless a record says otherwise.
     fn writers_of(&self, pool: &PoolRef, source: &VolumeRecord) -> Result<Writers> {
         let node = self.host.node_record(&source.id)?;
-        let here = &self.settings.node_id;
-        let mut others = source.published.iter().filter(|(node, _)| *node != here);
-        if pool.is_shared() && others.any(|(_, other)| other.writes()) {
+        if self.is_written_elsewhere(pool, source) {
             return Ok(Writers::Elsewhere);
         }
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             return Ok(Writers::None);
         }
-        let Some(device) = pool.attached(&source.id, DeviceAccess::ReadWrite)? else {
-            // A controller of the node's name does not see what the node has.
-            let own = source.published.get(here).filter(|_| pool.is_shared() && node.is_empty());
-            let may_write = own.is_some_and(ControllerPublication::writes);
+        let Some(device) = pool.devices().attached(&source.id, DeviceAccess::ReadWrite)? else {
+            let may_write = self.is_written_by_twin(pool, source, &node);
             return Ok(if may_write { Writers::Elsewhere } else { Writers::None });
         };
         match &node.stage {

@@ -4,6 +4,7 @@ use orlop_model::{Error, Result, TargetPath, VolumeId};
 
 use crate::engine::Engine;
 use crate::request::{Reclaimed, VolumeRef};
+use crate::sharing::check_unpublished_anywhere;
 
 impl Engine {
     /// On the node, while the volume is in use. A raw device knows nothing of what is unused on
@@ -14,30 +15,26 @@ impl Engine {
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
-        let before_bytes = pool.used_bytes(&id)?;
+        let before_bytes = pool.provisioner().used_bytes(&id)?;
         if !stage.capability.is_block() {
             self.host.ensure_trimmed(&stage.path)?;
         }
-        Ok(Reclaimed { before_bytes, after_bytes: pool.used_bytes(&id)? })
+        Ok(Reclaimed { before_bytes, after_bytes: pool.provisioner().used_bytes(&id)? })
     }
 
     /// On the pool, while nobody uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
         let _lock = self.lock_volume(id.digest())?;
         let (pool, record) = self.require_volume(id)?;
-        if let Some(node) = record.published.keys().find(|_| pool.is_shared()) {
-            return Err(Error::precondition(format!(
-                "volume {id} is published to node {node}; reclaim its space there"
-            )));
-        }
+        check_unpublished_anywhere(pool, &record)?;
         if let Some(stage) = self.live_stage(pool, id)? {
             return Err(Error::precondition(format!(
                 "volume {id} is staged at {}; reclaim its space on the node",
                 stage.path
             )));
         }
-        let before_bytes = pool.used_bytes(id)?;
-        pool.ensure_reclaimed(id)?;
-        Ok(Reclaimed { before_bytes, after_bytes: pool.used_bytes(id)? })
+        let before_bytes = pool.provisioner().used_bytes(id)?;
+        pool.provisioner().ensure_reclaimed(id)?;
+        Ok(Reclaimed { before_bytes, after_bytes: pool.provisioner().used_bytes(id)? })
     }
 }

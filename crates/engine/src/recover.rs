@@ -23,7 +23,7 @@ impl Engine {
                  it may be in use; was the run directory or the driver's name changed?"
             );
         }
-        self.discard_unpublished_inline(pool)
+        Ok(())
     }
 
     /// Volumes of the pool that are attached to this machine and of which nothing is recorded.
@@ -33,7 +33,7 @@ impl Engine {
 
     fn unrecorded_in(&self, pool: &PoolRef) -> Result<Vec<VolumeId>> {
         let mut found = Vec::new();
-        for id in pool.attached_volumes()? {
+        for id in pool.devices().attached_volumes()? {
             match self.host.node_record(&id) {
                 Ok(record) if record.is_empty() => found.push(id),
                 Ok(_) => {}

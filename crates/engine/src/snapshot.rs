@@ -23,7 +23,7 @@ impl Engine {
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);
         }
-        let _cut_lock = self.locks.exclusive(Key::Cut(request.source.digest().clone()))?;
+        let _capture_lock = self.locks.exclusive(Key::Capture(request.source.digest().clone()))?;
         let (pool, source) = self.require_volume(&request.source)?;
         let new = NewSnapshot {
             id: SnapshotId::new(pool.id().clone(), digest),
@@ -32,8 +32,8 @@ impl Engine {
             consistency: self.consistency_of(pool, &source)?,
             source: source.clone(),
         };
-        let mut draft = pool.begin_snapshot(&new)?;
-        self.cut_quiesced(pool, &[&source], draft.as_mut())?;
+        let mut draft = pool.provisioner().begin_snapshot(&new)?;
+        self.capture_quiesced(pool, &[&source], draft.as_mut())?;
         // On a shared pool another controller may have been faster.
         of_source(draft.commit()?, &request.source)
     }
@@ -44,14 +44,14 @@ impl Engine {
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock_snapshot(id.digest())?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
-        if let Some(group) = pool.snapshot(id)?.and_then(|record| record.group) {
+        if let Some(group) = pool.catalogue().snapshot(id)?.and_then(|record| record.group) {
             // DS-04 to DS-06
             return Err(Error::invalid(
                 "snapshot_id",
                 format!("is a member of group snapshot {group} and is deleted with it"),
             ));
         }
-        pool.ensure_no_snapshot(id)
+        pool.provisioner().ensure_no_snapshot(id)
     }
 
     pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
@@ -61,7 +61,8 @@ impl Engine {
     pub(crate) fn require_snapshot(&self, id: &SnapshotId) -> Result<(&PoolRef, SnapshotRecord)> {
         let not_served = || Error::not_served(format!("snapshot {id}"), id.pool());
         let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
-        let record = pool.snapshot(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))?;
+        let record =
+            pool.catalogue().snapshot(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))?;
         Ok((pool, record))
     }
 
@@ -72,7 +73,7 @@ impl Engine {
     ) -> Result<Option<SnapshotRecord>> {
         for pool in self.homes(|pool| pool.id() == source.pool()) {
             let id = SnapshotId::new(pool.id().clone(), digest.clone());
-            if let Some(record) = pool.snapshot(&id)? {
+            if let Some(record) = pool.catalogue().snapshot(&id)? {
                 return Ok(Some(record));
             }
         }

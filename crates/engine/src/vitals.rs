@@ -3,7 +3,7 @@
 //! A call to a pool whose disk hangs waits in the kernel and cannot be called off. So others must not
 //! be sent after it: a pool is asked to write a little, by a thread of its own, when calls on it take
 //! long, and now and then when there are none; while that does not return, calls are refused. A pool
-//! that knows this itself, such as one that nodes share, is not watched here.
+//! that notices this itself, such as one that nodes share, has no probe and is not watched here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, PoolId, Result, StorageProbe};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -107,6 +107,10 @@ impl Vitals {
         Self { pool, state: Mutex::new(state), left: Condvar::new() }
     }
 
+    fn is_watched(&self) -> bool {
+        self.pool.health().storage_probe().is_some()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +134,7 @@ impl Vitals {
     }
 
     fn look(self: &Arc<Self>, is_due: impl FnOnce(&State) -> bool) -> Result<()> {
-        if self.pool.is_shared() {
+        if !self.is_watched() {
             return Ok(());
         }
         let mut state = self.state();
@@ -183,7 +187,8 @@ impl Vitals {
         let vitals = Arc::clone(self);
         let ask = move || {
             // An error is an answer, and whoever uses the pool gets it too.
-            if let Err(error) = vitals.pool.try_storage() {
+            let probe = vitals.pool.health().storage_probe();
+            if let Some(Err(error)) = probe.map(StorageProbe::try_storage) {
                 tracing::debug!(pool = vitals.pool.name(), %error, "the pool answers");
             }
             let mut state = vitals.state();
@@ -201,7 +206,7 @@ impl Vitals {
         self: &Arc<Self>,
         question: impl FnOnce(&PoolRef) -> T + Send + 'static,
     ) -> Result<T> {
-        if self.pool.is_shared() {
+        if !self.is_watched() {
             return Ok(question(&self.pool));
         }
         self.check()?;
@@ -301,7 +306,7 @@ impl Engine {
     /// For a call that found out only now that it is for this pool. `home` is the pool whose place
     /// it keeps, if any.
     pub(crate) fn as_guest(&self, pool: &PoolRef, home: Option<&PoolId>) -> Result<Option<Place>> {
-        let Some(vitals) = self.vitals.get(pool.id()).filter(|_| !pool.is_shared()) else {
+        let Some(vitals) = self.vitals.get(pool.id()).filter(|it| it.is_watched()) else {
             return Ok(None);
         };
         vitals.check()?;

@@ -22,10 +22,7 @@ pub(crate) struct Membership(Mutex<HashMap<VolumeId, VolumeGroupId>>);
 
 impl Membership {
     pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
-        if pool.is_shared() {
-            return Ok(());
-        }
-        for group in pool.volume_groups(None, 0)? {
+        for group in pool.catalogue().volume_groups(None, 0)? {
             self.set(&group.id, &BTreeSet::new(), &group.members);
         }
         Ok(())
@@ -35,7 +32,7 @@ impl Membership {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn group_of(&self, volume: &VolumeId) -> Option<VolumeGroupId> {
+    pub(crate) fn group_of(&self, volume: &VolumeId) -> Option<VolumeGroupId> {
         self.entries().get(volume).cloned()
     }
 
@@ -72,7 +69,7 @@ impl Engine {
             max_members: request.max_members,
             created: SystemTime::now().into(),
         };
-        pool.save_volume_group(&record, None)?;
+        pool.catalogue().save_volume_group(&record, None)?;
         self.membership.set(&record.id, &BTreeSet::new(), &record.members);
         self.with_volumes(record)
     }
@@ -93,7 +90,7 @@ impl Engine {
         check_room(members, was.max_members)?;
         let now = VolumeGroupRecord { members: members.clone(), ..was.clone() };
         if now != was {
-            pool.save_volume_group(&now, Some(&was))?;
+            pool.catalogue().save_volume_group(&now, Some(&was))?;
             self.membership.set(id, &was.members, members);
         }
         self.with_volumes(now)
@@ -108,12 +105,12 @@ impl Engine {
                 id.pool()
             )));
         };
-        match pool.volume_group(id)? {
+        match pool.catalogue().volume_group(id)? {
             Some(record) if !record.members.is_empty() => Err(Error::precondition(format!(
                 "volume group {id} has {} volumes; take them out of the group first",
                 record.members.len()
             ))),
-            Some(_) | None => pool.ensure_no_volume_group(id),
+            Some(_) | None => pool.catalogue().ensure_no_volume_group(id),
         }
     }
 
@@ -133,7 +130,9 @@ impl Engine {
             if after.is_some_and(|after| after.pool() > pool.id()) {
                 continue;
             }
-            for record in pool.volume_groups(after, one_more_than(max, entries.len()))? {
+            for record in
+                pool.catalogue().volume_groups(after, one_more_than(max, entries.len()))?
+            {
                 entries.push(self.with_volumes(record)?);
             }
             if is_more_than(max, entries.len()) {
@@ -151,7 +150,7 @@ impl Engine {
         let belongs = |pool: &PoolRef| member.is_none_or(|member| member.pool() == pool.id());
         for pool in self.homes(belongs) {
             let id = VolumeGroupId::new(pool.id().clone(), digest.clone());
-            if let Some(record) = pool.volume_group(&id)? {
+            if let Some(record) = pool.catalogue().volume_group(&id)? {
                 return Ok(Some(record));
             }
         }
@@ -163,7 +162,7 @@ impl Engine {
         let not_served = || Error::not_served(format!("volume group {id}"), id.pool());
         let pool = self.pool(id.pool())?.ok_or_else(not_served)?;
         let missing = || Error::NoSuchVolumeGroup(id.to_string());
-        let record = pool.volume_group(id)?.ok_or_else(missing)?;
+        let record = pool.catalogue().volume_group(id)?.ok_or_else(missing)?;
         Ok((pool, record))
     }
 
@@ -188,16 +187,6 @@ impl Engine {
             }
         }
         Ok(VolumeGroup { record, volumes })
-    }
-
-    pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
-        match self.pool_of(volume)?.filter(|pool| pool.is_shared()) {
-            Some(pool) => {
-                let mut groups = pool.volume_groups(None, 0)?.into_iter();
-                Ok(groups.find(|group| group.members.contains(volume)).map(|group| group.id))
-            }
-            None => Ok(self.membership.group_of(volume)),
-        }
     }
 
     /// Each exists and is in no other group (VG-29, VG-46).

@@ -32,8 +32,9 @@ pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
 pub use pool::{
-    ByteRange, Device, DeviceAccess, Draft, NewFilesystem, NewGroupSnapshot, NewSnapshot,
-    NewVolume, Pool, PoolCapacity, Ranges,
+    ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, Devices, Draft, Health,
+    NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
+    Provisioner, Ranges, Shared, StorageProbe,
 };
 pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,

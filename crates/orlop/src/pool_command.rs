@@ -100,9 +100,9 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
         _ => (judged(finding, false), DOCTOR),
     });
     let served_by =
-        ServedBy { name: pool.name.clone(), place: pool.place.clone(), run_stamp: None };
+        ServedBy { name: pool.name.clone(), place: pool.topology.clone(), run_stamp: None };
     if !yes {
-        say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.place)));
+        say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.topology)));
         return Ok(told.exit_code());
     }
     if told.failed {
@@ -114,7 +114,7 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     }
     // Last: until it is written, an interrupted adoption shows where the pool came from.
     inspection.note_served_by(&served_by)?;
-    say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.place), pool.name));
+    say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
     Ok(told.exit_code())
 }
 
@@ -126,7 +126,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
     let pool = configured.unwrap_or_else(|| ImagePoolConfig {
         path: path.clone(),
         name: "default".to_owned(),
-        place: config.place.clone(),
+        topology: config.place.clone(),
         floor: Floor::Percent(0),
         overcommit_percent: 100,
         managed_size: None,

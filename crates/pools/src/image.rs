@@ -46,9 +46,10 @@ mod volume_groups;
 use std::sync::Arc;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
-    NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId, Provisioning, Ranges, Result, SnapshotId,
-    SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Catalogue, ChangedBlocks, Condition, Device, DeviceAccess, Devices, Draft, GroupSnapshotId,
+    GroupSnapshotRecord, Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity,
+    PoolId, PoolInfo, Provisioner, Provisioning, Ranges, Result, Shared, SnapshotId,
+    SnapshotRecord, StorageProbe, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
 pub use check::Start;
@@ -87,8 +88,8 @@ impl ImagePool {
     /// The run directory with this stamp has the records of all that is used from now on.
     pub fn set_run_stamp(&self, stamp: String) -> Result<()> {
         let served_by = ServedBy {
-            name: self.store.name.clone(),
-            place: self.store.topology.clone(),
+            name: self.store.name().to_owned(),
+            place: self.store.info.topology.clone(),
             run_stamp: Some(stamp),
         };
         served_by.write(self.store.marker.root())
@@ -115,30 +116,36 @@ impl Drop for ImagePool {
 }
 
 impl Pool for ImagePool {
-    fn id(&self) -> &PoolId {
-        self.store.id()
+    fn info(&self) -> &PoolInfo {
+        &self.store.info
     }
 
-    fn name(&self) -> &str {
-        &self.store.name
+    fn catalogue(&self) -> &dyn Catalogue {
+        self
     }
 
-    fn place(&self) -> &Topology {
-        &self.store.topology
+    fn provisioner(&self) -> &dyn Provisioner {
+        self
     }
 
-    fn check_health(&self) -> Result<()> {
-        self.store.check_health()
+    fn devices(&self) -> &dyn Devices {
+        self
     }
 
-    fn try_storage(&self) -> Result<()> {
-        self.store.try_storage()
+    fn changed_blocks(&self) -> &dyn ChangedBlocks {
+        self
     }
 
-    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
-        self.store.capacity(provisioning)
+    fn health(&self) -> &dyn Health {
+        self
     }
 
+    fn shared(&self) -> Option<&dyn Shared> {
+        None
+    }
+}
+
+impl Catalogue for ImagePool {
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>> {
         self.store.volumes.get(id)
     }
@@ -151,6 +158,14 @@ impl Pool for ImagePool {
         Ok(self.store.volumes.page(after, limit))
     }
 
+    fn update_volume(
+        &self,
+        id: &VolumeId,
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
+    ) -> Result<VolumeRecord> {
+        self.store.update_volume(id, change)
+    }
+
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>> {
         self.store.snapshots.get(id)
     }
@@ -159,36 +174,8 @@ impl Pool for ImagePool {
         Ok(self.store.snapshots.page_of_whole(after, limit))
     }
 
-    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
-        Ok(Box::new(self.store.begin_volume(new)?))
-    }
-
-    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
-        Ok(Box::new(self.store.begin_snapshot(new, None)?))
-    }
-
-    fn begin_group_snapshot(
-        &self,
-        new: &NewGroupSnapshot,
-    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
-        Ok(Box::new(self.store.begin_group_snapshot(new)?))
-    }
-
     fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
         self.store.group_snapshots.get(id)
-    }
-
-    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
-        self.store.ensure_no_group_snapshot(id)
-    }
-
-    /// Shared extents are; a copy is read while it is written.
-    fn cuts_at_once(&self) -> bool {
-        self.store.shares_extents
-    }
-
-    fn cuts_groups_at_once(&self) -> bool {
-        self.store.can_hold_moment()
     }
 
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
@@ -215,37 +202,47 @@ impl Pool for ImagePool {
     fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
         self.store.ensure_no_volume_group(id)
     }
+}
 
-    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
-        self.store.allocated_ranges(id, start)
-    }
-
-    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
-        self.store.changed_ranges(base, target, start)
-    }
-
-    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
-        self.store.holds_data(id)
+impl Provisioner for ImagePool {
+    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        self.store.capacity(provisioning)
     }
 
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
         self.store.used_bytes(id)
     }
 
-    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
-        self.store.ensure_reclaimed(id)
+    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
+        Ok(Box::new(self.store.begin_volume(new)?))
     }
 
-    fn update_volume(
+    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
+        Ok(Box::new(self.store.begin_snapshot(new, None)?))
+    }
+
+    fn begin_group_snapshot(
         &self,
-        id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
-    ) -> Result<VolumeRecord> {
-        self.store.update_volume(id, change)
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        Ok(Box::new(self.store.begin_group_snapshot(new)?))
+    }
+
+    /// Shared extents are; a copy is read while it is written.
+    fn has_atomic_copies(&self) -> bool {
+        self.store.shares_extents
+    }
+
+    fn has_atomic_groups(&self) -> bool {
+        self.store.can_hold_moment()
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
         self.store.ensure_capacity(id, bytes)
+    }
+
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        self.store.ensure_reclaimed(id)
     }
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
@@ -256,14 +253,12 @@ impl Pool for ImagePool {
         self.store.ensure_no_snapshot(id)
     }
 
-    fn condition(&self, id: &VolumeId) -> Result<Condition> {
-        self.store.condition(id)
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.store.ensure_no_group_snapshot(id)
     }
+}
 
-    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
-        self.store.conditions(ids)
-    }
-
+impl Devices for ImagePool {
     fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         self.store.ensure_attached(id, access)
     }
@@ -286,5 +281,43 @@ impl Pool for ImagePool {
 
     fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
         self.store.attached_volumes()
+    }
+}
+
+impl ChangedBlocks for ImagePool {
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        self.store.allocated_ranges(id, start)
+    }
+
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
+        self.store.changed_ranges(base, target, start)
+    }
+
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        self.store.holds_data(id)
+    }
+}
+
+impl Health for ImagePool {
+    fn check(&self) -> Result<()> {
+        self.store.check_health()
+    }
+
+    fn storage_probe(&self) -> Option<&dyn StorageProbe> {
+        Some(self)
+    }
+
+    fn condition(&self, id: &VolumeId) -> Result<Condition> {
+        self.store.condition(id)
+    }
+
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        self.store.conditions(ids)
+    }
+}
+
+impl StorageProbe for ImagePool {
+    fn try_storage(&self) -> Result<()> {
+        self.store.try_storage()
     }
 }

@@ -41,9 +41,10 @@ mod volume_records;
 use std::sync::Arc;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot,
-    NewSnapshot, NewVolume, NodeId, Pool, PoolCapacity, PoolId, Provisioning, Ranges, Result,
-    SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Catalogue, ChangedBlocks, Devices, Draft, GroupSnapshotId, GroupSnapshotRecord, Health,
+    NewGroupSnapshot, NewSnapshot, NewVolume, NodeId, Pool, PoolCapacity, PoolId, PoolInfo,
+    Provisioner, Provisioning, Result, Shared, SnapshotId, SnapshotRecord, VolumeGroupId,
+    VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
 use connection::Connection;
@@ -87,42 +88,36 @@ impl RbdPool {
 }
 
 impl Pool for RbdPool {
-    fn id(&self) -> &PoolId {
-        &self.store.id
+    fn info(&self) -> &PoolInfo {
+        &self.store.info
     }
 
-    fn name(&self) -> &str {
-        &self.store.name
+    fn catalogue(&self) -> &dyn Catalogue {
+        self
     }
 
-    fn place(&self) -> &Topology {
-        &self.store.topology
+    fn provisioner(&self) -> &dyn Provisioner {
+        self
     }
 
-    fn is_shared(&self) -> bool {
-        true
+    fn devices(&self) -> &dyn Devices {
+        &*self.store
     }
 
-    fn knows_node(&self, node: &NodeId) -> Result<bool> {
-        self.store.knows_node(node)
+    fn changed_blocks(&self) -> &dyn ChangedBlocks {
+        &*self.store
     }
 
-    fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {
-        self.store.inline_elsewhere(id)
+    fn health(&self) -> &dyn Health {
+        &*self.store
     }
 
-    fn check_health(&self) -> Result<()> {
-        self.store.check_health()
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
     }
+}
 
-    fn check_takes_writes(&self) -> Result<()> {
-        self.store.check_takes_writes()
-    }
-
-    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
-        self.store.capacity(provisioning)
-    }
-
+impl Catalogue for RbdPool {
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>> {
         Ok(self.store.known(id)?.map(|known| known.record))
     }
@@ -135,6 +130,14 @@ impl Pool for RbdPool {
         self.store.volumes(after, limit)
     }
 
+    fn update_volume(
+        &self,
+        id: &VolumeId,
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
+    ) -> Result<VolumeRecord> {
+        self.store.update_volume(id, change)
+    }
+
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>> {
         Ok(self.store.snapshot_entry(id)?.map(|entry| entry.record))
     }
@@ -143,35 +146,8 @@ impl Pool for RbdPool {
         self.store.snapshots(after, limit)
     }
 
-    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
-        Ok(Box::new(self.store.begin_volume(new)?))
-    }
-
-    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
-        Ok(Box::new(self.store.begin_snapshot(new)?))
-    }
-
-    fn begin_group_snapshot(
-        &self,
-        new: &NewGroupSnapshot,
-    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
-        Ok(Box::new(self.store.begin_group_snapshot(new)?))
-    }
-
     fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>> {
         self.store.group_snapshot(id)
-    }
-
-    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
-        self.store.ensure_no_group_snapshot(id)
-    }
-
-    fn cuts_at_once(&self) -> bool {
-        true
-    }
-
-    fn cuts_groups_at_once(&self) -> bool {
-        true
     }
 
     fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>> {
@@ -197,37 +173,46 @@ impl Pool for RbdPool {
     fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
         self.store.ensure_no_volume_group(id)
     }
+}
 
-    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
-        self.store.allocated_ranges(id, start)
-    }
-
-    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
-        self.store.changed_ranges(base, target, start)
-    }
-
-    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
-        self.store.holds_data(id)
+impl Provisioner for RbdPool {
+    fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity> {
+        self.store.capacity(provisioning)
     }
 
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
         self.store.used_bytes(id)
     }
 
-    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
-        self.store.ensure_reclaimed(id)
+    fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
+        Ok(Box::new(self.store.begin_volume(new)?))
     }
 
-    fn update_volume(
+    fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
+        Ok(Box::new(self.store.begin_snapshot(new)?))
+    }
+
+    fn begin_group_snapshot(
         &self,
-        id: &VolumeId,
-        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
-    ) -> Result<VolumeRecord> {
-        self.store.update_volume(id, change)
+        new: &NewGroupSnapshot,
+    ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        Ok(Box::new(self.store.begin_group_snapshot(new)?))
+    }
+
+    fn has_atomic_copies(&self) -> bool {
+        true
+    }
+
+    fn has_atomic_groups(&self) -> bool {
+        true
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
         self.store.ensure_capacity(id, bytes)
+    }
+
+    fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
+        self.store.ensure_reclaimed(id)
     }
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
@@ -238,43 +223,29 @@ impl Pool for RbdPool {
         self.store.ensure_no_snapshot(id)
     }
 
-    fn condition(&self, id: &VolumeId) -> Result<Condition> {
-        self.store.condition(id)
+    fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.store.ensure_no_group_snapshot(id)
+    }
+}
+
+impl Shared for RbdPool {
+    fn knows_node(&self, node: &NodeId) -> Result<bool> {
+        self.store.knows_node(node)
     }
 
-    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
-        self.store.conditions(ids)
-    }
-
-    fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
-        self.store.ensure_attached(id, access)
-    }
-
-    fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
-        self.store.attached(id, access)
-    }
-
-    fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.store.ensure_detached(id, access)
-    }
-
-    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.store.try_detach_unused(id, access)
-    }
-
-    fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
-        self.store.refresh_device(id)
-    }
-
-    fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
-        self.store.attached_volumes()
-    }
-
-    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
-        self.store.device_trouble(id)
+    fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>> {
+        self.store.inline_elsewhere(id)
     }
 
     fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
         self.store.ensure_fenced(id, node)
+    }
+
+    fn check_takes_writes(&self) -> Result<()> {
+        self.store.check_takes_writes()
+    }
+
+    fn device_trouble(&self, id: &VolumeId) -> Result<Option<String>> {
+        self.store.device_trouble(id)
     }
 }

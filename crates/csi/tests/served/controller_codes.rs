@@ -70,7 +70,7 @@ async fn illegal_values_are_refused() {
 impl Plugin {
     fn pool_is_empty(&self) -> bool {
         use orlop_model::Pool;
-        self.pool.volumes(None, 0).unwrap().is_empty()
+        self.pool.catalogue().volumes(None, 0).unwrap().is_empty()
     }
 }
 

@@ -42,7 +42,7 @@ async fn a_creation_is_finished_though_its_caller_hung_up() {
     let busy = plugin.controller().create_volume(new_volume("abandoned")).await;
     assert_eq!(code(busy), Code::Aborted, "GEN-23");
     plugin.gate.open();
-    until("the volume", || plugin.pool.volumes(None, 0).unwrap().len() == 1).await;
+    until("the volume", || plugin.pool.catalogue().volumes(None, 0).unwrap().len() == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +66,7 @@ async fn stopping_waits_for_abandoned_work_and_removes_the_socket() {
     assert!(!plugin.serving.is_finished());
     plugin.gate.open();
     (&mut plugin.serving).await.unwrap().unwrap();
-    assert_eq!(plugin.pool.volumes(None, 0).unwrap().len(), 1);
+    assert_eq!(plugin.pool.catalogue().volumes(None, 0).unwrap().len(), 1);
     assert!(!plugin.socket.exists());
 }
 

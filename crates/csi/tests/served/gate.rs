@@ -3,10 +3,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use orlop_model::{
-    ByteRange, Condition, Device, DeviceAccess, Draft, GroupSnapshotId, GroupSnapshotRecord,
-    NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolId, Provisioning, Ranges,
-    Result, SnapshotId, SnapshotRecord, Topology, VolumeGroupId, VolumeGroupRecord, VolumeId,
-    VolumeRecord,
+    ByteRange, Catalogue, ChangedBlocks, Devices, Draft, GroupSnapshotId, GroupSnapshotRecord,
+    Health, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo, Provisioner,
+    Provisioning, Ranges, Result, Shared, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
 };
 use orlop_pools::MemoryPool;
 
@@ -139,11 +138,47 @@ macro_rules! pass_on {
 }
 
 impl Pool for GatedPool {
+    fn provisioner(&self) -> &dyn Provisioner {
+        self
+    }
+
+    fn changed_blocks(&self) -> &dyn ChangedBlocks {
+        self
+    }
+
+    pass_on! {
+        fn info(&self) -> &PoolInfo;
+        fn catalogue(&self) -> &dyn Catalogue;
+        fn devices(&self) -> &dyn Devices;
+        fn health(&self) -> &dyn Health;
+        fn shared(&self) -> Option<&dyn Shared>;
+    }
+}
+
+impl Provisioner for GatedPool {
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
         self.gate.pass();
         self.pool.begin_volume(new)
     }
 
+    pass_on! {
+        fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
+        fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
+        fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
+        fn begin_group_snapshot(
+            &self, new: &NewGroupSnapshot
+        ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>>;
+        fn has_atomic_copies(&self) -> bool;
+        fn has_atomic_groups(&self) -> bool;
+        fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
+        fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
+        fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;
+        fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()>;
+        fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()>;
+    }
+}
+
+impl ChangedBlocks for GatedPool {
     fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
         let is_endless = self.gate.state.lock().unwrap().is_endless;
         if is_endless {
@@ -153,53 +188,9 @@ impl Pool for GatedPool {
     }
 
     pass_on! {
-        fn id(&self) -> &PoolId;
-        fn name(&self) -> &str;
-        fn place(&self) -> &Topology;
-        fn check_health(&self) -> Result<()>;
-        fn capacity(&self, provisioning: Provisioning) -> Result<PoolCapacity>;
-        fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>>;
-        fn volumes(
-            &self, after: Option<&VolumeId>, limit: usize
-        ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>>;
-        fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
-        fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>>;
-        fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>>;
-        fn begin_group_snapshot(
-            &self, new: &NewGroupSnapshot
-        ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>>;
-        fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>>;
-        fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()>;
-        fn cuts_at_once(&self) -> bool;
-        fn cuts_groups_at_once(&self) -> bool;
-        fn volume_group(&self, id: &VolumeGroupId) -> Result<Option<VolumeGroupRecord>>;
-        fn volume_groups(
-            &self, after: Option<&VolumeGroupId>, limit: usize
-        ) -> Result<Vec<VolumeGroupRecord>>;
-        fn save_volume_group(
-            &self,
-            record: &VolumeGroupRecord,
-            was: Option<&VolumeGroupRecord>
-        ) -> Result<()>;
-        fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()>;
         fn changed_ranges(
             &self, base: &SnapshotId, target: &SnapshotId, start: u64
         ) -> Result<Ranges>;
         fn holds_data(&self, id: &VolumeId) -> Result<bool>;
-        fn used_bytes(&self, id: &VolumeId) -> Result<u64>;
-        fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
-        fn update_volume(
-            &self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>
-        ) -> Result<VolumeRecord>;
-        fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
-        fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;
-        fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()>;
-        fn condition(&self, id: &VolumeId) -> Result<Condition>;
-        fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device>;
-        fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>>;
-        fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
-        fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
-        fn refresh_device(&self, id: &VolumeId) -> Result<u64>;
-        fn attached_volumes(&self) -> Result<Vec<VolumeId>>;
     }
 }

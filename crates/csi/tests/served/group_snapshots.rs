@@ -76,7 +76,7 @@ async fn a_group_goes_all_the_way() {
         let gone = groups(&plugin).delete_volume_group_snapshot(delete(id, &shuffled)).await;
         assert_eq!(code(gone), Code::Ok, "GG-31, GG-32");
     }
-    assert!(plugin.pool.snapshots(None, 0).unwrap().is_empty());
+    assert!(plugin.pool.catalogue().snapshots(None, 0).unwrap().is_empty());
     let gone = groups(&plugin).get_volume_group_snapshot(get(id, &shuffled)).await;
     assert_eq!(code(gone), Code::NotFound, "GG-40");
 }
@@ -182,7 +182,7 @@ async fn half_a_group_is_none() {
     plugin.pool.fail_next("cut", Error::failed("cut", "EIO"));
     let failed = groups(&plugin).create_volume_group_snapshot(create("g", &[&a, &b])).await;
     assert_eq!(code(failed), Code::Internal, "GG-09");
-    assert!(plugin.pool.snapshots(None, 0).unwrap().is_empty(), "GG-10");
+    assert!(plugin.pool.catalogue().snapshots(None, 0).unwrap().is_empty(), "GG-10");
     made(&plugin, "g", &[&a, &b]).await;
 }
 

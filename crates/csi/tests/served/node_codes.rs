@@ -188,11 +188,11 @@ async fn an_inline_volume_lives_as_long_as_its_publication() {
     let plugin = Plugin::start().await;
     assert_eq!(code(publish_inline(&plugin, &[("size", "lots")]).await), Code::InvalidArgument);
     assert_eq!(code(publish_inline(&plugin, &[("colour", "red")]).await), Code::InvalidArgument);
-    assert!(plugin.pool.volumes(None, 0).unwrap().is_empty());
+    assert!(plugin.pool.catalogue().volumes(None, 0).unwrap().is_empty());
 
     let context = [("size", "500Mi"), ("csi.storage.k8s.io/pod.name", "web-0")];
     publish_inline(&plugin, &context).await.unwrap();
-    let volumes = plugin.pool.volumes(None, 0).unwrap();
+    let volumes = plugin.pool.catalogue().volumes(None, 0).unwrap();
     let record = volumes[0].1.as_ref().unwrap();
     assert_eq!((record.capacity_bytes, record.ephemeral), (500 << 20, true));
 
@@ -201,5 +201,5 @@ async fn an_inline_volume_lives_as_long_as_its_publication() {
         target_path: TARGET.to_owned(),
     };
     plugin.node().node_unpublish_volume(request).await.unwrap();
-    assert!(plugin.pool.volumes(None, 0).unwrap().is_empty());
+    assert!(plugin.pool.catalogue().volumes(None, 0).unwrap().is_empty());
 }

@@ -32,7 +32,7 @@ impl Gated {
     fn pool(&self, name: &str) -> Arc<dyn Pool> {
         let config = MemoryPoolConfig {
             name: name.to_owned(),
-            place: Topology::default(),
+            topology: Topology::default(),
             capacity_bytes: 1 << 40,
         };
         Arc::new(GatedPool::new(Arc::new(MemoryPool::new(config)), Arc::clone(&self.0)))

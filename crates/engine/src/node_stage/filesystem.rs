@@ -147,7 +147,7 @@ impl Engine {
     /// Both ends are looked at on the device, all between by what the pool knows.
     fn check_blank(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<()> {
         let blank = match self.host.signature(device)? {
-            DeviceSignature::Blank => !pool.holds_data(&record.id)?,
+            DeviceSignature::Blank => !pool.changed_blocks().holds_data(&record.id)?,
             DeviceSignature::Filesystem { .. } | DeviceSignature::Foreign => false,
         };
         if blank {
@@ -197,7 +197,7 @@ impl Engine {
         from: FormatState,
         to: FormatState,
     ) -> Result<()> {
-        pool.update_volume(&record.id, &mut |record| {
+        pool.catalogue().update_volume(&record.id, &mut |record| {
             if record.format != from && record.format != to {
                 return Err(Error::Busy(record.id.to_string()));
             }

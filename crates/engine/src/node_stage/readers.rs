@@ -23,15 +23,17 @@ impl Engine {
         if self.claim_preparation(pool, record)? == ReaderState::Reading {
             return Ok(());
         }
-        let prepared =
-            pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).and_then(|device| {
+        let prepared = pool
+            .devices()
+            .ensure_attached(&record.id, DeviceAccess::ReadWrite)
+            .and_then(|device| {
                 let record = self.record_now(pool, &record.id)?;
                 self.check_claim(&record)?;
                 self.prepare_filesystem(pool, &record, &device, mount, true)
             });
         // While this node could still write, the claim stays: another one that prepares would be a
         // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
-        pool.ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
+        pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
         let state = if prepared.is_ok() { ReaderState::Reading } else { ReaderState::Away };
         prepared.and(self.set_reader(pool, record, state))
     }
@@ -40,7 +42,7 @@ impl Engine {
     fn claim_preparation(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<ReaderState> {
         let here = &self.settings.node_id;
         let mut state = ReaderState::Preparing;
-        pool.update_volume(&record.id, &mut |record| {
+        pool.catalogue().update_volume(&record.id, &mut |record| {
             let others = || record.published.iter().filter(|(node, _)| *node != here);
             if others().any(|(_, other)| other.reader == ReaderState::Preparing) {
                 return Err(Error::Busy(record.id.to_string()));
@@ -65,7 +67,7 @@ impl Engine {
     }
 
     fn set_reader(&self, pool: &PoolRef, record: &VolumeRecord, state: ReaderState) -> Result<()> {
-        pool.update_volume(&record.id, &mut |record| {
+        pool.catalogue().update_volume(&record.id, &mut |record| {
             if let Some(own) = record.published.get_mut(&self.settings.node_id) {
                 own.reader = state;
             }
@@ -77,10 +79,10 @@ impl Engine {
     /// Nothing of the volume is attached here any more: others need not wait for what this node had
     /// begun, nor leave out what no node has mounted.
     pub(super) fn leave_readers(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        if !pool.is_shared() {
+        if pool.shared().is_none() {
             return Ok(());
         }
-        let left = pool.update_volume(id, &mut |record| {
+        let left = pool.catalogue().update_volume(id, &mut |record| {
             if let Some(own) = record.published.get_mut(&self.settings.node_id) {
                 own.reader = ReaderState::Away;
             }

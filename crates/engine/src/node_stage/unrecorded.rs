@@ -18,8 +18,8 @@ impl Engine {
     /// The caller says that it is done with a volume of which no record is left; others may not be.
     pub(super) fn release_unrecorded(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
-            if let Some(device) = pool.attached(id, access)? {
-                pool.try_detach_unused(id, access)?;
+            if let Some(device) = pool.devices().attached(id, access)? {
+                pool.devices().try_detach_unused(id, access)?;
                 tracing::info!(
                     volume = %id,
                     device = %device.path.display(),
@@ -44,7 +44,7 @@ impl Engine {
         }
         let mut device = false;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            let Some(attached) = pool.attached(id, access)? else { continue };
+            let Some(attached) = pool.devices().attached(id, access)? else { continue };
             device = true;
             for (path, there) in self.host.mounts_of(&attached)? {
                 if there.is_device_node != wanted.capability.is_block() {
@@ -82,7 +82,7 @@ impl Engine {
     pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<TargetPath>> {
         let mut found = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.attached(id, access)? {
+            if let Some(device) = pool.devices().attached(id, access)? {
                 let mounts = self.host.mounts_of(&device)?.into_iter();
                 found.extend(mounts.map(|(path, _)| path));
             }

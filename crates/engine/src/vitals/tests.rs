@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn pool(name: &str) -> PoolRef {
     let config = MemoryPoolConfig {
         name: name.to_owned(),
-        place: Topology::default(),
+        topology: Topology::default(),
         capacity_bytes: 1 << 30,
     };
     Arc::new(MemoryPool::new(config))

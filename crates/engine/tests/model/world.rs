@@ -132,7 +132,7 @@ impl World {
             source,
             ..bench::volume(&volume_name(name))
         };
-        let is_new = self.bench.pool().volume(&self.volume(name))?.is_none();
+        let is_new = self.bench.pool().catalogue().volume(&self.volume(name))?.is_none();
         let made = self.bench.engine.create_volume(&request)?.record;
         if is_new {
             self.copy_superblock(&made.id, made.format);
@@ -147,10 +147,11 @@ impl World {
             return;
         };
         let pool = self.bench.pool();
-        let device = pool.ensure_attached(id, DeviceAccess::ReadWrite).expect("it was just made");
+        let device =
+            pool.devices().ensure_attached(id, DeviceAccess::ReadWrite).expect("it was just made");
         let signature = DeviceSignature::Filesystem { fs, uuid, needs_check: false };
         self.bench.host.set_signature(&device, signature);
-        pool.ensure_detached(id, DeviceAccess::ReadWrite).expect("it was just attached");
+        pool.devices().ensure_detached(id, DeviceAccess::ReadWrite).expect("it was just attached");
     }
 
     fn ask_about_groups(&self, step: &Step) -> Result<Answer> {
@@ -237,7 +238,7 @@ impl World {
     pub(crate) fn state(&self) -> State {
         let pool = self.bench.pool();
         let mut state = State::default();
-        for (id, record) in pool.volumes(None, 0).unwrap() {
+        for (id, record) in pool.catalogue().volumes(None, 0).unwrap() {
             let record = record.unwrap();
             let attached = record.published.iter().map(|(node, publication)| {
                 (name_of_node(node), (shape_of(&publication.capability), publication.read_only))

@@ -96,7 +96,7 @@ impl Bench {
     }
 
     pub(crate) fn record(&self, id: &VolumeId) -> VolumeRecord {
-        self.pool_of(id).volume(id).unwrap().expect("the volume exists")
+        self.pool_of(id).catalogue().volume(id).unwrap().expect("the volume exists")
     }
 
     pub(crate) fn format(&self, id: &VolumeId) -> FormatState {
@@ -104,7 +104,7 @@ impl Bench {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let records = self.pools.iter().flat_map(|pool| pool.volumes(None, 0).unwrap());
+        let records = self.pools.iter().flat_map(|pool| pool.catalogue().volumes(None, 0).unwrap());
         let mut names: Vec<_> =
             records.map(|(_, record)| record.unwrap().name.as_str().to_owned()).collect();
         names.sort();
@@ -116,7 +116,7 @@ impl Bench {
     }
 
     pub(crate) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Option<Device> {
-        self.pool_of(id).attached(id, access).unwrap()
+        self.pool_of(id).devices().attached(id, access).unwrap()
     }
 
     pub(crate) fn node_record(&self, id: &VolumeId) -> NodeRecord {
@@ -146,7 +146,7 @@ impl Bench {
         assert_eq!(self.host.mounts(), []);
         assert_eq!(self.host.node_records().unwrap(), []);
         for pool in &self.pools {
-            assert_eq!(pool.attached_volumes().unwrap(), []);
+            assert_eq!(pool.devices().attached_volumes().unwrap(), []);
         }
     }
 }
@@ -157,7 +157,7 @@ fn engine(pools: &[Arc<MemoryPool>], host: &Arc<MemoryHost>, settings: &Settings
 }
 
 pub(crate) fn pool(name: &str, place: &Topology, capacity_bytes: u64) -> MemoryPoolConfig {
-    MemoryPoolConfig { name: name.to_owned(), place: place.clone(), capacity_bytes }
+    MemoryPoolConfig { name: name.to_owned(), topology: place.clone(), capacity_bytes }
 }
 
 pub(crate) fn settings() -> Settings {

@@ -21,15 +21,16 @@ fn uuid(seed: u8) -> FsUuid {
 
 /// Puts something on the volume's device while nobody uses it.
 fn write_behind_our_back(bench: &Bench, id: &VolumeId, signature: DeviceSignature) {
-    let device = bench.pool().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
+    let device = bench.pool().devices().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
     bench.host.set_signature(&device, signature);
-    bench.pool().ensure_detached(id, DeviceAccess::ReadWrite).unwrap();
+    bench.pool().devices().ensure_detached(id, DeviceAccess::ReadWrite).unwrap();
 }
 
 fn on_device(bench: &Bench, id: &VolumeId) -> DeviceSignature {
-    let device: Device = bench.pool().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
+    let device: Device =
+        bench.pool().devices().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
     let signature = bench.host.signature(&device).unwrap();
-    bench.pool().ensure_detached(id, DeviceAccess::ReadWrite).unwrap();
+    bench.pool().devices().ensure_detached(id, DeviceAccess::ReadWrite).unwrap();
     signature
 }
 

@@ -53,7 +53,7 @@ fn it_lives_from_publish_to_unpublish() {
 
 fn only_volume(bench: &Bench) -> (orlop_model::VolumeId, orlop_model::VolumeRecord) {
     use orlop_model::Pool;
-    let mut volumes = bench.pool().volumes(None, 0).unwrap();
+    let mut volumes = bench.pool().catalogue().volumes(None, 0).unwrap();
     assert_eq!(volumes.len(), 1);
     let (id, record) = volumes.remove(0);
     (id, record.unwrap())

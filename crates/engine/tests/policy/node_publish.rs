@@ -291,7 +291,7 @@ fn a_reader_that_lingers_keeps_writers_away() {
     let bench = Bench::new();
     let id = bench.create_as(block_volume("v"));
     bench.engine.stage_volume(&stage_block(&id)).unwrap();
-    bench.pool().ensure_attached(&id, DeviceAccess::ReadOnly).unwrap();
+    bench.pool().devices().ensure_attached(&id, DeviceAccess::ReadOnly).unwrap();
     bench.pool().fail_next("ensure_detached", Error::precondition("somebody has it open"));
     refused!(bench.engine.publish_volume(&publish_block(&id, TARGET)), Error::Precondition(_));
     bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();

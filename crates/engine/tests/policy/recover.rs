@@ -11,11 +11,11 @@ fn a_device_without_a_record_is_left_alone() {
     let mut bench = Bench::new();
     let [found, recorded] = ["found", "recorded"].map(|name| bench.create(name));
     for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-        bench.pool().ensure_attached(&found, access).unwrap();
+        bench.pool().devices().ensure_attached(&found, access).unwrap();
     }
     bench.stage(&recorded);
     bench.restart();
-    assert_eq!(bench.pool().attached_volumes().unwrap().len(), 2);
+    assert_eq!(bench.pool().devices().attached_volumes().unwrap().len(), 2);
     assert_eq!(bench.engine.unrecorded(bench.pool().id()).unwrap(), std::slice::from_ref(&found));
     bench.unstage(&recorded).unwrap();
     // Nothing uses it: what was only found is no reason to keep a volume.

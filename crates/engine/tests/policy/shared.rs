@@ -68,7 +68,7 @@ fn the_check_for_other_nodes_is_part_of_the_change() {
     let id = here.create("v");
     // As a controller that has looked and not yet written would find it.
     there.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
-    let refusal = here.pool().update_volume(&id, &mut |record| {
+    let refusal = here.pool().catalogue().update_volume(&id, &mut |record| {
         assert_eq!(record.published.len(), 1);
         Err(Error::precondition("taken"))
     });
@@ -162,8 +162,8 @@ fn reader(id: &VolumeId) -> StageVolume {
 
 /// The machine of the imagination does not know that two of its devices are one volume.
 fn show_on_read_only_device(bench: &Bench, id: &VolumeId) {
-    let device = bench.pool().ensure_attached(id, DeviceAccess::ReadOnly).unwrap();
-    bench.pool().ensure_detached(id, DeviceAccess::ReadOnly).unwrap();
+    let device = bench.pool().devices().ensure_attached(id, DeviceAccess::ReadOnly).unwrap();
+    bench.pool().devices().ensure_detached(id, DeviceAccess::ReadOnly).unwrap();
     let (fs, uuid) = (FsType::Xfs, FsUuid::from_bytes([1; 16]));
     let signature = DeviceSignature::Filesystem { fs, uuid, needs_check: false };
     bench.host.set_signature(&device, signature);
@@ -188,6 +188,7 @@ fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_write
     // Another node is at it, or died at it.
     let claim = |state| {
         here.pool()
+            .catalogue()
             .update_volume(&id, &mut |record| {
                 record.published.get_mut(&node(THERE)).unwrap().reader = state;
                 Ok(())
@@ -339,7 +340,7 @@ fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
             record.format = further;
             Ok(())
         };
-        there.pool().update_volume(&volume, change).unwrap();
+        there.pool().catalogue().update_volume(&volume, change).unwrap();
     });
     refused!(here.engine.stage_volume(&stage(&id)), Error::Busy(_));
     assert_eq!(here.format(&id), further);

@@ -134,7 +134,7 @@ fn image(
     Ok(ImagePoolConfig {
         path,
         name,
-        place: around.place.clone(),
+        topology: around.place.clone(),
         floor: floor(settings.floor.as_deref())?,
         overcommit_percent: overcommit(settings.overcommit)?,
         managed_size: settings.image_size.as_deref().map(image_size).transpose()?,

@@ -83,7 +83,7 @@ impl Store {
                     return Err(error);
                 }
                 tracing::warn!(
-                    pool = self.name,
+                    pool = self.name(),
                     %error,
                     "the pool is full; using the emergency reserve for this change"
                 );

@@ -25,7 +25,7 @@ impl Store {
         self.check_present()?;
         if self.space()?.read_only {
             return Err(Error::Unreachable {
-                doing: format!("check pool {}", self.name),
+                doing: format!("check pool {}", self.name()),
                 reason: format!(
                     "the filesystem of {} is read-only; look for its errors in the kernel log",
                     self.layout.root().display()
@@ -37,13 +37,13 @@ impl Store {
 
     pub(super) fn try_storage(&self) -> Result<()> {
         let staging = self.layout.staging();
-        file::try_write(&staging).doing(|| format!("write to pool {}", self.name))
+        file::try_write(&staging).doing(|| format!("write to pool {}", self.name()))
     }
 
     /// Is what we see the pool that was opened? While it is away nothing in it can be seen, which
     /// does not mean that nothing is there: whoever changes or misses something asks this first.
     pub(super) fn check_present(&self) -> Result<()> {
-        let checking = || format!("check pool {}", self.name);
+        let checking = || format!("check pool {}", self.name());
         self.marker.check()?;
         let root = self.layout.root();
         let there = fs::metadata(root).doing(checking)?;

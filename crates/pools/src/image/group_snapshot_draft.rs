@@ -64,7 +64,7 @@ impl Store {
 
 impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     /// Where a moment can be held, that is all: what is copied out of it needs no stillness.
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         match self.progress {
             Progress::Begun => self.progress = Progress::Cutting,
             Progress::Cutting => {
@@ -94,7 +94,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
-        self.cut()?;
+        self.capture()?;
         for member in &mut self.members {
             member.finish()?;
         }

@@ -164,14 +164,14 @@ impl Store {
     pub(super) fn try_reserve(self: &Arc<Self>, demand: Demand) -> Result<Reservation> {
         let mut ledger = lock(&self.ledger);
         let room = self.room(&mut ledger, Freshness::Recent)?;
-        room.check_ever_possible(&self.name, &demand)?;
-        if let Err(refusal) = room.check(&self.name, &demand) {
+        room.check_ever_possible(self.name(), &demand)?;
+        if let Err(refusal) = room.check(self.name(), &demand) {
             // Else each of many callers that a full pool refuses would look at all its files.
             if self.was_refused(&ledger, &demand)? {
                 return Err(refusal);
             }
             let room = self.room(&mut ledger, Freshness::Exact)?;
-            room.check(&self.name, &demand)?;
+            room.check(self.name(), &demand)?;
         }
         ledger.reserve(&demand);
         Ok(Reservation {
@@ -190,7 +190,7 @@ impl Store {
             return Ok(false);
         };
         let room = ledger.room_of(&space, owned, self.largest_file());
-        Ok(room.check(&self.name, demand).is_err())
+        Ok(room.check(self.name(), demand).is_err())
     }
 
     pub(super) fn capacity(self: &Arc<Self>, provisioning: Provisioning) -> Result<PoolCapacity> {
@@ -208,10 +208,13 @@ impl Store {
     pub(super) fn below_floor(&self) -> Result<Option<String>> {
         let space = self.space()?;
         if space.is_out_of_inodes() {
-            return Ok(Some(format!("pool {} has no inode left for any further file", self.name)));
+            return Ok(Some(format!(
+                "pool {} has no inode left for any further file",
+                self.name()
+            )));
         }
         let room = lock(&self.ledger).room(&space, 0, 0);
-        Ok(room.is_below_floor().then(|| room.below_floor(&self.name)))
+        Ok(room.is_below_floor().then(|| room.below_floor(self.name())))
     }
 
     fn room(self: &Arc<Self>, ledger: &mut Ledger, freshness: Freshness) -> Result<Room> {
@@ -223,7 +226,7 @@ impl Store {
     }
 
     pub(super) fn space(&self) -> Result<Space> {
-        let reading = || format!("read the free space of pool {}", self.name);
+        let reading = || format!("read the free space of pool {}", self.name());
         let mut space = file::space(self.layout.root()).doing(reading)?;
         if let Some(managed) = &self.managed
             // In a sparse image, what is free must still be found around it.
@@ -243,7 +246,7 @@ impl Store {
         let clear = floor.saturating_add((floor / 10).max(space.total / 200));
         let is_short = space.free <= floor || space.is_out_of_inodes();
         let change = self.shortage.note(is_short, !is_short && space.free > clear);
-        let (pool, free, floor) = (&self.name, Bytes(space.free), Bytes(floor));
+        let (pool, free, floor) = (self.name(), Bytes(space.free), Bytes(floor));
         match change {
             Some(Change::Begun) => tracing::warn!(
                 pool,

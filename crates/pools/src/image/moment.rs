@@ -67,7 +67,7 @@ impl Store {
     fn hold_moment(&self) -> Result<Moment> {
         let root = self.layout.new_in_staging(&MOMENT);
         btrfs::snapshot_subvolume(self.layout.root(), &root)
-            .doing(|| format!("hold a moment of pool {}", self.name))?;
+            .doing(|| format!("hold a moment of pool {}", self.name()))?;
         Ok(Moment { root })
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use orlop_model::{Error, PoolId, Result, Topology};
+use orlop_model::{Error, PoolId, PoolInfo, Result, Topology};
 use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind};
 use orlop_sys::filesystem::keeps_order;
@@ -38,7 +38,7 @@ pub struct ImagePoolConfig {
     /// Made if it is missing; a new pool only where it is empty.
     pub path: PathBuf,
     pub name: String,
-    pub place: Topology,
+    pub topology: Topology,
     pub floor: Floor,
     /// How much may be promised, in percent of what is there; 100 promises nothing twice.
     pub overcommit_percent: u32,
@@ -112,13 +112,14 @@ impl Store {
         sweep_orphans(&layout, &snapshots, &group_snapshots);
         let ballast = Ballast::new(layout.root());
         ballast.ensure();
-        ServedBy::note(&config.name, &config.place, &config.path);
+        ServedBy::note(&config.name, &config.topology, &config.path);
         let promised = volumes.charges() + snapshots.charges();
         let used = volumes.own_bytes() + snapshots.own_bytes();
         let ledger = Ledger::new(config.floor, config.overcommit_percent, promised, used);
+        let info =
+            PoolInfo { id: marker.id().clone(), name: config.name, topology: config.topology };
         let store = Arc::new(Self {
-            name: config.name,
-            topology: config.place,
+            info,
             ledger: Mutex::new(ledger),
             surveyor: Surveyor::default(),
             floor: config.floor,

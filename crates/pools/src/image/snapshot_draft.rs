@@ -148,7 +148,7 @@ impl SnapshotDraft {
 }
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         if self.original.is_some() {
             self.copy()?;
             self.note_cut(SystemTime::now().into());
@@ -157,7 +157,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
-        self.cut()?;
+        self.capture()?;
         self.finish()?;
         let Self { store, staged, record, reservation, .. } = self.as_mut();
         store.place(&store.snapshots, staged, record, reservation)

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use orlop_model::{
-    GroupSnapshotRecord, PoolId, Result, SnapshotRecord, Topology, VolumeGroupRecord, VolumeRecord,
+    GroupSnapshotRecord, PoolId, PoolInfo, Result, SnapshotRecord, VolumeGroupRecord, VolumeRecord,
 };
 use orlop_sys::file::{BackingKind, RenameOutcome};
 
@@ -24,8 +24,7 @@ use crate::poison::lock;
 use crate::shortage::Shortage;
 
 pub(super) struct Store {
-    pub(super) name: String,
-    pub(super) topology: Topology,
+    pub(super) info: PoolInfo,
     pub(super) layout: Layout,
     pub(super) marker: Marker,
     pub(super) managed: Option<Managed>,
@@ -54,7 +53,7 @@ pub(super) struct Store {
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
-            .field("name", &self.name)
+            .field("name", &self.info.name)
             .field("root", &self.layout.root())
             .finish_non_exhaustive()
     }
@@ -62,7 +61,11 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     pub(super) fn id(&self) -> &PoolId {
-        self.marker.id()
+        &self.info.id
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.info.name
     }
 
     /// Puts what is staged into its place, or finds there what an earlier attempt made and could

@@ -140,7 +140,7 @@ impl Bed {
         ImagePoolConfig {
             path: self.pool_path(),
             name: "test".to_owned(),
-            place: Topology::default(),
+            topology: Topology::default(),
             floor: Floor::Bytes(16 * MIB),
             overcommit_percent: 100,
             managed_size: None,
@@ -296,8 +296,8 @@ pub(super) fn copy_of(
 }
 
 pub(super) fn try_create(pool: &ImagePool, new: &NewVolume) -> Result<VolumeRecord> {
-    let mut draft: Box<dyn Draft<VolumeRecord>> = pool.begin_volume(new)?;
-    draft.cut()?;
+    let mut draft: Box<dyn Draft<VolumeRecord>> = pool.provisioner().begin_volume(new)?;
+    draft.capture()?;
     draft.commit()
 }
 
@@ -316,8 +316,8 @@ pub(super) fn snapshot_of(pool: &ImagePool, name: &str, source: &VolumeRecord) -
 }
 
 pub(super) fn snapshot(pool: &ImagePool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
-    let mut draft = pool.begin_snapshot(&snapshot_of(pool, name, source)).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_snapshot(&snapshot_of(pool, name, source)).unwrap();
+    draft.capture().unwrap();
     draft.commit().unwrap()
 }
 
@@ -355,8 +355,8 @@ pub(super) fn try_take_group(
     pool: &ImagePool,
     new: &NewGroupSnapshot,
 ) -> Result<GroupSnapshotRecord> {
-    let mut draft = pool.begin_group_snapshot(new)?;
-    draft.cut()?;
+    let mut draft = pool.provisioner().begin_group_snapshot(new)?;
+    draft.capture()?;
     draft.commit()
 }
 

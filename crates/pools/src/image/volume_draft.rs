@@ -86,7 +86,7 @@ impl Store {
 
     /// Of a pool in an image: whether that has its blocks.
     pub(super) fn check_thick(&self) -> Result<()> {
-        self.managed.as_ref().map_or(Ok(()), |managed| managed.check_thick(&self.name))
+        self.managed.as_ref().map_or(Ok(()), |managed| managed.check_thick(self.name()))
     }
 
     fn original_of(&self, new: &NewVolume) -> Result<Option<Original>> {
@@ -152,7 +152,7 @@ impl VolumeDraft {
 }
 
 impl Draft<VolumeRecord> for VolumeDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         if let Some(original) = &self.original {
             self.shared = match original.cut_into(self.staged.data(), self.store.shares_extents)? {
                 CloneOutcome::Shared => self.staged.allocated()?,
@@ -167,7 +167,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
-        self.cut()?;
+        self.capture()?;
         if self.is_copy {
             self.shape()?;
         }

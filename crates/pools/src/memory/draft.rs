@@ -82,7 +82,7 @@ impl VolumeDraft {
 }
 
 impl Draft<VolumeRecord> for VolumeDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         let mut state = begin_cut(&self.state)?;
         if self.content.is_none() {
             let content = self.source_content(&mut state)?;
@@ -99,7 +99,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
             happen();
         }
         if self.content.is_none() {
-            self.cut()?;
+            self.capture()?;
         }
         let mut state = lock(&self.state);
         if let Some(existing) = state.volumes.get(&self.record.id) {
@@ -177,7 +177,7 @@ impl SnapshotDraft {
 }
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.state);
         let mut state = begin_cut(&shared)?;
         self.copy(&mut state, SystemTime::now().into())
@@ -186,7 +186,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
         lock(&self.state).fault("commit")?;
         if self.content.is_none() {
-            self.cut()?;
+            self.capture()?;
         }
         Ok(self.enter(&mut lock(&self.state)))
     }
@@ -219,7 +219,7 @@ impl GroupSnapshotDraft {
 }
 
 impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.state);
         let mut state = begin_cut(&shared)?;
         if self.is_cut {
@@ -236,7 +236,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
         lock(&self.state).fault("commit")?;
         if !self.is_cut {
-            self.cut()?;
+            self.capture()?;
         }
         let mut state = lock(&self.state);
         if let Some(existing) = state.group_snapshots.get(&self.record.id) {

@@ -1,6 +1,8 @@
 use orlop_model::{
-    AccessMode, AccessType, CapabilitySet, Consistency, ContentSource, FormatState, IoLimits,
-    NameDigest, VolumeCapability, VolumeParameters,
+    AccessMode, AccessType, ByteRange, CapabilitySet, Consistency, ContentSource, DeviceAccess,
+    Error, FormatState, GroupSnapshotId, IoLimits, NameDigest, NewGroupSnapshot, NewSnapshot,
+    NewVolume, Provisioning, Ranges, Result, SnapshotId, SnapshotRecord, VolumeCapability,
+    VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeParameters, VolumeRecord,
 };
 
 use super::*;
@@ -30,8 +32,8 @@ fn volume(pool: &MemoryPool, name: &str, bytes: u64) -> NewVolume {
 }
 
 fn create(pool: &MemoryPool, new: &NewVolume) -> VolumeRecord {
-    let mut draft = pool.begin_volume(new).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_volume(new).unwrap();
+    draft.capture().unwrap();
     draft.commit().unwrap()
 }
 
@@ -47,13 +49,13 @@ fn copies_inherit_what_was_written_before_the_cut() {
         format: FormatState::Raw,
         consistency: Consistency::Crash,
     };
-    let mut draft = pool.begin_snapshot(&new).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_snapshot(&new).unwrap();
+    draft.capture().unwrap();
     pool.write_tag(&source.id, "two").unwrap();
     draft.commit().unwrap();
     assert_eq!(pool.snapshot_tag(&new.id).as_deref(), Some("one"));
 
-    pool.ensure_no_volume(&source.id).unwrap();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     let mut restored = volume(&pool, "restored", 10 * MIB);
     restored.source = Some(ContentSource::Snapshot(new.id));
     let restored = create(&pool, &restored);
@@ -64,20 +66,20 @@ fn copies_inherit_what_was_written_before_the_cut() {
 fn space_is_kept_while_a_draft_lives() {
     let pool = pool();
     let large = volume(&pool, "large", 100 * MIB);
-    let draft = pool.begin_volume(&large).unwrap();
+    let draft = pool.provisioner().begin_volume(&large).unwrap();
     let small = volume(&pool, "small", MIB);
-    let refused = pool.begin_volume(&small).err();
+    let refused = pool.provisioner().begin_volume(&small).err();
     assert!(matches!(refused, Some(Error::Exhausted(_))));
     drop(draft);
     create(&pool, &large);
-    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     assert_eq!(capacity.largest_volume, 0);
     let huge = volume(&pool, "huge", 101 * MIB);
-    let refused = pool.begin_volume(&huge).err();
+    let refused = pool.provisioner().begin_volume(&huge).err();
     assert!(matches!(refused, Some(Error::OutOfRange(_))));
-    pool.ensure_no_volume(&large.id).unwrap();
+    pool.provisioner().ensure_no_volume(&large.id).unwrap();
     create(&pool, &small);
-    let grown = pool.ensure_capacity(&small.id, 100 * MIB).unwrap();
+    let grown = pool.provisioner().ensure_capacity(&small.id, 100 * MIB).unwrap();
     assert_eq!(grown.capacity_bytes, 100 * MIB);
 }
 
@@ -86,18 +88,18 @@ fn a_failure_comes_once_where_it_was_asked_for() {
     let pool = pool();
     let new = volume(&pool, "a", MIB);
     pool.fail_next("commit", Error::failed("commit", "as asked"));
-    let draft = pool.begin_volume(&new).unwrap();
+    let draft = pool.provisioner().begin_volume(&new).unwrap();
     assert!(draft.commit().is_err());
-    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     let record = create(&pool, &new);
     pool.fail_next("ensure_attached", Error::failed("attach", "as asked"));
     let access = DeviceAccess::ReadWrite;
-    assert!(pool.ensure_attached(&record.id, access).is_err());
-    let device = pool.ensure_attached(&record.id, access).unwrap();
-    assert_eq!(pool.ensure_attached(&record.id, access).unwrap(), device);
-    assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
-    pool.ensure_detached(&record.id, access).unwrap();
-    assert_eq!(pool.attached(&record.id, access).unwrap(), None);
+    assert!(pool.devices().ensure_attached(&record.id, access).is_err());
+    let device = pool.devices().ensure_attached(&record.id, access).unwrap();
+    assert_eq!(pool.devices().ensure_attached(&record.id, access).unwrap(), device);
+    assert_eq!(pool.devices().attached_volumes().unwrap(), std::slice::from_ref(&record.id));
+    pool.devices().ensure_detached(&record.id, access).unwrap();
+    assert_eq!(pool.devices().attached(&record.id, access).unwrap(), None);
 }
 
 #[test]
@@ -105,17 +107,17 @@ fn damage_is_an_error_and_not_an_absence() {
     let pool = pool();
     let record = create(&pool, &volume(&pool, "a", MIB));
     pool.damage_volume(&record.id, "as asked");
-    assert!(matches!(pool.volume(&record.id), Err(Error::Damaged { .. })));
-    assert!(pool.ensure_no_volume(&record.id).is_err());
-    assert!(pool.condition(&record.id).unwrap().abnormal);
-    assert_eq!(pool.volumes(None, 0).unwrap().len(), 1);
+    assert!(matches!(pool.catalogue().volume(&record.id), Err(Error::Damaged { .. })));
+    assert!(pool.provisioner().ensure_no_volume(&record.id).is_err());
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
 }
 
 #[test]
 fn devices_of_two_pools_differ() {
     let [first, second] = [pool(), pool()].map(|pool| {
         let record = create(&pool, &volume(&pool, "a", MIB));
-        pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap()
+        pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap()
     });
     assert_ne!((first.major, first.minor), (second.major, second.minor));
     assert_ne!(first.path, second.path);

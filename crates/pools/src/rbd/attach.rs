@@ -9,13 +9,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use orlop_model::{Device, DeviceAccess, Error, NodeId, Result, VolumeId, VolumeRecord};
+use orlop_model::{Device, DeviceAccess, Devices, Error, NodeId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, Watcher};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::storage_daemon::{Ending, Export, Source};
 use orlop_sys::work::wait_for_earlier;
 
-use super::devices::{BOTH, Devices, described};
+use super::devices::{BOTH, LoopDevices, described};
 use super::elsewhere::Twins;
 use super::failure::Doing;
 use super::layout::image_of;
@@ -31,7 +31,7 @@ pub(super) struct Attachments {
     pub(super) node: NodeId,
     pub(super) twins: Twins,
     reach: RbdPoolConfig,
-    devices: Devices,
+    devices: LoopDevices,
 }
 
 impl Attachments {
@@ -40,7 +40,7 @@ impl Attachments {
             node: config.node_id.clone(),
             twins: Twins::default(),
             reach: config.clone(),
-            devices: Devices::recover(exports_in(config)?)?,
+            devices: LoopDevices::recover(exports_in(config)?)?,
         })
     }
 
@@ -107,8 +107,8 @@ fn exports_in(config: &RbdPoolConfig) -> Result<PathBuf> {
     }
 }
 
-impl Store {
-    pub(super) fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+impl Devices for Store {
+    fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
         let Known { record, .. } = self.require(id)?;
         let devices = &self.attachments.devices;
         if let Some(device) = self.usable(id, access)? {
@@ -126,6 +126,61 @@ impl Store {
         described(&device)
     }
 
+    fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        self.attachments.devices.attached(id, access)
+    }
+
+    /// An export goes with the last device that is on it.
+    fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.attachments.devices.ensure_detached(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.attachments.devices.try_detach_unused(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    /// Data that a crash left longer than the record says was never promised, so the device shows
+    /// what the record says, and the export the image as it is.
+    fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
+        let refreshing = || format!("let the device of volume {id} grow");
+        let Known { image_id, record, .. } = self.require(id)?;
+        let (export, access) = self.attachments.export_for(id, DeviceAccess::ReadOnly)?;
+        if access == DeviceAccess::ReadOnly {
+            return Err(Error::precondition(format!(
+                "volume {id} is attached for reading only; it shows its size when it is staged next"
+            )));
+        }
+        // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
+        let lock = self.lock_size_for(id, &image_id, &export)?;
+        let whole = lock.ensure_size(id, record.capacity_bytes)?;
+        export.show_size(whole).doing(refreshing)?;
+        drop(lock);
+        let mut size = None;
+        for access in BOTH {
+            if let Some((there, _)) = self.attachments.devices.find(id, access)? {
+                let promised = record.capacity_bytes;
+                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
+                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
+            }
+        }
+        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
+    }
+
+    fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
+        let devices = &self.attachments.devices;
+        let mut found = Vec::new();
+        for id in devices.exported()? {
+            if id.pool() == &self.info.id && devices.is_any_attached(&id)? {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Store {
     /// The device, unless its export is gone; then it goes too, if nothing uses it.
     fn usable(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
         let devices = &self.attachments.devices;
@@ -238,21 +293,6 @@ impl Store {
         Ok(own.map(|watcher| watcher.address))
     }
 
-    pub(super) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
-        self.attachments.devices.attached(id, access)
-    }
-
-    /// An export goes with the last device that is on it.
-    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.attachments.devices.ensure_detached(id, access)?;
-        self.ensure_unexported_if_unused(id)
-    }
-
-    pub(super) fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        self.attachments.devices.try_detach_unused(id, access)?;
-        self.ensure_unexported_if_unused(id)
-    }
-
     fn ensure_unexported_if_unused(&self, id: &VolumeId) -> Result<()> {
         if self.attachments.devices.is_any_attached(id)? {
             return Ok(());
@@ -307,49 +347,11 @@ impl Store {
         })
     }
 
-    /// Data that a crash left longer than the record says was never promised, so the device shows
-    /// what the record says, and the export the image as it is.
-    pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
-        let refreshing = || format!("let the device of volume {id} grow");
-        let Known { image_id, record, .. } = self.require(id)?;
-        let (export, access) = self.attachments.export_for(id, DeviceAccess::ReadOnly)?;
-        if access == DeviceAccess::ReadOnly {
-            return Err(Error::precondition(format!(
-                "volume {id} is attached for reading only; it shows its size when it is staged next"
-            )));
-        }
-        // The export sets the size of the image to what it is told: nobody may grow it meanwhile.
-        let lock = self.lock_size_for(id, &image_id, &export)?;
-        let whole = lock.ensure_size(id, record.capacity_bytes)?;
-        export.show_size(whole).doing(refreshing)?;
-        drop(lock);
-        let mut size = None;
-        for access in BOTH {
-            if let Some((there, _)) = self.attachments.devices.find(id, access)? {
-                let promised = record.capacity_bytes;
-                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
-                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
-            }
-        }
-        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
-    }
-
-    pub(super) fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
-        let devices = &self.attachments.devices;
-        let mut found = Vec::new();
-        for id in devices.exported()? {
-            if id.pool() == &self.id && devices.is_any_attached(&id)? {
-                found.push(id);
-            }
-        }
-        Ok(found)
-    }
-
     /// At start: a call that was killed between the export and the device has left one without the
     /// other. The next call on the volume would clear it away as well, but there may be none.
     pub(super) fn release_orphaned_exports(&self) -> Result<()> {
         for id in self.attachments.devices.exported()? {
-            if id.pool() == &self.id
+            if id.pool() == &self.info.id
                 && let Err(error) = self.ensure_unexported_if_unused(&id)
             {
                 tracing::warn!(%error, volume = %id, "cannot stop an export that has no device");
@@ -363,7 +365,7 @@ impl Store {
         let devices = &self.attachments.devices;
         let mut found = Vec::new();
         for id in devices.exported()? {
-            if id.pool() == &self.id && !devices.is_any_attached(&id)? {
+            if id.pool() == &self.info.id && !devices.is_any_attached(&id)? {
                 found.push(id);
             }
         }

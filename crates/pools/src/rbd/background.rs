@@ -129,7 +129,7 @@ fn do_all(store: &Store, chores: &[Chore]) -> bool {
         if let Err(error) = chore(store) {
             tracing::warn!(
                 %error,
-                pool = store.name,
+                pool = store.info.name,
                 "garbage collection failed; it will be retried"
             );
             done = false;

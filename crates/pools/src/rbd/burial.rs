@@ -290,9 +290,9 @@ impl Store {
     }
 
     pub(super) fn deleted_images(&self) -> Result<Vec<Trashed>> {
-        let listing = || format!("list the trash of pool {}", self.name);
+        let listing = || format!("list the trash of pool {}", self.info.name);
         let mut found = self.ask(listing, |io| io.trash())?;
-        found.retain(|trashed| is_ours(&self.id, &trashed.name));
+        found.retain(|trashed| is_ours(&self.info.id, &trashed.name));
         let mut deleted = Vec::new();
         for trashed in found {
             let key = record_key(&trashed.id);
@@ -312,8 +312,8 @@ impl Store {
 
     /// Deletions and creations that were not carried to the end.
     pub(super) fn sweep_volumes(&self) -> Result<()> {
-        let listing = || format!("look for leftovers in pool {}", self.name);
-        let prefix = volume_prefix(&self.id);
+        let listing = || format!("look for leftovers in pool {}", self.info.name);
+        let prefix = volume_prefix(&self.info.id);
         let mut unmade = Vec::new();
         for (name, image_id) in self.ask(listing, |io| io.image_names("", &prefix, 0))? {
             let Ok(id) = name.parse::<VolumeId>() else { continue };
@@ -383,7 +383,7 @@ impl Store {
 
     /// Images that had a name for a copy, and have no snapshot left that could be copied.
     pub(super) fn sweep_kept(&self) -> Result<()> {
-        let listing = || format!("look for leftovers in pool {}", self.name);
+        let listing = || format!("look for leftovers in pool {}", self.info.name);
         for (name, image_id) in self.ask(listing, |io| io.image_names("", kept_prefix(), 0))? {
             let looking = || format!("look at image {name}");
             let swept = self.ask(looking, |io| match is_still_kept(io, &image_id)? {

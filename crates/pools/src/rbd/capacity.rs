@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{
-    ALLOCATION_UNIT, Condition, Error, PoolCapacity, Provisioning, Result, VolumeId,
+    ALLOCATION_UNIT, Condition, Error, Health, PoolCapacity, Provisioning, Result, StorageProbe,
+    VolumeId,
 };
 use orlop_sys::ceph::Access;
 use serde::Deserialize;
@@ -85,19 +86,38 @@ impl Beat for Store {
     }
 }
 
-impl Store {
+impl Health for Store {
     /// Quick, also when nobody answers.
-    pub(super) fn check_health(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         self.connection.pulse.health()
     }
 
+    /// The connection to the cluster notices it itself.
+    fn storage_probe(&self) -> Option<&dyn StorageProbe> {
+        None
+    }
+
+    fn condition(&self, id: &VolumeId) -> Result<Condition> {
+        self.condition_within(id, &self.available())
+    }
+
+    /// How much room there is, is asked once for all of them.
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let available = self.available();
+        let abnormal = |error: Error| Condition::abnormal(error.to_string());
+        let within = |id| self.condition_within(id, &available).unwrap_or_else(abnormal);
+        ids.iter().map(within).collect()
+    }
+}
+
+impl Store {
     /// Asks the object stores, then the monitors: without either, little can be done.
     fn examine(&self) -> Result<()> {
-        let checking = || format!("check pool {}", self.name);
+        let checking = || format!("check pool {}", self.info.name);
         match marker::read(&self.connection)? {
-            Some(id) if id == self.id => {}
+            Some(id) if id == self.info.id => {}
             Some(id) => {
-                let reason = format!("its id was {} and is now {id}", self.id);
+                let reason = format!("its id was {} and is now {id}", self.info.id);
                 return Err(Error::failed(checking(), reason));
             }
             None => {
@@ -144,11 +164,11 @@ impl Store {
     }
 
     fn asking_for_room(&self) -> String {
-        format!("ask how much room pool {} has", self.name)
+        format!("ask how much room pool {} has", self.info.name)
     }
 
     fn note_shortage(&self, available: u64) {
-        let pool = &self.name;
+        let pool = &self.info.name;
         match self.shortage.note(available == 0, available >= PLENTY) {
             Some(Change::Begun) => tracing::warn!(
                 pool,
@@ -185,7 +205,7 @@ impl Store {
         }
         Err(Error::Exhausted(format!(
             "pool {} has {available} bytes free, {bytes} are asked for",
-            self.name
+            self.info.name
         )))
     }
 
@@ -197,7 +217,7 @@ impl Store {
         Err(Error::Exhausted(format!(
             "pool {} is full, and what is written to it waits; free some of its space, raise its \
              quota or give the cluster more",
-            self.name
+            self.info.name
         )))
     }
 
@@ -205,18 +225,6 @@ impl Store {
     /// a full pool, but without its map of objects, and all that asks for changes would be slow.
     pub(super) fn check_any_room(&self) -> Result<()> {
         self.check_fits(1)
-    }
-
-    pub(super) fn condition(&self, id: &VolumeId) -> Result<Condition> {
-        self.condition_within(id, &self.available())
-    }
-
-    /// How much room there is, is asked once for all of them.
-    pub(super) fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
-        let available = self.available();
-        let abnormal = |error: Error| Condition::abnormal(error.to_string());
-        let within = |id| self.condition_within(id, &available).unwrap_or_else(abnormal);
-        ids.iter().map(within).collect()
     }
 
     fn condition_within(&self, id: &VolumeId, available: &Result<u64>) -> Result<Condition> {

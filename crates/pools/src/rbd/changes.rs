@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use orlop_model::{ByteRange, Result, SnapshotId};
+use orlop_model::{ByteRange, ChangedBlocks, Result, SnapshotId};
 use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
@@ -17,19 +17,14 @@ const WINDOW: u64 = 8 << 30;
 /// Zeroes in runs of this length are given back.
 const SPARSE_RUN: usize = 4096;
 
-impl Store {
-    pub(super) fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+impl ChangedBlocks for Store {
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
         let entry = self.require_snapshot(id)?;
         let image = self.open_snapshot(&entry)?;
         Ok(Box::new(Windows::new(id, image, None, start, entry.record.size_bytes)))
     }
 
-    pub(super) fn changed_ranges(
-        &self,
-        base: &SnapshotId,
-        target: &SnapshotId,
-        start: u64,
-    ) -> Result<Ranges> {
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
         let comparing = || format!("compare snapshot {target} with {base}");
         let (base, entry) = (self.require_snapshot(base)?, self.require_snapshot(target)?);
         let end = entry.record.size_bytes;
@@ -47,6 +42,21 @@ impl Store {
         Ok(Box::new(Windows::new(target, image, Some(base.place), start, end)))
     }
 
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        let image = self.open_volume(id, Access::ReadOnly)?;
+        let looking = || format!("look at volume {id}");
+        let mut found = false;
+        let all = (0, image.size().doing(looking)?);
+        let look = |extent: orlop_sys::ceph::Extent| {
+            found |= extent.holds_data;
+            !found
+        };
+        image.visit_written(Written::Ever, all, look).doing(looking)?;
+        Ok(found)
+    }
+}
+
+impl Store {
     fn open_snapshot(&self, entry: &Entry) -> Result<Image> {
         let opening = || format!("open snapshot {}", entry.record.id);
         let place = &entry.place;
@@ -59,19 +69,6 @@ impl Store {
         let known = self.require(id)?;
         let opening = || format!("open volume {id}");
         self.ask(opening, |io| io.open_image_by_id(&known.image_id, None, access))
-    }
-
-    pub(super) fn holds_data(&self, id: &VolumeId) -> Result<bool> {
-        let image = self.open_volume(id, Access::ReadOnly)?;
-        let looking = || format!("look at volume {id}");
-        let mut found = false;
-        let all = (0, image.size().doing(looking)?);
-        let look = |extent: orlop_sys::ceph::Extent| {
-            found |= extent.holds_data;
-            !found
-        };
-        image.visit_written(Written::Ever, all, look).doing(looking)?;
-        Ok(found)
     }
 
     /// Without what it shares with its source, and without what only its snapshots hold.

@@ -62,7 +62,7 @@ impl Store {
     }
 
     pub(super) fn flatten_noted(&self) -> Result<()> {
-        let listing = || format!("look what to flatten in pool {}", self.name);
+        let listing = || format!("look what to flatten in pool {}", self.info.name);
         for (key, _) in self.records(listing, "", FLATTEN, 0)? {
             let Some(id) = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok())
             else {

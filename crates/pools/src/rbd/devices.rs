@@ -19,13 +19,13 @@ pub(super) const BOTH: [DeviceAccess; 2] = [DeviceAccess::ReadOnly, DeviceAccess
 const READ_ONLY_SUFFIX: &str = ".ro";
 
 #[derive(Debug)]
-pub(super) struct Devices {
+pub(super) struct LoopDevices {
     /// One directory for each export.
     exports: PathBuf,
     known: Mutex<HashMap<(VolumeId, DeviceAccess), LoopDevice>>,
 }
 
-impl Devices {
+impl LoopDevices {
     /// Finds what an earlier process attached. Other daemons on this machine may have attached the
     /// same volumes, on exports of their own.
     pub(super) fn recover(exports: PathBuf) -> Result<Self> {

@@ -90,7 +90,7 @@ impl Store {
                 continue;
             };
             let named = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
-            if let Some(id) = named.filter(|id: &VolumeId| id.pool() == &self.id)
+            if let Some(id) = named.filter(|id: &VolumeId| id.pool() == &self.info.id)
                 && Export::at(directory.to_owned()).file() == device.file
             {
                 found.push((id, directory.to_owned()));

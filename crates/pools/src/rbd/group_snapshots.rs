@@ -83,7 +83,7 @@ impl Store {
             return Err(Error::precondition(format!(
                 "volumes of pool {} cannot be cut together: librbd of this machine has no \
                  rbd_clone4, so such snapshots could not be restored; Ceph 19 has it",
-                self.name
+                self.info.name
             )));
         }
         // A damaged one keeps its name until someone has looked at it.
@@ -171,7 +171,7 @@ enum Progress {
 }
 
 impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         match self.progress {
             Progress::Begun => self.progress = Progress::Cutting,
             Progress::Cutting => {
@@ -186,7 +186,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
-        self.cut()?;
+        self.capture()?;
         let made = self.cut.release()?;
         let Self { store, record, members, cut, .. } = *self;
         let key = record.id.to_string();

@@ -38,8 +38,8 @@ impl RbdPool {
 
 impl Store {
     fn inspect_volumes(&self, findings: &mut Vec<Finding>) -> Result<()> {
-        let listing = || format!("list the volumes of pool {}", self.name);
-        let prefix = volume_prefix(&self.id);
+        let listing = || format!("list the volumes of pool {}", self.info.name);
+        let prefix = volume_prefix(&self.info.id);
         for (name, image_id) in self.ask(listing, |io| io.image_names("", &prefix, 0))? {
             let Ok(id) = name.parse::<VolumeId>() else { continue };
             let subject = format!("volume {id}");
@@ -117,7 +117,7 @@ impl Store {
     }
 
     fn inspect_kept(&self, findings: &mut Vec<Finding>) -> Result<()> {
-        let listing = || format!("list the kept images of pool {}", self.name);
+        let listing = || format!("list the kept images of pool {}", self.info.name);
         for (name, image_id) in self.ask(listing, |io| io.image_names("", kept_prefix(), 0))? {
             let needed = self.ask(listing, |io| {
                 match io.open_image_by_id(&image_id, None, Access::ReadOnly) {

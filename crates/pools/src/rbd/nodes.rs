@@ -30,7 +30,7 @@ impl Store {
             Ok(None) => {
                 tracing::warn!(
                     %node,
-                    pool = self.name,
+                    pool = self.info.name,
                     "this node was missing from the pool's list of nodes; added it again"
                 );
                 self.ensure_node_known(node)

@@ -162,7 +162,7 @@ impl Store {
     }
 
     fn sweep_noted<What: Leftover>(&self, names: &str, now: u64) -> Result<()> {
-        let listing = || format!("look for leftovers in pool {}", self.name);
+        let listing = || format!("look for leftovers in pool {}", self.info.name);
         let prefix = key_of::<What>(names);
         for (key, text) in self.records(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };

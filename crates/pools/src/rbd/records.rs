@@ -58,7 +58,7 @@ impl Store {
 
     fn records_lost(&self) -> Error {
         Error::damaged(
-            format!("pool {}", self.name),
+            format!("pool {}", self.info.name),
             format!(
                 "its object {RECORDS} is lost, and with it the records of snapshots and groups; \
                  restore it from a backup of the Ceph pool. The data of volumes and snapshots is \

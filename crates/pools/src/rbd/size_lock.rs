@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use orlop_model::{Error, Result, VolumeId};
+use orlop_model::{Devices, Error, Result, VolumeId};
 use orlop_sys::ceph::header_of;
 use orlop_sys::storage_daemon::Export;
 

@@ -76,8 +76,8 @@ impl Store {
         after: Option<&SnapshotId>,
         limit: usize,
     ) -> Result<Vec<SnapshotRecord>> {
-        let listing = || format!("list the snapshots of pool {}", self.name);
-        let prefix = format!("s-{}-", self.id);
+        let listing = || format!("list the snapshots of pool {}", self.info.name);
+        let prefix = format!("s-{}-", self.info.id);
         let wanted = if limit == 0 { usize::MAX } else { limit };
         let mut last = after.map(SnapshotId::to_string).unwrap_or_default();
         let mut found = Vec::new();
@@ -173,7 +173,7 @@ impl SnapshotDraft {
 }
 
 impl Draft<SnapshotRecord> for SnapshotDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         if self.cut.is_none() {
             let cut = Cut::make(&self.store, &self.image_id, &self.record.id.to_string())?;
             self.record.size_bytes = cut.size;
@@ -184,7 +184,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
-        self.cut()?;
+        self.capture()?;
         let Self { store, record, cut, .. } = *self;
         let Some(cut) = cut else { return Err(Self::overtaken(&record.id)) };
         let (image, snapshot) = (cut.image_id().to_owned(), cut.snapshot().to_owned());

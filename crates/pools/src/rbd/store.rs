@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_model::{Error, NodeId, PoolId, Result, Topology};
+use orlop_model::{Error, NodeId, PoolId, PoolInfo, Result, Topology};
 use orlop_sys::ceph::{ClusterConfig, IoCtx};
 
 use super::attach::Attachments;
@@ -67,10 +67,7 @@ impl RbdPoolConfig {
 
 #[derive(Debug)]
 pub(super) struct Store {
-    pub(super) name: String,
-    /// Empty: whoever reaches the cluster reaches the pool.
-    pub(super) topology: Topology,
-    pub(super) id: PoolId,
+    pub(super) info: PoolInfo,
     pub(super) connection: Connection,
     pub(super) background: Background,
     pub(super) attachments: Attachments,
@@ -94,10 +91,10 @@ impl Store {
             ensure_trash(&connection)?;
         }
         let attachments = Attachments::recover(config)?;
+        // An empty topology: the pool is reached from wherever the cluster is.
+        let info = PoolInfo { id, name: config.name.clone(), topology: Topology::default() };
         let store = Arc::new(Self {
-            name: config.name.clone(),
-            topology: Topology::default(),
-            id,
+            info,
             connection,
             background: Background::default(),
             attachments,

@@ -32,7 +32,7 @@ pub(super) struct TrashLease {
 impl Store {
     /// `None`: another process has it.
     pub(super) fn try_lease_trash(&self) -> Result<Option<TrashLease>> {
-        let what = format!("the trash of pool {}", self.name);
+        let what = format!("the trash of pool {}", self.info.name);
         let leasing = || format!("lease {what}");
         let cookie = nonce(&what)?;
         let lease = |io: &Arc<IoCtx>| {

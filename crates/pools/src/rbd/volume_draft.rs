@@ -63,7 +63,7 @@ impl Store {
             Provisioning::Thick => {
                 return Err(Error::invalid(
                     "parameters",
-                    format!("provisioning: pool {} has thin volumes only", self.name),
+                    format!("provisioning: pool {} has thin volumes only", self.info.name),
                 ));
             }
         }
@@ -124,7 +124,7 @@ fn check_size(source: u64, capacity: u64) -> Result<()> {
 }
 
 impl Draft<VolumeRecord> for VolumeDraft {
-    fn cut(&mut self) -> Result<()> {
+    fn capture(&mut self) -> Result<()> {
         if let Origin::Volume { image_id } = &self.origin {
             let cut = Cut::make(&self.store, image_id, &copying(&self.record.id))?;
             // It may have grown since it was looked at.
@@ -135,7 +135,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
     }
 
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
-        self.cut()?;
+        self.capture()?;
         let text = to_text(&self.record)?;
         let image_id = self.make_image()?;
         match self.store.try_replace(&self.record.id, &image_id, None, &text)? {

@@ -38,8 +38,8 @@ impl Store {
         after: Option<&VolumeGroupId>,
         limit: usize,
     ) -> Result<Vec<VolumeGroupRecord>> {
-        let listing = || format!("list the volume groups of pool {}", self.name);
-        let prefix = format!("g-{}-", self.id);
+        let listing = || format!("list the volume groups of pool {}", self.info.name);
+        let prefix = format!("g-{}-", self.info.id);
         let after = after.map(VolumeGroupId::to_string).unwrap_or_default();
         let all = self.records(listing, &after, &prefix, 0)?;
         let wanted = if limit == 0 { usize::MAX } else { limit };

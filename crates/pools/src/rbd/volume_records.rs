@@ -95,12 +95,12 @@ impl Store {
         after: Option<&VolumeId>,
         limit: usize,
     ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>> {
-        let prefix = volume_prefix(&self.id);
+        let prefix = volume_prefix(&self.info.id);
         let wanted = if limit == 0 { usize::MAX } else { limit };
         let mut last = after.map(VolumeId::to_string).unwrap_or_default();
         let mut found = Vec::new();
         while found.len() < wanted {
-            let listing = || format!("list the volumes of pool {}", self.name);
+            let listing = || format!("list the volumes of pool {}", self.info.name);
             let page = self.ask(listing, |io| io.image_names(&last, &prefix, limit))?;
             let Some((name, _)) = page.last() else { break };
             name.clone_into(&mut last);

@@ -251,7 +251,7 @@ pub(crate) fn new_volume(pool: &RbdPool, name: &str, capacity_bytes: u64) -> New
 }
 
 pub(crate) fn create(pool: &RbdPool, new: &NewVolume) -> Result<VolumeRecord> {
-    pool.begin_volume(new)?.commit()
+    pool.provisioner().begin_volume(new)?.commit()
 }
 
 pub(crate) fn volume(pool: &RbdPool, name: &str, capacity_bytes: u64) -> VolumeRecord {
@@ -278,7 +278,7 @@ pub(crate) fn new_snapshot(pool: &RbdPool, name: &str, source: &VolumeRecord) ->
 }
 
 pub(crate) fn snapshot(pool: &RbdPool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
-    pool.begin_snapshot(&new_snapshot(pool, name, source)).unwrap().commit().unwrap()
+    pool.provisioner().begin_snapshot(&new_snapshot(pool, name, source)).unwrap().commit().unwrap()
 }
 
 pub(crate) fn write(image: &Image, offset: u64, byte: u8, length: u64) {

@@ -77,13 +77,14 @@ fn whatever_differs_between_two_snapshots_is_told() {
         disturb(&image, &mut dice);
     }
     for (turn, (target, later)) in snapshots.iter().enumerate() {
-        let allocated = all(pool.allocated_ranges(&target.id, 0).unwrap());
+        let allocated = all(pool.changed_blocks().allocated_ranges(&target.id, 0).unwrap());
         for (block, offset) in later.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
             let zero = block == [0; BLOCK];
             assert!(zero || holds(&allocated, offset), "data of {turn} at {offset}");
         }
         for (base, earlier) in &snapshots[..turn] {
-            let changed = all(pool.changed_ranges(&base.id, &target.id, 0).unwrap());
+            let changed =
+                all(pool.changed_blocks().changed_ranges(&base.id, &target.id, 0).unwrap());
             let blocks = earlier.chunks(BLOCK).zip(later.chunks(BLOCK));
             for ((before, after), offset) in blocks.zip((0..).step_by(BLOCK)) {
                 let same = before == after;
@@ -108,13 +109,19 @@ fn only_what_was_touched_is_told_and_from_any_offset() {
 
     let object = |n: u64| ByteRange { start: n * OBJECT, length: OBJECT };
     let two = ByteRange { start: 32 * MIB, length: 2 * OBJECT };
-    assert_eq!(all(pool.allocated_ranges(&base.id, 0).unwrap()), [object(0), object(8)]);
-    assert_eq!(all(pool.allocated_ranges(&target.id, 0).unwrap()), [object(0), two]);
-    assert_eq!(all(pool.changed_ranges(&base.id, &target.id, 0).unwrap()), [two]);
-    assert_eq!(all(pool.changed_ranges(&base.id, &base.id, 0).unwrap()), []);
-    let rest = all(pool.changed_ranges(&base.id, &target.id, 37 * MIB).unwrap());
+    assert_eq!(
+        all(pool.changed_blocks().allocated_ranges(&base.id, 0).unwrap()),
+        [object(0), object(8)]
+    );
+    assert_eq!(
+        all(pool.changed_blocks().allocated_ranges(&target.id, 0).unwrap()),
+        [object(0), two]
+    );
+    assert_eq!(all(pool.changed_blocks().changed_ranges(&base.id, &target.id, 0).unwrap()), [two]);
+    assert_eq!(all(pool.changed_blocks().changed_ranges(&base.id, &base.id, 0).unwrap()), []);
+    let rest = all(pool.changed_blocks().changed_ranges(&base.id, &target.id, 37 * MIB).unwrap());
     assert!(holds(&rest, 37 * MIB) && rest.len() == 1, "{rest:?}");
-    assert_eq!(all(pool.changed_ranges(&base.id, &target.id, SIZE).unwrap()), []);
+    assert_eq!(all(pool.changed_blocks().changed_ranges(&base.id, &target.id, SIZE).unwrap()), []);
 }
 
 #[test]
@@ -122,8 +129,8 @@ fn of_a_volume_that_was_made_anew_everything_counts_as_changed() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
     let base = snapshot(&pool, "s1", &volume(&pool, "a", SIZE));
-    pool.ensure_no_volume(&base.source).unwrap();
+    pool.provisioner().ensure_no_volume(&base.source).unwrap();
     let target = snapshot(&pool, "s2", &volume(&pool, "a", SIZE));
-    let changed = all(pool.changed_ranges(&base.id, &target.id, MIB).unwrap());
+    let changed = all(pool.changed_blocks().changed_ranges(&base.id, &target.id, MIB).unwrap());
     assert_eq!(changed, [ByteRange { start: MIB, length: SIZE - MIB }]);
 }

@@ -14,11 +14,11 @@ fn a_copy_of_a_volume_is_of_the_instant_of_its_cut_and_stands_alone() {
         source: Some(ContentSource::Volume(source.id.clone())),
         ..new_volume(&pool, "b", 24 * MIB)
     };
-    let mut draft = pool.begin_volume(&new).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_volume(&new).unwrap();
+    draft.capture().unwrap();
     write(&image, 0, 2, MIB);
     let copy = draft.commit().unwrap();
-    assert_eq!(pool.volume(&copy.id).unwrap(), Some(copy.clone()));
+    assert_eq!(pool.catalogue().volume(&copy.id).unwrap(), Some(copy.clone()));
     assert_eq!(byte_at(&bed.image(&copy.id), 0, MIB), 1);
     assert_eq!(bed.image(&copy.id).size().unwrap(), 24 * MIB);
     // librbd gave it the metadata of its source.
@@ -26,9 +26,9 @@ fn a_copy_of_a_volume_is_of_the_instant_of_its_cut_and_stands_alone() {
     assert_eq!(metadata.as_object().unwrap().len(), 1, "{metadata}");
 
     drop(image);
-    pool.ensure_no_volume(&source.id).unwrap();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     assert_eq!(byte_at(&bed.image(&copy.id), 0, MIB), 1);
-    pool.ensure_no_volume(&copy.id).unwrap();
+    pool.provisioner().ensure_no_volume(&copy.id).unwrap();
     until("all is free", || bed.is_empty());
 }
 
@@ -39,8 +39,8 @@ fn a_dropped_copy_leaves_its_source_as_it_was() {
     let source = volume(&pool, "a", 16 * MIB);
     let from = ContentSource::Volume(source.id.clone());
     let new = NewVolume { source: Some(from), ..new_volume(&pool, "b", 16 * MIB) };
-    let mut draft = pool.begin_volume(&new).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_volume(&new).unwrap();
+    draft.capture().unwrap();
     assert_eq!(bed.image(&source.id).snapshots().unwrap().len(), 1);
     drop(draft);
     assert_eq!(bed.image(&source.id).snapshots().unwrap(), []);
@@ -63,7 +63,7 @@ fn copies_of_copies_are_flattened_before_they_are_too_deep() {
     until("the deepest is flat", || bed.image(&last.id).parent().unwrap().is_none());
     assert_eq!(byte_at(&bed.image(&last.id), 0, MIB), 9);
     for record in all {
-        pool.ensure_no_volume(&record.id).unwrap();
+        pool.provisioner().ensure_no_volume(&record.id).unwrap();
     }
     until("all is free", || bed.is_empty());
 }
@@ -78,13 +78,13 @@ fn what_is_being_flattened_is_busy_and_can_be_deleted_afterwards() {
     io.ensure_object("orlop.records").unwrap();
     io.update("orlop.records", &Update::default().set(&note, b"1")).unwrap();
     let flattening = bed.image(&record.id);
-    let refused = pool.ensure_no_volume(&record.id);
+    let refused = pool.provisioner().ensure_no_volume(&record.id);
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     flattening.flatten().unwrap();
     drop(flattening);
-    pool.ensure_no_volume(&record.id).unwrap();
-    assert_eq!(pool.volume(&record.id).unwrap(), None);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
 
     // The note that is left does no harm, and goes with the next look at it.
     let pool = bed.open_with_housekeeping();

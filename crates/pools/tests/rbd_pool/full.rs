@@ -79,29 +79,29 @@ fn what_is_full_can_be_emptied_and_says_so_at_once_when_it_cannot_be_filled() {
 
     let refused = create(&pool, &new_volume(&pool, "more", 16 * MIB));
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
-    let refused = pool.begin_snapshot(&new_snapshot(&pool, "more", &kept)).map(drop);
+    let refused = pool.provisioner().begin_snapshot(&new_snapshot(&pool, "more", &kept)).map(drop);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
-    let refused = pool.ensure_capacity(&kept.id, 32 * MIB);
+    let refused = pool.provisioner().ensure_capacity(&kept.id, 32 * MIB);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
-    assert_eq!(pool.capacity(Provisioning::Thin).unwrap().available_bytes, 0);
-    assert!(pool.condition(&kept.id).unwrap().abnormal);
+    assert_eq!(pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes, 0);
+    assert!(pool.health().condition(&kept.id).unwrap().abnormal);
 
-    let raw = pool.update_volume(&gone.id, &mut |record| {
+    let raw = pool.catalogue().update_volume(&gone.id, &mut |record| {
         record.ephemeral = true;
         Ok(())
     });
     assert!(raw.unwrap().ephemeral);
-    pool.ensure_fenced(&gone.id, &node).unwrap();
+    pool.shared().unwrap().ensure_fenced(&gone.id, &node).unwrap();
     let blocked = run("ceph", &["osd", "blocklist", "ls"]);
     assert!(blocked.contains("127.0.0.1:0/1"), "{blocked}");
-    pool.ensure_no_snapshot(&cut.id).unwrap();
-    pool.ensure_no_volume(&gone.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_volume(&gone.id).unwrap();
     let trash_is_empty = || told(&["trash", "ls"]) == Value::Array(Vec::new());
     until("what was deleted is freed", trash_is_empty);
     assert!(is_full());
 
     set_most_objects("0");
     until("there is room again", || !is_full());
-    pool.ensure_capacity(&kept.id, 32 * MIB).unwrap();
+    pool.provisioner().ensure_capacity(&kept.id, 32 * MIB).unwrap();
     volume(&pool, "more", 16 * MIB);
 }

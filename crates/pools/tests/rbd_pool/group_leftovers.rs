@@ -85,7 +85,7 @@ fn what_was_left_does_not_stand_in_the_way_of_the_next_cut() {
         let record = group(&pool, "g", &[&a, &b]);
         assert_eq!((rbd_groups(&bed).len(), notes(&bed)), (1, 0), "{last:?}");
         assert_eq!(group_snapshots_of(&bed.image(&a.id)).len(), 1, "{last:?}");
-        pool.ensure_no_group_snapshot(&record.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         assert_untouched(&bed, [&a, &b], last);
 
         // Another one, of one of the volumes.
@@ -93,10 +93,10 @@ fn what_was_left_does_not_stand_in_the_way_of_the_next_cut() {
         for (name, one) in [("h", &a), ("i", &b)] {
             let record = group(&pool, name, &[one]);
             assert!(!group_snapshots_of(&bed.image(&one.id)).is_empty(), "{last:?}");
-            pool.ensure_no_group_snapshot(&record.id).unwrap();
+            pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         }
         // The call is given up.
-        pool.ensure_no_group_snapshot(&new_group(&pool, "g", &[&a]).id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&new_group(&pool, "g", &[&a]).id).unwrap();
         assert_untouched(&bed, [&a, &b], last);
     }
 }
@@ -108,12 +108,12 @@ fn what_nobody_asks_for_is_swept_and_volumes_are_freed() {
         let pool = bed.open();
         let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
         lay_out(&bed, &pool, "old", [&a, &b], last, 0);
-        pool.ensure_no_volume(&a.id).unwrap();
+        pool.provisioner().ensure_no_volume(&a.id).unwrap();
         let keeper = bed.open_with_housekeeping();
         until("the old one is gone", || rbd_groups(&bed).is_empty() && notes(&bed) == 0);
         until("the volume is freed", || bed.trash_is_empty());
         assert_eq!(bed.image(&b.id).snapshots().unwrap(), [], "{last:?}");
-        keeper.ensure_no_volume(&b.id).unwrap();
+        keeper.provisioner().ensure_no_volume(&b.id).unwrap();
         until("all is free", || bed.is_empty());
     }
 }
@@ -126,7 +126,7 @@ fn what_may_still_be_made_is_not_swept() {
     lay_out(&bed, &pool, "young", [&a, &b], Step::Cut, u64::MAX);
     let keeper = bed.open_with_housekeeping();
     let other = volume(&keeper, "c", MIB);
-    keeper.ensure_no_volume(&other.id).unwrap();
+    keeper.provisioner().ensure_no_volume(&other.id).unwrap();
     until("the housekeeping was there", || bed.trash_is_empty());
     assert_eq!((rbd_groups(&bed).len(), notes(&bed)), (1, 1));
     assert_eq!(group_snapshots_of(&bed.image(&a.id)).len(), 1);
@@ -140,9 +140,9 @@ fn what_is_in_a_group_is_not_freed() {
     let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
     lay_out(&bed, &pool, "g", [&a, &b], Step::AllImages, u64::MAX);
     let image = bed.io().image_id(&a.id.to_string()).unwrap().unwrap();
-    pool.ensure_no_volume(&a.id).unwrap();
+    pool.provisioner().ensure_no_volume(&a.id).unwrap();
     assert!(!bed.io().try_free_trashed(&image).unwrap());
-    pool.ensure_no_group_snapshot(&new_group(&pool, "g", &[&b]).id).unwrap();
+    pool.provisioner().ensure_no_group_snapshot(&new_group(&pool, "g", &[&b]).id).unwrap();
     assert_eq!((rbd_groups(&bed), notes(&bed)), (vec![], 0));
     assert!(bed.io().try_free_trashed(&image).unwrap());
 }
@@ -155,7 +155,8 @@ fn a_group_of_an_operator_is_left_alone() {
     let io = bed.io();
     io.create_group("mine").unwrap();
     assert!(io.try_add_to_group("mine", &a.id.to_string()).unwrap());
-    let refused = pool.begin_group_snapshot(&new_group(&pool, "g", &[&a])).err().unwrap();
+    let refused =
+        pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])).err().unwrap();
     assert!(matches!(refused, Error::Precondition(_)), "{refused}");
     assert!(refused.to_string().contains("mine"), "{refused}");
     assert_eq!((rbd_groups(&bed), notes(&bed)), (vec!["mine".to_owned()], 0));
@@ -168,8 +169,8 @@ fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
     let a = volume(&pool, "a", 4 * MIB);
-    let mut late = pool.begin_group_snapshot(&new_group(&pool, "g", &[&a])).unwrap();
-    late.cut().unwrap();
+    let mut late = pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])).unwrap();
+    late.capture().unwrap();
     let io = bed.io();
     let noted = io.omap_list("orlop.records", "", "pending-group.", 0).unwrap();
     let [(key, _)] = &noted[..] else { panic!("{noted:?}") };
@@ -178,7 +179,7 @@ fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
     io.update("orlop.records", &Update::default().set(key, note.as_bytes())).unwrap();
     let lost = late.commit();
     assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
-    assert_eq!(pool.snapshots(None, 0).unwrap(), []);
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
     assert_eq!((rbd_groups(&bed), notes(&bed)), (vec![], 0));
     assert_eq!(bed.image(&a.id).snapshots().unwrap(), []);
 }
@@ -229,13 +230,13 @@ fn kill_a_cutter(
 
 fn assert_cut_after_all(bed: &Bed, pool: &RbdPool, name: &str, volumes: [&VolumeRecord; 2]) {
     let new = new_group(pool, name, &volumes);
-    let record = settled(|| pool.begin_group_snapshot(&new)?.commit());
+    let record = settled(|| pool.provisioner().begin_group_snapshot(&new)?.commit());
     volumes.iter().for_each(|one| {
         assert_eq!(group_snapshots_of(&bed.image(&one.id)).len(), 1, "{name}");
     });
     let nothing_left = || {
         // The first call answers also if it has to leave the rest to the housekeeping.
-        pool.ensure_no_group_snapshot(&record.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         volumes.iter().all(|one| {
             let image = bed.image(&one.id);
             image.snapshots().unwrap().is_empty() && image.group().unwrap().is_none()

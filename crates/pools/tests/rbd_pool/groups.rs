@@ -40,11 +40,15 @@ pub(crate) fn new_group(pool: &RbdPool, name: &str, sources: &[&VolumeRecord]) -
 }
 
 pub(crate) fn group(pool: &RbdPool, name: &str, sources: &[&VolumeRecord]) -> GroupSnapshotRecord {
-    pool.begin_group_snapshot(&new_group(pool, name, sources)).unwrap().commit().unwrap()
+    pool.provisioner()
+        .begin_group_snapshot(&new_group(pool, name, sources))
+        .unwrap()
+        .commit()
+        .unwrap()
 }
 
 fn member_of(pool: &RbdPool, group: &GroupSnapshotRecord, source: &VolumeRecord) -> SnapshotRecord {
-    let members = group.members.iter().map(|id| pool.snapshot(id).unwrap().unwrap());
+    let members = group.members.iter().map(|id| pool.catalogue().snapshot(id).unwrap().unwrap());
     members.into_iter().find(|member| member.source == source.id).unwrap()
 }
 
@@ -73,15 +77,20 @@ fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
     let pool = bed.open();
     let (a, b) = (volume(&pool, "a", 8 * MIB), volume(&pool, "b", 16 * MIB));
     [&a, &b].iter().for_each(|one| write(&bed.image(&one.id), 0, 1, MIB));
-    let mut draft = pool.begin_group_snapshot(&new_group(&pool, "g", &[&a, &b])).unwrap();
-    draft.cut().unwrap();
+    let mut draft =
+        pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a, &b])).unwrap();
+    draft.capture().unwrap();
     [&a, &b].iter().for_each(|one| write(&bed.image(&one.id), 0, 2, MIB));
-    assert_eq!(pool.snapshots(None, 0).unwrap(), [], "not before they have their records");
+    assert_eq!(
+        pool.catalogue().snapshots(None, 0).unwrap(),
+        [],
+        "not before they have their records"
+    );
     let record = draft.commit().unwrap();
 
     let other = bed.open();
-    assert_eq!(other.group_snapshot(&record.id).unwrap().as_ref(), Some(&record));
-    let members = other.snapshots(None, 0).unwrap();
+    assert_eq!(other.catalogue().group_snapshot(&record.id).unwrap().as_ref(), Some(&record));
+    let members = other.catalogue().snapshots(None, 0).unwrap();
     assert_eq!(members.len(), 2);
     for (source, size) in [(&a, 8 * MIB), (&b, 16 * MIB)] {
         let member = member_of(&other, &record, source);
@@ -91,14 +100,14 @@ fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
         assert_eq!(byte_at(&as_cut(&bed, source), 0, MIB), 1);
         assert_eq!(bed.image(&source.id).group().unwrap(), None, "others may cut it now");
     }
-    let again = pool.begin_group_snapshot(&new_group(&pool, "g", &[&a, &b]));
+    let again = pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a, &b]));
     assert!(matches!(again.err(), Some(Error::Busy(_))));
     assert_eq!(rbd_groups(&bed).len(), 1);
 
     for _ in 0..2 {
-        other.ensure_no_group_snapshot(&record.id).unwrap();
-        assert_eq!(pool.group_snapshot(&record.id).unwrap(), None);
-        assert_eq!(pool.snapshots(None, 0).unwrap(), []);
+        other.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
+        assert_eq!(pool.catalogue().group_snapshot(&record.id).unwrap(), None);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
     }
     assert_eq!(rbd_groups(&bed), [""; 0]);
     [&a, &b].iter().for_each(|one| assert_eq!(bed.image(&one.id).snapshots().unwrap(), []));
@@ -115,7 +124,7 @@ fn members_outlive_their_volumes_and_their_group_outlives_copies() {
     let first = group(&pool, "g1", &[&a, &b]);
     write(&bed.image(&a.id), 0, 3, MIB);
     let second = group(&pool, "g2", &[&a]);
-    [&a, &b].iter().for_each(|one| pool.ensure_no_volume(&one.id).unwrap());
+    [&a, &b].iter().for_each(|one| pool.provisioner().ensure_no_volume(&one.id).unwrap());
     let wanted = [
         ("a1", member_of(&pool, &first, &a), 1),
         ("b1", member_of(&pool, &first, &b), 2),
@@ -141,12 +150,12 @@ fn members_outlive_their_volumes_and_their_group_outlives_copies() {
     };
     check("after they were made");
     for record in [&first, &second] {
-        pool.ensure_no_group_snapshot(&record.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
     }
-    assert_eq!(pool.snapshots(None, 0).unwrap(), []);
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
     assert_eq!(rbd_groups(&bed), [""; 0]);
     check("after their sources were deleted");
-    copies.iter().for_each(|(copy, _)| pool.ensure_no_volume(&copy.id).unwrap());
+    copies.iter().for_each(|(copy, _)| pool.provisioner().ensure_no_volume(&copy.id).unwrap());
     until("all is free", || bed.is_empty());
 }
 
@@ -166,15 +175,18 @@ fn changes_are_told_between_snapshots_made_alone_and_together() {
 
     let object = |number: u64| ByteRange { start: number * OBJECT, length: OBJECT };
     let all = |ranges: orlop_model::Ranges| ranges.filter_map(Result::unwrap).collect::<Vec<_>>();
-    let written = all(pool.allocated_ranges(&second.id, 0).unwrap());
+    let written = all(pool.changed_blocks().allocated_ranges(&second.id, 0).unwrap());
     assert_eq!(written, [object(0), object(2), object(4)]);
-    let changed = all(pool.changed_ranges(&alone.id, &first.id, 0).unwrap());
+    let changed = all(pool.changed_blocks().changed_ranges(&alone.id, &first.id, 0).unwrap());
     assert_eq!(changed, [object(2)]);
-    let changed = all(pool.changed_ranges(&first.id, &second.id, 0).unwrap());
+    let changed = all(pool.changed_blocks().changed_ranges(&first.id, &second.id, 0).unwrap());
     if can_compare_by_number().unwrap() {
         assert_eq!(changed, [object(4)]);
         let later = snapshot(&pool, "t", &a);
-        assert_eq!(all(pool.changed_ranges(&first.id, &later.id, 0).unwrap()), [object(4)]);
+        assert_eq!(
+            all(pool.changed_blocks().changed_ranges(&first.id, &later.id, 0).unwrap()),
+            [object(4)]
+        );
     } else {
         assert_eq!(changed, [ByteRange { start: 0, length: 32 * MIB }], "more, never less");
     }
@@ -215,7 +227,7 @@ fn all_members_are_of_one_instant_while_somebody_writes() {
             let seen: Vec<u64> = volumes.iter().map(|one| counter_in(&as_cut(&bed, one))).collect();
             assert!(seen.is_sorted_by(|a, b| a >= b), "{seen:?}");
             assert!(seen[0] - seen[MEMBERS - 1] <= 1 && seen[0] > 0, "{seen:?}");
-            pool.ensure_no_group_snapshot(&record.id).unwrap();
+            pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         }
         goes_on(counter.load(Ordering::Relaxed));
     });
@@ -241,25 +253,28 @@ fn two_that_cut_one_volume_wait_for_each_other() {
     let Some(bed) = Bed::new() else { return };
     let pools = [bed.open(), bed.open()];
     let [a, b, c] = ["a", "b", "c"].map(|name| volume(&pools[0], name, 4 * MIB));
-    let mut first = pools[0].begin_group_snapshot(&new_group(&pools[0], "g1", &[&a, &b])).unwrap();
+    let mut first = pools[0]
+        .provisioner()
+        .begin_group_snapshot(&new_group(&pools[0], "g1", &[&a, &b]))
+        .unwrap();
     let shared = new_group(&pools[1], "g2", &[&b, &c]);
-    let refused = pools[1].begin_group_snapshot(&shared).err();
+    let refused = pools[1].provisioner().begin_group_snapshot(&shared).err();
     assert!(matches!(refused, Some(Error::Busy(_))), "{refused:?}");
-    first.cut().unwrap();
+    first.capture().unwrap();
     let made = first.commit().unwrap();
-    let other = pools[1].begin_group_snapshot(&shared).unwrap().commit().unwrap();
+    let other = pools[1].provisioner().begin_group_snapshot(&shared).unwrap().commit().unwrap();
     assert_eq!(rbd_groups(&bed).len(), 2);
 
     // One that is given up leaves nothing, whether it was cut or not.
     for cut in [false, true] {
         let new = new_group(&pools[0], "g3", &[&a, &b, &c]);
-        let mut draft = pools[0].begin_group_snapshot(&new).unwrap();
-        assert!(!cut || draft.cut().is_ok());
+        let mut draft = pools[0].provisioner().begin_group_snapshot(&new).unwrap();
+        assert!(!cut || draft.capture().is_ok());
         drop(draft);
         assert_eq!(rbd_groups(&bed).len(), 2);
     }
     for record in [made, other] {
-        pools[0].ensure_no_group_snapshot(&record.id).unwrap();
+        pools[0].provisioner().ensure_no_group_snapshot(&record.id).unwrap();
     }
     for one in [&a, &b, &c] {
         assert_eq!(bed.image(&one.id).snapshots().unwrap(), []);
@@ -276,7 +291,7 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
     let records: Vec<_> = thread::scope(|scope| {
         let made = pools.each_ref().map(|pool| {
             let new = &new;
-            scope.spawn(move || pool.begin_group_snapshot(new)?.commit())
+            scope.spawn(move || pool.provisioner().begin_group_snapshot(new)?.commit())
         });
         made.into_iter()
             .filter_map(|made| match made.join().unwrap() {
@@ -286,14 +301,14 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
             .collect()
     });
     let [record] = &records[..] else { panic!("{records:?}") };
-    assert_eq!(pools[1].group_snapshot(&new.id).unwrap().as_ref(), Some(record));
+    assert_eq!(pools[1].catalogue().group_snapshot(&new.id).unwrap().as_ref(), Some(record));
     assert_eq!((rbd_groups(&bed).len(), group_snapshots_of(&bed.image(&a.id)).len()), (1, 1));
     let missing = new_group(
         &pools[0],
         "h",
         &[&a, &VolumeRecord { id: crate::bed::volume_id(&pools[0], "none"), ..a.clone() }],
     );
-    let none = pools[0].begin_group_snapshot(&missing).err();
+    let none = pools[0].provisioner().begin_group_snapshot(&missing).err();
     assert!(matches!(none, Some(Error::NoSuchVolume(_))), "{none:?}");
 }
 
@@ -304,7 +319,7 @@ fn groups_are_cut_exactly_where_they_can_be_restored() {
     let pool = RbdPool::open(&config).unwrap();
     assert_eq!(RbdPool::cuts_groups(), can_restore());
     let a = create(&pool, &new_volume(&pool, "a", MIB)).unwrap();
-    match pool.begin_group_snapshot(&new_group(&pool, "g", &[&a])) {
+    match pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])) {
         Ok(_) => assert!(can_restore()),
         Err(refused) => {
             assert!(matches!(refused, Error::Precondition(_)) && !can_restore(), "{refused}");

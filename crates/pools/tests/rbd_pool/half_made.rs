@@ -68,19 +68,23 @@ fn a_volume_is_made_whatever_a_killed_maker_left_of_its_image() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open_with_housekeeping();
     let first = volume(&pool, "first", MIB);
-    pool.ensure_no_volume(&first.id).unwrap();
+    pool.provisioner().ensure_no_volume(&first.id).unwrap();
     until("the first is gone", || bed.is_empty());
     let before = bed.objects_and_entries();
     for (number, parts) in states().into_iter().enumerate() {
         let name = format!("v{number}");
         let id = volume_id(&pool, &name);
         lay_out(&bed, &id, &parts);
-        assert_eq!(pool.volume(&id).unwrap(), None, "{parts:?}");
+        assert_eq!(pool.catalogue().volume(&id).unwrap(), None, "{parts:?}");
         let record = create(&pool, &new_volume(&pool, &name, 8 * MIB))
             .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
         assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB, "{parts:?}");
-        assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))], "{parts:?}");
-        pool.ensure_no_volume(&id).unwrap();
+        assert_eq!(
+            pool.catalogue().volumes(None, 0).unwrap(),
+            [(id.clone(), Ok(record))],
+            "{parts:?}"
+        );
+        pool.provisioner().ensure_no_volume(&id).unwrap();
         assert_eq!(bed.image_names(), [""; 0], "{parts:?}");
     }
     assert_nothing_left(&bed, &before);
@@ -91,13 +95,15 @@ fn a_deletion_clears_up_whatever_a_killed_maker_left() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open_with_housekeeping();
     let first = volume(&pool, "first", MIB);
-    pool.ensure_no_volume(&first.id).unwrap();
+    pool.provisioner().ensure_no_volume(&first.id).unwrap();
     until("the first is gone", || bed.is_empty());
     let before = bed.objects_and_entries();
     for (number, parts) in states().into_iter().enumerate() {
         let id = volume_id(&pool, &format!("v{number}"));
         lay_out(&bed, &id, &parts);
-        pool.ensure_no_volume(&id).unwrap_or_else(|error| panic!("{parts:?}: {error}"));
+        pool.provisioner()
+            .ensure_no_volume(&id)
+            .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
         let name = id.to_string();
         assert_eq!(bed.io().image_id(&name).unwrap(), None, "{parts:?}");
         assert_eq!(bed.io().entered_id(&name).unwrap(), None, "{parts:?}");
@@ -119,7 +125,7 @@ fn two_halves_of_a_name_are_both_cleared_away() {
             volume(&pool, name, MIB);
             assert_eq!(bed.io().entered_id(&text).unwrap(), bed.io().image_id(&text).unwrap());
         }
-        pool.ensure_no_volume(&id).unwrap();
+        pool.provisioner().ensure_no_volume(&id).unwrap();
         assert_eq!(bed.io().entered_id(&text).unwrap(), None);
         assert_eq!(bed.io().image_id(&text).unwrap(), None);
     }
@@ -134,7 +140,7 @@ fn a_volume_that_lost_its_name_object_gets_it_back() {
     let name = record.id.to_string();
     let image = bed.io().image_id(&name).unwrap();
     bed.remove_object(&format!("rbd_id.{name}"));
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
     assert_eq!(bed.io().image_id(&name).unwrap(), image);
     bed.io().open_image(&name, Access::ReadOnly).unwrap();
 }
@@ -156,13 +162,13 @@ fn an_image_is_prevented_for_a_while_and_not_for_ever() {
         let pool = bed.open();
         let id = volume_id(&pool, "a");
         let image = lay_out(&bed, &id, &[Part::Entry, Part::Name]);
-        pool.ensure_no_volume(&id).unwrap();
+        pool.provisioner().ensure_no_volume(&id).unwrap();
         image
     };
     let other = {
         let keeper = bed.open_with_housekeeping();
         let other = volume(&keeper, "b", MIB);
-        keeper.ensure_no_volume(&other.id).unwrap();
+        keeper.provisioner().ensure_no_volume(&other.id).unwrap();
         until("the other is freed", || bed.told(&["trash", "ls"]).as_array().unwrap().len() == 1);
         other
     };
@@ -181,7 +187,7 @@ fn the_rest_of_an_image_that_was_being_freed_goes() {
     let pool = bed.open();
     let record = volume(&pool, "a", 8 * MIB);
     let image = bed.io().image_id(&record.id.to_string()).unwrap().unwrap();
-    pool.ensure_no_volume(&record.id).unwrap();
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
     bed.remove_object(&format!("rbd_header.{image}"));
     let _keeper = bed.open_with_housekeeping();
     until("all is gone", || bed.trash_is_empty());
@@ -213,7 +219,7 @@ fn a_clone_whose_parent_never_knew_of_it_is_freed() {
     io.update(&header_of(&orphan), &update).unwrap();
     let error = io.open_image_by_id(&orphan, None, Access::ReadOnly).unwrap_err();
     assert!(error.is_not_found(), "{error}");
-    pool.ensure_no_volume(&id).unwrap();
+    pool.provisioner().ensure_no_volume(&id).unwrap();
     let _keeper = bed.open_with_housekeeping();
     let rest = || bed.objects().into_iter().filter(|one| one.contains(&orphan)).count();
     until("nothing is left of it", || bed.trash_is_empty() && rest() == 0);
@@ -229,7 +235,7 @@ fn an_image_that_was_being_restored_can_be_copied_and_freed() {
         let source = volume(&pool, &name, 8 * MIB);
         let kept = snapshot(&pool, &name, &source);
         let image = bed.io().image_id(&source.id.to_string()).unwrap().unwrap();
-        pool.ensure_no_volume(&source.id).unwrap();
+        pool.provisioner().ensure_no_volume(&source.id).unwrap();
         bed.set_trash_state(&image, RESTORING);
         if named {
             bed.io().ensure_openable(&format!("orlop-kept.{image}"), &image).unwrap();
@@ -237,8 +243,8 @@ fn an_image_that_was_being_restored_can_be_copied_and_freed() {
         }
         let from = ContentSource::Snapshot(kept.id.clone());
         let copy = copy_of(&pool, &format!("copy, named: {named}"), from, 8 * MIB).unwrap();
-        pool.ensure_no_volume(&copy.id).unwrap();
-        pool.ensure_no_snapshot(&kept.id).unwrap();
+        pool.provisioner().ensure_no_volume(&copy.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&kept.id).unwrap();
     }
     let _keeper = bed.open_with_housekeeping();
     until("all is free", || bed.is_empty());
@@ -251,7 +257,7 @@ fn a_name_alone_makes_no_image_a_leftover() {
     let pool = bed.open_with_housekeeping();
     bed.io().create_image("orlop-kept.mine", NewImage::Zeroes { size: MIB }).unwrap();
     let other = volume(&pool, "b", MIB);
-    pool.ensure_no_volume(&other.id).unwrap();
+    pool.provisioner().ensure_no_volume(&other.id).unwrap();
     until("the other is freed", || bed.trash_is_empty());
     assert_eq!(bed.image_names(), ["orlop-kept.mine"]);
 }
@@ -287,8 +293,8 @@ fn makers_may_be_killed_at_any_moment() {
         let new = new_volume(&pool, &name, 8 * MIB);
         let record = settled(|| create(&pool, &new));
         assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
-        assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
-        settled(|| pool.ensure_no_volume(&id));
+        assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
+        settled(|| pool.provisioner().ensure_no_volume(&id));
         assert_eq!(bed.image_names(), [""; 0]);
     }
 }

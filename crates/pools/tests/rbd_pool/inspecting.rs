@@ -37,11 +37,12 @@ fn what_no_longer_belongs_together_is_told() {
         leaving: false,
         reader: ReaderState::Away,
     };
-    pool.update_volume(&record.id, &mut |record| {
-        record.published.insert("ghost".parse().unwrap(), publication.clone());
-        Ok(())
-    })
-    .unwrap();
+    pool.catalogue()
+        .update_volume(&record.id, &mut |record| {
+            record.published.insert("ghost".parse().unwrap(), publication.clone());
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(codes(&bed), ["foreign-publication"]);
 
     image.set_metadata(&format!("orlop.record.{image_id}"), "{").unwrap();

@@ -17,13 +17,13 @@ fn a_draft_of_a_dead_process_does_not_stand_in_the_way() {
     io.create_image(&id.to_string(), NewImage::Zeroes { size: 64 * MIB }).unwrap();
     let record = volume(&pool, "a", 8 * MIB);
     assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
-    assert_eq!(pool.volume(&id).unwrap(), Some(record));
+    assert_eq!(pool.catalogue().volume(&id).unwrap(), Some(record));
     until("the draft is freed", || bed.trash_is_empty());
     // One that was given up for good goes when the volume is deleted.
     let given_up = volume_id(&pool, "b");
     io.create_image(&given_up.to_string(), NewImage::Zeroes { size: MIB }).unwrap();
-    pool.ensure_no_volume(&given_up).unwrap();
-    pool.ensure_no_volume(&id).unwrap();
+    pool.provisioner().ensure_no_volume(&given_up).unwrap();
+    pool.provisioner().ensure_no_volume(&id).unwrap();
     until("all is free", || bed.is_empty());
 }
 
@@ -38,18 +38,19 @@ fn an_image_with_data_and_without_a_record_is_kept() {
     let name = |id: &VolumeId| format!("rbd/{}/{id}", bed.namespace);
     let copy = format!("rbd/{}/backup", bed.namespace);
     bed.rbd(&["cp", &name(&id), &copy]);
-    pool.ensure_no_volume(&id).unwrap();
+    pool.provisioner().ensure_no_volume(&id).unwrap();
     bed.rbd(&["mv", &copy, &name(&id)]);
-    for refused in
-        [pool.ensure_no_volume(&id), create(&pool, &new_volume(&pool, "a", 8 * MIB)).map(drop)]
-    {
+    for refused in [
+        pool.provisioner().ensure_no_volume(&id),
+        create(&pool, &new_volume(&pool, "a", 8 * MIB)).map(drop),
+    ] {
         assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
     }
     assert_eq!(byte_at(&bed.image(&id), MIB, 64 * 1024), 7);
     bed.rbd(&["rm", &name(&id)]);
     let again = volume(&pool, "a", 8 * MIB);
     for volume in [again, other] {
-        pool.ensure_no_volume(&volume.id).unwrap();
+        pool.provisioner().ensure_no_volume(&volume.id).unwrap();
     }
     until("all is free", || bed.is_empty());
 }
@@ -65,9 +66,9 @@ fn a_name_without_an_image_does_not_stand_in_the_way() {
     // Killed within rbd_create: the name is taken, the image is not there yet.
     let place = ["--pool", "rbd", "--namespace", &bed.namespace];
     run("rados", &[&place[..], &["rm", &format!("rbd_header.{image_id}")]].concat());
-    assert_eq!(pool.volume(&id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&id).unwrap(), None);
     let record = volume(&pool, "a", 8 * MIB);
-    assert_eq!(pool.volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
     assert_ne!(bed.io().image_id(&name).unwrap(), Some(image_id));
     assert_eq!(bed.image_names(), [name]);
 }
@@ -85,11 +86,11 @@ fn a_deletion_that_was_cut_short_is_carried_on() {
         record.id
     };
     let pool = bed.open();
-    assert_eq!(pool.volume(&id).unwrap(), None);
-    assert_eq!(pool.volumes(None, 0).unwrap(), []);
+    assert_eq!(pool.catalogue().volume(&id).unwrap(), None);
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), []);
     let namesake = volume(&pool, "a", 8 * MIB);
     assert_eq!(byte_at(&bed.image(&namesake.id), 0, 8 * MIB), 0);
-    pool.ensure_no_volume(&namesake.id).unwrap();
+    pool.provisioner().ensure_no_volume(&namesake.id).unwrap();
     // Nobody has freed anything yet.
     assert!(!bed.trash_is_empty());
     let _keeper = bed.open_with_housekeeping();
@@ -104,13 +105,13 @@ fn what_an_operator_has_put_into_the_trash_is_not_freed() {
     write(&bed.image(&record.id), 0, 5, MIB);
     let image_id = bed.io().image_id(&record.id.to_string()).unwrap().unwrap();
     bed.rbd(&["trash", "mv", &record.id.to_string()]);
-    assert_eq!(pool.volume(&record.id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
     // Something that is freed, so that the housekeeping has been there.
     let other = volume(&pool, "b", MIB);
-    pool.ensure_no_volume(&other.id).unwrap();
+    pool.provisioner().ensure_no_volume(&other.id).unwrap();
     until("the other is free", || bed.told(&["trash", "ls"]).as_array().unwrap().len() == 1);
     bed.rbd(&["trash", "restore", &image_id]);
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     assert_eq!(byte_at(&bed.image(&record.id), 0, MIB), 5);
 }
 
@@ -138,16 +139,16 @@ fn an_image_that_was_kept_for_a_copy_goes_with_its_last_snapshot() {
     let pool = bed.open();
     let source = volume(&pool, "a", 8 * MIB);
     let kept = snapshot(&pool, "s", &source);
-    pool.ensure_no_volume(&source.id).unwrap();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     let from = ContentSource::Snapshot(kept.id.clone());
     let copy = copy_of(&pool, "b", from, 8 * MIB).unwrap();
     let names = bed.image_names();
     assert!(names.iter().any(|name| name.starts_with("orlop-kept.")), "{names:?}");
-    pool.ensure_no_volume(&copy.id).unwrap();
+    pool.provisioner().ensure_no_volume(&copy.id).unwrap();
     let keeper = bed.open_with_housekeeping();
     until("the copy is free", || bed.image_names().len() == 1 && bed.trash_is_empty());
-    assert_eq!(keeper.snapshots(None, 0).unwrap(), std::slice::from_ref(&kept));
-    keeper.ensure_no_snapshot(&kept.id).unwrap();
+    assert_eq!(keeper.catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&kept));
+    keeper.provisioner().ensure_no_snapshot(&kept.id).unwrap();
     until("all is free", || bed.is_empty());
 }
 
@@ -157,7 +158,7 @@ fn a_deletion_does_not_search_the_whole_pool_for_leftovers() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open_with_housekeeping();
     let delete_one = |name| {
-        pool.ensure_no_volume(&volume(&pool, name, MIB).id).unwrap();
+        pool.provisioner().ensure_no_volume(&volume(&pool, name, MIB).id).unwrap();
         until("it is freed", || bed.trash_is_empty());
     };
     delete_one("first");

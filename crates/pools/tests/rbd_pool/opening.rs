@@ -22,14 +22,14 @@ fn a_pool_is_made_once_and_only_where_it_may_be() {
 fn a_pool_that_was_made_anew_below_us_is_not_taken_for_the_old_one() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
-    pool.check_health().unwrap();
+    pool.health().check().unwrap();
     let place = ["--pool", "rbd", "--namespace", &bed.namespace];
     run("rados", &[&place[..], &["rm", "orlop.pool"]].concat());
-    assert!(pool.check_health().is_err());
+    assert!(pool.health().check().is_err());
     let other = bed.open();
     assert_ne!(other.id(), pool.id());
-    assert!(pool.check_health().is_err());
-    other.check_health().unwrap();
+    assert!(pool.health().check().is_err());
+    other.health().check().unwrap();
 }
 
 #[test]
@@ -45,14 +45,14 @@ fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
         assert!(reason.contains(pool.id().as_str()), "{reason}");
     }
     // Only the snapshot is left, among the records.
-    pool.ensure_no_volume(&source.id).unwrap();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     let refused = RbdPool::open(&bed.config());
     let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
 
     let (_, mark) = reason.split_once("contents ").unwrap();
     let mark = &mark[..=mark.find('}').unwrap()];
     bed.io().create("orlop.pool", mark.as_bytes()).unwrap();
-    assert_eq!(bed.open().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
+    assert_eq!(bed.open().catalogue().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
 }
 
 /// Images of others are not Orlop's, and a maker that died before the mark has left empty records.
@@ -61,7 +61,7 @@ fn a_pool_is_made_beside_images_of_others() {
     let Some(bed) = Bed::new() else { return };
     bed.rbd(&["create", "v-of-another", "--size", "8M"]);
     bed.io().ensure_object("orlop.records").unwrap();
-    bed.open().check_health().unwrap();
+    bed.open().health().check().unwrap();
 }
 
 #[test]
@@ -74,15 +74,15 @@ fn lost_records_are_damage_and_no_empty_list() {
     let damaged = |outcome: Result<(), Error>| {
         assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
     };
-    damaged(pool.snapshots(None, 0).map(drop));
-    damaged(pool.snapshots(None, 1).map(drop));
-    damaged(pool.snapshot(&cut.id).map(drop));
-    damaged(pool.begin_snapshot(&new_snapshot(&pool, "t", &source)).map(drop));
-    damaged(pool.ensure_no_snapshot(&cut.id));
-    damaged(pool.volume_groups(None, 0).map(drop));
-    damaged(pool.ensure_no_volume(&source.id));
-    damaged(pool.check_health());
-    assert_eq!(pool.volume(&source.id).unwrap().unwrap().id, source.id);
+    damaged(pool.catalogue().snapshots(None, 0).map(drop));
+    damaged(pool.catalogue().snapshots(None, 1).map(drop));
+    damaged(pool.catalogue().snapshot(&cut.id).map(drop));
+    damaged(pool.provisioner().begin_snapshot(&new_snapshot(&pool, "t", &source)).map(drop));
+    damaged(pool.provisioner().ensure_no_snapshot(&cut.id));
+    damaged(pool.catalogue().volume_groups(None, 0).map(drop));
+    damaged(pool.provisioner().ensure_no_volume(&source.id));
+    damaged(pool.health().check());
+    assert_eq!(pool.catalogue().volume(&source.id).unwrap().unwrap().id, source.id);
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
     let cut = snapshot(&pool, "s", &source);
     let copy = copy_of(&pool, "b", ContentSource::Snapshot(cut.id.clone()), 16 * MIB).unwrap();
     let together = group(&pool, "g", &[&source, &copy]);
-    assert!(pool.capacity(Provisioning::Thin).unwrap().available_bytes > 0);
-    pool.ensure_capacity(&source.id, 16 * MIB).unwrap();
+    assert!(pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes > 0);
+    pool.provisioner().ensure_capacity(&source.id, 16 * MIB).unwrap();
     for id in [&source.id, &copy.id] {
-        pool.ensure_no_volume(id).unwrap();
+        pool.provisioner().ensure_no_volume(id).unwrap();
     }
-    pool.ensure_no_snapshot(&cut.id).unwrap();
-    pool.ensure_no_group_snapshot(&together.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_group_snapshot(&together.id).unwrap();
     until("all is free", || bed.is_empty());
 
     let elsewhere = RbdPoolConfig { namespace: String::new(), ..config };
@@ -184,7 +184,7 @@ fn how_much_room_a_new_ceph_pool_has_is_waited_for() {
         ..bed.config()
     };
     let pool = RbdPool::open(&config).unwrap();
-    let capacity = pool.capacity(Provisioning::Thin);
+    let capacity = pool.provisioner().capacity(Provisioning::Thin);
     drop(pool);
     run("ceph", &["osd", "pool", "rm", &name, &name, "--yes-i-really-really-mean-it"]);
     assert!(capacity.unwrap().available_bytes > 0);

@@ -27,7 +27,7 @@ fn no_change_of_a_record_is_lost_to_another_process() {
             scope.spawn(|| {
                 let mut done = 0;
                 while done < 10 {
-                    match pool.update_volume(&record.id, &mut count) {
+                    match pool.catalogue().update_volume(&record.id, &mut count) {
                         Ok(_) => done += 1,
                         Err(Error::Busy(_)) => {}
                         Err(error) => panic!("{error}"),
@@ -36,7 +36,7 @@ fn no_change_of_a_record_is_lost_to_another_process() {
             });
         }
     });
-    let counted = pools[1].volume(&record.id).unwrap().unwrap();
+    let counted = pools[1].catalogue().volume(&record.id).unwrap().unwrap();
     assert_eq!(counted.limits.read_iops, Some(30));
 }
 
@@ -46,10 +46,10 @@ fn a_change_may_refuse_and_sees_what_others_have_written() {
     let pools = [bed.open(), bed.open()];
     let record = volume(&pools[0], "a", MIB);
     let mut turns = 0;
-    let refused = pools[0].update_volume(&record.id, &mut |record| {
+    let refused = pools[0].catalogue().update_volume(&record.id, &mut |record| {
         turns += 1;
         if turns == 1 {
-            pools[1].update_volume(&record.id, &mut count).unwrap();
+            pools[1].catalogue().update_volume(&record.id, &mut count).unwrap();
             return count(record);
         }
         assert_eq!(record.limits.read_iops, Some(1), "read anew");
@@ -57,7 +57,7 @@ fn a_change_may_refuse_and_sees_what_others_have_written() {
     });
     assert_eq!(refused, Err(Error::precondition("somebody else was here")));
     assert_eq!(turns, 2);
-    let there = pools[0].volume(&record.id).unwrap().unwrap();
+    let there = pools[0].catalogue().volume(&record.id).unwrap().unwrap();
     assert_eq!(there.limits.read_iops, Some(1));
 }
 
@@ -76,8 +76,11 @@ fn a_client_that_the_cluster_has_thrown_out_comes_back_as_another() {
 
     let own = pool_address(&bed, &pool, &record);
     other.cluster().blocklist(&own, FOR_GOOD).unwrap();
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
-    assert_eq!(pool.update_volume(&record.id, &mut count).unwrap().limits.read_iops, Some(1));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(
+        pool.catalogue().update_volume(&record.id, &mut count).unwrap().limits.read_iops,
+        Some(1)
+    );
     assert_ne!(pool_address(&bed, &pool, &record), own);
 }
 
@@ -95,7 +98,7 @@ fn pool_address(bed: &Bed, pool: &RbdPool, record: &VolumeRecord) -> String {
             }
         });
         while !watching.is_finished() {
-            pool.ensure_reclaimed(&record.id).unwrap();
+            pool.provisioner().ensure_reclaimed(&record.id).unwrap();
         }
     });
     seen.into_inner().unwrap().unwrap()
@@ -118,27 +121,27 @@ fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
     let pools = [bed.open(), bed.open()];
     let volumes = ["x", "y"].map(|name| volume(&pools[0], name, MIB).id);
     let first = group(&pools[0], "a", &[&volumes[0]]);
-    pools[0].save_volume_group(&first, None).unwrap();
-    assert_eq!(pools[1].volume_groups(None, 0).unwrap(), std::slice::from_ref(&first));
-    assert_eq!(pools[1].volume_group(&first.id).unwrap(), Some(first.clone()));
+    pools[0].catalogue().save_volume_group(&first, None).unwrap();
+    assert_eq!(pools[1].catalogue().volume_groups(None, 0).unwrap(), std::slice::from_ref(&first));
+    assert_eq!(pools[1].catalogue().volume_group(&first.id).unwrap(), Some(first.clone()));
 
     let is_busy =
         |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
-    is_busy(pools[1].save_volume_group(&first, None));
+    is_busy(pools[1].catalogue().save_volume_group(&first, None));
     let larger = VolumeGroupRecord { members: volumes.iter().cloned().collect(), ..first.clone() };
-    pools[1].save_volume_group(&larger, Some(&first)).unwrap();
+    pools[1].catalogue().save_volume_group(&larger, Some(&first)).unwrap();
     let emptied = VolumeGroupRecord { members: BTreeSet::new(), ..first.clone() };
-    is_busy(pools[0].save_volume_group(&emptied, Some(&first)));
+    is_busy(pools[0].catalogue().save_volume_group(&emptied, Some(&first)));
 
     let second = group(&pools[0], "b", &[&volumes[1]]);
-    is_busy(pools[0].save_volume_group(&second, None));
-    assert_eq!(pools[0].volume_group(&second.id).unwrap(), None);
-    pools[0].save_volume_group(&emptied, Some(&larger)).unwrap();
-    pools[0].save_volume_group(&second, None).unwrap();
+    is_busy(pools[0].catalogue().save_volume_group(&second, None));
+    assert_eq!(pools[0].catalogue().volume_group(&second.id).unwrap(), None);
+    pools[0].catalogue().save_volume_group(&emptied, Some(&larger)).unwrap();
+    pools[0].catalogue().save_volume_group(&second, None).unwrap();
     for _ in 0..2 {
-        pools[1].ensure_no_volume_group(&second.id).unwrap();
+        pools[1].catalogue().ensure_no_volume_group(&second.id).unwrap();
     }
-    assert_eq!(pools[0].volume_groups(None, 0).unwrap(), [emptied]);
+    assert_eq!(pools[0].catalogue().volume_groups(None, 0).unwrap(), [emptied]);
 }
 
 /// Two controllers, of which neither knows what the other is about to do.
@@ -153,17 +156,17 @@ fn a_volume_is_not_deleted_while_it_joins_a_group() {
             let joining = scope.spawn(|| {
                 // At another moment of the deletion each time.
                 std::thread::sleep(Duration::from_micros(500 * round));
-                pools[0].save_volume_group(&group, None)
+                pools[0].catalogue().save_volume_group(&group, None)
             });
-            let deleted = pools[1].ensure_no_volume(&record.id);
+            let deleted = pools[1].provisioner().ensure_no_volume(&record.id);
             (joining.join().unwrap(), deleted)
         });
-        let there = pools[0].volume(&record.id).unwrap().is_some();
-        let left = pools[0].volume_group(&group.id).unwrap();
+        let there = pools[0].catalogue().volume(&record.id).unwrap().is_some();
+        let left = pools[0].catalogue().volume_group(&group.id).unwrap();
         let is_member = left.as_ref().is_some_and(|group| group.members.contains(&record.id));
         assert_eq!(there, is_member, "round {round}: {joined:?}, {deleted:?}");
         assert_eq!((joined.is_ok(), deleted.is_ok()), (there, !there), "{joined:?}, {deleted:?}");
-        pools[1].ensure_no_volume_group(&group.id).unwrap();
-        pools[1].ensure_no_volume(&record.id).unwrap();
+        pools[1].catalogue().ensure_no_volume_group(&group.id).unwrap();
+        pools[1].provisioner().ensure_no_volume(&record.id).unwrap();
     }
 }

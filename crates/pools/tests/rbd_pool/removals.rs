@@ -87,7 +87,7 @@ fn a_deleted_volume_is_freed_despite_half_removed_snapshots() {
     let Some(bed) = Bed::new() else { return };
     let (source, _) = leaked(&bed, "a");
     let pool = bed.open();
-    pool.ensure_no_volume(&source.id).unwrap();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     let (key, _) = bed.io().omap_list("orlop.records", "", "pending.", 1).unwrap().remove(0);
     bed.io().update("orlop.records", &Update::default().remove(&key)).unwrap();
     let halfway = findings(&bed);
@@ -104,13 +104,13 @@ fn a_cut_that_comes_after_its_sweep_is_removed() {
     let source = volume(&pool, "a", 8 * MIB);
     let image = bed.image(&source.id);
     let cut = snapshot(&pool, "s", &source);
-    pool.ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     let name = format!("{}.0123456789abcdef", cut.id);
     let note = format!(r#"{{"image":"{}","until":{}}}"#, image.id().unwrap(), u64::MAX);
     let (key, io) = (format!("pending.{name}"), bed.io());
     io.update("orlop.records", &Update::default().set(&key, note.as_bytes())).unwrap();
     // A deletion of what is not there: all attempts to make it are given up.
-    pool.ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     assert_ne!(io.omap_get("orlop.records", &key).unwrap(), Some(note.into_bytes()), "given up");
     image.create_snapshot(&name).unwrap();
     let _keeper = bed.open_with_housekeeping();

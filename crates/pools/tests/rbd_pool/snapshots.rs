@@ -12,13 +12,13 @@ fn a_snapshot_is_one_instant_and_is_restored_as_it_was() {
     let source = volume(&pool, "a", 16 * MIB);
     let image = bed.image(&source.id);
     write(&image, 0, 1, MIB);
-    let mut draft = pool.begin_snapshot(&new_snapshot(&pool, "s", &source)).unwrap();
-    draft.cut().unwrap();
+    let mut draft = pool.provisioner().begin_snapshot(&new_snapshot(&pool, "s", &source)).unwrap();
+    draft.capture().unwrap();
     write(&image, 0, 2, MIB);
-    assert_eq!(pool.snapshots(None, 0).unwrap(), [], "not before it has its record");
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [], "not before it has its record");
     let record = draft.commit().unwrap();
-    assert_eq!(pool.snapshot(&record.id).unwrap(), Some(record.clone()));
-    assert_eq!(bed.open().snapshots(None, 0).unwrap(), std::slice::from_ref(&record));
+    assert_eq!(pool.catalogue().snapshot(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(bed.open().catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&record));
 
     let from = ContentSource::Snapshot(record.id.clone());
     let restored = copy_of(&pool, "b", from.clone(), 32 * MIB).unwrap();
@@ -39,15 +39,15 @@ fn snapshots_outlive_their_volume_and_are_freed_with_it() {
     let first = snapshot(&pool, "s1", &source);
     write(&bed.image(&source.id), 4 * MIB, 2, MIB);
     let second = snapshot(&pool, "s2", &source);
-    pool.ensure_no_volume(&source.id).unwrap();
-    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 2);
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
 
     let namesake = volume(&pool, "a", 16 * MIB);
     assert_eq!(byte_at(&bed.image(&namesake.id), 0, 16 * MIB), 0, "it begins anew");
-    let changed = pool.changed_ranges(&first.id, &second.id, 0).unwrap();
+    let changed = pool.changed_blocks().changed_ranges(&first.id, &second.id, 0).unwrap();
     let changed: Vec<_> = changed.filter_map(|range| Some(range.unwrap()?.start)).collect();
     assert_eq!(changed, [4 * MIB]);
-    pool.ensure_no_volume(&namesake.id).unwrap();
+    pool.provisioner().ensure_no_volume(&namesake.id).unwrap();
 
     // Under the very name that it once had.
     let from = ContentSource::Snapshot(second.id.clone());
@@ -56,11 +56,11 @@ fn snapshots_outlive_their_volume_and_are_freed_with_it() {
     assert_eq!(byte_at(&bed.image(&restored.id), 4 * MIB, MIB), 2);
 
     for id in [&first.id, &second.id, &first.id] {
-        pool.ensure_no_snapshot(id).unwrap();
-        assert_eq!(pool.snapshot(id).unwrap(), None);
+        pool.provisioner().ensure_no_snapshot(id).unwrap();
+        assert_eq!(pool.catalogue().snapshot(id).unwrap(), None);
     }
     assert_eq!(byte_at(&bed.image(&restored.id), 0, MIB), 1, "it needs no snapshot any more");
-    pool.ensure_no_volume(&restored.id).unwrap();
+    pool.provisioner().ensure_no_volume(&restored.id).unwrap();
     until("all is free", || bed.is_empty());
 }
 
@@ -71,23 +71,23 @@ fn of_two_that_make_one_snapshot_one_wins_and_nothing_is_left_of_the_other() {
     let source = volume(&pools[0], "a", 4 * MIB);
     let new = new_snapshot(&pools[0], "s", &source);
     let drafts = pools.each_ref().map(|pool| {
-        let mut draft = pool.begin_snapshot(&new).unwrap();
-        draft.cut().unwrap();
+        let mut draft = pool.provisioner().begin_snapshot(&new).unwrap();
+        draft.capture().unwrap();
         draft
     });
     let [first, second] = drafts;
     let record = first.commit().unwrap();
     let lost = second.commit();
     assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
-    assert_eq!(pools[1].snapshots(None, 0).unwrap(), std::slice::from_ref(&record));
+    assert_eq!(pools[1].catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&record));
     assert_eq!(bed.image(&source.id).snapshots().unwrap().len(), 1);
 
-    let dropped = pools[0].begin_snapshot(&new_snapshot(&pools[0], "t", &source));
+    let dropped = pools[0].provisioner().begin_snapshot(&new_snapshot(&pools[0], "t", &source));
     let mut dropped = dropped.unwrap();
-    dropped.cut().unwrap();
+    dropped.capture().unwrap();
     drop(dropped);
     assert_eq!(bed.image(&source.id).snapshots().unwrap().len(), 1);
-    pools[1].ensure_no_snapshot(&record.id).unwrap();
+    pools[1].provisioner().ensure_no_snapshot(&record.id).unwrap();
     assert_eq!(bed.image(&source.id).snapshots().unwrap(), []);
 }
 
@@ -97,7 +97,7 @@ fn a_snapshot_of_a_grown_volume_has_the_size_of_its_instant() {
     let pool = bed.open();
     let source = volume(&pool, "a", 8 * MIB);
     let small = snapshot(&pool, "s1", &source);
-    let source = pool.ensure_capacity(&source.id, 24 * MIB).unwrap();
+    let source = pool.provisioner().ensure_capacity(&source.id, 24 * MIB).unwrap();
     let large = snapshot(&pool, "s2", &source);
     assert_eq!((small.size_bytes, large.size_bytes), (8 * MIB, 24 * MIB));
     let copy = copy_of(&pool, "b", ContentSource::Snapshot(small.id), 8 * MIB).unwrap();
@@ -118,13 +118,13 @@ fn a_snapshot_is_made_only_while_its_note_is_there_and_takes_it_away() {
     let record = snapshot(&pool, "s1", &source);
     assert_eq!(notes(), []);
 
-    let mut late = pool.begin_snapshot(&new_snapshot(&pool, "s2", &source)).unwrap();
-    late.cut().unwrap();
+    let mut late = pool.provisioner().begin_snapshot(&new_snapshot(&pool, "s2", &source)).unwrap();
+    late.capture().unwrap();
     // Taken for dead by another process.
     let [(note, _)] = &notes()[..] else { panic!("one note: {:?}", notes()) };
     io.update("orlop.records", &Update::default().remove(note)).unwrap();
     let lost = late.commit();
     assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
-    assert_eq!(pool.snapshots(None, 0).unwrap(), [record]);
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [record]);
     assert_eq!(bed.image(&source.id).snapshots().unwrap().len(), 1);
 }

@@ -9,7 +9,7 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
     let record = volume(&pool, "a", 64 * MIB);
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
 
     let info = bed.told(&["info", &record.id.to_string()]);
     assert_eq!(info["size"], 64 * MIB);
@@ -20,11 +20,11 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
 
     let other = bed.open();
     assert_eq!(other.id(), pool.id(), "the pool is one, whoever opens it");
-    assert_eq!(other.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(other.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     let again = create(&other, &new_volume(&other, "a", 64 * MIB));
     assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
-    assert!(!pool.condition(&record.id).unwrap().abnormal);
-    pool.check_health().unwrap();
+    assert!(!pool.health().condition(&record.id).unwrap().abnormal);
+    pool.health().check().unwrap();
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn many_who_make_one_volume_at_once_make_one() {
         assert!(winners.len() <= 1, "{winners:?}");
         won += winners.len();
         let id = volume_id(&pools[0], &name);
-        let there = pools[1].volume(&id).unwrap();
+        let there = pools[1].catalogue().volume(&id).unwrap();
         assert_eq!(there.as_ref(), winners.first().copied(), "whoever was told so has made it");
         if let Some(record) = there {
             assert_eq!(bed.image(&id).size().unwrap(), record.capacity_bytes);
         }
         // Those who lost are called again by their orchestrator.
-        if pools[0].volume(&id).unwrap().is_none() {
+        if pools[0].catalogue().volume(&id).unwrap().is_none() {
             volume(&pools[0], &name, MIB);
         }
     }
@@ -76,14 +76,14 @@ fn volumes_are_listed_in_pages_without_what_is_half_made_or_foreign() {
     bed.rbd(&["create", "--size", "1M", &volume_id(&pool, "draft").to_string()]);
 
     let listed = |after, limit| -> Vec<_> {
-        let page = pool.volumes(after, limit).unwrap();
+        let page = pool.catalogue().volumes(after, limit).unwrap();
         page.into_iter().map(|(_, record)| record.unwrap()).collect()
     };
     assert_eq!(listed(None, 0), records);
     assert_eq!(listed(None, 2), records[..2]);
     assert_eq!(listed(Some(&records[1].id), 2), records[2..4]);
     assert_eq!(listed(Some(&records[3].id), 9), records[4..]);
-    assert_eq!(pool.volume(&volume_id(&pool, "draft")).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&volume_id(&pool, "draft")).unwrap(), None);
 }
 
 #[test]
@@ -98,15 +98,15 @@ fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
     let is_damaged = |error: Option<Error>| {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
     };
-    is_damaged(pool.volume(&record.id).err());
+    is_damaged(pool.catalogue().volume(&record.id).err());
     is_damaged(create(&pool, &new_volume(&pool, "a", MIB)).err());
-    is_damaged(pool.ensure_no_volume(&record.id).err());
-    is_damaged(pool.volumes(None, 0).unwrap()[0].1.clone().err());
+    is_damaged(pool.provisioner().ensure_no_volume(&record.id).err());
+    is_damaged(pool.catalogue().volumes(None, 0).unwrap()[0].1.clone().err());
     let (well, missing) = (volume(&pool, "b", MIB), volume_id(&pool, "c"));
-    let conditions = pool.conditions(&[record.id.clone(), well.id.clone(), missing]);
+    let conditions = pool.health().conditions(&[record.id.clone(), well.id.clone(), missing]);
     let abnormal: Vec<bool> = conditions.iter().map(|condition| condition.abnormal).collect();
     assert_eq!(abnormal, [true, false, true], "{conditions:?}");
-    assert_eq!(pool.condition(&record.id).unwrap(), conditions[0]);
+    assert_eq!(pool.health().condition(&record.id).unwrap(), conditions[0]);
     assert_eq!(bed.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
 }
 
@@ -114,7 +114,7 @@ fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
 fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
-    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     let told: serde_json::Value =
         serde_json::from_str(&run("ceph", &["df", "--format", "json"])).unwrap();
     let told = told["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "rbd").unwrap();
@@ -126,15 +126,15 @@ fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
     let too_large = create(&pool, &new_volume(&pool, "a", 1 << 50));
     assert!(matches!(too_large, Err(Error::Exhausted(_))), "{too_large:?}");
     let record = volume(&pool, "a", MIB);
-    let too_large = pool.ensure_capacity(&record.id, 1 << 50);
+    let too_large = pool.provisioner().ensure_capacity(&record.id, 1 << 50);
     assert!(matches!(too_large, Err(Error::Exhausted(_))), "{too_large:?}");
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
 
     let parameters = VolumeParameters { provisioning: Provisioning::Thick, ..Default::default() };
     let thick = NewVolume { parameters, ..new_volume(&pool, "thick", MIB) };
     let refused = create(&pool, &thick);
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
-    assert_eq!(pool.capacity(Provisioning::Thick).unwrap().available_bytes, 0);
+    assert_eq!(pool.provisioner().capacity(Provisioning::Thick).unwrap().available_bytes, 0);
 }
 
 /// Many times: librbd alone gets it wrong only now and then.
@@ -153,17 +153,17 @@ fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
                 let (pool, id) = (&pools[pool % 2], &record.id);
                 scope.spawn(move || {
                     let bytes = (base + more) * MIB;
-                    let grown = pool.ensure_capacity(id, bytes).unwrap();
+                    let grown = pool.provisioner().ensure_capacity(id, bytes).unwrap();
                     assert!(grown.capacity_bytes >= bytes);
                 });
             }
         });
-        let grown = pools[1].volume(&record.id).unwrap().unwrap();
+        let grown = pools[1].catalogue().volume(&record.id).unwrap().unwrap();
         assert_eq!(grown.capacity_bytes, (base + 32) * MIB);
         assert_eq!(bed.image(&record.id).size().unwrap(), grown.capacity_bytes);
         until("the writer sees it", || image.size().unwrap() == grown.capacity_bytes);
     }
-    let same = pools[0].ensure_capacity(&record.id, MIB).unwrap();
+    let same = pools[0].provisioner().ensure_capacity(&record.id, MIB).unwrap();
     assert_eq!(same.capacity_bytes, 30 * 32 * MIB);
 }
 
@@ -174,16 +174,16 @@ fn a_volume_in_use_is_not_deleted_and_a_deleted_one_is_freed() {
     let record = volume(&pool, "a", 64 * MIB);
     let image = bed.image(&record.id);
     write(&image, 0, 1, 8 * MIB);
-    let refused = pool.ensure_no_volume(&record.id);
+    let refused = pool.provisioner().ensure_no_volume(&record.id);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     drop(image);
     for _ in 0..2 {
-        pool.ensure_no_volume(&record.id).unwrap();
-        assert_eq!(pool.volume(&record.id).unwrap(), None);
+        pool.provisioner().ensure_no_volume(&record.id).unwrap();
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
     }
     until("its space is free", || bed.is_empty());
-    let gone = pool.update_volume(&record.id, &mut |_| Ok(()));
+    let gone = pool.catalogue().update_volume(&record.id, &mut |_| Ok(()));
     assert!(matches!(gone, Err(Error::NoSuchVolume(_))), "{gone:?}");
 }
 
@@ -192,15 +192,15 @@ fn what_a_volume_takes_is_known_and_zeroes_are_given_back() {
     let Some(bed) = Bed::new() else { return };
     let pool = bed.open();
     let record = volume(&pool, "a", 64 * MIB);
-    assert!(!pool.holds_data(&record.id).unwrap());
-    assert_eq!(pool.used_bytes(&record.id).unwrap(), 0);
+    assert!(!pool.changed_blocks().holds_data(&record.id).unwrap());
+    assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 0);
     let image = bed.image(&record.id);
     write(&image, 0, 7, 4 * MIB);
     write(&image, 32 * MIB, 0, 4 * MIB);
     drop(image);
-    assert!(pool.holds_data(&record.id).unwrap());
-    assert_eq!(pool.used_bytes(&record.id).unwrap(), 8 * MIB);
-    pool.ensure_reclaimed(&record.id).unwrap();
-    assert_eq!(pool.used_bytes(&record.id).unwrap(), 4 * MIB);
+    assert!(pool.changed_blocks().holds_data(&record.id).unwrap());
+    assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 8 * MIB);
+    pool.provisioner().ensure_reclaimed(&record.id).unwrap();
+    assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 4 * MIB);
     assert_eq!(crate::bed::byte_at(&bed.image(&record.id), 0, 4 * MIB), 7);
 }

@@ -53,15 +53,15 @@ fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of(
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let program = File::open(format!("/sys/dev/block/{}:{}", device.major, device.minor)).unwrap();
     program.lock().unwrap();
     let busy = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
-    busy(pool.ensure_attached(&record.id, RW).map(drop));
-    busy(pool.ensure_detached(&record.id, RW));
+    busy(pool.devices().ensure_attached(&record.id, RW).map(drop));
+    busy(pool.devices().ensure_detached(&record.id, RW));
     drop(program);
-    assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
-    pool.ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
+    pool.devices().ensure_detached(&record.id, RW).unwrap();
     assert_eq!(devices(&bed), 0);
 }
 
@@ -70,23 +70,23 @@ fn attaching_and_detaching_may_be_repeated() {
     for bed in Bed::all() {
         let pool = bed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-        assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
-        let device = pool.ensure_attached(&record.id, RW).unwrap();
-        assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
-        assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
-        assert_eq!(pool.attached(&record.id, RO).unwrap(), None);
+        assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
+        assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
+        assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device.clone()));
+        assert_eq!(pool.devices().attached(&record.id, RO).unwrap(), None);
         assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
-        assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
+        assert_eq!(pool.devices().attached_volumes().unwrap(), std::slice::from_ref(&record.id));
 
         write_through(&device, 5, MIB);
         let data = read(&data_of(&pool, &record.id));
         assert!(data.starts_with(&pattern(5, MIB)));
 
         for _ in 0..2 {
-            pool.ensure_detached(&record.id, RW).unwrap();
+            pool.devices().ensure_detached(&record.id, RW).unwrap();
         }
-        assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
-        assert!(pool.attached_volumes().unwrap().is_empty());
+        assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
+        assert!(pool.devices().attached_volumes().unwrap().is_empty());
         assert_eq!(devices(&bed), 0);
     }
 }
@@ -96,16 +96,16 @@ fn a_read_only_device_is_another_and_refuses_writes() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let writable = pool.ensure_attached(&record.id, RW).unwrap();
-    let read_only = pool.ensure_attached(&record.id, RO).unwrap();
+    let writable = pool.devices().ensure_attached(&record.id, RW).unwrap();
+    let read_only = pool.devices().ensure_attached(&record.id, RO).unwrap();
     assert_ne!(writable, read_only);
     let opened = File::options().write(true).open(&read_only.path);
     let refused = opened.and_then(|device| device.write_all_at(&[1; 4096], 0));
     assert!(refused.is_err());
-    assert_eq!(pool.attached_volumes().unwrap(), std::slice::from_ref(&record.id));
-    pool.ensure_detached(&record.id, RW).unwrap();
-    assert_eq!(pool.attached(&record.id, RO).unwrap(), Some(read_only));
-    pool.ensure_no_volume(&record.id).unwrap();
+    assert_eq!(pool.devices().attached_volumes().unwrap(), std::slice::from_ref(&record.id));
+    pool.devices().ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(pool.devices().attached(&record.id, RO).unwrap(), Some(read_only));
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
     assert_eq!(devices(&bed), 0);
 }
 
@@ -115,8 +115,9 @@ fn eight_callers_at_once_get_one_device() {
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let found: Vec<Device> = std::thread::scope(|scope| {
-        let callers: Vec<_> =
-            (0..8).map(|_| scope.spawn(|| pool.ensure_attached(&record.id, RW).unwrap())).collect();
+        let callers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| pool.devices().ensure_attached(&record.id, RW).unwrap()))
+            .collect();
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     assert!(found.iter().all(|device| *device == found[0]));
@@ -128,12 +129,12 @@ fn a_new_process_finds_what_the_last_attached() {
     for bed in Bed::all() {
         let pool = bed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
         let user = File::open(&device.path).unwrap();
         drop(pool);
         let pool = bed.open();
-        assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device.clone()));
-        assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+        assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device.clone()));
+        assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
         assert_eq!(devices(&bed), 1);
         drop(user);
     }
@@ -144,11 +145,11 @@ fn a_device_taken_away_is_replaced() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let device = LoopDevice::from_path(&device.path).unwrap();
     loopdev::ensure_detached(&device, &record.id.to_string()).unwrap();
-    assert_eq!(pool.attached(&record.id, RW).unwrap(), None);
-    pool.ensure_attached(&record.id, RW).unwrap();
+    assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
+    pool.devices().ensure_attached(&record.id, RW).unwrap();
     assert_eq!(devices(&bed), 1);
 }
 
@@ -157,15 +158,15 @@ fn a_device_in_use_is_not_taken_away() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let user = File::open(&device.path).unwrap();
-    let refused = pool.ensure_detached(&record.id, RW);
+    let refused = pool.devices().ensure_detached(&record.id, RW);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     // Who has it open may stay for long, as an agent that looks at all devices does.
-    assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+    assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
     drop(user);
-    assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device));
-    pool.ensure_detached(&record.id, RW).unwrap();
+    assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device));
+    pool.devices().ensure_detached(&record.id, RW).unwrap();
     assert_eq!(devices(&bed), 0);
 }
 
@@ -174,14 +175,14 @@ fn devices_of_deleted_volumes_are_taken_down_at_start() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    pool.ensure_attached(&record.id, RW).unwrap();
+    pool.devices().ensure_attached(&record.id, RW).unwrap();
     let home = pool.store.volumes.home(&record.id);
     pool.store.layout.move_to_trash(home.directory(), &record.id).unwrap();
     drop(pool);
     assert_eq!(devices(&bed), 1);
     let pool = bed.open();
     assert_eq!(devices(&bed), 0);
-    assert!(pool.attached_volumes().unwrap().is_empty());
+    assert!(pool.devices().attached_volumes().unwrap().is_empty());
 }
 
 fn shows(device: &Device, seed: u64) {
@@ -197,7 +198,7 @@ fn a_start_keeps_devices_that_hold_the_only_copy() {
     let records =
         ["data", "volume", "renamed"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
     let attached = records.each_ref().map(|record| {
-        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
         write_through(&device, 3, MIB);
         device
     });
@@ -220,7 +221,7 @@ fn a_start_keeps_devices_that_hold_the_only_copy() {
     for device in &attached {
         shows(device, 3);
     }
-    assert_eq!(pool.attached(&records[2].id, RW).unwrap().as_ref(), Some(&attached[2]));
+    assert_eq!(pool.devices().attached(&records[2].id, RW).unwrap().as_ref(), Some(&attached[2]));
     assert_eq!(devices(&bed), 3);
 }
 
@@ -230,13 +231,13 @@ fn data_that_is_moved_back_after_a_start_has_one_device() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let data = data_of(&pool, &record.id);
     drop(pool);
     std::fs::rename(&data, data.with_extension("away")).unwrap();
     let pool = bed.open();
     std::fs::rename(data.with_extension("away"), &data).unwrap();
-    assert_eq!(pool.ensure_attached(&record.id, RW).unwrap(), device);
+    assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
     assert_eq!(devices(&bed), 1);
 }
 
@@ -245,7 +246,7 @@ fn a_copy_on_the_same_filesystem_leaves_the_devices_alone() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 3, MIB);
     drop(pool);
     let mut config = bed.config();
@@ -261,10 +262,10 @@ fn a_copy_on_the_same_filesystem_leaves_the_devices_alone() {
     assert!(in_use(&bed.pool_path()).is_empty());
     let copy = ImagePool::open(config).unwrap();
     shows(&device, 3);
-    assert_eq!(copy.attached(&record.id, RW).unwrap(), None);
-    let other = copy.ensure_attached(&record.id, RW).unwrap();
+    assert_eq!(copy.devices().attached(&record.id, RW).unwrap(), None);
+    let other = copy.devices().ensure_attached(&record.id, RW).unwrap();
     assert_ne!(other, device);
-    copy.ensure_detached(&record.id, RW).unwrap();
+    copy.devices().ensure_detached(&record.id, RW).unwrap();
     shows(&device, 3);
 }
 
@@ -296,7 +297,7 @@ fn a_bound_device_of_lost_data_is_left_alone() {
     let Some(bed) = Bed::xfs() else { return };
     let mut pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 1, MIB);
     let bound = Bound::of(&bed, &device);
     let data = data_of(&pool, &record.id);
@@ -307,7 +308,7 @@ fn a_bound_device_of_lost_data_is_left_alone() {
             drop(pool);
             pool = bed.open();
         } else {
-            let refused = pool.ensure_attached(&record.id, RW);
+            let refused = pool.devices().ensure_attached(&record.id, RW);
             assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
         }
         let kept = loopdev::status(&LoopDevice::from_path(&device.path).unwrap()).unwrap();
@@ -316,8 +317,8 @@ fn a_bound_device_of_lost_data_is_left_alone() {
     }
     drop(bound);
     // It is not used any more, and the restored data takes its place.
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
-    assert_eq!(pool.attached(&record.id, RW).unwrap(), Some(device));
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
+    assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device));
     assert_eq!(devices(&bed), 1);
 }
 
@@ -326,19 +327,19 @@ fn a_device_grows_with_its_volume() {
     for bed in Bed::all() {
         let pool = bed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-        let refused = pool.refresh_device(&record.id);
+        let refused = pool.devices().refresh_device(&record.id);
         assert!(matches!(refused, Err(Error::Precondition(_))));
-        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
         let user = File::open(&device.path).unwrap();
-        pool.ensure_capacity(&record.id, 24 * MIB).unwrap();
-        assert_eq!(pool.refresh_device(&record.id).unwrap(), 24 * MIB);
+        pool.provisioner().ensure_capacity(&record.id, 24 * MIB).unwrap();
+        assert_eq!(pool.devices().refresh_device(&record.id).unwrap(), 24 * MIB);
         assert_eq!(loopdev::size(&device.path).unwrap(), 24 * MIB);
         drop(user);
     }
 }
 
 fn allocated_after_discard(pool: &ImagePool, record: &VolumeRecord) -> u64 {
-    let device = pool.ensure_attached(&record.id, RW).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 1, 16 * MIB);
     let before = allocated_bytes(&data_of(pool, &record.id)).unwrap();
     assert!(before >= 16 * MIB);
@@ -406,7 +407,7 @@ fn a_mounted_volume_grows_to_its_record_and_no_further() {
     drop(longer);
 
     for attached_before in [false, true] {
-        let device = pool.ensure_attached(&record.id, RW).unwrap();
+        let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
         if !attached_before {
             let format = orlop_sys::filesystem::Format {
                 kind: orlop_sys::filesystem::FsKind::Xfs,
@@ -416,13 +417,13 @@ fn a_mounted_volume_grows_to_its_record_and_no_further() {
             orlop_sys::filesystem::format(&device.path, &format).unwrap();
         }
         let in_use = InUse::mount(&bed, &device);
-        let shown = pool.volume(&record.id).unwrap().unwrap().capacity_bytes;
-        assert_eq!(pool.refresh_device(&record.id).unwrap(), shown);
+        let shown = pool.catalogue().volume(&record.id).unwrap().unwrap().capacity_bytes;
+        assert_eq!(pool.devices().refresh_device(&record.id).unwrap(), shown);
         let before = in_use.grow(&device);
         assert!(before <= shown, "{before} {shown}");
         let larger = shown + 80 * MIB;
-        pool.ensure_capacity(&record.id, larger).unwrap();
-        assert_eq!(pool.refresh_device(&record.id).unwrap(), larger);
+        pool.provisioner().ensure_capacity(&record.id, larger).unwrap();
+        assert_eq!(pool.devices().refresh_device(&record.id).unwrap(), larger);
         let after = in_use.grow(&device);
         assert!(after >= before + 72 * MIB && after <= larger, "{before} {after}");
     }
@@ -436,6 +437,6 @@ fn a_read_only_device_shows_the_record_too() {
     let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
     orlop_sys::file::set_length(&longer, 32 * MIB).unwrap();
     drop(longer);
-    let device = pool.ensure_attached(&record.id, RO).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RO).unwrap();
     assert_eq!(loopdev::size(&device.path).unwrap(), 16 * MIB);
 }

@@ -30,11 +30,12 @@ fn fill(bed: &Bed) -> Vec<PathBuf> {
 
 fn change(pool: &ImagePool, id: &orlop_model::VolumeId, iops: u64) -> Result<()> {
     let limits = IoLimits { read_iops: Some(iops), ..IoLimits::default() };
-    pool.update_volume(id, &mut |record| {
-        record.limits = limits;
-        Ok(())
-    })
-    .map(|_| ())
+    pool.catalogue()
+        .update_volume(id, &mut |record| {
+            record.limits = limits;
+            Ok(())
+        })
+        .map(|_| ())
 }
 
 #[test]
@@ -50,12 +51,12 @@ fn a_full_pool_opens_and_lets_things_be_released_and_deleted() {
 
         let pool = bed.open();
         assert_eq!(pool.store.shares_extents, shares);
-        pool.check_health().unwrap();
+        pool.health().check().unwrap();
         let refused = try_create(&pool, &volume_of(&pool, "b", MIB));
         assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
         change(&pool, &record.id, 100).unwrap();
-        pool.ensure_no_volume(&record.id).unwrap();
-        assert_eq!(pool.volume(&record.id).unwrap(), None);
+        pool.provisioner().ensure_no_volume(&record.id).unwrap();
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
         assert!(pool.store.ballast.held() >= BYTES);
     }
 }
@@ -69,7 +70,7 @@ fn the_ballast_is_what_lets_a_record_be_replaced() {
     let fillers = fill(&bed);
     let refused = change(&pool, &record.id, 100);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
-    assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
 
     pool.store.ballast.ensure();
     assert_eq!(pool.store.ballast.held(), 0);
@@ -90,17 +91,18 @@ fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
         let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 32 * MIB)));
         scribble(&data_of(&pool, &volumes[0].id), 1, 8 * MIB);
         let mut group = volume_group(&pool, "g", &volumes);
-        pool.save_volume_group(&group, None).unwrap();
+        pool.catalogue().save_volume_group(&group, None).unwrap();
         let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
         fill(&bed);
 
-        let refused = pool.save_volume_group(&volume_group(&pool, "new", &volumes), None);
+        let refused =
+            pool.catalogue().save_volume_group(&volume_group(&pool, "new", &volumes), None);
         assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
         let was = group.clone();
         group.members.clear();
-        pool.save_volume_group(&group, Some(&was)).unwrap();
-        pool.ensure_no_volume_group(&group.id).unwrap();
-        pool.ensure_no_group_snapshot(&cut.id).unwrap();
+        pool.catalogue().save_volume_group(&group, Some(&was)).unwrap();
+        pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
         for directory in ["groups", "group-snapshots", "snapshots", "trash"] {
             let left = listing(&bed, directory);
             // The record of the group that was refused was begun under a hidden name.

@@ -18,7 +18,7 @@ fn collected(ranges: Ranges) -> Vec<ByteRange> {
 }
 
 fn allocated(pool: &ImagePool, of: &SnapshotRecord, start: u64) -> Vec<ByteRange> {
-    collected(pool.allocated_ranges(&of.id, start).unwrap())
+    collected(pool.changed_blocks().allocated_ranges(&of.id, start).unwrap())
 }
 
 fn changed(
@@ -27,7 +27,7 @@ fn changed(
     target: &SnapshotRecord,
     start: u64,
 ) -> Vec<ByteRange> {
-    collected(pool.changed_ranges(&base.id, &target.id, start).unwrap())
+    collected(pool.changed_blocks().changed_ranges(&base.id, &target.id, start).unwrap())
 }
 
 /// One of each way to tell what changed.
@@ -143,7 +143,7 @@ fn what_was_written_past_the_end_of_the_base_counts() {
         let volume = create(&pool, &volume_of(&pool, "a", 8 * MIB));
         write(&pool, &volume.id, 1, range(7 * MIB, MIB));
         let base = snapshot(&pool, "base", &volume);
-        let grown = pool.ensure_capacity(&volume.id, 32 * MIB).unwrap();
+        let grown = pool.provisioner().ensure_capacity(&volume.id, 32 * MIB).unwrap();
         write(&pool, &volume.id, 2, range(8 * MIB, MIB));
         write(&pool, &volume.id, 3, range(31 * MIB, MIB));
         let target = snapshot(&pool, "target", &grown);
@@ -178,20 +178,20 @@ fn deleted_snapshots_are_read_to_the_end() {
         }
         let target = snapshot(&pool, "target", &volume);
         let mut readers = [
-            pool.allocated_ranges(&target.id, 0).unwrap(),
-            pool.changed_ranges(&base.id, &target.id, 0).unwrap(),
+            pool.changed_blocks().allocated_ranges(&target.id, 0).unwrap(),
+            pool.changed_blocks().changed_ranges(&base.id, &target.id, 0).unwrap(),
         ];
         for reader in &mut readers {
             let first = reader.find_map(|step| step.unwrap());
             assert_eq!(first, Some(pieces[0]));
         }
-        pool.ensure_no_volume(&volume.id).unwrap();
-        pool.ensure_no_snapshot(&base.id).unwrap();
-        pool.ensure_no_snapshot(&target.id).unwrap();
+        pool.provisioner().ensure_no_volume(&volume.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&base.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&target.id).unwrap();
         for reader in readers {
             assert_eq!(collected(reader), pieces[1..]);
         }
-        let gone = pool.allocated_ranges(&target.id, 0).err();
+        let gone = pool.changed_blocks().allocated_ranges(&target.id, 0).err();
         assert!(matches!(gone, Some(Error::NoSuchSnapshot(_))), "{gone:?}");
     }
 }
@@ -206,7 +206,8 @@ fn data_is_read_in_bounded_steps() {
     let base = snapshot(&pool, "base", &volume);
     write(&pool, &volume.id, 2, range(39 * MIB, MIB));
     let target = snapshot(&pool, "target", &volume);
-    let steps: Vec<_> = pool.changed_ranges(&base.id, &target.id, 0).unwrap().collect();
+    let steps: Vec<_> =
+        pool.changed_blocks().changed_ranges(&base.id, &target.id, 0).unwrap().collect();
     let in_vain = steps.iter().filter(|step| **step == Ok(None)).count();
     assert!(in_vain >= 9, "40 MiB in {in_vain} steps of 4 MiB");
     let found: Vec<_> = steps.into_iter().filter_map(Result::unwrap).collect();
@@ -221,6 +222,6 @@ fn a_snapshot_that_is_cut_short_is_damaged() {
     let taken = snapshot(&pool, "s", &volume);
     let file = File::options().write(true).open(snapshot_data_of(&pool, &taken.id)).unwrap();
     orlop_sys::file::set_length(&file, MIB).unwrap();
-    let refused = pool.allocated_ranges(&taken.id, 0).err();
+    let refused = pool.changed_blocks().allocated_ranges(&taken.id, 0).err();
     assert!(matches!(refused, Some(Error::Damaged { .. })), "{refused:?}");
 }

@@ -9,7 +9,7 @@ fn config(path: &Path) -> ImagePoolConfig {
     ImagePoolConfig {
         path: path.to_owned(),
         name: "default".to_owned(),
-        place: Topology::default(),
+        topology: Topology::default(),
         floor: Floor::Percent(5),
         overcommit_percent: 100,
         managed_size: None,

@@ -21,29 +21,29 @@ fn missing_and_short_data_is_told_and_never_attached() {
     for (record, told) in
         [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
     {
-        let condition = pool.condition(&record.id).unwrap();
+        let condition = pool.health().condition(&record.id).unwrap();
         assert!(condition.abnormal);
         assert!(condition.message.contains(told), "{}", condition.message);
-        assert_eq!(pool.volume(&record.id).unwrap().as_ref(), Some(record));
-        let refused = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite);
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(record));
+        let refused = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite);
         assert!(matches!(refused, Err(Error::Damaged { .. })));
     }
     let unknown = volume_id(&pool, "unknown");
-    assert!(matches!(pool.condition(&unknown), Err(Error::NoSuchVolume(_))));
+    assert!(matches!(pool.health().condition(&unknown), Err(Error::NoSuchVolume(_))));
 
     let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
-    let told = pool.conditions(&[short.id, unknown, well.id.clone()]);
+    let told = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
     assert_eq!(told.iter().map(|told| told.abnormal).collect::<Vec<_>>(), [true, true, false]);
-    assert_eq!(told[2], pool.condition(&well.id).unwrap());
+    assert_eq!(told[2], pool.health().condition(&well.id).unwrap());
 }
 
 #[test]
 fn a_pool_that_is_well_says_so() {
     for bed in Bed::all() {
         let pool = bed.open();
-        pool.check_health().unwrap();
+        pool.health().check().unwrap();
         let record = create(&pool, &volume_of(&pool, "a", MIB));
-        let condition = pool.condition(&record.id).unwrap();
+        let condition = pool.health().condition(&record.id).unwrap();
         assert!(!condition.abnormal);
         assert!(!condition.message.is_empty());
     }
@@ -56,12 +56,12 @@ fn a_pool_that_went_away_is_noticed() {
     let record = create(&pool, &volume_of(&pool, "a", MIB));
     let elsewhere = bed.pool_path().with_extension("moved");
     fs::rename(bed.pool_path(), &elsewhere).unwrap();
-    assert!(matches!(pool.check_health(), Err(Error::Failed { .. })));
-    assert!(pool.condition(&record.id).unwrap().abnormal);
-    let refused = pool.begin_volume(&volume_of(&pool, "b", MIB)).err();
+    assert!(matches!(pool.health().check(), Err(Error::Failed { .. })));
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    let refused = pool.provisioner().begin_volume(&volume_of(&pool, "b", MIB)).err();
     assert!(matches!(refused, Some(Error::Unreachable { .. })), "{refused:?}");
     fs::rename(&elsewhere, bed.pool_path()).unwrap();
-    pool.check_health().unwrap();
+    pool.health().check().unwrap();
 }
 
 /// What lies below the mount point of a disk may look like an empty pool.
@@ -71,7 +71,7 @@ fn nothing_is_changed_in_what_only_looks_like_the_pool() {
     let pool = bed.open();
     let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, MIB)));
     let group = volume_group(&pool, "g", &volumes);
-    pool.save_volume_group(&group, None).unwrap();
+    pool.catalogue().save_volume_group(&group, None).unwrap();
     let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
     let elsewhere = bed.pool_path().with_extension("moved");
     fs::rename(bed.pool_path(), &elsewhere).unwrap();
@@ -79,17 +79,17 @@ fn nothing_is_changed_in_what_only_looks_like_the_pool() {
         fs::create_dir_all(bed.pool_path().join(directory)).unwrap();
     }
     for refused in [
-        pool.save_volume_group(&group, Some(&group)),
-        pool.ensure_no_volume_group(&group.id),
-        pool.ensure_no_group_snapshot(&cut.id),
+        pool.catalogue().save_volume_group(&group, Some(&group)),
+        pool.catalogue().ensure_no_volume_group(&group.id),
+        pool.provisioner().ensure_no_group_snapshot(&cut.id),
     ] {
         assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     }
     assert!(listing(&bed, "groups").is_empty());
     orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
     fs::rename(&elsewhere, bed.pool_path()).unwrap();
-    pool.ensure_no_group_snapshot(&cut.id).unwrap();
-    pool.ensure_no_volume_group(&group.id).unwrap();
+    pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
+    pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn a_read_only_filesystem_is_noticed() {
     // The pool's lock keeps its filesystem from being remounted, so the way to it is.
     let path = bed.pool_path();
     mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
-    let unwell = pool.check_health().unwrap_err().to_string();
+    let unwell = pool.health().check().unwrap_err().to_string();
     assert!(unwell.contains("read-only"), "{unwell}");
-    assert!(pool.condition(&record.id).unwrap().abnormal);
-    let refused = pool.update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    let refused = pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("read-only"), "{refused}");
     mounts::ensure_unmounted(&path).unwrap();
-    pool.check_health().unwrap();
+    pool.health().check().unwrap();
 }

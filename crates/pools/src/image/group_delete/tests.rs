@@ -22,7 +22,7 @@ fn group(pool: &ImagePool) -> GroupSnapshotRecord {
 fn reopened(bed: &Bed) -> (ImagePool, u64) {
     orlop_sys::file::sync_filesystem(&bed.pool_path()).unwrap();
     let pool = bed.open();
-    let capacity = pool.capacity(Provisioning::Thin).unwrap();
+    let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     (pool, capacity.available_bytes)
 }
 
@@ -37,16 +37,16 @@ fn a_group_goes_with_all_its_members_and_its_space() {
         let (pool, before) = reopened(&bed);
         let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
         for _ in 0..2 {
-            pool.ensure_no_group_snapshot(&group.id).unwrap();
+            pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
         }
-        assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
-        assert_eq!(pool.snapshots(None, 0).unwrap(), std::slice::from_ref(&alone));
+        assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), None);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&alone));
         assert!(listing(&bed, "trash").is_empty());
         drop(pool);
         let (pool, after) = reopened(&bed);
         assert!(before.abs_diff(after) < 4 * MIB, "{before} {after}");
-        assert_eq!(pool.snapshots(None, 0).unwrap(), [alone]);
-        assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [alone]);
+        assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), None);
     }
 }
 
@@ -55,9 +55,9 @@ fn a_member_is_not_deleted_alone() {
     for bed in Bed::all() {
         let pool = bed.open();
         let group = group(&pool);
-        let refused = pool.ensure_no_snapshot(&group.members[0]);
+        let refused = pool.provisioner().ensure_no_snapshot(&group.members[0]);
         assert!(matches!(refused, Err(Error::Invalid { field: "snapshot_id", .. })), "{refused:?}");
-        assert_eq!(pool.snapshots(None, 0).unwrap().len(), 2);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
     }
 }
 
@@ -78,12 +78,12 @@ fn a_crash_after_the_record_is_gone_ends_in_the_sweep() {
         assert!(codes.is_empty(), "{codes:?}");
         drop(inspection);
         let pool = bed.open();
-        assert_eq!(pool.snapshots(None, 0).unwrap(), [alone]);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [alone]);
         assert_eq!(listing(&bed, "snapshots").len(), 1);
         for directory in ["trash", "group-snapshots"] {
             assert!(listing(&bed, directory).is_empty(), "{directory}");
         }
-        pool.ensure_no_group_snapshot(&group.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
     }
 }
 
@@ -96,8 +96,8 @@ fn a_crash_before_the_record_is_gone_keeps_the_group() {
     drop(pool);
     fs::write(record.with_extension("unfinished"), "").unwrap();
     let pool = bed.open();
-    assert_eq!(pool.group_snapshot(&group.id).unwrap(), Some(group));
-    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 2);
+    assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), Some(group));
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
     assert_eq!(listing(&bed, "group-snapshots").len(), 1);
 }
 
@@ -114,7 +114,7 @@ fn members_of_a_group_that_lost_its_record_are_set_aside() {
         let from = if whole_directory { record.parent().unwrap() } else { &record };
         fs::rename(from, &kept).unwrap();
         let pool = bed.open();
-        assert!(pool.snapshots(None, 0).unwrap().is_empty());
+        assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
         drop(pool);
         assert_eq!(listing(&bed, "set-aside").len(), 2);
 
@@ -128,7 +128,7 @@ fn members_of_a_group_that_lost_its_record_are_set_aside() {
             fs::rename(aside, bed.pool_path().join(format!("snapshots/{member}"))).unwrap();
         }
         let pool = bed.open();
-        assert_eq!(pool.group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
+        assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
         assert!(read(&snapshot_data_of(&pool, &group.members[0])) == data);
     }
 }
@@ -142,8 +142,8 @@ fn a_group_that_lost_members_can_still_be_deleted() {
     drop(pool);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
     let pool = bed.open();
-    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 1);
-    pool.ensure_no_group_snapshot(&group.id).unwrap();
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 1);
+    pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
     assert!(listing(&bed, "snapshots").is_empty());
     assert!(listing(&bed, "group-snapshots").is_empty());
 }
@@ -162,11 +162,11 @@ fn a_damaged_record_keeps_its_members() {
     let is_damaged = |error: Option<Error>| {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
     };
-    is_damaged(pool.group_snapshot(&group.id).err());
-    is_damaged(pool.ensure_no_group_snapshot(&group.id).err());
-    is_damaged(pool.begin_group_snapshot(&new).err());
-    assert!(pool.ensure_no_snapshot(&group.members[0]).is_err());
-    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 2);
+    is_damaged(pool.catalogue().group_snapshot(&group.id).err());
+    is_damaged(pool.provisioner().ensure_no_group_snapshot(&group.id).err());
+    is_damaged(pool.provisioner().begin_group_snapshot(&new).err());
+    assert!(pool.provisioner().ensure_no_snapshot(&group.members[0]).is_err());
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
     assert_eq!(fs::read_to_string(record).unwrap(), "{");
 }
 
@@ -179,8 +179,8 @@ fn a_group_with_a_damaged_member_is_left_as_it_is() {
     drop(pool);
     fs::write(home.record(), "{").unwrap();
     let pool = bed.open();
-    let refused = pool.ensure_no_group_snapshot(&group.id);
+    let refused = pool.provisioner().ensure_no_group_snapshot(&group.id);
     assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
-    assert_eq!(pool.group_snapshot(&group.id).unwrap(), Some(group));
-    assert_eq!(pool.snapshots(None, 0).unwrap().len(), 1);
+    assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), Some(group));
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 1);
 }

@@ -20,7 +20,7 @@ fn three_volumes(pool: &ImagePool) -> Vec<VolumeRecord> {
 }
 
 fn members_of(pool: &ImagePool, group: &GroupSnapshotRecord) -> Vec<SnapshotRecord> {
-    group.members.iter().map(|id| pool.snapshot(id).unwrap().unwrap()).collect()
+    group.members.iter().map(|id| pool.catalogue().snapshot(id).unwrap().unwrap()).collect()
 }
 
 fn visible_in(bed: &Bed, directory: &str) -> Vec<String> {
@@ -41,8 +41,8 @@ fn assert_as_if_never_begun(bed: &Bed, pool: ImagePool, new: &NewGroupSnapshot) 
 }
 
 fn assert_swept(pool: &ImagePool, new: &NewGroupSnapshot) {
-    assert!(pool.snapshots(None, 0).unwrap().is_empty());
-    assert_eq!(pool.group_snapshot(&new.id).unwrap(), None);
+    assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
+    assert_eq!(pool.catalogue().group_snapshot(&new.id).unwrap(), None);
 }
 
 #[test]
@@ -52,17 +52,17 @@ fn all_members_are_of_the_cut_and_survive() {
         let volumes = three_volumes(&pool);
         let before: Vec<_> = volumes.iter().map(|v| read(&data_of(&pool, &v.id))).collect();
         let new = group_of(&pool, "g", &volumes);
-        let mut draft = pool.begin_group_snapshot(&new).unwrap();
-        draft.cut().unwrap();
+        let mut draft = pool.provisioner().begin_group_snapshot(&new).unwrap();
+        draft.capture().unwrap();
         for volume in &volumes {
             scribble(&data_of(&pool, &volume.id), 9, 2 * MIB);
         }
-        assert!(pool.snapshots(None, 0).unwrap().is_empty());
+        assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
         let group = draft.commit().unwrap();
         assert!(listing(&bed, "staging").is_empty());
 
         let assert_whole = |pool: &ImagePool| {
-            assert_eq!(pool.group_snapshot(&new.id).unwrap().as_ref(), Some(&group));
+            assert_eq!(pool.catalogue().group_snapshot(&new.id).unwrap().as_ref(), Some(&group));
             let members = members_of(pool, &group);
             for ((member, volume), before) in members.iter().zip(&volumes).zip(&before) {
                 assert_eq!(member.source, volume.id);
@@ -86,10 +86,11 @@ fn a_group_can_be_committed_uncut_and_made_only_once() {
     for bed in Bed::all() {
         let pool = bed.open();
         let new = group_of(&pool, "g", &three_volumes(&pool));
-        let [first, second] = [(); 2].map(|()| pool.begin_group_snapshot(&new).unwrap());
+        let [first, second] =
+            [(); 2].map(|()| pool.provisioner().begin_group_snapshot(&new).unwrap());
         let made = first.commit().unwrap();
         assert_eq!(second.commit().unwrap(), made);
-        assert_eq!(pool.snapshots(None, 0).unwrap().len(), 3);
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 3);
         assert!(listing(&bed, "staging").is_empty());
     }
 }
@@ -99,9 +100,9 @@ fn a_dropped_draft_leaves_nothing() {
     for bed in Bed::all() {
         let pool = bed.open();
         let new = group_of(&pool, "g", &three_volumes(&pool));
-        drop(pool.begin_group_snapshot(&new).unwrap());
-        let mut draft = pool.begin_group_snapshot(&new).unwrap();
-        draft.cut().unwrap();
+        drop(pool.provisioner().begin_group_snapshot(&new).unwrap());
+        let mut draft = pool.provisioner().begin_group_snapshot(&new).unwrap();
+        draft.capture().unwrap();
         drop(draft);
         assert_as_if_never_begun(&bed, pool, &new);
     }
@@ -114,7 +115,7 @@ fn a_crash_before_the_groups_record_leaves_nothing() {
         let new = group_of(&pool, "g", &three_volumes(&pool));
         for placed in 1..=3 {
             let mut draft = pool.store.begin_group_snapshot(&new).unwrap();
-            draft.cut().unwrap();
+            draft.capture().unwrap();
             let note = format!("group-snapshots/{}.unfinished", new.id);
             fs::write(bed.pool_path().join(note), "").unwrap();
             for member in draft.members.iter_mut().take(placed) {
@@ -148,7 +149,7 @@ fn what_an_attempt_made_without_knowing_is_found() {
     let pool = bed.open();
     let new = group_of(&pool, "g", &three_volumes(&pool));
     let mut draft = pool.store.begin_group_snapshot(&new).unwrap();
-    draft.cut().unwrap();
+    draft.capture().unwrap();
     for member in &mut draft.members {
         member.finish().unwrap();
     }
@@ -178,12 +179,12 @@ fn a_failure_in_the_middle_takes_everything_back() {
         // The name of the second member is taken.
         let mut taken = snapshot_of(&pool, "taken", &volumes[1]);
         taken.id = new.members[1].id.clone();
-        let taken = pool.begin_snapshot(&taken).unwrap().commit().unwrap();
+        let taken = pool.provisioner().begin_snapshot(&taken).unwrap().commit().unwrap();
         let refused = try_take_group(&pool, &new);
         assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
-        assert_eq!(pool.snapshots(None, 0).unwrap(), std::slice::from_ref(&taken));
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&taken));
         assert_eq!(listing(&bed, "snapshots").len(), 1);
-        pool.ensure_no_snapshot(&taken.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
         assert_as_if_never_begun(&bed, pool, &new);
     }
 }
@@ -199,20 +200,21 @@ fn there_is_room_for_all_or_the_group_is_refused() {
     });
     drop(pool);
     let pool = bed.open();
-    let before = pool.capacity(Provisioning::Thin).unwrap();
+    let before = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     let new = group_of(&pool, "g", &volumes);
-    let refused = pool.begin_group_snapshot(&new).err();
+    let refused = pool.provisioner().begin_group_snapshot(&new).err();
     assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
     assert!(listing(&bed, "staging").is_empty());
-    assert_eq!(pool.capacity(Provisioning::Thin).unwrap(), before);
+    assert_eq!(pool.provisioner().capacity(Provisioning::Thin).unwrap(), before);
 }
 
 #[test]
 fn members_are_charged_at_once_as_after_a_restart() {
     for bed in Bed::all().into_iter().filter(Bed::is_disk) {
         let pool = bed.open();
-        let available =
-            |pool: &ImagePool| pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let available = |pool: &ImagePool| {
+            pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes
+        };
         let volumes: Vec<VolumeRecord> = ["a", "b"]
             .map(|name| create(&pool, &volume_of(&pool, name, 128 * MIB)))
             .into_iter()
@@ -229,7 +231,7 @@ fn members_are_charged_at_once_as_after_a_restart() {
         let pool = bed.open();
         let reopened = available(&pool);
         assert!(after.abs_diff(reopened) < 16 * MIB, "{after} {reopened}");
-        pool.ensure_no_group_snapshot(&group.id).unwrap();
+        pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
         assert!(before.abs_diff(available(&pool)) < 16 * MIB, "{before}");
     }
 }
@@ -244,12 +246,12 @@ fn a_pool_that_fills_up_in_the_middle_keeps_nothing() {
         record
     });
     let new = group_of(&pool, "g", &volumes);
-    let mut draft = pool.begin_group_snapshot(&new).unwrap();
+    let mut draft = pool.provisioner().begin_group_snapshot(&new).unwrap();
     // Someone else takes the space: enough is left for the first member, not for both.
     let foreign = bed.pool_path().join("foreign");
     let taken = bed.free() - 40 * MIB;
     file::preallocate(&fs::File::create(&foreign).unwrap(), 0, taken).unwrap();
-    let full = draft.cut();
+    let full = draft.capture();
     assert!(matches!(full, Err(Error::Exhausted(_))), "{full:?}");
     // With room again the rest would be cut at another instant.
     fs::remove_file(foreign).unwrap();
@@ -261,7 +263,7 @@ fn a_pool_that_fills_up_in_the_middle_keeps_nothing() {
 fn a_new_pool_on_btrfs_can_hold_a_moment() {
     let Some(bed) = Bed::btrfs() else { return };
     let pool = bed.open();
-    assert!(pool.cuts_at_once() && pool.cuts_groups_at_once());
+    assert!(pool.provisioner().has_atomic_copies() && pool.provisioner().has_atomic_groups());
     let root = fs::metadata(bed.pool_path()).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&root.permissions()) & 0o777, 0o700);
     let volumes = three_volumes(&pool);
@@ -272,7 +274,7 @@ fn a_new_pool_on_btrfs_can_hold_a_moment() {
     drop(pool);
     let pool = bed.open();
     assert!(listing(&bed, "staging").is_empty());
-    assert_eq!(pool.volumes(None, 0).unwrap().len(), volumes.len());
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), volumes.len());
 }
 
 #[test]
@@ -281,10 +283,10 @@ fn no_moment_takes_the_room_of_a_thick_volume() {
     let pool = bed.open();
     let volumes = three_volumes(&pool);
     let new = thick_volume_of(&pool, "thick", 8 * MIB);
-    let draft = pool.begin_volume(&new).unwrap();
+    let draft = pool.provisioner().begin_volume(&new).unwrap();
     assert!(pool.store.try_hold_moment().unwrap().is_none());
     let thick = draft.commit().unwrap();
-    assert!(!pool.cuts_groups_at_once());
+    assert!(!pool.provisioner().has_atomic_groups());
     let file = fs::File::options().write(true).open(data_of(&pool, &thick.id)).unwrap();
     file.write_all_at(&pattern(1, 8 * MIB), 0).unwrap();
     file.sync_all().unwrap();
@@ -297,8 +299,8 @@ fn no_moment_takes_the_room_of_a_thick_volume() {
     file.sync_all().unwrap();
     assert_eq!(places(&data_of(&pool, &thick.id)), before);
     drop(file);
-    pool.ensure_no_volume(&thick.id).unwrap();
-    assert!(pool.cuts_groups_at_once());
+    pool.provisioner().ensure_no_volume(&thick.id).unwrap();
+    assert!(pool.provisioner().has_atomic_groups());
 }
 
 #[test]
@@ -307,7 +309,7 @@ fn a_plain_directory_on_btrfs_cuts_one_after_another() {
     fs::create_dir(bed.pool_path()).unwrap();
     let pool = bed.open();
     assert!(!btrfs::is_subvolume(&bed.pool_path()).unwrap());
-    assert!(pool.cuts_at_once() && !pool.cuts_groups_at_once());
+    assert!(pool.provisioner().has_atomic_copies() && !pool.provisioner().has_atomic_groups());
     let group = try_take_group(&pool, &group_of(&pool, "g", &three_volumes(&pool))).unwrap();
     assert_eq!(members_of(&pool, &group).len(), 3);
 }
@@ -317,7 +319,7 @@ fn what_a_pool_promises_depends_on_its_filesystem() {
     for (bed, at_once) in [(Bed::xfs(), true), (Bed::ext4(), false)] {
         let Some(bed) = bed else { continue };
         let pool = bed.open();
-        assert_eq!(pool.cuts_at_once(), at_once);
-        assert!(!pool.cuts_groups_at_once());
+        assert_eq!(pool.provisioner().has_atomic_copies(), at_once);
+        assert!(!pool.provisioner().has_atomic_groups());
     }
 }

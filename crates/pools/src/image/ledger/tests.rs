@@ -7,7 +7,7 @@ use super::super::{Floor, ImagePool};
 use super::*;
 
 fn largest(pool: &ImagePool, provisioning: Provisioning) -> u64 {
-    pool.capacity(provisioning).unwrap().largest_volume
+    pool.provisioner().capacity(provisioning).unwrap().largest_volume
 }
 
 #[test]
@@ -19,12 +19,12 @@ fn exactly_the_largest_volume_can_be_made() {
             assert!(largest > 100 * MIB);
             let mut new = volume_of(&pool, "largest", largest + ALLOCATION_UNIT);
             new.parameters.provisioning = provisioning;
-            let refused = pool.begin_volume(&new).err().unwrap();
+            let refused = pool.provisioner().begin_volume(&new).err().unwrap();
             assert!(matches!(refused, Error::Exhausted(_)), "{refused}");
             new.capacity_bytes = largest;
             create(&pool, &new);
-            assert_eq!(pool.capacity(provisioning).unwrap().largest_volume, 0);
-            pool.ensure_no_volume(&new.id).unwrap();
+            assert_eq!(pool.provisioner().capacity(provisioning).unwrap().largest_volume, 0);
+            pool.provisioner().ensure_no_volume(&new.id).unwrap();
         }
     }
 }
@@ -38,7 +38,7 @@ fn what_was_deleted_can_be_promised_again() {
         create(&pool, &new);
         let between = largest(&pool, Provisioning::Thick);
         assert!(before.abs_diff(between + 256 * MIB) <= 8 * MIB, "{between}");
-        pool.ensure_no_volume(&new.id).unwrap();
+        pool.provisioner().ensure_no_volume(&new.id).unwrap();
         file::sync_filesystem(&bed.pool_path()).unwrap();
         let after = largest(&pool, Provisioning::Thick);
         assert!(before.abs_diff(after) <= 8 * MIB, "{before} {after}");
@@ -98,7 +98,7 @@ fn a_dropped_draft_gives_its_space_back() {
     let pool = bed.open();
     let before = largest(&pool, Provisioning::Thick);
     let all = thick_volume_of(&pool, "all", before);
-    let draft = pool.begin_volume(&all).unwrap();
+    let draft = pool.provisioner().begin_volume(&all).unwrap();
     assert!(largest(&pool, Provisioning::Thick) == 0);
     let small = volume_of(&pool, "small", 16 * MIB);
     assert!(matches!(try_create(&pool, &small), Err(Error::Exhausted(_))));
@@ -112,14 +112,14 @@ fn below_the_floor_nothing_is_made_and_all_volumes_say_so() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
-    assert!(!pool.condition(&record.id).unwrap().abnormal);
+    assert!(!pool.health().condition(&record.id).unwrap().abnormal);
     drop(pool);
 
     let mut config = bed.config();
     config.floor = Floor::Percent(100);
     let pool = ImagePool::open(config).unwrap();
     assert_eq!(largest(&pool, Provisioning::Thin), 0);
-    let condition = pool.condition(&record.id).unwrap();
+    let condition = pool.health().condition(&record.id).unwrap();
     assert!(condition.abnormal);
     assert!(
         condition.message.starts_with("pool test is below its floor: "),
@@ -128,11 +128,11 @@ fn below_the_floor_nothing_is_made_and_all_volumes_say_so() {
     );
     let refused = |error: Option<Error>| matches!(error, Some(Error::Exhausted(_)));
     let tiny = volume_of(&pool, "tiny", MIB);
-    assert!(refused(pool.begin_volume(&tiny).err()));
+    assert!(refused(pool.provisioner().begin_volume(&tiny).err()));
     let new = snapshot_of(&pool, "s", &record);
-    assert!(refused(pool.begin_snapshot(&new).err()));
-    assert!(refused(pool.ensure_capacity(&record.id, 65 * MIB).err()));
-    assert_eq!(pool.ensure_capacity(&record.id, 64 * MIB).unwrap(), record);
+    assert!(refused(pool.provisioner().begin_snapshot(&new).err()));
+    assert!(refused(pool.provisioner().ensure_capacity(&record.id, 65 * MIB).err()));
+    assert_eq!(pool.provisioner().ensure_capacity(&record.id, 64 * MIB).unwrap(), record);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_copy_needs_its_bytes_where_extents_are_not_shared() {
     config.overcommit_percent = 1000;
     let pool = ImagePool::open(config).unwrap();
     let record = create(&pool, &thick_volume_of(&pool, "a", 512 * MIB));
-    let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &record));
+    let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &record));
     assert!(matches!(refused.err(), Some(Error::Exhausted(_))));
     assert!(listing(&bed, "staging").is_empty());
 }
@@ -172,20 +172,21 @@ fn shared_bytes_are_promised_to_each_and_owned_once() {
         let data = data_of(&pool, &record.id);
         scribble(&data, 1, 72 * MIB);
         lock(&pool.store.ledger).survey.forget();
-        let mut available = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let mut available =
+            pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         for name in ["s0", "s1"] {
             snapshot(&pool, name, &record);
-            let left = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+            let left = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
             assert!(left + 140 * MIB <= available, "{available} {left}");
             available = left;
         }
         // The same when all is measured anew, and by another process.
         lock(&pool.store.ledger).survey.forget();
-        let again = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let again = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
         drop(pool);
         let pool = bed.open();
-        let again = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let again = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
 
         // All that is promised can be had, and the volume be written over.

@@ -26,7 +26,7 @@ fn a_managed_pool_lives_in_its_image() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
     assert!(pool.store.shares_extents);
-    pool.check_health().unwrap();
+    pool.health().check().unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     scribble(&data_of(&pool, &record.id), 1, MIB);
     let before = read(&data_of(&pool, &record.id));
@@ -34,17 +34,17 @@ fn a_managed_pool_lives_in_its_image() {
     let copy = create(&pool, &copy_of(&pool, "copy", from, 32 * MIB));
     assert!(read(&data_of(&pool, &copy.id)) == before);
     assert!(data_of(&pool, &record.id).starts_with(bed.pool_path().join(MOUNT_POINT)));
-    let largest = pool.capacity(Provisioning::Thin).unwrap().largest_volume;
+    let largest = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
     assert!(largest < BYTES - 64 * MIB);
 
     pool.close();
     assert!(!is_mounted(&bed));
     assert_eq!(devices(&bed), 0);
-    assert!(pool.check_health().is_err());
+    assert!(pool.health().check().is_err());
     drop(pool);
     // The mark says that it is managed.
     let pool = bed.open();
-    assert_eq!(pool.volumes(None, 0).unwrap().len(), 2);
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 2);
     assert!(read(&data_of(&pool, &record.id)) == before);
     assert!(listing(&bed, "staging").is_empty());
 }
@@ -55,19 +55,19 @@ fn what_a_crash_left_mounted_is_used_again() {
     let pool = ImagePool::open(config(&bed)).unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let access = DeviceAccess::ReadWrite;
-    let device = pool.ensure_attached(&record.id, access).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, access).unwrap();
     drop(pool);
     assert!(is_mounted(&bed));
     assert_eq!(devices(&bed), 2);
 
     let pool = ImagePool::open(config(&bed)).unwrap();
     assert_eq!(devices(&bed), 2);
-    assert_eq!(pool.attached(&record.id, access).unwrap(), Some(device));
+    assert_eq!(pool.devices().attached(&record.id, access).unwrap(), Some(device));
     // In use: it stays.
     pool.close();
     assert!(is_mounted(&bed));
-    pool.check_health().unwrap();
-    pool.ensure_detached(&record.id, access).unwrap();
+    pool.health().check().unwrap();
+    pool.devices().ensure_detached(&record.id, access).unwrap();
     pool.close();
     assert!(!is_mounted(&bed));
     assert_eq!(devices(&bed), 0);
@@ -77,13 +77,13 @@ fn what_a_crash_left_mounted_is_used_again() {
 fn an_image_grows_and_does_not_shrink() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
-    let before = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+    let before = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
     drop(pool);
     for (bytes, gained) in [(2 * BYTES, BYTES), (BYTES, BYTES)] {
         let mut config = config(&bed);
         config.managed_size = Some(bytes);
         let pool = ImagePool::open(config).unwrap();
-        let after = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+        let after = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(after.abs_diff(before + gained) < 64 * MIB, "{before} {after}");
         assert_eq!(fs::metadata(image_in(&bed.pool_path())).unwrap().len(), 2 * BYTES);
     }
@@ -93,12 +93,12 @@ fn an_image_grows_and_does_not_shrink() {
 fn growth_that_a_crash_interrupted_is_finished() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
-    let before = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+    let before = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
     drop(pool);
     let image = OpenOptions::new().write(true).open(image_in(&bed.pool_path())).unwrap();
     file::set_length(&image, 2 * BYTES).unwrap();
     let pool = bed.open();
-    let after = pool.capacity(Provisioning::Thin).unwrap().available_bytes;
+    let after = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
     assert!(after.abs_diff(before + BYTES) < 64 * MIB);
 }
 
@@ -108,7 +108,7 @@ fn a_power_cut_finds_a_grown_image_whole() {
     let pool = ImagePool::open(config(&bed)).unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     // In use, so it stays mounted from start to start, and growth comes upon growth.
-    pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
     drop(pool);
     for step in 1..=5 {
         let bytes = BYTES + step * 16 * MIB;
@@ -125,7 +125,7 @@ fn an_image_that_was_left_frozen_is_thawed() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
-    pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
     drop(pool);
     filesystem::freeze(&mount_point_in(&bed.pool_path())).unwrap();
     let pool = ImagePool::open(config(&bed)).unwrap();
@@ -164,7 +164,7 @@ fn an_image_made_before_a_crash_is_used() {
     fs::remove_dir(mount_point_in(&bed.pool_path())).unwrap();
     let refused = ImagePool::open(bed.config()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
-    ImagePool::open(config(&bed)).unwrap().check_health().unwrap();
+    ImagePool::open(config(&bed)).unwrap().health().check().unwrap();
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn deleted_bytes_are_free_around_the_image() {
     let image = image_in(&bed.pool_path());
     let full = file::allocated_bytes(&image).unwrap();
     assert!(full >= 128 * MIB);
-    pool.ensure_no_volume(&record.id).unwrap();
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
     pool.close();
     assert!(file::allocated_bytes(&image).unwrap() < full - 96 * MIB);
 }

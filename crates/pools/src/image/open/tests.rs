@@ -43,7 +43,7 @@ fn leftovers_are_swept() {
         let pool = bed.open();
         assert!(listing(&bed, "staging").is_empty());
         assert!(listing(&bed, "trash").is_empty());
-        assert_eq!(pool.volumes(None, 0).unwrap(), [(whole.id.clone(), Ok(whole))]);
+        assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(whole.id.clone(), Ok(whole))]);
     }
 }
 
@@ -108,7 +108,7 @@ fn only_what_orlop_made_is_swept() {
 fn an_empty_filesystem_can_be_a_pool() {
     let Some(bed) = Bed::plain() else { return };
     fs::create_dir_all(bed.pool_path().join("lost+found")).unwrap();
-    bed.open().check_health().unwrap();
+    bed.open().health().check().unwrap();
     assert!(bed.pool_path().join("lost+found").exists());
 }
 
@@ -132,7 +132,7 @@ fn no_pool_is_made_where_none_may_be() {
     assert!(ImagePool::open(config.clone()).is_err());
     assert_eq!(fs::read_dir(bed.pool_path()).unwrap().count(), 0);
     drop(bed.open());
-    ImagePool::open(config).unwrap().check_health().unwrap();
+    ImagePool::open(config).unwrap().health().check().unwrap();
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn a_read_only_pool_opens_and_says_what_it_is() {
         mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
         let pool = bed.open();
         assert_eq!(pool.store.shares_extents, shares);
-        assert_eq!(pool.volume(&record.id).unwrap(), Some(record.clone()));
-        let unwell = pool.check_health().unwrap_err().to_string();
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
+        let unwell = pool.health().check().unwrap_err().to_string();
         assert!(unwell.contains("read-only"), "{unwell}");
         assert!(ImagePool::open(bed.config()).is_err());
         drop(pool);

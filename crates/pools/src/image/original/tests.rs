@@ -36,7 +36,7 @@ fn copies_share_whatever_mount_options_volumes_were_made_with() {
         for copied_with in options {
             bed.mount_again(FsKind::Btrfs, copied_with);
             let pool = bed.open();
-            assert!(pool.cuts_at_once());
+            assert!(pool.provisioner().has_atomic_copies());
             assert_copies_share(&pool, &volume, &format!("{made_with:?}-{copied_with:?}"));
             pool.close();
         }
@@ -58,10 +58,14 @@ fn a_cut_of_one_instant_is_never_made_piece_by_piece() {
         let from = ContentSource::Volume(volume.id.clone());
         let mut outcomes = vec![
             try_create(&pool, &copy_of(&pool, "copy", from, 16 * MIB)).err(),
-            pool.begin_snapshot(&snapshot_of(&pool, "s", &volume)).unwrap().cut().err(),
+            pool.provisioner()
+                .begin_snapshot(&snapshot_of(&pool, "s", &volume))
+                .unwrap()
+                .capture()
+                .err(),
         ];
         // A moment of btrfs holds the pool's own files, not what is mounted over them.
-        if !pool.cuts_groups_at_once() {
+        if !pool.provisioner().has_atomic_groups() {
             let group = group_of(&pool, "g", std::slice::from_ref(&volume));
             outcomes.push(try_take_group(&pool, &group).err());
         }

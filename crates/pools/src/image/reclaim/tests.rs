@@ -19,13 +19,13 @@ fn zeroes_of_a_thin_volume_are_given_back() {
     for bed in Bed::all() {
         let pool = bed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
-        assert!(pool.used_bytes(&record.id).unwrap() < MIB);
+        assert!(pool.provisioner().used_bytes(&record.id).unwrap() < MIB);
         fill(&pool, &record.id);
         let before = read(&data_of(&pool, &record.id));
-        assert!(pool.used_bytes(&record.id).unwrap() >= 10 * MIB);
+        assert!(pool.provisioner().used_bytes(&record.id).unwrap() >= 10 * MIB);
         for _ in 0..2 {
-            pool.ensure_reclaimed(&record.id).unwrap();
-            assert!(pool.used_bytes(&record.id).unwrap() <= 3 * MIB);
+            pool.provisioner().ensure_reclaimed(&record.id).unwrap();
+            assert!(pool.provisioner().used_bytes(&record.id).unwrap() <= 3 * MIB);
             assert!(read(&data_of(&pool, &record.id)) == before);
         }
     }
@@ -37,8 +37,8 @@ fn a_thick_volume_keeps_its_space() {
     let pool = bed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 16 * MIB));
     fill(&pool, &record.id);
-    pool.ensure_reclaimed(&record.id).unwrap();
-    assert!(pool.used_bytes(&record.id).unwrap() >= 16 * MIB);
+    pool.provisioner().ensure_reclaimed(&record.id).unwrap();
+    assert!(pool.provisioner().used_bytes(&record.id).unwrap() >= 16 * MIB);
 }
 
 #[test]
@@ -47,15 +47,15 @@ fn a_volume_in_use_is_left_alone() {
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     fill(&pool, &record.id);
-    let before = pool.used_bytes(&record.id).unwrap();
-    pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
-    let refused = pool.ensure_reclaimed(&record.id);
+    let before = pool.provisioner().used_bytes(&record.id).unwrap();
+    pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    let refused = pool.provisioner().ensure_reclaimed(&record.id);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
-    assert_eq!(pool.used_bytes(&record.id).unwrap(), before);
-    pool.ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
-    pool.ensure_reclaimed(&record.id).unwrap();
-    assert!(pool.used_bytes(&record.id).unwrap() < before);
-    pool.ensure_no_volume(&record.id).unwrap();
-    assert!(matches!(pool.used_bytes(&record.id), Err(Error::NoSuchVolume(_))));
-    assert!(matches!(pool.ensure_reclaimed(&record.id), Err(Error::NoSuchVolume(_))));
+    assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), before);
+    pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    pool.provisioner().ensure_reclaimed(&record.id).unwrap();
+    assert!(pool.provisioner().used_bytes(&record.id).unwrap() < before);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    assert!(matches!(pool.provisioner().used_bytes(&record.id), Err(Error::NoSuchVolume(_))));
+    assert!(matches!(pool.provisioner().ensure_reclaimed(&record.id), Err(Error::NoSuchVolume(_))));
 }

@@ -23,12 +23,12 @@ fn a_snapshot_keeps_what_was_and_gives_it_back() {
         scribble(&data_of(&pool, &restored.id), 3, 4 * MIB);
         assert!(read(&snapshot_data_of(&pool, &taken.id)) == before);
 
-        pool.ensure_no_volume(&source.id).unwrap();
-        pool.ensure_no_volume(&restored.id).unwrap();
+        pool.provisioner().ensure_no_volume(&source.id).unwrap();
+        pool.provisioner().ensure_no_volume(&restored.id).unwrap();
         drop(pool);
         let pool = bed.open();
-        assert_eq!(pool.snapshot(&taken.id).unwrap().as_ref(), Some(&taken));
-        assert_eq!(pool.snapshots(None, 0).unwrap(), [taken]);
+        assert_eq!(pool.catalogue().snapshot(&taken.id).unwrap().as_ref(), Some(&taken));
+        assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [taken]);
         let again = create(&pool, &copy_of(&pool, "again", from, 40 * MIB));
         assert!(read(&data_of(&pool, &again.id))[..before.len()] == before);
     }
@@ -54,9 +54,9 @@ fn the_time_of_a_snapshot_is_that_of_its_cut() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
-    let mut draft = pool.begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
+    let mut draft = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
     let before = Timestamp::from(SystemTime::now());
-    draft.cut().unwrap();
+    draft.capture().unwrap();
     let after = Timestamp::from(SystemTime::now());
     scribble(&data_of(&pool, &source.id), 1, MIB);
     let taken = draft.commit().unwrap();
@@ -71,12 +71,13 @@ fn a_dropped_draft_leaves_nothing() {
         let pool = bed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, MIB);
-        let mut draft = pool.begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
-        draft.cut().unwrap();
+        let mut draft =
+            pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
+        draft.capture().unwrap();
         drop(draft);
         assert!(listing(&bed, "staging").is_empty());
         assert!(listing(&bed, "snapshots").is_empty());
-        assert!(pool.snapshots(None, 0).unwrap().is_empty());
+        assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
     }
 }
 
@@ -107,9 +108,9 @@ fn a_damaged_source_has_no_snapshot() {
     let file = fs::File::options().write(true).open(data_of(&pool, &source.id)).unwrap();
     file::set_length(&file, MIB).unwrap();
     drop(file);
-    let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &source));
+    let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source));
     assert!(matches!(refused.err(), Some(Error::Damaged { .. })));
-    pool.ensure_no_volume(&source.id).unwrap();
-    let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &source));
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
+    let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source));
     assert!(matches!(refused.err(), Some(Error::NoSuchVolume(_))));
 }

@@ -6,7 +6,7 @@ use super::super::testbed::*;
 use super::*;
 
 fn promisable(pool: &ImagePool) -> u64 {
-    pool.capacity(Provisioning::Thin).unwrap().available_bytes
+    pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes
 }
 
 fn used(pool: &ImagePool) -> u128 {
@@ -80,7 +80,7 @@ fn what_was_told_can_be_made_after_a_refusal() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
-    let told = pool.capacity(Provisioning::Thin).unwrap().largest_volume;
+    let told = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
     let refused = try_create(&pool, &volume_of(&pool, "more", told + 64 * MIB));
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     let_refusal_last(&pool);
@@ -135,8 +135,8 @@ fn books_stay_true_whatever_happens_during_a_survey() {
                 for round in 0..20 {
                     let name = format!("{worker} {round}");
                     let made = create(pool, &thick_volume_of(pool, &name, 4 * MIB));
-                    pool.ensure_capacity(&made.id, 5 * MIB).unwrap();
-                    pool.ensure_no_volume(&made.id).unwrap();
+                    pool.provisioner().ensure_capacity(&made.id, 5 * MIB).unwrap();
+                    pool.provisioner().ensure_no_volume(&made.id).unwrap();
                 }
             });
         }

@@ -36,7 +36,7 @@ fn a_volume_is_born_with_its_filesystem() {
                 let record = create(&pool, &new);
                 let NewFilesystem { uuid, .. } = new.filesystem.unwrap();
                 assert_eq!(record.format, FormatState::Formatted { fs, uuid });
-                assert_eq!(pool.volume(&new.id).unwrap(), Some(record));
+                assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(record));
 
                 let data = data_of(&pool, &new.id);
                 let (kind, uuid) = (kind_of(fs), uuid.bytes());
@@ -91,7 +91,7 @@ fn what_needs_a_mkfs_of_its_own_begins_blank() {
     let mut special = mount_volume_of(&pool, "special", FsType::Ext4, BYTES);
     special.parameters.mkfs_options = vec!["-i".to_owned(), "65536".to_owned()];
     blank(&special);
-    let source = pool.volume(&volume_id(&pool, "raw")).unwrap().unwrap();
+    let source = pool.catalogue().volume(&volume_id(&pool, "raw")).unwrap().unwrap();
     let mut copy = mount_volume_of(&pool, "copy", FsType::Ext4, BYTES);
     copy.source = Some(ContentSource::Volume(source.id));
     blank(&copy);

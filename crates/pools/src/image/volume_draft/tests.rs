@@ -15,13 +15,13 @@ fn a_volume_is_there_with_its_record_after_reopening() {
         let new = volume_of(&pool, "a", 64 * MIB);
         let record = create(&pool, &new);
         assert_eq!(record.id, new.id);
-        assert_eq!(pool.volume(&new.id).unwrap().as_ref(), Some(&record));
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap().as_ref(), Some(&record));
         assert_eq!(fs::metadata(data_of(&pool, &new.id)).unwrap().len(), 64 * MIB);
         assert!(allocated_bytes(&data_of(&pool, &new.id)).unwrap() < MIB);
         drop(pool);
         let pool = bed.open();
-        assert_eq!(pool.volume(&new.id).unwrap(), Some(record));
-        assert_eq!(pool.volumes(None, 0).unwrap().len(), 1);
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(record));
+        assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
     }
 }
 
@@ -54,13 +54,13 @@ fn a_dropped_draft_leaves_nothing() {
     for bed in Bed::all() {
         let pool = bed.open();
         let new = volume_of(&pool, "a", 64 * MIB);
-        let mut draft = pool.begin_volume(&new).unwrap();
-        draft.cut().unwrap();
+        let mut draft = pool.provisioner().begin_volume(&new).unwrap();
+        draft.capture().unwrap();
         assert_eq!(listing(&bed, "staging").len(), 1);
         drop(draft);
         assert!(listing(&bed, "staging").is_empty());
         assert!(listing(&bed, "volumes").is_empty());
-        assert_eq!(pool.volume(&new.id).unwrap(), None);
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     }
 }
 
@@ -86,7 +86,7 @@ fn a_clone_is_equal_at_first_and_independent_ever_after() {
         scribble(&data_of(&pool, &same.id), 3, 4 * MIB);
         assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
         assert!(read(&data_of(&pool, &source.id)) != original);
-        pool.ensure_no_volume(&source.id).unwrap();
+        pool.provisioner().ensure_no_volume(&source.id).unwrap();
         assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
     }
 }
@@ -120,10 +120,11 @@ fn a_copy_of_many_extents_is_the_data_of_the_cut() {
     file.sync_all().unwrap();
     drop(file);
     let from = ContentSource::Volume(source.id.clone());
-    let mut draft = pool.begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
+    let mut draft =
+        pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
     assert!(bed_draft_is_not_blank(&bed));
     scribble(&data, 7, MIB);
-    draft.cut().unwrap();
+    draft.capture().unwrap();
     let at_the_cut = read(&data);
     scribble(&data, 8, MIB);
     let copy = draft.commit().unwrap();
@@ -154,14 +155,14 @@ fn a_thick_copy_has_space_for_its_holes() {
 
 /// All of it, twice, as a workload does.
 fn overwrite(pool: &ImagePool, record: &VolumeRecord) -> std::io::Result<()> {
-    let device = pool.ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
     let file = fs::File::options().write(true).open(device.path)?;
     for seed in 1..=2 {
         file.write_all_at(&pattern(seed, record.capacity_bytes), 0)?;
         file.sync_all()?;
     }
     drop(file);
-    pool.ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
     Ok(())
 }
 
@@ -188,7 +189,7 @@ fn thick_volumes_can_be_overwritten_on_a_full_pool() {
                 assert!(copy[..expected.len()] == expected);
                 assert!(is_zero(&copy[expected.len()..]));
             }
-            volumes.push(pool.ensure_capacity(&record.id, 12 * MIB).unwrap());
+            volumes.push(pool.provisioner().ensure_capacity(&record.id, 12 * MIB).unwrap());
         }
         // Not the machine's own disk.
         if bed.is_disk() {
@@ -212,7 +213,7 @@ fn a_thick_volume_is_whole_again_without_its_snapshot() {
         let kept = read(&snapshot_data_of(&pool, &taken.id));
         scribble(&data_of(&pool, &volume.id), 9, MIB);
         assert!(read(&snapshot_data_of(&pool, &taken.id)) == kept);
-        pool.ensure_no_snapshot(&taken.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
         bed.fill_up();
         overwrite(&pool, &volume).unwrap();
     }
@@ -226,14 +227,14 @@ fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
         let group = group_of(&pool, "g", std::slice::from_ref(&thick));
         let from = ContentSource::Volume(thick.id.clone());
         let refused = [
-            pool.begin_snapshot(&snapshot_of(&pool, "s", &thick)).err(),
-            pool.begin_group_snapshot(&group).err(),
-            pool.begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err(),
+            pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &thick)).err(),
+            pool.provisioner().begin_group_snapshot(&group).err(),
+            pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err(),
         ];
         for refused in refused {
             assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
         }
-        pool.ensure_no_volume(&thick.id).unwrap();
+        pool.provisioner().ensure_no_volume(&thick.id).unwrap();
         drop(pool);
         // btrfs frees it with the next sync.
         assert!(bed.free() > 700 * MIB);
@@ -242,11 +243,12 @@ fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
         let pool = ImagePool::open(config).unwrap();
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
         let from = ContentSource::Volume(thick.id.clone());
-        let refused = pool.begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err();
+        let refused =
+            pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err();
         assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
-        let refused = pool.begin_snapshot(&snapshot_of(&pool, "s", &thick)).err();
+        let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &thick)).err();
         assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
-        pool.ensure_no_volume(&thick.id).unwrap();
+        pool.provisioner().ensure_no_volume(&thick.id).unwrap();
         assert!(bed.free() > 700 * MIB);
         let fits = create(&pool, &thick_volume_of(&pool, "fits", 200 * MIB));
         snapshot(&pool, "s", &fits);
@@ -278,15 +280,15 @@ fn a_second_commit_of_one_id_meets_the_first() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let new = volume_of(&pool, "a", 32 * MIB);
-    let first = pool.begin_volume(&new).unwrap();
-    let second = pool.begin_volume(&new).unwrap();
+    let first = pool.provisioner().begin_volume(&new).unwrap();
+    let second = pool.provisioner().begin_volume(&new).unwrap();
     let mut other = new.clone();
     other.capacity_bytes = 64 * MIB;
-    let third = pool.begin_volume(&other).unwrap();
+    let third = pool.provisioner().begin_volume(&other).unwrap();
     let made = first.commit().unwrap();
     assert_eq!(second.commit().unwrap(), made);
     assert!(matches!(third.commit(), Err(Error::Conflict { .. })));
-    assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
     assert!(listing(&bed, "staging").is_empty());
 }
 
@@ -298,9 +300,9 @@ fn a_volume_whose_creation_was_not_reported_is_found() {
     let made = create(&pool, &new);
     // As if the rename had been made, and the fsync after it had failed.
     pool.store.volumes.take_out(&new.id);
-    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     assert_eq!(try_create(&pool, &new).unwrap(), made);
-    assert_eq!(pool.volume(&new.id).unwrap(), Some(made));
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
 }
 
 #[test]
@@ -321,7 +323,7 @@ fn what_stands_in_the_place_is_only_the_answer_if_it_was_asked_for() {
         pool.store.volumes.take_out(&new.id);
         let refused = try_create(&pool, &other);
         assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
-        assert_eq!(pool.volume(&new.id).unwrap().as_ref(), Some(&made));
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap().as_ref(), Some(&made));
     }
 }
 
@@ -333,13 +335,13 @@ fn a_copy_that_ran_out_of_space_cannot_be_committed() {
     scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
     let from = ContentSource::Volume(source.id);
     let new = copy_of(&pool, "copy", from, 128 * MIB);
-    let mut draft = pool.begin_volume(&new).unwrap();
+    let mut draft = pool.provisioner().begin_volume(&new).unwrap();
     // Someone else on the same filesystem is faster.
     let filler = fs::File::create(bed.pool_path().join("filler")).unwrap();
     file::preallocate(&filler, 0, bed.free() - 8 * MIB).unwrap();
-    assert!(matches!(draft.cut(), Err(Error::Exhausted(_))));
+    assert!(matches!(draft.capture(), Err(Error::Exhausted(_))));
     assert!(matches!(draft.commit(), Err(Error::Exhausted(_))));
-    assert_eq!(pool.volume(&new.id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     assert!(listing(&bed, "staging").is_empty());
-    assert!(pool.condition(&volume_id(&pool, "source")).unwrap().abnormal);
+    assert!(pool.health().condition(&volume_id(&pool, "source")).unwrap().abnormal);
 }

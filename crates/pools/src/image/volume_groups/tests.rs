@@ -17,26 +17,26 @@ fn a_group_is_made_changed_listed_and_deleted() {
     let pool = bed.open();
     let mut groups = [group(&pool, "a", &["x", "y"]), group(&pool, "b", &[])];
     for group in &groups {
-        pool.save_volume_group(group, None).unwrap();
+        pool.catalogue().save_volume_group(group, None).unwrap();
     }
     groups[0].members.clear();
     groups[1].members.insert(volume_id(&pool, "z"));
     for group in &groups {
-        pool.save_volume_group(group, None).unwrap();
+        pool.catalogue().save_volume_group(group, None).unwrap();
     }
     groups.sort_by(|a, b| a.id.cmp(&b.id));
     drop(pool);
 
     let pool = bed.open();
-    assert_eq!(pool.volume_groups(None, 0).unwrap(), groups);
-    assert_eq!(pool.volume_groups(Some(&groups[0].id), 1).unwrap(), groups[1..]);
-    assert_eq!(pool.volume_group(&groups[0].id).unwrap().as_ref(), Some(&groups[0]));
+    assert_eq!(pool.catalogue().volume_groups(None, 0).unwrap(), groups);
+    assert_eq!(pool.catalogue().volume_groups(Some(&groups[0].id), 1).unwrap(), groups[1..]);
+    assert_eq!(pool.catalogue().volume_group(&groups[0].id).unwrap().as_ref(), Some(&groups[0]));
     for _ in 0..2 {
-        pool.ensure_no_volume_group(&groups[0].id).unwrap();
+        pool.catalogue().ensure_no_volume_group(&groups[0].id).unwrap();
     }
-    assert_eq!(pool.volume_group(&groups[0].id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume_group(&groups[0].id).unwrap(), None);
     drop(pool);
-    assert_eq!(bed.open().volume_groups(None, 0).unwrap(), groups[1..]);
+    assert_eq!(bed.open().catalogue().volume_groups(None, 0).unwrap(), groups[1..]);
 }
 
 #[test]
@@ -44,18 +44,18 @@ fn a_damaged_group_is_neither_listed_nor_overwritten_nor_deleted() {
     let Some(bed) = Bed::plain() else { return };
     let pool = bed.open();
     let group = group(&pool, "a", &["x"]);
-    pool.save_volume_group(&group, None).unwrap();
+    pool.catalogue().save_volume_group(&group, None).unwrap();
     let path = pool.store.volume_groups.path_of(&group.id);
     drop(pool);
     fs::write(&path, "{").unwrap();
 
     let pool = bed.open();
-    assert!(pool.volume_groups(None, 0).unwrap().is_empty());
+    assert!(pool.catalogue().volume_groups(None, 0).unwrap().is_empty());
     let is_damaged = |error: Option<Error>| {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
     };
-    is_damaged(pool.volume_group(&group.id).err());
-    is_damaged(pool.save_volume_group(&group, None).err());
-    is_damaged(pool.ensure_no_volume_group(&group.id).err());
+    is_damaged(pool.catalogue().volume_group(&group.id).err());
+    is_damaged(pool.catalogue().save_volume_group(&group, None).err());
+    is_damaged(pool.catalogue().ensure_no_volume_group(&group.id).err());
     assert_eq!(fs::read_to_string(path).unwrap(), "{");
 }

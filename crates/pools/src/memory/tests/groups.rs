@@ -16,7 +16,7 @@ fn snapshot_of(pool: &MemoryPool, name: &str, source: &VolumeRecord) -> NewSnaps
 }
 
 fn snapshot(pool: &MemoryPool, name: &str, source: &VolumeRecord) -> SnapshotRecord {
-    pool.begin_snapshot(&snapshot_of(pool, name, source)).unwrap().commit().unwrap()
+    pool.provisioner().begin_snapshot(&snapshot_of(pool, name, source)).unwrap().commit().unwrap()
 }
 
 fn group_of(pool: &MemoryPool, sources: &[VolumeRecord]) -> NewGroupSnapshot {
@@ -37,25 +37,25 @@ fn a_group_comes_and_goes_as_one() {
     let pool = pool();
     let sources = ["a", "b"].map(|name| create(&pool, &volume(&pool, name, MIB)));
     let new = group_of(&pool, &sources);
-    let mut draft = pool.begin_group_snapshot(&new).unwrap();
+    let mut draft = pool.provisioner().begin_group_snapshot(&new).unwrap();
     pool.write_tag(&sources[0].id, "before").unwrap();
-    draft.cut().unwrap();
+    draft.capture().unwrap();
     pool.write_tag(&sources[0].id, "after").unwrap();
-    assert!(pool.snapshots(None, 0).unwrap().is_empty());
+    assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
     let group = draft.commit().unwrap();
-    assert_eq!(pool.group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
-    for member in pool.snapshots(None, 0).unwrap() {
+    assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
+    for member in pool.catalogue().snapshots(None, 0).unwrap() {
         assert_eq!(member.group.as_ref(), Some(&group.id));
         assert_eq!(member.created, group.created);
         assert_eq!(member.consistency, Consistency::Filesystem);
     }
     assert_eq!(pool.snapshot_tag(&new.members[0].id).as_deref(), Some("before"));
-    assert!(pool.ensure_no_snapshot(&new.members[0].id).is_err());
+    assert!(pool.provisioner().ensure_no_snapshot(&new.members[0].id).is_err());
 
     let alone = snapshot(&pool, "alone", &sources[0]);
-    pool.ensure_no_group_snapshot(&group.id).unwrap();
-    assert_eq!(pool.snapshots(None, 0).unwrap(), [alone]);
-    assert_eq!(pool.group_snapshot(&group.id).unwrap(), None);
+    pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
+    assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [alone]);
+    assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), None);
 }
 
 #[test]
@@ -65,13 +65,13 @@ fn a_group_that_failed_left_nothing() {
     let new = group_of(&pool, &sources);
     for operation in ["begin_group_snapshot", "cut", "commit"] {
         pool.fail_next(operation, Error::failed(operation, "as asked"));
-        let made = pool.begin_group_snapshot(&new).and_then(|mut draft| {
-            draft.cut()?;
+        let made = pool.provisioner().begin_group_snapshot(&new).and_then(|mut draft| {
+            draft.capture()?;
             draft.commit()
         });
         assert!(made.is_err());
-        assert!(pool.snapshots(None, 0).unwrap().is_empty());
-        assert_eq!(pool.group_snapshot(&new.id).unwrap(), None);
+        assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
+        assert_eq!(pool.catalogue().group_snapshot(&new.id).unwrap(), None);
     }
 }
 
@@ -90,15 +90,24 @@ fn blocks_that_were_written_are_told() {
         ranges.unwrap().filter_map(Result::transpose).collect::<Result<Vec<_>>>()
     };
     let end = range(MIB - 4096, 4096);
-    assert_eq!(told(pool.allocated_ranges(&target.id, 0)), Ok(vec![range(0, 8192), end]));
-    assert_eq!(told(pool.allocated_ranges(&target.id, 100)), Ok(vec![range(100, 8092), end]));
-    let changed = |start| pool.changed_ranges(&base.id, &target.id, start);
+    assert_eq!(
+        told(pool.changed_blocks().allocated_ranges(&target.id, 0)),
+        Ok(vec![range(0, 8192), end])
+    );
+    assert_eq!(
+        told(pool.changed_blocks().allocated_ranges(&target.id, 100)),
+        Ok(vec![range(100, 8092), end])
+    );
+    let changed = |start| pool.changed_blocks().changed_ranges(&base.id, &target.id, start);
     assert_eq!(told(changed(0)), Ok(vec![range(4096, 4096), end]));
     assert_eq!(told(changed(8192)), Ok(vec![end]));
     pool.fail_after("range", 1, Error::Starting);
     assert_eq!(told(changed(0)), Err(Error::Starting));
     let missing = SnapshotId::new(pool.id().clone(), NameDigest::of_text("missing"));
-    assert!(matches!(pool.allocated_ranges(&missing, 0).err(), Some(Error::NoSuchSnapshot(_))));
+    assert!(matches!(
+        pool.changed_blocks().allocated_ranges(&missing, 0).err(),
+        Some(Error::NoSuchSnapshot(_))
+    ));
 }
 
 #[test]
@@ -107,9 +116,9 @@ fn zeroes_take_space_until_they_are_reclaimed() {
     let source = create(&pool, &volume(&pool, "a", MIB));
     pool.write_blocks(&source.id, range(0, 8192)).unwrap();
     pool.write_zeroes(&source.id, range(4096, 8192)).unwrap();
-    assert_eq!(pool.used_bytes(&source.id).unwrap(), 3 * 4096);
-    pool.ensure_reclaimed(&source.id).unwrap();
-    assert_eq!(pool.used_bytes(&source.id).unwrap(), 4096);
+    assert_eq!(pool.provisioner().used_bytes(&source.id).unwrap(), 3 * 4096);
+    pool.provisioner().ensure_reclaimed(&source.id).unwrap();
+    assert_eq!(pool.provisioner().used_bytes(&source.id).unwrap(), 4096);
 }
 
 #[test]
@@ -123,21 +132,21 @@ fn volume_groups_are_kept() {
         max_members: 1,
         created: Timestamp { seconds: 1, nanos: 2 },
     };
-    pool.save_volume_group(&record, None).unwrap();
-    let again = pool.save_volume_group(&record, None);
+    pool.catalogue().save_volume_group(&record, None).unwrap();
+    let again = pool.catalogue().save_volume_group(&record, None);
     assert!(matches!(again, Err(Error::Busy(_))), "somebody else made it meanwhile");
-    assert_eq!(pool.volume_groups(None, 0).unwrap(), std::slice::from_ref(&record));
-    assert_eq!(pool.volume_group(&record.id).unwrap().as_ref(), Some(&record));
-    pool.ensure_no_volume_group(&record.id).unwrap();
-    assert_eq!(pool.volume_group(&record.id).unwrap(), None);
+    assert_eq!(pool.catalogue().volume_groups(None, 0).unwrap(), std::slice::from_ref(&record));
+    assert_eq!(pool.catalogue().volume_group(&record.id).unwrap().as_ref(), Some(&record));
+    pool.catalogue().ensure_no_volume_group(&record.id).unwrap();
+    assert_eq!(pool.catalogue().volume_group(&record.id).unwrap(), None);
 }
 
 #[test]
 fn a_pool_says_how_it_cuts() {
     let pool = pool();
-    assert!(pool.cuts_at_once() && pool.cuts_groups_at_once());
+    assert!(pool.provisioner().has_atomic_copies() && pool.provisioner().has_atomic_groups());
     pool.cut_groups_piecemeal();
-    assert!(pool.cuts_at_once() && !pool.cuts_groups_at_once());
+    assert!(pool.provisioner().has_atomic_copies() && !pool.provisioner().has_atomic_groups());
     pool.cut_piecemeal();
-    assert!(!pool.cuts_at_once() && !pool.cuts_groups_at_once());
+    assert!(!pool.provisioner().has_atomic_copies() && !pool.provisioner().has_atomic_groups());
 }

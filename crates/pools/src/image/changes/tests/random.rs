@@ -74,11 +74,11 @@ fn change(dice: &mut Dice, file: &File, size: u64) {
 fn live_a_while(dice: &mut Dice, pool: &ImagePool, volume: &mut VolumeRecord) {
     if dice.below(4) == 0 {
         let grown = volume.capacity_bytes + GROWTH;
-        *volume = pool.ensure_capacity(&volume.id, grown).unwrap();
+        *volume = pool.provisioner().ensure_capacity(&volume.id, grown).unwrap();
     }
     let attached = dice.below(4) == 0;
     let path = if attached {
-        pool.ensure_attached(&volume.id, DeviceAccess::ReadWrite).unwrap().path
+        pool.devices().ensure_attached(&volume.id, DeviceAccess::ReadWrite).unwrap().path
     } else {
         data_of(pool, &volume.id)
     };
@@ -89,7 +89,7 @@ fn live_a_while(dice: &mut Dice, pool: &ImagePool, volume: &mut VolumeRecord) {
     // As the engine does before it cuts.
     file.sync_all().unwrap();
     drop(file);
-    pool.ensure_detached(&volume.id, DeviceAccess::ReadWrite).unwrap();
+    pool.devices().ensure_detached(&volume.id, DeviceAccess::ReadWrite).unwrap();
 }
 
 fn assert_rising(ranges: &[ByteRange], size: u64) {
@@ -163,12 +163,12 @@ fn live(bed: &Bed, pool: &ImagePool, seed: u64, tally: &mut Tally) {
         snapshots.push(snapshot(pool, &format!("s{round}"), &volume));
     }
     live_a_while(&mut dice, pool, &mut volume);
-    pool.ensure_no_volume(&volume.id).unwrap();
+    pool.provisioner().ensure_no_volume(&volume.id).unwrap();
     for (base, target) in [(0, 1), (1, 2), (0, 2), (2, 2)] {
         check_pair(pool, &mut dice, &snapshots[base], &snapshots[target], tally);
     }
     for taken in snapshots {
-        pool.ensure_no_snapshot(&taken.id).unwrap();
+        pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
     }
     assert!(listing(bed, "trash").is_empty());
 }

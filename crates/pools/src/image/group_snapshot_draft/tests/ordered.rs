@@ -56,7 +56,9 @@ fn members_on_btrfs_are_of_one_instant() {
     let pool = bed.open();
     let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
     let [first, second] = volumes.each_ref().map(|volume| {
-        open_direct(&pool.ensure_attached(&volume.id, DeviceAccess::ReadWrite).unwrap().path)
+        open_direct(
+            &pool.devices().ensure_attached(&volume.id, DeviceAccess::ReadWrite).unwrap().path,
+        )
     });
     let stopped = AtomicBool::new(false);
     let mut seen = Vec::new();

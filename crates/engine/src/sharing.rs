@@ -1,0 +1,224 @@
+//! Where a pool that several nodes share differs from one that this node has for itself.
+
+use orlop_model::{
+    ControllerPublication, DeviceAccess, Error, FsType, NodeId, NodeRecord, Result, Stage,
+    VolumeGroupId, VolumeId, VolumeRecord,
+};
+
+use crate::engine::{Engine, PoolRef};
+
+impl Engine {
+    /// Only this node changes a local pool, so much can be remembered of it, and what an interrupted
+    /// call left behind is known to be of no further use.
+    pub(crate) fn take_over_local(&self, pool: &PoolRef) -> Result<()> {
+        if pool.shared().is_some() {
+            return Ok(());
+        }
+        self.load.add_all_of(pool)?;
+        self.membership.add_all_of(pool)?;
+        self.discard_unpublished_inline(pool)
+    }
+
+    /// Where something of a certain name may be. If it is known to belong to one pool, others that
+    /// nodes share are not asked: they may be away, and who else names things there is beyond this
+    /// daemon anyway.
+    pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
+        self.pools.values().filter(|pool| pool.shared().is_none() || belongs(pool)).collect()
+    }
+
+    /// Those of which it costs nothing to ask.
+    pub(crate) fn local_pools(&self) -> impl Iterator<Item = &PoolRef> {
+        self.pools.values().filter(|pool| pool.shared().is_none())
+    }
+
+    /// Publishes a volume to a node, unless that has its limit already (CP-17). What several
+    /// controllers count is an estimate, and stays as it is if publishing fails.
+    pub(crate) fn count_in(
+        &self,
+        pool: &PoolRef,
+        node: &NodeId,
+        volume: &VolumeId,
+        publish: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let most = self.settings.max_volumes;
+        if pool.shared().is_some() {
+            self.shared_load.try_add(node, most, self.pools.values())?;
+            return publish();
+        }
+        self.load.try_add(node, volume, most)?;
+        publish().inspect_err(|_| self.load.remove(node, volume))
+    }
+
+    /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked
+    /// first, or the node could attach the volume between the look for its clients and the end.
+    pub(crate) fn ensure_left(
+        &self,
+        pool: &PoolRef,
+        volume: &VolumeId,
+        nodes: &[NodeId],
+    ) -> Result<()> {
+        if let Some(shared) = pool.shared() {
+            pool.catalogue().update_volume(volume, &mut |record| {
+                let leaving = record.published.iter_mut().filter(|(node, _)| nodes.contains(node));
+                leaving.for_each(|(_, publication)| publication.leaving = true);
+                Ok(())
+            })?;
+            nodes.iter().try_for_each(|node| shared.ensure_fenced(volume, node))?;
+        }
+        let others_publish = pool.shared().is_some();
+        pool.catalogue().update_volume(volume, &mut |record| {
+            // Published anew meanwhile, by another controller: that entry is not this call's.
+            record.published.retain(|node, publication| {
+                !nodes.contains(node) || (others_publish && !publication.leaving)
+            });
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
+    /// have made themselves known.
+    pub(crate) fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
+        let is_known = *node == self.settings.node_id
+            || match pool.shared() {
+                Some(shared) => shared.knows_node(node)?,
+                None => pool.topology().is_empty(),
+            };
+        if is_known { Ok(()) } else { Err(Error::NoSuchNode(node.to_string())) }
+    }
+
+    /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
+    pub(crate) fn check_room_for(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+        let most = self.settings.max_volumes;
+        if pool.shared().is_none() || most == 0 {
+            return Ok(());
+        }
+        let others = self.host.node_records()?.iter().filter(|other| *other != id).count();
+        if u32::try_from(others).is_ok_and(|count| count < most) {
+            return Ok(());
+        }
+        Err(Error::Exhausted(format!(
+            "node {} has {most} volumes, its limit",
+            self.settings.node_id
+        )))
+    }
+
+    /// Of a shared pool nothing is remembered: other nodes change it.
+    pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
+        match self.pool_of(volume)?.filter(|pool| pool.shared().is_some()) {
+            Some(pool) => {
+                let mut groups = pool.catalogue().volume_groups(None, 0)?.into_iter();
+                Ok(groups.find(|group| group.members.contains(volume)).map(|group| group.id))
+            }
+            None => Ok(self.membership.group_of(volume)),
+        }
+    }
+
+    /// May a workload on another node write to it?
+    pub(crate) fn is_written_elsewhere(&self, pool: &PoolRef, volume: &VolumeRecord) -> bool {
+        let here = &self.settings.node_id;
+        let mut others = volume.published.iter().filter(|(node, _)| *node != here);
+        pool.shared().is_some() && others.any(|(_, other)| other.writes())
+    }
+
+    /// May this node write to it through another daemon? A controller of the node's name does not
+    /// see what the node has.
+    pub(crate) fn is_written_by_twin(
+        &self,
+        pool: &PoolRef,
+        volume: &VolumeRecord,
+        node: &NodeRecord,
+    ) -> bool {
+        let own = volume.published.get(&self.settings.node_id);
+        pool.shared().is_some() && node.is_empty() && own.is_some_and(ControllerPublication::writes)
+    }
+}
+
+/// A shared pool cannot tell from the outside who uses a volume; being published to a node is
+/// what gives it the right, and what others are kept away by.
+pub(crate) fn needs_publication(pool: &PoolRef, record: &VolumeRecord) -> bool {
+    pool.shared().is_some() && !record.ephemeral
+}
+
+/// A filesystem that two nodes mount at once, one of them to write, is destroyed by it. Where a
+/// volume stays on one node that cannot happen.
+pub(crate) fn may_be_mounted_by_many_writers(pool: &PoolRef) -> bool {
+    pool.shared().is_none()
+}
+
+/// Does the commit of a draft still read its source? Then it is quick, too.
+pub(crate) fn commit_reads_source(pool: &PoolRef) -> bool {
+    pool.shared().is_some()
+}
+
+/// A node to which the volume is published may use it at any time.
+pub(crate) fn check_unpublished_anywhere(pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
+    match record.published.keys().next() {
+        Some(node) if pool.shared().is_some() => Err(Error::precondition(format!(
+            "volume {} is published to node {node}; reclaim its space there",
+            record.id
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
+/// refuse writes itself, and so has one that other nodes read at the same time.
+pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
+    let with_others = pool.shared().is_some() && stage.capability.mode.is_multi_node();
+    if stage.read_only && (stage.capability.is_block() || with_others) {
+        return DeviceAccess::ReadOnly;
+    }
+    DeviceAccess::ReadWrite
+}
+
+/// To unmount, or to let go of a device, is to write. What waits in the kernel for a pool that is
+/// away cannot be called off, so it is better not begun.
+pub(crate) fn check_answers(pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    if pool.shared().is_none() {
+        return Ok(());
+    }
+    match pool.catalogue().volume(id) {
+        Err(away @ Error::Unreachable { .. }) => Err(away),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// ext4 writes when it is unmounted, also if nothing was changed; others may have nothing to write.
+pub(crate) fn check_can_be_unmounted(
+    pool: &PoolRef,
+    id: &VolumeId,
+    stage: Option<&Stage>,
+) -> Result<()> {
+    let Some(shared) = pool.shared() else { return Ok(()) };
+    let writes = stage.is_some_and(|stage| !stage.read_only)
+        && pool.catalogue().volume(id).is_ok_and(|record| {
+            record.is_some_and(|record| record.format.fs() == Some(FsType::Ext4))
+        });
+    if !writes {
+        return Ok(());
+    }
+    match shared.check_takes_writes() {
+        Err(why @ (Error::Exhausted(_) | Error::Unreachable { .. })) => Err(why),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Why the device of an attached volume does not reach it, if it does not.
+pub(crate) fn device_trouble(pool: &PoolRef, id: &VolumeId) -> Result<Option<String>> {
+    pool.shared().map_or(Ok(None), |shared| shared.device_trouble(id))
+}
+
+pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    match device_trouble(pool, id)? {
+        None => Ok(()),
+        Some(trouble) => Err(Error::precondition(format!(
+            "volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
+        ))),
+    }
+}
+
+/// The node that an inline volume belongs to, if that is another one.
+pub(crate) fn inline_elsewhere(pool: &PoolRef, id: &VolumeId) -> Result<Option<NodeId>> {
+    pool.shared().map_or(Ok(None), |shared| shared.inline_elsewhere(id))
+}
