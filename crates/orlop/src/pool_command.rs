@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use orlop_model::{Error, Finding, Topology};
-use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, ServedBy};
+use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner};
 
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
@@ -99,8 +99,8 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
-    let served_by =
-        ServedBy { name: pool.name.clone(), place: pool.topology.clone(), run_stamp: None };
+    let owner =
+        LastOwner { name: pool.name.clone(), topology: pool.topology.clone(), run_stamp: None };
     if !yes {
         say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.topology)));
         return Ok(told.exit_code());
@@ -113,7 +113,7 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
         )));
     }
     // Last: until it is written, an interrupted adoption shows where the pool came from.
-    inspection.note_served_by(&served_by)?;
+    inspection.set_last_owner(&owner)?;
     say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
     Ok(told.exit_code())
 }
@@ -151,9 +151,9 @@ fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
 
 fn describe(path: &Path, inspection: &Inspection) {
     say(&format!("pool at {}: id {}", path.display(), inspection.id));
-    match &inspection.served_by {
+    match &inspection.last_owner {
         Some(before) => {
-            say(&format!("last served as pool {:?} by {}", before.name, shown(&before.place)));
+            say(&format!("last served as pool {:?} by {}", before.name, shown(&before.topology)));
         }
         None => say("who served it last is not noted"),
     }

@@ -7,7 +7,7 @@ use orlop_model::{GroupSnapshotRecord, SnapshotRecord, VolumeGroupRecord, Volume
 use serde::Deserialize;
 
 use crate::image::attach::{label_of, parse_label};
-use crate::image::marker as image_marker;
+use crate::image::pool_header as image_marker;
 use crate::rbd::capacity::available_to;
 use crate::rbd::cut::OfImage;
 use crate::rbd::group_cut::OfImages;

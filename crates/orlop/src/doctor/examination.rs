@@ -131,8 +131,8 @@ impl Examination {
     fn survey(&self, survey: &Survey, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for inspection in self.inspections() {
-            let served_by = inspection.served_by.as_ref();
-            let stamp = served_by.and_then(|served_by| served_by.run_stamp.as_deref());
+            let owner = inspection.last_owner.as_ref();
+            let stamp = owner.and_then(|owner| owner.run_stamp.as_deref());
             findings.extend(survey.devices(&inspection.id, stamp, &inspection.devices)?);
         }
         findings.extend(survey.node_records(|id| self.standing(id))?);

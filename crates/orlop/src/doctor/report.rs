@@ -71,7 +71,7 @@ impl<'a> PoolDocument<'a> {
             in_use: inspection.is_some_and(|it| it.in_use),
             volumes: inspection.map_or(0, |it| it.volumes.len()),
             snapshots: inspection.map_or(0, |it| it.snapshots),
-            set_aside: inspection.map_or(0, |it| it.set_aside),
+            set_aside: inspection.map_or(0, |it| it.quarantined),
         }
     }
 }
@@ -114,8 +114,8 @@ fn summary(pool: &PoolSeen) -> String {
     if inspection.in_use {
         text.push_str(", served by a daemon now");
     }
-    if inspection.set_aside > 0 {
-        text.push_str(&format!(", {} things set aside in it", inspection.set_aside));
+    if inspection.quarantined > 0 {
+        text.push_str(&format!(", {} things set aside in it", inspection.quarantined));
     }
     text
 }

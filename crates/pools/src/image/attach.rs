@@ -9,39 +9,43 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{
-    Device, DeviceAccess, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
+    Device, DeviceAccess, Devices, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
 };
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 use orlop_sys::work::wait_for_earlier;
 
+use super::catalogue::ImageCatalogue;
+use super::copy_source::check_data;
+use super::directory::PoolDirectory;
 use super::failure::Doing;
-use super::layout::{Home, Layout};
-use super::original::check_data;
-use super::shelf::Shelf;
-use super::store::Store;
+use super::layout::{Layout, ObjectDir};
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
+mod foreign;
+
 const READ_ONLY_SUFFIX: &str = "/ro";
 
-#[derive(Debug, Default)]
-pub(super) struct Attachments {
+#[derive(Debug)]
+pub(super) struct LoopDevices {
+    directory: Arc<PoolDirectory>,
+    catalogue: Arc<ImageCatalogue>,
     volumes: Mutex<HashMap<VolumeId, Arc<Mutex<Slots>>>>,
 }
 
 /// The devices of one volume.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+struct Slots {
     read_write: Option<LoopDevice>,
     read_only: Option<LoopDevice>,
 }
 
 impl Slots {
-    pub(super) fn devices(&self) -> Vec<&LoopDevice> {
+    fn devices(&self) -> Vec<&LoopDevice> {
         self.read_write.iter().chain(&self.read_only).collect()
     }
 
@@ -82,7 +86,7 @@ pub(super) fn is_deleted(layout: &Layout, status: &LoopStatus) -> Result<bool> {
         entries => entries.doing(listing)?,
     };
     for entry in entries {
-        if backs(&Home::new(entry.doing(listing)?.path()).data(), status) {
+        if backs(&ObjectDir::new(entry.doing(listing)?.path()).data(), status) {
             return Ok(true);
         }
     }
@@ -109,25 +113,25 @@ pub(super) fn is_outside(root: &Path, status: &LoopStatus) -> Result<bool> {
     Ok(there.is_some_and(|there| backs(&there.file, status)))
 }
 
-impl Attachments {
+impl LoopDevices {
     /// Finds what an earlier process attached. A device on a file in trash/ is taken down unless
     /// something uses it: no call will ever ask for it again. DeleteVolume leaves no others, so any
     /// other file that is not the volume's data may be the only copy of it, or of another pool.
     pub(super) fn recover(
-        pool: &PoolId,
-        layout: &Layout,
-        volumes: &Shelf<VolumeRecord>,
-        filesystem: u64,
+        directory: Arc<PoolDirectory>,
+        catalogue: Arc<ImageCatalogue>,
     ) -> Result<Self> {
-        let found = Self::default();
+        let found = Self { directory, catalogue, volumes: Mutex::default() };
+        let (pool, layout) = (found.directory.id(), found.directory.layout());
+        let volumes = found.catalogue.volume_index();
         for status in all_attached(pool, layout.root())? {
             let Some((id, access)) = parse_label(&status.label) else {
                 continue;
             };
-            if id.pool() != pool || status.backing_device != filesystem {
+            if id.pool() != pool || status.backing_device != found.directory.filesystem() {
                 continue;
             }
-            if backs(&volumes.home(&id).data(), &status) {
+            if backs(&volumes.directory_of(&id).data(), &status) {
                 *lock(&found.slots(&id)).of(access) = Some(status.device);
             } else if is_deleted(layout, &status)? {
                 take_down(&status);
@@ -166,7 +170,7 @@ pub(super) fn all_attached(pool: &PoolId, root: &Path) -> Result<Vec<LoopStatus>
 /// As in `volumes/ID/data` and `trash/ID.N/data`, wherever the pool is mounted.
 fn is_named_as_of(pool: &PoolId, file: &Path) -> bool {
     let home = || file.parent()?.file_name()?.to_str()?.split('.').next()?.parse().ok();
-    file.file_name().is_some_and(|name| name == Home::DATA)
+    file.file_name().is_some_and(|name| name == ObjectDir::DATA)
         && home().is_some_and(|id: VolumeId| id.pool() == pool)
 }
 
@@ -255,28 +259,7 @@ pub(super) fn described(device: &LoopDevice) -> Result<Device> {
     Ok(Device { path: device.path(), major, minor })
 }
 
-impl Store {
-    pub(super) fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
-        self.check_present()?;
-        let record = self.volumes.require(id)?;
-        check_data(&self.volumes, &record)?;
-        let slots = self.attachments.slots(id);
-        let mut slots = lock(&slots);
-        let device = match self.usable(id, access, slots.of(access))? {
-            Some(device) => device,
-            None => {
-                self.check_attachable(id, access, &slots)?;
-                slots.of(access).insert(self.attach(&record, access)?).clone()
-            }
-        };
-        // Also when it was attached before: a crash may have come between the two.
-        if record.parameters.provisioning == Provisioning::Thick {
-            loopdev::disable_discard(&device)
-                .doing(|| format!("keep the preallocated space of volume {id}"))?;
-        }
-        described(&device)
-    }
-
+impl LoopDevices {
     /// The device in the slot, if it is fit for use.
     fn usable(
         &self,
@@ -287,9 +270,9 @@ impl Store {
         let Some(status) = verified(id, access, slot)? else {
             return Ok(None);
         };
-        if !backs(&self.volumes.home(id).data(), &status) {
+        if !backs(&self.data_of(id), &status) {
             // The data was replaced under the device, which still shows the old one.
-            try_detach_unused(id, access, slot, &self.volumes.home(id).data())?;
+            try_detach_unused(id, access, slot, &self.data_of(id))?;
             return Ok(None);
         }
         // A refused detachment leaves it going with its last user, which may stay for long.
@@ -314,12 +297,46 @@ impl Store {
             read_only: access == DeviceAccess::ReadOnly,
             size: record.capacity_bytes,
         };
-        loopdev::attach(&self.volumes.home(id).data(), &options)
-            .doing(|| format!("attach volume {id}"))
+        loopdev::attach(&self.data_of(id), &options).doing(|| format!("attach volume {id}"))
     }
 
-    pub(super) fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
-        let Some(slots) = self.attachments.known(id) else {
+    pub(super) fn ensure_no_device(&self, id: &VolumeId) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            self.ensure_detached(id, access)?;
+        }
+        self.forget(id);
+        Ok(())
+    }
+
+    fn data_of(&self, id: &VolumeId) -> PathBuf {
+        self.catalogue.volume_index().directory_of(id).data()
+    }
+}
+
+impl Devices for LoopDevices {
+    fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+        self.directory.check_present()?;
+        let record = self.catalogue.volume_index().require(id)?;
+        check_data(self.catalogue.volume_index(), &record)?;
+        let slots = self.slots(id);
+        let mut slots = lock(&slots);
+        let device = match self.usable(id, access, slots.of(access))? {
+            Some(device) => device,
+            None => {
+                self.check_attachable(id, access, &slots)?;
+                slots.of(access).insert(self.attach(&record, access)?).clone()
+            }
+        };
+        // Also when it was attached before: a crash may have come between the two.
+        if record.parameters.provisioning == Provisioning::Thick {
+            loopdev::disable_discard(&device)
+                .doing(|| format!("keep the preallocated space of volume {id}"))?;
+        }
+        described(&device)
+    }
+
+    fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        let Some(slots) = self.known(id) else {
             return Ok(None);
         };
         let mut slots = lock(&slots);
@@ -327,7 +344,7 @@ impl Store {
         let Some(device) = slot.as_ref() else {
             return Ok(None);
         };
-        let data = self.volumes.home(id).data();
+        let data = self.data_of(id);
         // A volume must be found, and let go, also on a disk that does not answer any more.
         let is_ours = loopdev::is_labelled(device, &label_of(id, access), &data)
             .doing(|| format!("look at the device of volume {id}"))?;
@@ -337,33 +354,25 @@ impl Store {
         slot.as_ref().map(described).transpose()
     }
 
-    pub(super) fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        let Some(slots) = self.attachments.known(id) else {
+    fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some(slots) = self.known(id) else {
             return Ok(());
         };
-        detach(id, access, lock(&slots).of(access), &self.volumes.home(id).data())
+        detach(id, access, lock(&slots).of(access), &self.data_of(id))
     }
 
-    pub(super) fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
-        let Some(slots) = self.attachments.known(id) else {
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let Some(slots) = self.known(id) else {
             return Ok(());
         };
-        try_detach_unused(id, access, lock(&slots).of(access), &self.volumes.home(id).data())
+        try_detach_unused(id, access, lock(&slots).of(access), &self.data_of(id))
     }
 
-    pub(super) fn ensure_no_device(&self, id: &VolumeId) -> Result<()> {
-        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            self.ensure_detached(id, access)?;
-        }
-        self.attachments.forget(id);
-        Ok(())
-    }
-
-    pub(super) fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
+    fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
         let refreshing = || format!("let the device of volume {id} grow");
-        let promised = self.volumes.require(id)?.capacity_bytes;
-        let data = self.volumes.home(id).data();
-        let slots = self.attachments.slots(id);
+        let promised = self.catalogue.volume_index().require(id)?.capacity_bytes;
+        let data = self.data_of(id);
+        let slots = self.slots(id);
         let mut slots = lock(&slots);
         let mut size = None;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
@@ -375,13 +384,13 @@ impl Store {
         size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
     }
 
-    pub(super) fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
+    fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
         let ours = |status: LoopStatus| {
             let (id, _) = parse_label(&status.label)?;
-            let is_ours = id.pool() == self.id() && backs(&self.volumes.home(&id).data(), &status);
+            let is_ours = id.pool() == self.directory.id() && backs(&self.data_of(&id), &status);
             is_ours.then_some(id)
         };
-        let all = all_attached(self.id(), self.layout.root())?;
+        let all = all_attached(self.directory.id(), self.directory.root())?;
         let ids: BTreeSet<VolumeId> = all.into_iter().filter_map(ours).collect();
         Ok(ids.into_iter().collect())
     }

@@ -13,14 +13,16 @@ mod merge;
 mod overlay;
 
 use std::fs::File;
+use std::sync::Arc;
 
-use orlop_model::{Error, Ranges, Result, SnapshotId};
-use orlop_sys::file::BackingKind;
+use orlop_model::{ChangedBlocks, Error, Ranges, Result, SnapshotId, VolumeId};
+use orlop_sys::file::{self, BackingKind};
 use rustix::fs::{FlockOperation, flock};
 
+use super::catalogue::ImageCatalogue;
+use super::copy_source::{check_data, used_bytes};
+use super::directory::PoolDirectory;
 use super::failure::Doing;
-use super::original::check_data;
-use super::store::Store;
 use compare::Changes;
 use map::DataMap;
 use merge::Merged;
@@ -34,8 +36,14 @@ struct Reading {
     size: u64,
 }
 
-impl Store {
-    pub(super) fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+#[derive(Debug)]
+pub(super) struct ExtentMaps {
+    directory: Arc<PoolDirectory>,
+    catalogue: Arc<ImageCatalogue>,
+}
+
+impl ChangedBlocks for ExtentMaps {
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
         let snapshot = self.open_to_read(id)?;
         let pieces = self.map_of(&snapshot, start, snapshot.size)?;
         Ok(Box::new(Merged::new(pieces.map(|piece| piece.map(|piece| Some(piece.range))))))
@@ -43,12 +51,7 @@ impl Store {
 
     /// Where the base has ended it counts as a hole: what is data in the target differs, and what
     /// is none was never written.
-    pub(super) fn changed_ranges(
-        &self,
-        base: &SnapshotId,
-        target: &SnapshotId,
-        start: u64,
-    ) -> Result<Ranges> {
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
         let (base, target) = (self.open_to_read(base)?, self.open_to_read(target)?);
         let overlay = Overlay::new(
             self.map_of(&base, start, base.size.min(target.size))?,
@@ -57,11 +60,30 @@ impl Store {
         Ok(Box::new(Merged::new(Changes::new(overlay, base, target))))
     }
 
+    /// Told by the filesystem's map of the file, not by reading it. One that keeps no such map
+    /// would call everything data, so its word does not count.
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        let looking = || format!("look at volume {id}");
+        let volumes = self.catalogue.volume_index();
+        if matches!(self.directory.backing(), BackingKind::Other) || used_bytes(volumes, id)? == 0 {
+            return Ok(false);
+        }
+        let data = File::open(volumes.directory_of(id).data()).doing(looking)?;
+        file::has_data(&data).doing(looking)
+    }
+}
+
+impl ExtentMaps {
+    pub(super) fn new(directory: Arc<PoolDirectory>, catalogue: Arc<ImageCatalogue>) -> Self {
+        Self { directory, catalogue }
+    }
+
     fn open_to_read(&self, id: &SnapshotId) -> Result<Reading> {
-        let record = self.snapshots.require(id)?;
-        check_data(&self.snapshots, &record)?;
+        let record = self.catalogue.snapshot_index().require(id)?;
+        check_data(self.catalogue.snapshot_index(), &record)?;
         let reading = || format!("read snapshot {id}");
-        let data = File::open(self.snapshots.home(id).data()).doing(reading)?;
+        let data =
+            File::open(self.catalogue.snapshot_index().directory_of(id).data()).doing(reading)?;
         let deleted = || Err(Error::failed(reading(), "it is being deleted"));
         if flock(&data, FlockOperation::NonBlockingLockShared).is_err() {
             return deleted();
@@ -76,8 +98,8 @@ impl Store {
     /// Others that share extents may report anything for an address: the kernel's SMB client reports
     /// the offset in the file, so that every change would be missed.
     fn tells_by_address(&self) -> bool {
-        self.shares_extents
-            && match self.backing {
+        self.directory.shares_extents()
+            && match self.directory.backing() {
                 BackingKind::Xfs | BackingKind::Btrfs => true,
                 BackingKind::Ext4
                 | BackingKind::Tmpfs

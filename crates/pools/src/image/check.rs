@@ -9,8 +9,8 @@ use orlop_sys::filesystem::{self, FsKind};
 use super::ImagePool;
 use super::failure::Doing;
 use super::making::check_can_make;
-use super::marker::Marker;
 use super::open::{ImagePoolConfig, check_kind, none_there};
+use super::pool_header::PoolHeader;
 
 /// What a start would do with a pool that it does not refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl ImagePool {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing(opening),
             Ok(_) | Err(_) => {}
         }
-        let start = match Marker::read(&config.path)? {
+        let start = match PoolHeader::read(&config.path)? {
             Some((_, kind)) => check_kind(config, kind).map(|()| Start::Open),
             None if !config.create => Err(none_there(config)),
             None => check_can_make(config).map(|()| Start::Make),

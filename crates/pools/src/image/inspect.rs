@@ -6,7 +6,7 @@
 
 mod devices;
 mod groups;
-mod shelves;
+mod objects;
 mod space;
 
 use std::fs;
@@ -23,30 +23,30 @@ use orlop_sys::mounts;
 use super::ImagePool;
 use super::attach::all_attached;
 use super::failure::Doing;
+use super::last_owner::LastOwner;
 use super::layout::{Layout, is_leftover, remove_leftover};
 use super::making::holds_volumes;
 use super::managed::{self, Managed};
-use super::marker::{self, Kind, Marker};
 use super::open::ImagePoolConfig;
-use super::served_by::ServedBy;
-use super::set_aside;
+use super::pool_header::{self, Kind, PoolHeader};
+use super::quarantine;
 
 /// What was found, and the pool's lock if it was free.
 pub struct Inspection {
     pub id: PoolId,
     /// A daemon serves it now.
     pub in_use: bool,
-    pub served_by: Option<ServedBy>,
+    pub last_owner: Option<LastOwner>,
     /// Those whose records can be read.
     pub volumes: Vec<VolumeRecord>,
     pub snapshots: usize,
     /// How much was set aside in it, by earlier repairs.
-    pub set_aside: usize,
+    pub quarantined: usize,
     pub devices: Vec<LabelledDevice>,
     pub findings: Vec<Finding>,
     path: PathBuf,
     root: PathBuf,
-    _lock: Option<Marker>,
+    _lock: Option<PoolHeader>,
     /// Mounted for this look.
     opened: Option<Managed>,
 }
@@ -66,31 +66,31 @@ impl Inspection {
     }
 
     /// Says in the pool itself who serves it from now on.
-    pub fn note_served_by(&self, served_by: &ServedBy) -> Result<()> {
-        served_by.write(&self.path)
+    pub fn set_last_owner(&self, owner: &LastOwner) -> Result<()> {
+        owner.write(&self.path)
     }
 }
 
 impl ImagePool {
     /// `None`: there is no pool. `node` is the one that publications may name.
     pub fn inspect(config: &ImagePoolConfig, node: &NodeId) -> Result<Option<Inspection>> {
-        let Some((id, kind)) = Marker::read(&config.path)? else {
+        let Some((id, kind)) = PoolHeader::read(&config.path)? else {
             return Ok(None);
         };
-        let lock = Marker::try_take_unused(&config.path)?;
+        let lock = PoolHeader::try_take_unused(&config.path)?;
         let (root, opened) = reach(&config.path, &id, kind, lock.is_some())?;
         let mut ground = Ground::at(&root, &id, lock.is_none())?;
-        let volumes: Vec<VolumeRecord> = ground.survey_shelf(&ground.layout.volumes())?;
-        let snapshots: Vec<SnapshotRecord> = ground.survey_shelf(&ground.layout.snapshots())?;
-        ground.survey_groups(&snapshots)?;
-        ground.survey_publications(&volumes, node);
-        ground.survey_leftovers(&config.path)?;
-        ground.survey_space(config)?;
+        let volumes: Vec<VolumeRecord> = ground.inspect_objects(&ground.layout.volumes())?;
+        let snapshots: Vec<SnapshotRecord> = ground.inspect_objects(&ground.layout.snapshots())?;
+        ground.inspect_groups(&snapshots)?;
+        ground.inspect_publications(&volumes, node);
+        ground.inspect_leftovers(&config.path)?;
+        ground.inspect_space(config)?;
         Ok(Some(Inspection {
             id,
             in_use: lock.is_none(),
-            served_by: ServedBy::read(&config.path),
-            set_aside: set_aside::count(&ground.layout),
+            last_owner: LastOwner::read(&config.path),
+            quarantined: quarantine::count(&ground.layout),
             devices: ground.devices,
             findings: ground.findings,
             snapshots: snapshots.len(),
@@ -104,7 +104,7 @@ impl ImagePool {
 
     /// The id of the pool in a directory, whoever uses it. `None`: there is no pool.
     pub fn id_at(path: &Path) -> Result<Option<PoolId>> {
-        Ok(Marker::read(path)?.map(|(id, _)| id))
+        Ok(PoolHeader::read(path)?.map(|(id, _)| id))
     }
 
     /// Devices that show volumes of a pool with this id, but not of the one at `path`.
@@ -189,14 +189,14 @@ impl Ground {
             ));
         }
         let layout = Rc::clone(&self.layout);
-        let act = format!("move it to {}", layout.set_aside().display());
-        let perform = move || set_aside::set_aside(&layout, &directory);
+        let act = format!("move it to {}", layout.quarantine().display());
+        let perform = move || quarantine::quarantine(&layout, &directory);
         self.found(Finding::repairable(code, subject, problem, act, perform));
     }
 
     /// A daemon is just working in staging/ and trash/, so what is there proves nothing. What is
     /// named as nothing of this pool is left alone.
-    fn survey_leftovers(&mut self, around: &Path) -> Result<()> {
+    fn inspect_leftovers(&mut self, around: &Path) -> Result<()> {
         if self.in_use {
             return Ok(());
         }
@@ -232,7 +232,7 @@ fn mark_in(directory: &Path) -> Option<String> {
         // What is no directory, or is gone, holds nothing.
         let Ok(found) = fs::read_dir(&directory) else { continue };
         for entry in found.flatten() {
-            if entry.file_name() == marker::NAME {
+            if entry.file_name() == pool_header::NAME {
                 return Some(entry.path().display().to_string());
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

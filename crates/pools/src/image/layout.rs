@@ -25,7 +25,7 @@ use orlop_sys::{btrfs, file};
 use rustix::fs::{FlockOperation, flock};
 
 use super::failure::Doing;
-use super::{managed, marker};
+use super::{managed, pool_header};
 
 const VOLUMES: &str = "volumes";
 const SNAPSHOTS: &str = "snapshots";
@@ -34,7 +34,7 @@ const GROUP_SNAPSHOTS: &str = "group-snapshots";
 pub(super) const STAGING: &str = "staging";
 const TRASH: &str = "trash";
 /// Made when it is needed. Not lost+found, which ext4 has of its own.
-const SET_ASIDE: &str = "set-aside";
+const QUARANTINE: &str = "set-aside";
 /// What is in staging/ beside drafts that are named after their ids.
 pub(super) const TEMPLATE: &str = "template";
 pub(super) const MOMENT: &str = "moment";
@@ -86,8 +86,8 @@ impl Layout {
         self.root.join(TRASH)
     }
 
-    pub(super) fn set_aside(&self) -> PathBuf {
-        self.root.join(SET_ASIDE)
+    pub(super) fn quarantine(&self) -> PathBuf {
+        self.root.join(QUARANTINE)
     }
 
     pub(super) fn new_in_staging(&self, name: &impl Display) -> PathBuf {
@@ -100,9 +100,9 @@ impl Layout {
         &self,
         directory: &Path,
         name: &impl Display,
-    ) -> orlop_sys::Result<Option<Home>> {
+    ) -> orlop_sys::Result<Option<ObjectDir>> {
         loop {
-            let trash = Home::new(self.unique(TRASH, name));
+            let trash = ObjectDir::new(self.unique(TRASH, name));
             match file::rename_new(directory, trash.directory()) {
                 Ok(RenameOutcome::Renamed) => return Ok(Some(trash)),
                 // A leftover that could not be swept.
@@ -179,7 +179,7 @@ fn is_stem(stem: &str, pool: &PoolId) -> bool {
 pub(super) fn is_draft_of_pool(name: &str) -> bool {
     let of = |kind: &str| name.strip_prefix(kind)?.strip_prefix('.');
     let is_draft = |nonce: &str| nonce.parse::<PoolId>().is_ok();
-    [marker::NAME, managed::IMAGE].into_iter().filter_map(of).any(is_draft)
+    [pool_header::NAME, managed::IMAGE].into_iter().filter_map(of).any(is_draft)
 }
 
 pub(super) fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
@@ -237,9 +237,9 @@ pub(super) fn ensure_private_directory(path: &Path) -> Result<()> {
 
 /// The directory of one volume or snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Home(PathBuf);
+pub(super) struct ObjectDir(PathBuf);
 
-impl Home {
+impl ObjectDir {
     pub(super) const RECORD: &str = "record.json";
     pub(super) const DATA: &str = "data";
 

@@ -13,8 +13,8 @@ use orlop_sys::mounts;
 use super::failure::Doing;
 use super::layout::{self, Layout, STAGING, ensure_private_directory, ensure_root};
 use super::managed;
-use super::marker::{self, Kind, Marker};
 use super::open::ImagePoolConfig;
+use super::pool_header::{self, Kind, PoolHeader};
 
 /// Made by mkfs.ext4 in the root of every filesystem.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -24,7 +24,7 @@ const SHOWN: usize = 3;
 /// The mark comes last: a directory without it is no pool, whatever a crash left in it. Before it
 /// come `staging/` and, in a managed pool, `pool.xfs`, and nothing else: that is what
 /// [`refuse_foreign`] takes for a pool that is half-made.
-pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
+pub(super) fn make(config: &ImagePoolConfig) -> Result<PoolHeader> {
     check_can_make(config)?;
     let root = &config.path;
     tracing::warn!(
@@ -43,7 +43,7 @@ pub(super) fn make(config: &ImagePoolConfig) -> Result<Marker> {
             Kind::Managed
         }
     };
-    Marker::create(root, &staging, kind)
+    PoolHeader::create(root, &staging, kind)
 }
 
 /// Changes nothing.
@@ -92,7 +92,7 @@ fn refuse_foreign(config: &ImagePoolConfig) -> Result<()> {
     let path = &config.path;
     let names = names_in(path)?;
     // Another process was faster; it is told apart by the mark's lock.
-    if names.iter().any(|name| name == marker::NAME) {
+    if names.iter().any(|name| name == pool_header::NAME) {
         return Ok(());
     }
     let half_made = names.iter().any(|name| name == STAGING);

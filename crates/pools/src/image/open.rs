@@ -1,36 +1,24 @@
 //! Opening a pool: find or make it, take its lock, sweep, and read what it holds.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use orlop_model::{Error, PoolId, PoolInfo, Result, Topology};
-use orlop_sys::btrfs;
-use orlop_sys::file::{self, BackingKind};
-use orlop_sys::filesystem::keeps_order;
+use orlop_model::{Error, PoolId, Result, Topology};
 use orlop_sys::guard::GuardCommand;
 
-use super::attach::Attachments;
-use super::ballast::Ballast;
-use super::failure::Doing;
-use super::group_delete::sweep_orphans;
+use super::ImagePool;
+use super::attach::LoopDevices;
+use super::capacity::{Capacity, Floor};
+use super::catalogue::ImageCatalogue;
+use super::directory::PoolDirectory;
+use super::emergency_reserve::EmergencyReserve;
+use super::last_owner::LastOwner;
 use super::layout::Layout;
-use super::ledger::Ledger;
 use super::making::make;
 use super::managed::{Managed, image_in};
-use super::marker::{Kind, Marker};
-use super::moment::ThickDrafts;
-use super::register::Register;
+use super::pool_header::{Kind, PoolHeader};
+use super::provisioner::{is_thick, sweep_orphans};
 use super::rights;
-use super::room::Floor;
-use super::served_by::ServedBy;
-use super::shelf::Shelf;
-use super::store::Store;
-use super::survey::Surveyor;
-use super::templates::Templates;
-use super::volume_draft::is_thick;
-use crate::shortage::Shortage;
 
 /// What the operator says about a pool.
 #[derive(Debug, Clone)]
@@ -52,129 +40,82 @@ pub struct ImagePoolConfig {
     pub thaw_guard: Option<GuardCommand>,
 }
 
-impl Store {
-    pub(super) fn open(
+impl ImagePool {
+    /// Makes the pool if there is none.
+    pub fn open(config: ImagePoolConfig) -> Result<Self> {
+        Self::open_if(config, |_| Ok(()))
+    }
+
+    /// As [`Self::open`], if the id is not refused: before anything in the pool is changed or attached.
+    pub fn open_if(
         config: ImagePoolConfig,
         check: impl FnOnce(&PoolId) -> Result<()>,
-    ) -> Result<Arc<Self>> {
-        let (mut marker, is_new) = take_or_make(&config)?;
-        check(marker.id())?;
-        marker.enter(&config.path, &config.name)?;
-        let managed = match marker.kind() {
+    ) -> Result<Self> {
+        let (mut header, is_new) = take_or_make(&config)?;
+        check(header.id())?;
+        header.enter(&config.path, &config.name)?;
+        let managed = match header.kind() {
             Kind::Plain => None,
-            Kind::Managed => {
-                if !is_new {
-                    Layout::new(&config.path).sweep_staging(marker.id())?;
-                }
-                let managed = Managed::open(&config.path, marker.id(), config.managed_size)?;
-                managed.ensure_growth_written(config.thaw_guard.clone())?;
-                Some(managed)
-            }
+            Kind::Managed => Some(open_managed(&config, &header, is_new)?),
         };
-        let layout = Layout::new(managed.as_ref().map_or(&config.path, Managed::root));
-        layout.ensure()?;
-        let opening = || format!("open pool {}", config.name);
-        let filesystem = fs::metadata(layout.root()).doing(opening)?.dev();
-        let backing = file::backing_kind(layout.root()).doing(opening)?;
-        let keeps_order = keeps_order(layout.root()).doing(opening)?;
-        let shares_extents = shares_extents(&layout.staging(), backing).doing(opening)?;
-        if !shares_extents {
-            tracing::warn!(
-                pool = config.name,
-                filesystem = ?backing,
-                "this filesystem cannot share extents: snapshots and clones copy all data and \
-                 hold writers for as long; use XFS, btrfs or a managed pool"
-            );
-        }
-
-        let holds_moments = shares_extents && btrfs::is_subvolume(layout.root()).doing(opening)?;
-
-        let volumes = Shelf::read(layout.volumes(), marker.id())?;
-        if managed.as_ref().is_some_and(|managed| !managed.is_reserved())
-            && !volumes.ids_where(is_thick).is_empty()
-        {
-            tracing::warn!(
-                pool = config.name,
-                image = %image_in(&config.path).display(),
-                "there are thick volumes in a sparse image: on a full disk around it they cannot be \
-                 overwritten; reserve the image with fallocate and restart"
-            );
-        }
-        let snapshots = Shelf::read(layout.snapshots(), marker.id())?;
-        let group_snapshots = Register::read(layout.group_snapshots(), marker.id())?;
-        let volume_groups = Register::read(layout.volume_groups(), marker.id())?;
-        rights::check_devices(&layout)?;
+        let ImagePoolConfig { path, name, topology, floor, overcommit_percent, .. } = config;
+        let directory = Arc::new(PoolDirectory::open(name, topology, header, managed)?);
+        let reserve = Arc::new(EmergencyReserve::new(directory.name(), directory.root()));
+        let catalogue = ImageCatalogue::read(Arc::clone(&directory), Arc::clone(&reserve))?;
+        let catalogue = Arc::new(catalogue);
+        warn_of_thick_volumes(&directory, &catalogue, &path);
+        rights::check_devices(directory.layout())?;
         // Before the trash is swept: what a device still holds would not be freed.
-        let attachments = Attachments::recover(marker.id(), &layout, &volumes, filesystem)?;
+        let devices = LoopDevices::recover(Arc::clone(&directory), Arc::clone(&catalogue))?;
+        let layout = directory.layout();
         if !is_new {
-            layout.sweep(marker.id())?;
+            layout.sweep(directory.id())?;
         }
-        sweep_orphans(&layout, &snapshots, &group_snapshots);
-        let ballast = Ballast::new(layout.root());
-        ballast.ensure();
-        ServedBy::note(&config.name, &config.topology, &config.path);
-        let promised = volumes.charges() + snapshots.charges();
-        let used = volumes.own_bytes() + snapshots.own_bytes();
-        let ledger = Ledger::new(config.floor, config.overcommit_percent, promised, used);
-        let info =
-            PoolInfo { id: marker.id().clone(), name: config.name, topology: config.topology };
-        let store = Arc::new(Self {
-            info,
-            ledger: Mutex::new(ledger),
-            surveyor: Surveyor::default(),
-            floor: config.floor,
-            shortage: Shortage::default(),
-            layout,
-            marker,
-            managed,
-            filesystem,
-            backing,
-            keeps_order,
-            shares_extents,
-            holds_moments,
-            thick_drafts: ThickDrafts::default(),
-            volumes,
-            snapshots,
-            group_snapshots,
-            volume_groups,
-            attachments,
-            ballast,
-            templates: Templates::default(),
-        });
-        store.begin_survey()?;
-        Ok(store)
+        sweep_orphans(layout, catalogue.snapshot_index(), catalogue.group_snapshot_index());
+        reserve.ensure();
+        LastOwner::note(directory.name(), &directory.info().topology, &path);
+        let capacity = Capacity::open(
+            Arc::clone(&directory),
+            Arc::clone(&catalogue),
+            floor,
+            overcommit_percent,
+        )?;
+        Ok(Self::of_parts(directory, reserve, catalogue, capacity, devices))
     }
 }
 
-/// A pool that is full or read-only must open all the same: that is when someone needs to look at
-/// it, and on a full one to delete.
-fn shares_extents(directory: &Path, backing: BackingKind) -> orlop_sys::Result<bool> {
-    match file::can_share_extents(directory) {
-        Err(error) if error.is_no_space() || error.is_read_only() => {
-            let assumed = match backing {
-                BackingKind::Xfs | BackingKind::Btrfs => true,
-                BackingKind::Ext4
-                | BackingKind::Tmpfs
-                | BackingKind::Overlay
-                | BackingKind::Other => false,
-            };
-            tracing::warn!(%error, assumed, "cannot test whether the filesystem shares extents");
-            Ok(assumed)
-        }
-        tried => tried,
+fn open_managed(config: &ImagePoolConfig, header: &PoolHeader, is_new: bool) -> Result<Managed> {
+    if !is_new {
+        Layout::new(&config.path).sweep_staging(header.id())?;
+    }
+    let managed = Managed::open(&config.path, header.id(), config.managed_size)?;
+    managed.ensure_growth_written(config.thaw_guard.clone())?;
+    Ok(managed)
+}
+
+fn warn_of_thick_volumes(directory: &PoolDirectory, catalogue: &ImageCatalogue, path: &Path) {
+    if directory.managed().is_some_and(|managed| !managed.is_reserved())
+        && !catalogue.volume_index().ids_where(is_thick).is_empty()
+    {
+        tracing::warn!(
+            pool = directory.name(),
+            image = %image_in(path).display(),
+            "there are thick volumes in a sparse image: on a full disk around it they cannot be \
+             overwritten; reserve the image with fallocate and restart"
+        );
     }
 }
 
 /// Also says whether the pool was made just now. Then nothing in it is swept: no earlier start of
 /// this pool could have left anything.
-fn take_or_make(config: &ImagePoolConfig) -> Result<(Marker, bool)> {
-    let (marker, is_new) = match Marker::try_take(&config.path)? {
-        Some(marker) => (marker, false),
+fn take_or_make(config: &ImagePoolConfig) -> Result<(PoolHeader, bool)> {
+    let (header, is_new) = match PoolHeader::try_take(&config.path)? {
+        Some(header) => (header, false),
         None if config.create => (make(config)?, true),
         None => return Err(none_there(config)),
     };
-    check_kind(config, marker.kind())?;
-    Ok((marker, is_new))
+    check_kind(config, header.kind())?;
+    Ok((header, is_new))
 }
 
 pub(super) fn none_there(config: &ImagePoolConfig) -> Error {

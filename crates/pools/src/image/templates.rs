@@ -16,10 +16,11 @@ use orlop_sys::file;
 use orlop_sys::filesystem::{self, FsKind};
 use orlop_sys::rand::random_bytes;
 
+use super::capacity::Capacity;
+use super::copy_source::CopySource;
+use super::directory::PoolDirectory;
 use super::failure::Doing;
 use super::layout::TEMPLATE;
-use super::original::Original;
-use super::store::Store;
 use crate::poison::lock;
 
 /// Sizes that are used again are few; each template takes up to some MiB of the pool.
@@ -45,19 +46,24 @@ type Slot = Arc<Mutex<Template>>;
 enum Template {
     #[default]
     NotMade,
-    Made(Arc<Original>),
+    Made(Arc<CopySource>),
     Failed(Instant),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Templates {
-    /// The one used last in front.
-    recent: Mutex<VecDeque<(Shape, Slot)>>,
+    directory: Arc<PoolDirectory>,
+    capacity: Arc<Capacity>,
+    recent: Recent,
 }
 
-impl Templates {
+/// The one used last in front.
+#[derive(Debug, Default)]
+struct Recent(Mutex<VecDeque<(Shape, Slot)>>);
+
+impl Recent {
     fn slot(&self, shape: Shape) -> Slot {
-        let mut recent = lock(&self.recent);
+        let mut recent = lock(&self.0);
         let known = recent.iter().position(|(known, _)| *known == shape);
         let entry = known.and_then(|index| recent.remove(index));
         let slot = entry.map(|(_, slot)| slot).unwrap_or_default();
@@ -66,9 +72,8 @@ impl Templates {
         slot
     }
 
-    /// An open file would keep the filesystem it is on from being unmounted.
-    pub(super) fn clear(&self) {
-        lock(&self.recent).clear();
+    fn clear(&self) {
+        lock(&self.0).clear();
     }
 }
 
@@ -86,13 +91,19 @@ pub(super) fn renew(copy: &File, filesystem: &NewFilesystem) -> Result<()> {
         .doing(|| format!("give a new {} its UUID", filesystem.fs))
 }
 
-impl Store {
+impl Templates {
+    pub(super) fn new(directory: Arc<PoolDirectory>, capacity: Arc<Capacity>) -> Self {
+        Self { directory, capacity, recent: Recent::default() }
+    }
+
+    /// An open file would keep the filesystem it is on from being unmounted.
+    pub(super) fn clear(&self) {
+        self.recent.clear();
+    }
+
     /// What the volume is to begin with; `None`: it begins blank, and mkfs runs when it is first
     /// staged. A thick volume does, for it must have each block for itself.
-    pub(super) fn template_for(
-        self: &Arc<Self>,
-        new: &NewVolume,
-    ) -> Option<(Arc<Original>, NewFilesystem)> {
+    pub(super) fn for_volume(&self, new: &NewVolume) -> Option<(Arc<CopySource>, NewFilesystem)> {
         let filesystem = new.filesystem?;
         let usual = new.source.is_none()
             && new.parameters.mkfs_options.is_empty()
@@ -113,15 +124,15 @@ impl Store {
         }
     }
 
-    fn template(self: &Arc<Self>, shape: Shape) -> Result<Option<Arc<Original>>> {
-        let slot = self.templates.slot(shape);
+    fn template(&self, shape: Shape) -> Result<Option<Arc<CopySource>>> {
+        let slot = self.recent.slot(shape);
         let mut slot = lock(&slot);
         match &*slot {
             Template::Made(template) => return Ok(Some(Arc::clone(template))),
             Template::Failed(at) if at.elapsed() < AFTER_A_FAILURE => return Ok(None),
             Template::NotMade | Template::Failed(_) => {}
         }
-        if self.capacity(Provisioning::Thin)?.available_bytes < ROOM {
+        if self.capacity.available(Provisioning::Thin)?.available_bytes < ROOM {
             return Ok(None);
         }
         let made = self.make_template(shape).map(Arc::new);
@@ -132,22 +143,22 @@ impl Store {
         made.map(Some)
     }
 
-    fn make_template(&self, shape: Shape) -> Result<Original> {
+    fn make_template(&self, shape: Shape) -> Result<CopySource> {
         let making = || format!("make a template of {} for {} bytes", shape.fs, shape.bytes);
-        let formatted = Temporary { path: self.layout.new_in_staging(&TEMPLATE) };
+        let formatted = Temporary { path: self.directory.layout().new_in_staging(&TEMPLATE) };
         let image = file::create_file(&formatted.path).doing(making)?;
         file::set_length(&image, shape.bytes).doing(making)?;
         filesystem::format_template(&formatted.path, kind_of(shape.fs)).doing(making)?;
         // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS: btrfs would
         // share that, too. Nor are zeroes needed.
-        let template = Temporary { path: self.layout.new_in_staging(&TEMPLATE) };
+        let template = Temporary { path: self.directory.layout().new_in_staging(&TEMPLATE) };
         let data = file::create_file(&template.path).doing(making)?;
         file::copy_sparse(&image, &data).doing(making)?;
         file::punch_zeroes(&data).doing(making)?;
         // Now rather than in each volume it is found out that this mkfs makes something else.
         let uuid = random_bytes().doing(making)?;
         filesystem::renew_identity(&data, kind_of(shape.fs), uuid).doing(making)?;
-        Original::open_file(&template.path, shape.bytes)
+        CopySource::open_file(&template.path, shape.bytes)
     }
 }
 

@@ -361,11 +361,11 @@ pub(super) fn try_take_group(
 }
 
 pub(super) fn data_of(pool: &ImagePool, id: &VolumeId) -> PathBuf {
-    pool.store.volumes.home(id).data()
+    pool.catalogue.volume_index().directory_of(id).data()
 }
 
 pub(super) fn snapshot_data_of(pool: &ImagePool, id: &SnapshotId) -> PathBuf {
-    pool.store.snapshots.home(id).data()
+    pool.catalogue.snapshot_index().directory_of(id).data()
 }
 
 /// Bytes that differ from block to block and from seed to seed.

@@ -176,8 +176,8 @@ fn devices_of_deleted_volumes_are_taken_down_at_start() {
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     pool.devices().ensure_attached(&record.id, RW).unwrap();
-    let home = pool.store.volumes.home(&record.id);
-    pool.store.layout.move_to_trash(home.directory(), &record.id).unwrap();
+    let home = pool.catalogue.volume_index().directory_of(&record.id);
+    pool.directory.layout().move_to_trash(home.directory(), &record.id).unwrap();
     drop(pool);
     assert_eq!(devices(&bed), 1);
     let pool = bed.open();
@@ -203,7 +203,7 @@ fn a_start_keeps_devices_that_hold_the_only_copy() {
         device
     });
     std::fs::remove_file(data_of(&pool, &records[0].id)).unwrap();
-    let home = pool.store.volumes.home(&records[1].id);
+    let home = pool.catalogue.volume_index().directory_of(&records[1].id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
     drop(pool);
     let volumes = bed.pool_path().join("volumes");

@@ -85,8 +85,8 @@ fn addressed(pool: &ImagePool) -> bool {
     write(pool, &volume.id, 2, range(MIB + 4096, 4096));
     let target = snapshot(pool, "target", &volume);
     assert_eq!(changed(pool, &base, &target, 0), [range(MIB + 4096, 4096)]);
-    let reading = pool.store.open_to_read(&target.id).unwrap();
-    let pieces = pool.store.map_of(&reading, 0, reading.size).unwrap();
+    let reading = pool.changed_blocks.open_to_read(&target.id).unwrap();
+    let pieces = pool.changed_blocks.map_of(&reading, 0, reading.size).unwrap();
     let placed: Vec<bool> =
         pieces.map(|piece| matches!(piece.unwrap().content, map::Content::At(_))).collect();
     assert!(!placed.is_empty());
@@ -106,7 +106,7 @@ fn addresses_are_trusted_on_xfs_and_btrfs_alone() {
     for below in Bed::sharing() {
         let bed = Bed::overlay_on(&below);
         let pool = bed.open();
-        assert!(pool.store.shares_extents);
+        assert!(pool.directory.shares_extents());
         assert!(!addressed(&pool));
     }
 }

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use orlop_model::Topology;
 
-use super::super::room::Floor;
+use super::super::capacity::Floor;
 use super::*;
 
 fn config(path: &Path) -> ImagePoolConfig {

@@ -10,7 +10,7 @@ use orlop_sys::loopdev::LoopStatus;
 
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
 use super::super::failure::Doing;
-use super::super::layout::{Home, Layout};
+use super::super::layout::{Layout, ObjectDir};
 use super::super::managed;
 use super::entries;
 
@@ -27,7 +27,7 @@ pub(super) fn labelled(
         if volume.pool() != pool || status.backing_device != filesystem {
             continue;
         }
-        let home = Home::new(layout.volumes().join(volume.to_string()));
+        let home = ObjectDir::new(layout.volumes().join(volume.to_string()));
         let behind = if backs(&home.data(), status) {
             BehindDevice::Volume
         } else if is_deleted(layout, status)? {
@@ -51,7 +51,7 @@ pub(super) fn foreign(layout: &Layout, attached: &[LoopStatus]) -> Result<Vec<Fi
     let mut volumes = HashMap::new();
     for directory in entries(&layout.volumes())? {
         let id = directory.file_name().and_then(|name| name.to_str()?.parse::<VolumeId>().ok());
-        if let (Some(id), Ok(data)) = (id, fs::symlink_metadata(Home::new(directory).data())) {
+        if let (Some(id), Ok(data)) = (id, fs::symlink_metadata(ObjectDir::new(directory).data())) {
             volumes.insert((data.dev(), data.ino()), id);
         }
     }
@@ -102,7 +102,7 @@ fn is_in_one_of(roots: &[(u64, PathBuf)], volume: &VolumeId, status: &LoopStatus
         if status.backing_device != *filesystem {
             continue;
         }
-        let home = Home::new(Layout::new(root).volumes().join(volume.to_string()));
+        let home = ObjectDir::new(Layout::new(root).volumes().join(volume.to_string()));
         if backs(&home.data(), status) || !is_outside(root, status)? {
             return Ok(true);
         }

@@ -10,27 +10,27 @@ use orlop_model::{
 };
 use orlop_sys::file;
 
+use super::super::catalogue::record_index::{SUFFIX, UNFINISHED};
 use super::super::failure::Doing;
-use super::super::register::{SUFFIX, UNFINISHED};
 use super::{Ground, entries, name_of};
 use crate::recorded::{Recorded, read_record, to_text};
 
 impl Ground {
-    pub(super) fn survey_groups(&mut self, snapshots: &[SnapshotRecord]) -> Result<()> {
+    pub(super) fn inspect_groups(&mut self, snapshots: &[SnapshotRecord]) -> Result<()> {
         let layout = Rc::clone(&self.layout);
         let (whole, damaged) =
-            self.survey_register::<GroupSnapshotRecord>(&layout.group_snapshots())?;
-        self.survey_group_snapshots(&whole);
+            self.inspect_records::<GroupSnapshotRecord>(&layout.group_snapshots())?;
+        self.inspect_group_snapshots(&whole);
         let known: BTreeSet<&GroupSnapshotId> =
             whole.iter().map(|group| &group.id).chain(&damaged).collect();
-        self.survey_members(snapshots, &known);
-        let (groups, _) = self.survey_register::<VolumeGroupRecord>(&layout.volume_groups())?;
-        self.survey_volume_groups(groups, &layout.volume_groups());
+        self.inspect_members(snapshots, &known);
+        let (groups, _) = self.inspect_records::<VolumeGroupRecord>(&layout.volume_groups())?;
+        self.inspect_volume_groups(groups, &layout.volume_groups());
         Ok(())
     }
 
     /// The records that can be read, and the ids of those that cannot or are unfinished.
-    fn survey_register<R: Recorded>(&mut self, directory: &Path) -> Result<(Vec<R>, Vec<R::Id>)> {
+    fn inspect_records<R: Recorded>(&mut self, directory: &Path) -> Result<(Vec<R>, Vec<R::Id>)> {
         let (mut whole, mut damaged) = (Vec::new(), Vec::new());
         for path in entries(directory)? {
             let name = name_of(&path);
@@ -66,7 +66,7 @@ impl Ground {
         Ok((whole, damaged))
     }
 
-    fn survey_group_snapshots(&mut self, groups: &[GroupSnapshotRecord]) {
+    fn inspect_group_snapshots(&mut self, groups: &[GroupSnapshotRecord]) {
         for group in groups {
             let names = group.members.iter().map(ToString::to_string);
             let missing: Vec<String> =
@@ -84,7 +84,11 @@ impl Ground {
 
     /// No note says that the group is unfinished, so its record was lost. A start sets them aside as
     /// well.
-    fn survey_members(&mut self, snapshots: &[SnapshotRecord], known: &BTreeSet<&GroupSnapshotId>) {
+    fn inspect_members(
+        &mut self,
+        snapshots: &[SnapshotRecord],
+        known: &BTreeSet<&GroupSnapshotId>,
+    ) {
         if self.in_use {
             return;
         }
@@ -104,7 +108,7 @@ impl Ground {
         }
     }
 
-    fn survey_volume_groups(&mut self, groups: Vec<VolumeGroupRecord>, directory: &Path) {
+    fn inspect_volume_groups(&mut self, groups: Vec<VolumeGroupRecord>, directory: &Path) {
         for mut group in groups {
             let is_there = |id: &VolumeId| self.layout.volumes().join(id.to_string()).exists();
             let (kept, missing): (BTreeSet<_>, BTreeSet<_>) =

@@ -5,25 +5,25 @@ use std::path::Path;
 use orlop_model::{Finding, Result};
 use orlop_sys::file::{self, Space};
 
+use super::super::capacity::Bytes;
 use super::super::failure::Doing;
 use super::super::open::ImagePoolConfig;
-use super::super::room::Bytes;
 use super::Ground;
 
 /// A volume needs three inodes; below this share of them it is time to act.
 const FEW_INODES_PERCENT: u64 = 1;
 
 impl Ground {
-    pub(super) fn survey_space(&mut self, config: &ImagePoolConfig) -> Result<()> {
+    pub(super) fn inspect_space(&mut self, config: &ImagePoolConfig) -> Result<()> {
         let root = self.layout.root().to_owned();
-        self.survey_filesystem(&root, config)?;
+        self.inspect_filesystem(&root, config)?;
         if root != config.path {
-            self.survey_filesystem(&config.path, config)?;
+            self.inspect_filesystem(&config.path, config)?;
         }
         Ok(())
     }
 
-    fn survey_filesystem(&mut self, path: &Path, config: &ImagePoolConfig) -> Result<()> {
+    fn inspect_filesystem(&mut self, path: &Path, config: &ImagePoolConfig) -> Result<()> {
         let space = file::space(path).doing(|| format!("measure {}", path.display()))?;
         let subject = || format!("the filesystem of {}", path.display());
         if space.read_only {

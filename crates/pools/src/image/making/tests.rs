@@ -107,7 +107,7 @@ fn a_managed_pool_that_lost_its_mark_is_not_taken_over() {
     create(&pool, &volume_of(&pool, "a", 8 * MIB));
     pool.close();
     drop(pool);
-    fs::remove_file(bed.pool_path().join(marker::NAME)).unwrap();
+    fs::remove_file(bed.pool_path().join(pool_header::NAME)).unwrap();
     let refused = ImagePool::open(config).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
 }

@@ -25,7 +25,7 @@ fn devices(bed: &Bed) -> usize {
 fn a_managed_pool_lives_in_its_image() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
-    assert!(pool.store.shares_extents);
+    assert!(pool.directory.shares_extents());
     pool.health().check().unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     scribble(&data_of(&pool, &record.id), 1, MIB);
@@ -114,7 +114,7 @@ fn a_power_cut_finds_a_grown_image_whole() {
         let bytes = BYTES + step * 16 * MIB;
         let pool =
             ImagePool::open(ImagePoolConfig { managed_size: Some(bytes), ..bed.config() }).unwrap();
-        let managed = pool.store.managed.as_ref().unwrap();
+        let managed = pool.directory.managed().unwrap();
         let device = managed.device.path();
         assert!(filesystem::growth_is_written(managed.root(), &device, FsKind::Xfs).unwrap());
     }

@@ -1,3 +1,5 @@
+use std::fs;
+
 use orlop_model::{Pool, VolumeRecord};
 use orlop_sys::mounts::{self, BindAccess};
 
@@ -33,8 +35,8 @@ fn leftovers_are_swept() {
         let half_made = create(&pool, &volume_of(&pool, "half-made", 8 * MIB));
         let whole = create(&pool, &volume_of(&pool, "whole", 8 * MIB));
         // A crash after the rename into the trash, and one before the rename out of staging.
-        let layout = &pool.store.layout;
-        let home = |record: &VolumeRecord| pool.store.volumes.home(&record.id);
+        let layout = pool.directory.layout();
+        let home = |record: &VolumeRecord| pool.catalogue.volume_index().directory_of(&record.id);
         layout.move_to_trash(home(&deleted).directory(), &deleted.id).unwrap();
         let staging = layout.new_in_staging(&half_made.id);
         fs::rename(home(&half_made).directory(), staging).unwrap();
@@ -115,10 +117,10 @@ fn an_empty_filesystem_can_be_a_pool() {
 #[test]
 fn sharing_is_found_out_by_trying() {
     for bed in Bed::sharing() {
-        assert!(bed.open().store.shares_extents);
+        assert!(bed.open().directory.shares_extents());
     }
     let Some(bed) = Bed::ext4() else { return };
-    assert!(!bed.open().store.shares_extents);
+    assert!(!bed.open().directory.shares_extents());
 }
 
 #[test]
@@ -140,12 +142,12 @@ fn a_read_only_pool_opens_and_says_what_it_is() {
     for bed in [Bed::xfs(), Bed::ext4()].into_iter().flatten() {
         let pool = bed.open();
         let record = create(&pool, &volume_of(&pool, "a", MIB));
-        let shares = pool.store.shares_extents;
+        let shares = pool.directory.shares_extents();
         drop(pool);
         let path = bed.pool_path();
         mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
         let pool = bed.open();
-        assert_eq!(pool.store.shares_extents, shares);
+        assert_eq!(pool.directory.shares_extents(), shares);
         assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
         let unwell = pool.health().check().unwrap_err().to_string();
         assert!(unwell.contains("read-only"), "{unwell}");

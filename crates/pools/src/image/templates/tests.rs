@@ -3,7 +3,7 @@ use std::fs;
 use orlop_model::{ContentSource, FormatState, FsUuid, Pool};
 use orlop_sys::filesystem::{Signature, probe};
 
-use super::super::shelf::SHARED;
+use super::super::catalogue::object_index::SHARED;
 use super::super::testbed::*;
 use super::super::{ImagePool, ImagePoolConfig};
 use super::*;
@@ -21,8 +21,8 @@ fn mount_volume_of(pool: &ImagePool, name: &str, fs: FsType, bytes: u64) -> NewV
     NewVolume { filesystem: Some(NewFilesystem { fs, uuid }), ..volume_of(pool, name, bytes) }
 }
 
-fn template(pool: &ImagePool, fs: FsType) -> Arc<Original> {
-    pool.store.template(Shape { fs, bytes: BYTES }).unwrap().unwrap()
+fn template(pool: &ImagePool, fs: FsType) -> Arc<CopySource> {
+    pool.templates.template(Shape { fs, bytes: BYTES }).unwrap().unwrap()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_volume_is_born_with_its_filesystem() {
                 assert_eq!(fs::metadata(&data).unwrap().len(), BYTES);
                 assert!(file::allocated_bytes(&data).unwrap() < 2 * MIB, "{fs}");
                 let shared = file::number(&data, SHARED).unwrap().is_some_and(|it| it > 0);
-                assert_eq!(shared, pool.store.shares_extents, "{fs}");
+                assert_eq!(shared, pool.directory.shares_extents(), "{fs}");
                 templates.push(template(&pool, fs));
             }
             assert!(Arc::ptr_eq(&templates[0], &templates[1]), "{fs}");
@@ -65,13 +65,16 @@ fn what_volumes_share_with_a_template_is_not_counted_after_a_restart_either() {
         let raw = create(&pool, &volume_of(&pool, "raw", MIB));
         scribble(&data_of(&pool, &raw.id), 1, MIB);
         let seen = |pool: &ImagePool| {
-            pool.store.volumes.ids().for_each(|id| _ = pool.store.volumes.look_at(&id));
-            pool.store.volumes.own_bytes()
+            pool.catalogue
+                .volume_index()
+                .ids()
+                .for_each(|id| _ = pool.catalogue.volume_index().measure(&id));
+            pool.catalogue.volume_index().own_bytes()
         };
         let before = seen(&pool);
         assert!(before >= u128::from(MIB), "what is not shared counts");
         drop(pool);
-        assert_eq!(open_roomy(&bed).store.volumes.own_bytes(), before);
+        assert_eq!(open_roomy(&bed).catalogue.volume_index().own_bytes(), before);
     }
 }
 
@@ -115,7 +118,7 @@ fn a_mkfs_that_failed_is_not_tried_again_at_once() {
     let shape = Shape { fs: FsType::Xfs, bytes: 16 * MIB };
     let failed_at = |name| {
         create(&pool, &mount_volume_of(&pool, name, shape.fs, shape.bytes));
-        match &*lock(&pool.store.templates.slot(shape)) {
+        match &*lock(&pool.templates.recent.slot(shape)) {
             Template::Failed(at) => *at,
             other @ (Template::NotMade | Template::Made(_)) => panic!("{other:?}"),
         }
@@ -123,20 +126,20 @@ fn a_mkfs_that_failed_is_not_tried_again_at_once() {
     let first = failed_at("first");
     assert_eq!(failed_at("second"), first, "tried again");
     let long_ago = first.checked_sub(AFTER_A_FAILURE).unwrap();
-    *lock(&pool.store.templates.slot(shape)) = Template::Failed(long_ago);
+    *lock(&pool.templates.recent.slot(shape)) = Template::Failed(long_ago);
     assert!(failed_at("third") >= first, "not tried again");
 }
 
 #[test]
 fn only_what_was_used_last_is_kept() {
-    let templates = Templates::default();
+    let templates = Recent::default();
     let shape = |bytes| Shape { fs: FsType::Ext4, bytes };
     let first = templates.slot(shape(0));
     for bytes in 1..100 {
         templates.slot(shape(bytes));
         assert!(Arc::ptr_eq(&first, &templates.slot(shape(0))), "{bytes}");
     }
-    assert_eq!(lock(&templates.recent).len(), KEPT);
+    assert_eq!(lock(&templates.0).len(), KEPT);
     templates.clear();
     assert!(!Arc::ptr_eq(&first, &templates.slot(shape(0))));
 }

@@ -1,0 +1,218 @@
+use std::fs::File;
+use std::path::PathBuf;
+
+use orlop_model::{ContentSource, Pool, VolumeRecord};
+use orlop_sys::loopdev::AttachOptions;
+use orlop_sys::mounts::{self, BindAccess};
+
+use super::*;
+use crate::image::ImagePool;
+use crate::image::testbed::*;
+
+const RW: DeviceAccess = DeviceAccess::ReadWrite;
+const RO: DeviceAccess = DeviceAccess::ReadOnly;
+const LABEL: &str = "by hand";
+
+/// A device that this pool knows nothing of, detached also by a panic.
+struct ByHand(LoopDevice);
+
+impl ByHand {
+    fn attach(file: &Path, read_only: bool) -> Self {
+        let options = AttachOptions { label: LABEL, read_only, size: 16 * MIB };
+        Self(loopdev::attach(file, &options).unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path()
+    }
+}
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        let detached = loopdev::ensure_detached(&self.0, LABEL);
+        assert!(detached.is_ok() || std::thread::panicking(), "{detached:?}");
+    }
+}
+
+/// The message of a refusal.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+    match outcome {
+        Err(Error::Precondition(message)) => message,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused_for<T: std::fmt::Debug>(outcome: Result<T>, device: &ByHand) {
+    let message = refused(outcome);
+    let mends = format!("'losetup --detach {}'", device.path().display());
+    assert!(message.contains(&mends), "{message}");
+}
+
+fn copy(pool: &ImagePool, source: &VolumeRecord) -> Result<VolumeRecord> {
+    let source = ContentSource::Volume(source.id.clone());
+    try_create(pool, &copy_of(pool, "copy", source, 16 * MIB))
+}
+
+#[test]
+fn a_device_that_writes_keeps_the_volume_from_every_use() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        scribble(&data_of(&pool, &record.id), 1, MIB);
+        let before = read(&data_of(&pool, &record.id));
+        let device = ByHand::attach(&data_of(&pool, &record.id), false);
+        refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
+        refused_for(pool.devices().ensure_attached(&record.id, RO), &device);
+        refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
+        refused_for(pool.provisioner().ensure_reclaimed(&record.id), &device);
+        refused_for(copy(&pool, &record), &device);
+        refused_for(
+            pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &record)).map(drop),
+            &device,
+        );
+        let group = group_of(&pool, "g", std::slice::from_ref(&record));
+        refused_for(try_take_group(&pool, &group), &device);
+        assert!(read(&data_of(&pool, &record.id)) == before);
+        // Another volume is none of its business.
+        let other = create(&pool, &volume_of(&pool, "b", 16 * MIB));
+        pool.devices().ensure_attached(&other.id, RW).unwrap();
+        pool.provisioner().ensure_no_volume(&other.id).unwrap();
+
+        drop(device);
+        pool.devices().ensure_attached(&record.id, RW).unwrap();
+        snapshot(&pool, "s", &record);
+        pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_reads_keeps_the_volume_from_writers() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let device = ByHand::attach(&data_of(&pool, &record.id), true);
+    refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
+    refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
+    pool.devices().ensure_attached(&record.id, RO).unwrap();
+    pool.provisioner().ensure_reclaimed(&record.id).unwrap();
+    snapshot(&pool, "s", &record);
+    copy(&pool, &record).unwrap();
+    drop(device);
+    pool.devices().ensure_attached(&record.id, RW).unwrap();
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+/// A device that is there when it comes is not searched for again, and detaching it is always right.
+#[test]
+fn a_volume_in_use_is_let_go_beside_a_device_by_hand() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let own = pool.devices().ensure_attached(&record.id, RW).unwrap();
+    let device = ByHand::attach(&data_of(&pool, &record.id), false);
+    assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), own);
+    refused_for(pool.devices().ensure_attached(&record.id, RO), &device);
+    pool.devices().ensure_detached(&record.id, RW).unwrap();
+    refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
+    refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
+}
+
+/// Something of the pool at another path, taken down also by a panic.
+struct Bound<'a>(&'a Path);
+
+impl<'a> Bound<'a> {
+    fn new(shown: &Path, point: &'a Path) -> Self {
+        mounts::bind(shown, point, BindAccess::ReadWrite).unwrap();
+        Self(point)
+    }
+}
+
+impl Drop for Bound<'_> {
+    fn drop(&mut self) {
+        let unmounted = mounts::ensure_unmounted(self.0);
+        assert!(unmounted.is_ok() || std::thread::panicking(), "{unmounted:?}");
+    }
+}
+
+#[test]
+fn a_device_is_found_by_a_bind_mount_of_its_directory() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let data = data_of(&pool, &record.id);
+    let point = bed.pool_path().with_extension("point");
+    fs::create_dir(&point).unwrap();
+    for shown in [bed.pool_path().as_path(), data.parent().unwrap()] {
+        let _bound = Bound::new(shown, &point);
+        let device = ByHand::attach(&point.join(data.strip_prefix(shown).unwrap()), true);
+        refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
+        refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
+    }
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+#[test]
+fn a_device_that_writes_is_found_under_any_name() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let data = data_of(&pool, &record.id);
+    let other = bed.pool_path().with_extension("other");
+    fs::hard_link(&data, &other).unwrap();
+    let device = ByHand::attach(&other, false);
+    fs::remove_file(&other).unwrap();
+    refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
+    drop(device);
+
+    File::create(&other).unwrap();
+    let _bound = Bound::new(&data, &other);
+    let device = ByHand::attach(&other, false);
+    refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
+    drop(device);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+#[test]
+fn a_program_that_writes_keeps_the_volume_from_use() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let program = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
+    for message in [
+        refused(pool.devices().ensure_attached(&record.id, RW)),
+        refused(pool.provisioner().ensure_no_volume(&record.id)),
+    ] {
+        assert!(message.contains(&format!("process {} ", std::process::id())), "{message}");
+    }
+    drop(program);
+    pool.devices().ensure_attached(&record.id, RW).unwrap();
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+/// As a backup does.
+#[test]
+fn a_program_that_reads_keeps_the_volume_from_nothing() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let _program = File::open(data_of(&pool, &record.id)).unwrap();
+    pool.devices().ensure_attached(&record.id, RW).unwrap();
+    snapshot(&pool, "s", &record);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+#[test]
+fn names_of_other_volumes_are_passed_over() {
+    let text = "v-01234567-0123456789abcdef0123456789abcdef";
+    let id: VolumeId = text.parse().unwrap();
+    let other = text.replace("abcdef", "fedcba");
+    let may_be = |file: String| is_named_as(&id, Path::new(&file));
+    assert!(may_be(format!("/pool/volumes/{text}/data")));
+    assert!(may_be("/mnt/data".to_owned()));
+    assert!(may_be("/data".to_owned()));
+    assert!(!may_be(format!("/pool/volumes/{other}/data")));
+    assert!(!may_be(format!("/pool/trash/{other}.1/data")));
+    assert!(!may_be("/mnt/disk.img".to_owned()));
+}

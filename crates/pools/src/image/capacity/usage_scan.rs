@@ -1,0 +1,175 @@
+//! How much the pool's files take, looked at now and then.
+//!
+//! It costs a stat for each of them. So nothing that makes or deletes one waits for it: what was
+//! seen last serves until a thread has looked again. Only a refusal has to be sure, and looks at
+//! all of them before.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use orlop_model::Result;
+
+use super::Capacity;
+use super::ledger::Ledger;
+use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
+use crate::poison::lock;
+
+/// After this long it is time to look again.
+const SERVES: Duration = Duration::from_secs(5);
+/// For so long a refusal is certain if there was no room for it by any reading of the last look.
+const SETTLES: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct UsageScan {
+    last: Option<Seen>,
+    ceiling: Option<Ceiling>,
+    under_way: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Free space and what the files took together. Writing to a volume moves bytes from one to
+    /// the other, so what was seen long ago would count bytes twice that were discarded since: the
+    /// sum must not rise.
+    owned: u128,
+    at: Instant,
+}
+
+/// The most that free space and the files can have taken together when all of them were looked at
+/// for a refusal.
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    owned: u128,
+    free: u64,
+    at: Instant,
+}
+
+impl UsageScan {
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// What they can take together now at most, by the last look for a refusal; `None` if that was
+    /// too long ago. What volumes write moves bytes from one to the other; what strangers gave back
+    /// since is free now.
+    pub(super) fn owned_at_most(&self, free: u64) -> Option<u128> {
+        let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < SETTLES)?;
+        Some(ceiling.owned + u128::from(free.saturating_sub(ceiling.free)))
+    }
+
+    fn note(&mut self, owned: u128) -> u128 {
+        self.last = Some(Seen { owned, at: Instant::now() });
+        owned
+    }
+}
+
+/// Clears the mark of a scan that is under way even if the scan panics: otherwise there would be no
+/// further one.
+struct UnderWay {
+    capacity: Arc<Capacity>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.capacity.ledger).scan().under_way = false;
+    }
+}
+
+/// The thread that scans, if there is one; waited for before the pool goes.
+#[derive(Debug, Default)]
+pub(super) struct Scanner(Mutex<Option<JoinHandle<()>>>);
+
+impl Scanner {
+    pub(super) fn wait(&self) {
+        let thread = lock(&self.0).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the usage scan panicked");
+        }
+    }
+}
+
+impl Capacity {
+    pub(super) fn note_opening_usage(&self) -> Result<()> {
+        let free = u128::from(self.space()?.free);
+        let mut ledger = lock(&self.ledger);
+        let owned = ledger.used() + free;
+        ledger.scan().note(owned);
+        Ok(())
+    }
+
+    /// Without looking at any file, as long as there is something to go by.
+    pub(super) fn recently_owned(self: &Arc<Self>, ledger: &mut Ledger) -> Result<u128> {
+        let Some(seen) = ledger.scan().last else {
+            return self.exactly_owned(ledger);
+        };
+        if seen.at.elapsed() >= SERVES && !ledger.scan().under_way {
+            ledger.scan().under_way = self.start_scan();
+        }
+        Ok(seen.owned)
+    }
+
+    /// Looks at all files while nothing is made or deleted.
+    pub(super) fn exactly_owned(&self, ledger: &mut Ledger) -> Result<u128> {
+        let before = self.space()?.free;
+        let (volumes, snapshots) = (self.catalogue.volume_index(), self.catalogue.snapshot_index());
+        volumes.ids().for_each(|id| ledger.note_seen(volumes.measure(&id)));
+        snapshots.ids().for_each(|id| ledger.note_seen(snapshots.measure(&id)));
+        // Volumes are written and discarded meanwhile: the smaller of both counts no byte twice,
+        // the larger leaves none out.
+        let after = self.space()?.free;
+        let free = before.max(after);
+        let owned = ledger.used() + u128::from(free);
+        ledger.scan().ceiling = Some(Ceiling { owned, free, at: Instant::now() });
+        let owned = ledger.used() + u128::from(before.min(after));
+        Ok(ledger.scan().note(owned))
+    }
+
+    fn start_scan(self: &Arc<Self>) -> bool {
+        let capacity = Arc::clone(self);
+        let scan = move || {
+            // Not before: our caller holds the lock that the end of it asks for.
+            let under_way = UnderWay { capacity };
+            if let Err(error) = under_way.capacity.scan() {
+                tracing::debug!(%error, "the usage scan failed");
+            }
+        };
+        match thread::Builder::new().name("usage-scan".to_owned()).spawn(scan) {
+            Ok(thread) => {
+                // The one before has ended.
+                *lock(&self.scanner.0) = Some(thread);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot start a thread for the usage scan");
+                false
+            }
+        }
+    }
+
+    /// As [`Capacity::exactly_owned`], but others go on between two files.
+    fn scan(&self) -> Result<()> {
+        let before = u128::from(self.space()?.free);
+        let removed_before = lock(&self.ledger).removed();
+        self.scan_index(self.catalogue.volume_index());
+        self.scan_index(self.catalogue.snapshot_index());
+        let after = u128::from(self.space()?.free);
+        let mut ledger = lock(&self.ledger);
+        // What was deleted meanwhile is free now, and counts as used no more.
+        let free = after.min(before + ledger.removed().saturating_sub(removed_before));
+        let owned = ledger.used() + free;
+        ledger.scan().note(owned);
+        Ok(())
+    }
+
+    fn scan_index<R: StoredRecord>(&self, index: &ObjectIndex<R>) {
+        for id in index.ids() {
+            let mut ledger = lock(&self.ledger);
+            ledger.note_seen(index.measure(&id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

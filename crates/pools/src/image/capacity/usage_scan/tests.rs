@@ -1,0 +1,153 @@
+use orlop_model::{Error, Pool, Provisioning};
+use orlop_sys::file;
+
+use super::*;
+use crate::image::ImagePool;
+use crate::image::testbed::*;
+
+fn promisable(pool: &ImagePool) -> u64 {
+    pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes
+}
+
+fn used(pool: &ImagePool) -> u128 {
+    lock(&pool.capacity.ledger).used()
+}
+
+/// As if it were long ago.
+fn let_age(pool: &ImagePool) {
+    let mut ledger = lock(&pool.capacity.ledger);
+    let seen = ledger.scan().last.as_mut().unwrap();
+    seen.at = seen.at.checked_sub(SERVES).unwrap();
+}
+
+#[test]
+fn what_was_written_is_noticed_without_anyone_waiting() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
+    let before = promisable(&pool);
+    scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
+    let unseen = promisable(&pool);
+    assert!(unseen + 40 * MIB < before, "counted as a stranger's: {before} {unseen}");
+    let_age(&pool);
+    assert_eq!(promisable(&pool).abs_diff(unseen) / MIB, 0, "what was seen last serves once more");
+    pool.capacity.scanner.wait();
+    assert!(promisable(&pool).abs_diff(before) <= 2 * MIB);
+    assert!(!lock(&pool.capacity.ledger).scan().under_way);
+}
+
+fn looked_at(pool: &ImagePool) -> Instant {
+    lock(&pool.capacity.ledger).scan().ceiling.unwrap().at
+}
+
+/// As if the last look for a refusal were this long ago.
+fn let_refusal_age(pool: &ImagePool, by: Duration) {
+    let mut ledger = lock(&pool.capacity.ledger);
+    let ceiling = ledger.scan().ceiling.as_mut().unwrap();
+    ceiling.at = ceiling.at.checked_sub(by).unwrap();
+}
+
+/// A look that stays the last one however slow the test is.
+fn let_refusal_last(pool: &ImagePool) {
+    let mut ledger = lock(&pool.capacity.ledger);
+    let ceiling = ledger.scan().ceiling.as_mut().unwrap();
+    ceiling.at += Duration::from_secs(3600);
+}
+
+#[test]
+fn many_refusals_take_one_look_at_the_files() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let too_much = promisable(&pool) + 64 * MIB;
+    let refuse = |name| {
+        let refused = try_create(&pool, &volume_of(&pool, name, too_much));
+        assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+        looked_at(&pool)
+    };
+    refuse("first");
+    let_refusal_last(&pool);
+    let look = looked_at(&pool);
+    assert_eq!(refuse("second"), look, "looked again");
+    let_refusal_age(&pool, Duration::from_secs(3600) + SETTLES);
+    let long_ago = looked_at(&pool);
+    assert!(refuse("third") > long_ago, "not looked again");
+}
+
+/// GC-10: what GetCapacity told can be made, whatever was written or refused since.
+#[test]
+fn what_was_told_can_be_made_after_a_refusal() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
+    let told = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
+    let refused = try_create(&pool, &volume_of(&pool, "more", told + 64 * MIB));
+    assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+    let_refusal_last(&pool);
+    scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
+    create(&pool, &volume_of(&pool, "told", told - 2 * MIB));
+}
+
+#[test]
+fn what_a_stranger_gives_back_is_found_after_a_refusal() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let path = bed.pool_path().with_extension("stranger");
+    let stranger = std::fs::File::create_new(&path).unwrap();
+    file::preallocate(&stranger, 0, 128 * MIB).unwrap();
+    let wanted = volume_of(&pool, "a", promisable(&pool) / MIB * MIB + 64 * MIB);
+    let refused = try_create(&pool, &wanted);
+    assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
+    let_refusal_last(&pool);
+    file::set_length(&stranger, 0).unwrap();
+    stranger.sync_all().unwrap();
+    create(&pool, &wanted);
+}
+
+#[test]
+fn a_scan_that_panics_is_not_the_last() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    lock(&pool.capacity.ledger).scan().under_way = true;
+    let capacity = Arc::clone(&pool.capacity);
+    let scan = thread::spawn(move || {
+        let under_way = UnderWay { capacity };
+        let _ledger = lock(&under_way.capacity.ledger);
+        panic!("in the middle of it");
+    });
+    scan.join().unwrap_err();
+    let_age(&pool);
+    promisable(&pool);
+    assert!(lock(&pool.capacity.scanner.0).is_some(), "nobody looks any more");
+    pool.capacity.scanner.wait();
+    assert!(!lock(&pool.capacity.ledger).scan().under_way);
+}
+
+#[test]
+fn books_stay_true_whatever_happens_during_a_scan() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let kept = create(&pool, &thick_volume_of(&pool, "kept", 16 * MIB));
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let name = format!("{worker} {round}");
+                    let made = create(pool, &thick_volume_of(pool, &name, 4 * MIB));
+                    pool.provisioner().ensure_capacity(&made.id, 5 * MIB).unwrap();
+                    pool.provisioner().ensure_no_volume(&made.id).unwrap();
+                }
+            });
+        }
+        for _ in 0..100 {
+            pool.capacity.scan().unwrap();
+        }
+    });
+    let taken = file::allocated_bytes(&data_of(&pool, &kept.id)).unwrap();
+    pool.capacity.scan().unwrap();
+    assert_eq!(used(&pool), u128::from(taken));
+    lock(&pool.capacity.ledger).scan().forget();
+    promisable(&pool);
+    assert_eq!(used(&pool), u128::from(taken));
+}

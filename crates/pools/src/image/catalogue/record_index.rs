@@ -1,0 +1,172 @@
+//! Records without data of their own, one file each, and an index of them in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::RwLock;
+
+use orlop_model::{Error, PoolId, Result};
+use orlop_sys::file;
+
+use crate::image::failure::Doing;
+use crate::poison::{read, write};
+use crate::recorded::{Recorded, read_record, to_text};
+
+pub(in crate::image) const SUFFIX: &str = ".json";
+/// Of an empty file beside a record that is about to come or to go. What belongs to a record that is
+/// missing is a leftover if there is one; without, the record was lost.
+pub(in crate::image) const UNFINISHED: &str = ".unfinished";
+
+pub(in crate::image) struct RecordIndex<R: Recorded> {
+    directory: PathBuf,
+    /// A record, or why it cannot be read.
+    entries: RwLock<BTreeMap<R::Id, std::result::Result<R, String>>>,
+    /// What an earlier process left unfinished.
+    unfinished: BTreeSet<R::Id>,
+}
+
+impl<R: Recorded> RecordIndex<R> {
+    pub(in crate::image) fn read(directory: PathBuf, pool: &PoolId) -> Result<Self> {
+        let mut index = Self { directory, entries: RwLock::default(), unfinished: BTreeSet::new() };
+        let directory = index.directory.clone();
+        let listing = || format!("read {}", directory.display());
+        for file in fs::read_dir(&directory).doing(listing)? {
+            let name = file.doing(listing)?.file_name();
+            let named = |name: &str, suffix: &str| {
+                let id = name.strip_suffix(suffix)?.parse::<R::Id>().ok()?;
+                (R::pool_of(&id) == pool).then_some(id)
+            };
+            let id_in = |name: &str| named(name, SUFFIX);
+            let unfinished_in = |name: &str| named(name, UNFINISHED);
+            if let Some(id) = name.to_str().and_then(unfinished_in) {
+                index.unfinished.insert(id);
+                continue;
+            }
+            let replaced = name.to_str().and_then(file::replaced_name);
+            match name.to_str().and_then(id_in) {
+                Some(id) => index.load(&id),
+                // What a crash left of a replacement that may never be tried again.
+                None if replaced
+                    .is_some_and(|it| id_in(it).or_else(|| unfinished_in(it)).is_some()) =>
+                {
+                    if let Err(error) = file::ensure_no_file(&index.directory.join(&name)) {
+                        tracing::warn!(
+                            %error,
+                            "cannot remove an orphan; the next start tries again"
+                        );
+                    }
+                }
+                None => tracing::warn!(
+                    directory = %index.directory.display(),
+                    name = %name.display(),
+                    "ignoring an entry that this pool did not create"
+                ),
+            }
+        }
+        Ok(index)
+    }
+
+    fn name_of(id: &R::Id) -> String {
+        format!("{id}{SUFFIX}")
+    }
+
+    pub(in crate::image) fn path_of(&self, id: &R::Id) -> PathBuf {
+        self.directory.join(Self::name_of(id))
+    }
+
+    fn load(&self, id: &R::Id) {
+        let record = read_record::<R>(id, &self.path_of(id));
+        if let Err(reason) = &record {
+            tracing::error!(kind = R::KIND, %id, reason, "damaged");
+        }
+        write(&self.entries).insert(id.clone(), record);
+    }
+
+    /// Takes in a record that stands on the pool without our knowing: a replacement whose last
+    /// sync failed was reported as a failure, but may well have happened.
+    pub(in crate::image) fn adopt(&self, id: &R::Id) -> Result<()> {
+        let path = self.path_of(id);
+        let there = path.try_exists().doing(|| format!("look at {}", path.display()))?;
+        if there && !self.holds(id) {
+            // It is answered for from now on, so it has to survive a power cut.
+            file::sync_dir(&self.directory).doing(|| format!("sync {}", path.display()))?;
+            self.load(id);
+        }
+        Ok(())
+    }
+
+    /// Also if it is damaged.
+    pub(in crate::image) fn holds(&self, id: &R::Id) -> bool {
+        read(&self.entries).contains_key(id)
+    }
+
+    pub(in crate::image) fn get(&self, id: &R::Id) -> Result<Option<R>> {
+        let entry = read(&self.entries).get(id).cloned();
+        entry.transpose().map_err(|reason| {
+            Error::damaged(
+                format!("{} {id}", R::KIND),
+                format!("{reason}; it is left as it is, inspect {}", self.path_of(id).display()),
+            )
+        })
+    }
+
+    /// Leaves damaged ones out.
+    pub(in crate::image) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .filter_map(|(_, entry)| entry.as_ref().ok().cloned())
+            .take(limit)
+            .collect()
+    }
+
+    pub(in crate::image) fn write_file(&self, record: &R) -> Result<()> {
+        let text = to_text(record)?;
+        self.replace_file(record.id(), &text)
+            .doing(|| format!("save the record of {} {}", R::KIND, record.id()))
+    }
+
+    /// Durable once it returns; after a crash the old record is there or the new one.
+    pub(in crate::image) fn replace_file(&self, id: &R::Id, text: &[u8]) -> orlop_sys::Result<()> {
+        file::replace_file(&self.directory, &Self::name_of(id), text)
+    }
+
+    /// Durable once it returns; missing is fine.
+    pub(in crate::image) fn remove_file(&self, id: &R::Id) -> orlop_sys::Result<()> {
+        file::ensure_no_file(&self.path_of(id))?;
+        // Also if it was missing: an earlier removal may have failed just here.
+        file::sync_dir(&self.directory)
+    }
+
+    /// Durable once it returns.
+    pub(in crate::image) fn note_unfinished(&self, id: &R::Id) -> orlop_sys::Result<()> {
+        file::replace_file(&self.directory, &format!("{id}{UNFINISHED}"), b"")
+    }
+
+    /// Missing is fine. If a crash keeps the note, the next start finds it beside the record, or
+    /// without anything to sweep.
+    pub(in crate::image) fn forget_unfinished(&self, id: &R::Id) {
+        if let Err(error) = file::ensure_no_file(&self.directory.join(format!("{id}{UNFINISHED}")))
+        {
+            tracing::warn!(%error, %id, "cannot remove a temporary file before the next start");
+        }
+    }
+
+    /// Noted by an earlier process.
+    pub(in crate::image) fn unfinished(&self) -> &BTreeSet<R::Id> {
+        &self.unfinished
+    }
+
+    pub(in crate::image) fn put(&self, record: R) {
+        write(&self.entries).insert(record.id().clone(), Ok(record));
+    }
+
+    pub(in crate::image) fn take_out(&self, id: &R::Id) {
+        write(&self.entries).remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

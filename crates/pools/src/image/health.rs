@@ -1,0 +1,106 @@
+//! Is the pool well, and is a volume?
+
+use std::sync::Arc;
+
+use orlop_model::{Condition, Error, Health, Result, StorageProbe, VolumeId, VolumeRecord};
+use orlop_sys::file;
+
+use super::capacity::Capacity;
+use super::catalogue::ImageCatalogue;
+use super::copy_source::check_length;
+use super::directory::PoolDirectory;
+use super::failure::Doing;
+use crate::recorded::Recorded;
+
+#[derive(Debug)]
+pub(super) struct ImageHealth {
+    directory: Arc<PoolDirectory>,
+    catalogue: Arc<ImageCatalogue>,
+    capacity: Arc<Capacity>,
+}
+
+impl Health for ImageHealth {
+    /// A person has to look at it, so Probe gives the reason: it is a failure, although calls that
+    /// need what is missing are only asked to come again.
+    fn check(&self) -> Result<()> {
+        match self.capacity.check_writable() {
+            Err(Error::Unreachable { doing, reason }) => Err(Error::Failed { doing, reason }),
+            checked => checked,
+        }
+    }
+
+    fn storage_probe(&self) -> Option<&dyn StorageProbe> {
+        Some(self)
+    }
+
+    fn condition(&self, id: &VolumeId) -> Result<Condition> {
+        self.condition_within(id, &self.outlook())
+    }
+
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let outlook = self.outlook();
+        let within = |id| self.condition_within(id, &outlook).unwrap_or_else(abnormal);
+        ids.iter().map(within).collect()
+    }
+}
+
+impl StorageProbe for ImageHealth {
+    fn try_storage(&self) -> Result<()> {
+        let staging = self.directory.layout().staging();
+        file::try_write(&staging).doing(|| format!("write to pool {}", self.directory.name()))
+    }
+}
+
+impl ImageHealth {
+    pub(super) fn new(
+        directory: Arc<PoolDirectory>,
+        catalogue: Arc<ImageCatalogue>,
+        capacity: Arc<Capacity>,
+    ) -> Self {
+        Self { directory, catalogue, capacity }
+    }
+
+    fn outlook(&self) -> Outlook {
+        match self.check().and_then(|()| self.capacity.below_floor()) {
+            Ok(None) => Outlook::Well,
+            Ok(Some(reason)) => Outlook::Full(reason),
+            Err(error) => Outlook::Unwell(abnormal(error)),
+        }
+    }
+
+    fn condition_within(&self, id: &VolumeId, outlook: &Outlook) -> Result<Condition> {
+        let volumes = self.catalogue.volume_index();
+        let length = match volumes.length(id) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Err(VolumeRecord::missing(id)),
+            Err(damaged) => return Ok(abnormal(damaged)),
+        };
+        if let Outlook::Unwell(condition) = outlook {
+            return Ok(condition.clone());
+        }
+        if let Err(damaged) = check_length(volumes, id, length) {
+            return Ok(abnormal(damaged));
+        }
+        Ok(match outlook {
+            Outlook::Well => Condition::healthy("the data is there, with room to write"),
+            Outlook::Full(reason) => Condition::abnormal(reason.clone()),
+            Outlook::Unwell(condition) => condition.clone(),
+        })
+    }
+}
+
+/// What is so for all volumes of the pool.
+enum Outlook {
+    Well,
+    /// A volume with damaged data has worse to tell.
+    Full(String),
+    /// Then nothing can be said of the data.
+    Unwell(Condition),
+}
+
+fn abnormal(error: Error) -> Condition {
+    Condition::abnormal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use std::fs;
+
+use orlop_model::{DeviceAccess, Error, Pool};
+use orlop_sys::file::set_length;
+use orlop_sys::mounts::{self, BindAccess};
+
+use super::super::testbed::*;
+
+#[test]
+fn missing_and_short_data_is_told_and_never_attached() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let [short, missing, gone] =
+        ["short", "missing", "gone"].map(|name| create(&pool, &volume_of(&pool, name, 64 * MIB)));
+    let file = fs::File::options().write(true).open(data_of(&pool, &short.id)).unwrap();
+    set_length(&file, MIB).unwrap();
+    fs::remove_file(data_of(&pool, &missing.id)).unwrap();
+    let home = pool.catalogue.volume_index().directory_of(&gone.id);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+
+    for (record, told) in
+        [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
+    {
+        let condition = pool.health().condition(&record.id).unwrap();
+        assert!(condition.abnormal);
+        assert!(condition.message.contains(told), "{}", condition.message);
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(record));
+        let refused = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite);
+        assert!(matches!(refused, Err(Error::Damaged { .. })));
+    }
+    let unknown = volume_id(&pool, "unknown");
+    assert!(matches!(pool.health().condition(&unknown), Err(Error::NoSuchVolume(_))));
+
+    let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
+    let told = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
+    assert_eq!(told.iter().map(|told| told.abnormal).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(told[2], pool.health().condition(&well.id).unwrap());
+}
+
+#[test]
+fn a_pool_that_is_well_says_so() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        pool.health().check().unwrap();
+        let record = create(&pool, &volume_of(&pool, "a", MIB));
+        let condition = pool.health().condition(&record.id).unwrap();
+        assert!(!condition.abnormal);
+        assert!(!condition.message.is_empty());
+    }
+}
+
+#[test]
+fn a_pool_that_went_away_is_noticed() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", MIB));
+    let elsewhere = bed.pool_path().with_extension("moved");
+    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    assert!(matches!(pool.health().check(), Err(Error::Failed { .. })));
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    let refused = pool.provisioner().begin_volume(&volume_of(&pool, "b", MIB)).err();
+    assert!(matches!(refused, Some(Error::Unreachable { .. })), "{refused:?}");
+    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    pool.health().check().unwrap();
+}
+
+/// What lies below the mount point of a disk may look like an empty pool.
+#[test]
+fn nothing_is_changed_in_what_only_looks_like_the_pool() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, MIB)));
+    let group = volume_group(&pool, "g", &volumes);
+    pool.catalogue().save_volume_group(&group, None).unwrap();
+    let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
+    let elsewhere = bed.pool_path().with_extension("moved");
+    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
+        fs::create_dir_all(bed.pool_path().join(directory)).unwrap();
+    }
+    for refused in [
+        pool.catalogue().save_volume_group(&group, Some(&group)),
+        pool.catalogue().ensure_no_volume_group(&group.id),
+        pool.provisioner().ensure_no_group_snapshot(&cut.id),
+    ] {
+        assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+    }
+    assert!(listing(&bed, "groups").is_empty());
+    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
+    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
+    pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
+}
+
+#[test]
+fn a_read_only_filesystem_is_noticed() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", MIB));
+    // The pool's lock keeps its filesystem from being remounted, so the way to it is.
+    let path = bed.pool_path();
+    mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
+    let unwell = pool.health().check().unwrap_err().to_string();
+    assert!(unwell.contains("read-only"), "{unwell}");
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    let refused = pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
+    assert!(refused.to_string().contains("read-only"), "{refused}");
+    mounts::ensure_unmounted(&path).unwrap();
+    pool.health().check().unwrap();
+}

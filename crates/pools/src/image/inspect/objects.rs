@@ -1,0 +1,261 @@
+//! Volumes and snapshots: does each have a record and the data that it speaks of?
+
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use orlop_model::{Finding, NodeId, Result, VolumeRecord};
+use orlop_sys::file;
+use rustix::io::Errno;
+
+use super::super::catalogue::object_index::StoredRecord;
+use super::super::failure::Doing;
+use super::super::layout::ObjectDir;
+use super::{Ground, entries, name_of};
+use crate::recorded::{read_record, to_text};
+
+impl Ground {
+    /// Returns the records that can be read.
+    pub(super) fn inspect_objects<R: StoredRecord>(&mut self, directory: &Path) -> Result<Vec<R>> {
+        let mut records = Vec::new();
+        for path in entries(directory)? {
+            let name = name_of(&path);
+            match name.parse::<R::Id>() {
+                Ok(id) if *R::pool_of(&id) == self.id => {
+                    records.extend(self.inspect_object::<R>(&id, &ObjectDir::new(path))?);
+                }
+                Ok(id) => self.found(Finding::by_hand(
+                    "foreign",
+                    format!("{} {id}", R::KIND),
+                    format!(
+                        "it is of pool {}, but orlop.pool says that this is pool {}",
+                        R::pool_of(&id),
+                        self.id
+                    ),
+                    format!(
+                        "was orlop.pool replaced? Then restore it; else move {} to its own pool",
+                        path.display()
+                    ),
+                )),
+                Err(_) => self.found_astray(
+                    "stray",
+                    path.display().to_string(),
+                    format!("it is not named after a {}", R::KIND),
+                    path,
+                ),
+            }
+        }
+        Ok(records)
+    }
+
+    fn inspect_object<R: StoredRecord>(
+        &mut self,
+        id: &R::Id,
+        home: &ObjectDir,
+    ) -> Result<Option<R>> {
+        let subject = format!("{} {id}", R::KIND);
+        let looking = || format!("look at {}", home.directory().display());
+        if is_no_directory(home.directory()) {
+            self.found(Finding::by_hand(
+                "record-damaged",
+                subject,
+                "it is not a directory, so it answers DATA_LOSS",
+                format!(
+                    "restore the {} from a backup, or move {} out of the pool",
+                    R::KIND,
+                    home.directory().display()
+                ),
+            ));
+            return Ok(None);
+        }
+        if !home.record().try_exists().doing(looking)? {
+            if home.directory().try_exists().doing(looking)? {
+                self.found_without_record(subject, home);
+            }
+            return Ok(None);
+        }
+        let record = match read_record::<R>(id, &home.record()) {
+            Ok(record) => record,
+            // Deleted while it was looked at.
+            Err(_) if !home.record().try_exists().doing(looking)? => return Ok(None),
+            Err(reason) => {
+                self.found(Finding::by_hand(
+                    "record-damaged",
+                    subject,
+                    format!("{reason}, so it answers DATA_LOSS"),
+                    format!(
+                        "its data is untouched; restore {} from a backup, or write it anew",
+                        home.record().display()
+                    ),
+                ));
+                return Ok(None);
+            }
+        };
+        self.inspect_data(&record, subject, home)?;
+        Ok(Some(record))
+    }
+
+    fn found_without_record(&mut self, subject: String, home: &ObjectDir) {
+        let problem = "there is data without a record, so it takes space and nobody can use it";
+        let path = home.directory().to_owned();
+        match self.device_on(home) {
+            Some(device) => self.found(Finding::by_hand(
+                "data-without-record",
+                subject,
+                problem,
+                format!("{device} still shows it; unmount and detach that first"),
+            )),
+            None => {
+                self.found_astray("data-without-record", subject, problem.to_owned(), path);
+            }
+        }
+    }
+
+    fn device_on(&self, home: &ObjectDir) -> Option<String> {
+        let name = name_of(home.directory());
+        let device = self.devices.iter().find(|device| device.volume.to_string() == name)?;
+        Some(device.device.path.display().to_string())
+    }
+
+    fn inspect_data<R: StoredRecord>(
+        &mut self,
+        record: &R,
+        subject: String,
+        home: &ObjectDir,
+    ) -> Result<()> {
+        let data = home.data();
+        let length = match fs::symlink_metadata(&data) {
+            Ok(there) if there.is_file() => there.len(),
+            Ok(_) => {
+                self.found_without_data(subject, "its data is not a file", home);
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // Unless it was deleted while it was looked at.
+                if home.record().exists() {
+                    self.found_without_data(subject, "its data is missing", home);
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error).doing(|| format!("look at {}", data.display())),
+        };
+        let promised = record.length();
+        if length < promised {
+            self.found(Finding::by_hand(
+                "data-short",
+                subject,
+                format!("its data has {length} bytes, its record says {promised}"),
+                format!(
+                    "something cut {}; restore it from a backup. Made longer, it would show zeroes \
+                     where data was",
+                    data.display()
+                ),
+            ));
+        } else if length > promised && !self.in_use {
+            self.found_too_long(subject, &data, length, promised)?;
+        }
+        Ok(())
+    }
+
+    fn found_without_data(&mut self, subject: String, problem: &str, home: &ObjectDir) {
+        const CODE: &str = "data-missing";
+        let problem = format!("{problem}, so it answers DATA_LOSS");
+        let Some(device) = self.device_on(home) else {
+            return self.found_astray(CODE, subject, problem, home.directory().to_owned());
+        };
+        let advice = format!(
+            "{device} still holds the lost file: copy it to {} before anything is unmounted or \
+             restarted",
+            home.data().display()
+        );
+        self.found(Finding::by_hand(CODE, subject, problem, advice));
+    }
+
+    /// Data grows before its record does, so a crash leaves it longer. Nobody was promised what is
+    /// past the end; if somebody wrote there all the same, it is not ours to cut.
+    fn found_too_long(
+        &mut self,
+        subject: String,
+        data: &Path,
+        length: u64,
+        promised: u64,
+    ) -> Result<()> {
+        let opening = || format!("open {}", data.display());
+        let file = OpenOptions::new().read(true).open(data).doing(opening)?;
+        let problem = format!("its data has {length} bytes, its record says {promised}");
+        if file::has_data_from(&file, promised).doing(opening)? {
+            self.found(Finding::by_hand(
+                "data-long",
+                subject,
+                format!("{problem}, and there is data past that end"),
+                "is the record an old one? Restore the right one, or expand the volume",
+            ));
+            return Ok(());
+        }
+        let path = data.to_owned();
+        let perform = move || {
+            let cutting = || format!("cut {}", path.display());
+            let file = OpenOptions::new().write(true).open(&path).doing(cutting)?;
+            file::set_length(&file, promised).doing(cutting)?;
+            file::sync_file(&file).doing(cutting)
+        };
+        self.found(Finding::repairable(
+            "data-long",
+            subject,
+            format!("{problem}; an expansion was interrupted and nothing was written there"),
+            "cut it to what the record says",
+            perform,
+        ));
+        Ok(())
+    }
+
+    /// The pool is on this machine, so nobody on another one can use its volumes. While a volume of
+    /// it is attached here, it has not come from another machine either: then the node id is wrong.
+    pub(super) fn inspect_publications(&mut self, volumes: &[VolumeRecord], node: &NodeId) {
+        for record in volumes {
+            let others: Vec<&str> =
+                record.published.keys().filter(|id| *id != node).map(NodeId::as_str).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let others = others.join(", ");
+            if let Some(device) = self.devices.first() {
+                let device = device.device.path.display();
+                self.found(Finding::by_hand(
+                    "foreign-publication",
+                    format!("volume {}", record.id),
+                    format!(
+                        "it is published to {others}, not to {node}, and {device} shows that the \
+                         pool is in use on this machine"
+                    ),
+                    "look with the ORLOP_NODE_ID of the daemon that served it; if it is that of a \
+                     machine that is gone, unstage what is in use first",
+                ));
+                continue;
+            }
+            let home = ObjectDir::new(self.layout.volumes().join(record.id.to_string()));
+            let mut kept = record.clone();
+            kept.published.retain(|id, _| id == node);
+            let perform = move || {
+                let text = to_text(&kept)?;
+                file::replace_file(home.directory(), ObjectDir::RECORD, &text)
+                    .doing(|| format!("save the record of volume {}", kept.id))
+            };
+            self.found(Finding::repairable(
+                "foreign-publication",
+                format!("volume {}", record.id),
+                format!("it is published to {others}, but the pool is on {node}"),
+                "take that publication out of its record",
+                perform,
+            ));
+        }
+    }
+}
+
+/// A file, or a link that leads in a circle. What cannot be looked at is told by the next who tries.
+fn is_no_directory(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(there) => !there.is_dir(),
+        Err(error) => Errno::from_io_error(&error) == Some(Errno::LOOP),
+    }
+}

@@ -1,0 +1,47 @@
+//! Deleting: renamed into the trash, which makes it gone, then freed.
+
+use orlop_model::Result;
+
+use super::ImageProvisioner;
+use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
+use crate::image::failure::Doing;
+
+impl ImageProvisioner {
+    /// What is damaged is refused: someone may want to look at it, and it may not be what its
+    /// name says.
+    pub(super) fn ensure_gone<R: StoredRecord>(
+        &self,
+        index: &ObjectIndex<R>,
+        id: &R::Id,
+    ) -> Result<()> {
+        if index.get(id)?.is_none() {
+            return Ok(());
+        }
+        let deleting = || format!("delete {} {id}", R::KIND);
+        let home = index.directory_of(id);
+
+        // A crash before the rename is durable leaves it as it was, and the call is repeated; a
+        // crash after it leaves a directory in trash/ that the next start sweeps away.
+        let moved = self
+            .reserve
+            .with_reserve(|| self.directory.layout().move_to_trash(home.directory(), id));
+        let trash = moved.doing(deleting)?;
+        if trash.is_none() {
+            // Removed by someone else, unless the pool went away just now: all that is left of it
+            // is in our memory.
+            self.directory.check_present()?;
+        }
+        self.capacity.remove(index, id);
+        // It is deleted; what goes wrong now costs space until the next start, not the answer.
+        if let Some(trash) = trash
+            && let Err(error) = trash.remove()
+        {
+            tracing::warn!(%error, "deleted, but its space cannot be freed before the next start");
+        }
+        self.reserve.ensure();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use std::fs;
+
+use orlop_model::{DeviceAccess, Error, Pool};
+
+use crate::image::testbed::*;
+
+#[test]
+fn what_is_deleted_is_gone_and_its_space_free() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+        scribble(&data_of(&pool, &record.id), 1, 8 * MIB);
+        let taken = snapshot(&pool, "s", &record);
+        for _ in 0..2 {
+            pool.provisioner().ensure_no_volume(&record.id).unwrap();
+            pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+        }
+        assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
+        assert_eq!(pool.catalogue().snapshot(&taken.id).unwrap(), None);
+        for directory in ["volumes", "snapshots", "trash", "staging"] {
+            assert!(listing(&bed, directory).is_empty(), "{directory}");
+        }
+        drop(pool);
+        let pool = bed.open();
+        assert!(pool.catalogue().volumes(None, 0).unwrap().is_empty());
+        create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    }
+}
+
+#[test]
+fn what_is_damaged_is_neither_deleted_nor_overwritten() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let record = create(&pool, &new);
+        let taken = snapshot(&pool, "s", &record);
+        let volume = pool.catalogue.volume_index().directory_of(&record.id);
+        let snapshot = pool.catalogue.snapshot_index().directory_of(&taken.id);
+        drop(pool);
+        fs::write(volume.record(), "{").unwrap();
+        fs::write(snapshot.record(), "{").unwrap();
+
+        let pool = bed.open();
+        let damaged = |error: Option<Error>| match error {
+            Some(Error::Damaged { reason, .. }) => reason,
+            other => panic!("not damaged: {other:?}"),
+        };
+        let reason = damaged(pool.provisioner().ensure_no_volume(&record.id).err());
+        assert!(reason.contains(&volume.directory().display().to_string()));
+        damaged(pool.catalogue().volume(&record.id).err());
+        damaged(pool.provisioner().begin_volume(&new).err());
+        damaged(pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
+        damaged(pool.provisioner().ensure_capacity(&record.id, 65 * MIB).err());
+        damaged(pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).err());
+        damaged(pool.provisioner().ensure_no_snapshot(&taken.id).err());
+        damaged(pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &record)).err());
+        assert!(pool.health().condition(&record.id).unwrap().abnormal);
+        assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
+        assert!(pool.catalogue().volumes(None, 0).unwrap()[0].1.is_err());
+        assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
+        assert_eq!(fs::read_to_string(volume.record()).unwrap(), "{");
+        assert_eq!(fs::metadata(volume.data()).unwrap().len(), 64 * MIB);
+    }
+}
+
+#[test]
+fn what_someone_else_removed_is_forgotten() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let home = pool.catalogue.volume_index().directory_of(&record.id);
+    orlop_sys::file::remove_tree(home.directory()).unwrap();
+    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
+}
+
+#[test]
+fn what_is_in_use_is_not_deleted() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let access = DeviceAccess::ReadWrite;
+    let device = pool.devices().ensure_attached(&record.id, access).unwrap();
+    let user = fs::File::open(&device.path).unwrap();
+    let refused = pool.provisioner().ensure_no_volume(&record.id);
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+    assert!(pool.catalogue().volume(&record.id).unwrap().is_some());
+    drop(user);
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
+}
+
+#[test]
+fn what_is_away_with_its_pool_is_not_gone() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
+    let unknown = volume_id(&pool, "unknown");
+    let taken = snapshot(&pool, "s", &record);
+    let elsewhere = bed.pool_path().with_extension("moved");
+    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    // With and without an empty directory in its place, as below an unmounted filesystem.
+    for _ in 0..2 {
+        let away = |error: Option<Error>| match error {
+            Some(Error::Unreachable { reason, .. }) => assert!(reason.contains("gone"), "{reason}"),
+            other => panic!("{other:?}"),
+        };
+        away(pool.provisioner().ensure_no_volume(&record.id).err());
+        away(pool.provisioner().ensure_no_volume(&unknown).err());
+        away(pool.provisioner().ensure_no_snapshot(&taken.id).err());
+        away(pool.provisioner().begin_volume(&volume_of(&pool, "b", MIB)).err());
+        away(pool.provisioner().begin_snapshot(&snapshot_of(&pool, "t", &record)).err());
+        away(pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).err());
+        away(pool.provisioner().ensure_capacity(&record.id, 65 * MIB).err());
+        away(pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
+        away(pool.provisioner().capacity(orlop_model::Provisioning::Thin).err());
+        assert!(pool.health().condition(&record.id).unwrap().message.contains("gone"));
+        fs::create_dir_all(bed.pool_path().join("volumes")).unwrap();
+    }
+    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
+    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(&record));
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+}

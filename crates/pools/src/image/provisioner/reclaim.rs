@@ -1,0 +1,34 @@
+//! Giving back what a volume does not need.
+
+use std::fs::OpenOptions;
+
+use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId};
+use orlop_sys::file;
+
+use super::ImageProvisioner;
+use crate::image::failure::Doing;
+
+impl ImageProvisioner {
+    pub(super) fn punch_zeroes(&self, id: &VolumeId) -> Result<()> {
+        // What is written between the look and the punch would be lost.
+        if let Some(device) = self.devices.attached(id, DeviceAccess::ReadWrite)? {
+            return Err(Error::precondition(format!(
+                "volume {id} is attached at {}; unstage it first",
+                device.path.display()
+            )));
+        }
+        self.devices.check_still("reclaim space of", id)?;
+        let reclaiming = || format!("reclaim space of volume {id}");
+        let data = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.catalogue.volume_index().directory_of(id).data())
+            .doing(reclaiming)?;
+        let bytes = file::punch_zeroes(&data).doing(reclaiming)?;
+        tracing::info!(%id, bytes, "reclaimed blocks that held only zeroes");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use orlop_model::{DeviceAccess, Pool};
+use orlop_sys::file::allocated_bytes;
+
+use super::*;
+use crate::image::testbed::*;
+use crate::image::{ImagePool, ImagePoolConfig};
+
+#[test]
+fn a_volume_is_there_with_its_record_after_reopening() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let record = create(&pool, &new);
+        assert_eq!(record.id, new.id);
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap().as_ref(), Some(&record));
+        assert_eq!(fs::metadata(data_of(&pool, &new.id)).unwrap().len(), 64 * MIB);
+        assert!(allocated_bytes(&data_of(&pool, &new.id)).unwrap() < MIB);
+        drop(pool);
+        let pool = bed.open();
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(record));
+        assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", MIB));
+    let home = pool.catalogue.volume_index().directory_of(&record.id);
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(home.directory()), 0o700);
+    assert_eq!(mode(&home.data()), 0o600);
+    assert_eq!(mode(&home.record()), 0o600);
+    assert_eq!(mode(&bed.pool_path()), 0o700);
+}
+
+#[test]
+fn a_thick_volume_has_its_space() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &thick_volume_of(&pool, "a", 64 * MIB));
+        let data = data_of(&pool, &record.id);
+        assert!(allocated_bytes(&data).unwrap() >= 64 * MIB);
+        assert!(is_zero(&read(&data)));
+    }
+}
+
+#[test]
+fn a_dropped_draft_leaves_nothing() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let new = volume_of(&pool, "a", 64 * MIB);
+        let mut draft = pool.provisioner().begin_volume(&new).unwrap();
+        draft.capture().unwrap();
+        assert_eq!(listing(&bed, "staging").len(), 1);
+        drop(draft);
+        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&bed, "volumes").is_empty());
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_clone_is_equal_at_first_and_independent_ever_after() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
+        let from = ContentSource::Volume(source.id.clone());
+        let larger = create(&pool, &copy_of(&pool, "larger", from.clone(), 48 * MIB));
+        let same = create(&pool, &copy_of(&pool, "same", from, 32 * MIB));
+
+        let original = read(&data_of(&pool, &source.id));
+        assert!(original == read(&data_of(&pool, &same.id)));
+        let copy = read(&data_of(&pool, &larger.id));
+        assert_eq!(u64::try_from(copy.len()).unwrap(), 48 * MIB);
+        assert!(copy[..original.len()] == original);
+        assert!(is_zero(&copy[original.len()..]));
+
+        scribble(&data_of(&pool, &source.id), 2, 4 * MIB);
+        assert!(read(&data_of(&pool, &same.id)) == original);
+        scribble(&data_of(&pool, &same.id), 3, 4 * MIB);
+        assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
+        assert!(read(&data_of(&pool, &source.id)) != original);
+        pool.provisioner().ensure_no_volume(&source.id).unwrap();
+        assert!(read(&data_of(&pool, &larger.id))[..original.len()] == original);
+    }
+}
+
+#[test]
+fn a_clone_takes_no_space_where_extents_are_shared() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 256 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
+        let before = bed.free();
+        let from = ContentSource::Volume(source.id);
+        let copy = create(&pool, &copy_of(&pool, "copy", from, 256 * MIB));
+        let after = bed.free();
+        assert!(before.abs_diff(after) < 16 * MIB, "{before} {after}");
+        assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 128 * MIB);
+    }
+}
+
+#[test]
+fn a_copy_of_many_extents_is_the_data_of_the_cut() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 64 * MIB));
+    let data = data_of(&pool, &source.id);
+    let file = fs::File::options().write(true).open(&data).unwrap();
+    for n in 0..3000 {
+        use std::os::unix::fs::FileExt;
+        file.write_all_at(&pattern(n, 4096), n * 16384).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    let from = ContentSource::Volume(source.id.clone());
+    let mut draft =
+        pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
+    assert!(bed_draft_is_not_blank(&bed));
+    scribble(&data, 7, MIB);
+    draft.capture().unwrap();
+    let at_the_cut = read(&data);
+    scribble(&data, 8, MIB);
+    let copy = draft.commit().unwrap();
+    assert!(read(&data_of(&pool, &copy.id)) == at_the_cut);
+}
+
+/// More than 2000 extents are shared before the cut.
+fn bed_draft_is_not_blank(bed: &Bed) -> bool {
+    let staging = bed.pool_path().join("staging");
+    let draft = staging.join(&listing(bed, "staging")[0]).join("data");
+    allocated_bytes(&draft).unwrap() > 0
+}
+
+#[test]
+fn a_thick_copy_has_space_for_its_holes() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
+        let mut new = copy_of(&pool, "copy", ContentSource::Volume(source.id.clone()), 48 * MIB);
+        new.parameters.provisioning = Provisioning::Thick;
+        let copy = create(&pool, &new);
+        assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 48 * MIB);
+        let original = read(&data_of(&pool, &source.id));
+        assert!(read(&data_of(&pool, &copy.id))[..original.len()] == original);
+    }
+}
+
+/// All of it, twice, as a workload does.
+fn overwrite(pool: &ImagePool, record: &VolumeRecord) -> std::io::Result<()> {
+    let device = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    let file = fs::File::options().write(true).open(device.path)?;
+    for seed in 1..=2 {
+        file.write_all_at(&pattern(seed, record.capacity_bytes), 0)?;
+        file.sync_all()?;
+    }
+    drop(file);
+    pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite).unwrap();
+    Ok(())
+}
+
+#[test]
+fn thick_volumes_can_be_overwritten_on_a_full_pool() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let source = create(&pool, &volume_of(&pool, "source", 8 * MIB));
+        scribble(&data_of(&pool, &source.id), 1, 2 * MIB);
+        let taken = snapshot(&pool, "s", &source);
+        let sources = [
+            None,
+            Some(ContentSource::Snapshot(taken.id)),
+            Some(ContentSource::Volume(source.id.clone())),
+        ];
+        let expected = read(&data_of(&pool, &source.id));
+        let mut volumes = Vec::new();
+        for (number, from) in sources.into_iter().enumerate() {
+            let mut new = thick_volume_of(&pool, &format!("thick-{number}"), 10 * MIB);
+            new.source = from;
+            let record = create(&pool, &new);
+            if new.source.is_some() {
+                let copy = read(&data_of(&pool, &record.id));
+                assert!(copy[..expected.len()] == expected);
+                assert!(is_zero(&copy[expected.len()..]));
+            }
+            volumes.push(pool.provisioner().ensure_capacity(&record.id, 12 * MIB).unwrap());
+        }
+        // Not the machine's own disk.
+        if bed.is_disk() {
+            bed.fill_up();
+        }
+        for record in &volumes {
+            overwrite(&pool, record).unwrap();
+        }
+        assert!(read(&data_of(&pool, &source.id)) == expected);
+        assert!(listing(&bed, "staging").is_empty());
+    }
+}
+
+#[test]
+fn a_thick_volume_is_whole_again_without_its_snapshot() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let volume = create(&pool, &thick_volume_of(&pool, "a", 8 * MIB));
+        overwrite(&pool, &volume).unwrap();
+        let taken = snapshot(&pool, "s", &volume);
+        let kept = read(&snapshot_data_of(&pool, &taken.id));
+        scribble(&data_of(&pool, &volume.id), 9, MIB);
+        assert!(read(&snapshot_data_of(&pool, &taken.id)) == kept);
+        pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+        bed.fill_up();
+        overwrite(&pool, &volume).unwrap();
+    }
+}
+
+#[test]
+fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
+    for bed in Bed::sharing() {
+        let pool = bed.open();
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
+        let group = group_of(&pool, "g", std::slice::from_ref(&thick));
+        let from = ContentSource::Volume(thick.id.clone());
+        let refused = [
+            pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &thick)).err(),
+            pool.provisioner().begin_group_snapshot(&group).err(),
+            pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err(),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        }
+        pool.provisioner().ensure_no_volume(&thick.id).unwrap();
+        drop(pool);
+        // btrfs frees it with the next sync.
+        assert!(bed.free() > 700 * MIB);
+        // Even where more is promised than there is, for a thick volume is to be exempt from that.
+        let config = ImagePoolConfig { overcommit_percent: 1000, ..bed.config() };
+        let pool = ImagePool::open(config).unwrap();
+        let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
+        let from = ContentSource::Volume(thick.id.clone());
+        let refused =
+            pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 600 * MIB)).err();
+        assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &thick)).err();
+        assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
+        pool.provisioner().ensure_no_volume(&thick.id).unwrap();
+        assert!(bed.free() > 700 * MIB);
+        let fits = create(&pool, &thick_volume_of(&pool, "fits", 200 * MIB));
+        snapshot(&pool, "s", &fits);
+    }
+}
+
+#[test]
+fn sources_must_exist_and_fit() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+    let missing = ContentSource::Volume(volume_id(&pool, "missing"));
+    let refused = try_create(&pool, &copy_of(&pool, "a", missing, 32 * MIB));
+    assert!(matches!(refused, Err(Error::NoSuchVolume(_))));
+    let missing = ContentSource::Snapshot(snapshot_id(&pool, "missing"));
+    let refused = try_create(&pool, &copy_of(&pool, "a", missing, 32 * MIB));
+    assert!(matches!(refused, Err(Error::NoSuchSnapshot(_))));
+    let from = ContentSource::Volume(source.id.clone());
+    let refused = try_create(&pool, &copy_of(&pool, "a", from.clone(), 31 * MIB));
+    assert!(matches!(refused, Err(Error::OutOfRange(_))));
+    fs::remove_file(data_of(&pool, &source.id)).unwrap();
+    let refused = try_create(&pool, &copy_of(&pool, "a", from, 32 * MIB));
+    assert!(matches!(refused, Err(Error::Damaged { .. })));
+    assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn a_second_commit_of_one_id_meets_the_first() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let first = pool.provisioner().begin_volume(&new).unwrap();
+    let second = pool.provisioner().begin_volume(&new).unwrap();
+    let mut other = new.clone();
+    other.capacity_bytes = 64 * MIB;
+    let third = pool.provisioner().begin_volume(&other).unwrap();
+    let made = first.commit().unwrap();
+    assert_eq!(second.commit().unwrap(), made);
+    assert!(matches!(third.commit(), Err(Error::Conflict { .. })));
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
+    assert!(listing(&bed, "staging").is_empty());
+}
+
+#[test]
+fn a_volume_whose_creation_was_not_reported_is_found() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let made = create(&pool, &new);
+    // As if the rename had been made, and the fsync after it had failed.
+    pool.catalogue.volume_index().take_out(&new.id);
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
+    assert_eq!(try_create(&pool, &new).unwrap(), made);
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
+}
+
+#[test]
+fn what_stands_in_the_place_is_only_the_answer_if_it_was_asked_for() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let new = volume_of(&pool, "a", 32 * MIB);
+    let made = create(&pool, &new);
+    let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
+    let mut larger = new.clone();
+    larger.capacity_bytes = 48 * MIB;
+    let mut thick = new.clone();
+    thick.parameters.provisioning = Provisioning::Thick;
+    let mut copy = new.clone();
+    copy.source = Some(ContentSource::Volume(source.id));
+    for other in [larger, thick, copy] {
+        // As if it had come back with a pool that was away.
+        pool.catalogue.volume_index().take_out(&new.id);
+        let refused = try_create(&pool, &other);
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+        assert_eq!(pool.catalogue().volume(&new.id).unwrap().as_ref(), Some(&made));
+    }
+}
+
+#[test]
+fn a_copy_that_ran_out_of_space_cannot_be_committed() {
+    let Some(bed) = Bed::ext4() else { return };
+    let pool = bed.open();
+    let source = create(&pool, &volume_of(&pool, "source", 128 * MIB));
+    scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
+    let from = ContentSource::Volume(source.id);
+    let new = copy_of(&pool, "copy", from, 128 * MIB);
+    let mut draft = pool.provisioner().begin_volume(&new).unwrap();
+    // Someone else on the same filesystem is faster.
+    let filler = fs::File::create(bed.pool_path().join("filler")).unwrap();
+    file::preallocate(&filler, 0, bed.free() - 8 * MIB).unwrap();
+    assert!(matches!(draft.capture(), Err(Error::Exhausted(_))));
+    assert!(matches!(draft.commit(), Err(Error::Exhausted(_))));
+    assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
+    assert!(listing(&bed, "staging").is_empty());
+    assert!(pool.health().condition(&volume_id(&pool, "source")).unwrap().abnormal);
+}
