@@ -12,6 +12,7 @@ use orlop_model::{
 
 use crate::engine::{Engine, PoolRef};
 use crate::request::{CreateVolume, InlineVolume, PublishVolume, VolumeRef};
+use crate::rollback::rolled_back;
 use crate::sharing::inline_elsewhere;
 
 /// May a publish that fails delete the volume?
@@ -45,16 +46,9 @@ impl Engine {
             .ensure_staged(pool, &record, stage.clone())
             .and_then(|()| self.note_published(pool, &record))
             .and_then(|()| self.publish_staged(pool, &record, &stage.path, request));
-        if done.is_err()
-            && let Err(error) = self.undo_failed_publish(pool, &record.id, &discardable)
-        {
-            tracing::warn!(
-                %error,
-                volume = %record.id,
-                "cannot roll back a failed publish of an inline volume"
-            );
-        }
-        done
+        rolled_back(done, "publish", &record.id, || {
+            self.undo_failed_publish(pool, &record.id, &discardable)
+        })
     }
 
     /// Before a workload can write: from here on a failure does not delete the volume.

@@ -28,6 +28,7 @@ mod quiesce;
 mod reclaim;
 mod recover;
 pub mod request;
+mod rollback;
 mod sharing;
 mod snapshot;
 mod validate;

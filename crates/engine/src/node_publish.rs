@@ -9,7 +9,8 @@ use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::check_group;
 use crate::node_stage::wants_read_only;
-use crate::request::{PublishVolume, VolumeRef};
+use crate::request::{PublishVolume, PublishWay, VolumeRef};
+use crate::rollback::rolled_back;
 use crate::sharing::check_reachable;
 
 /// What becomes of the file or directory that a volume was published at.
@@ -21,9 +22,10 @@ enum TargetPathAfter {
 
 impl Engine {
     pub fn publish_volume(&self, request: &PublishVolume) -> Result<()> {
-        if let Some(inline) = &request.inline {
-            return self.publish_inline(request, inline);
-        }
+        let staging = match &request.way {
+            PublishWay::Inline { spec } => return self.publish_inline(request, spec),
+            PublishWay::Staged { staging } => staging,
+        };
         let VolumeRef::Issued(id) = &request.volume else {
             return Err(Error::NoSuchVolume(request.volume.to_string()));
         };
@@ -31,10 +33,6 @@ impl Engine {
         let (pool, record) = self.require_volume(id)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
-        // NP-07
-        let staging = request.staging.as_ref().ok_or_else(|| {
-            Error::precondition("staging_target_path is missing; stage the volume first")
-        })?;
         self.publish_staged(pool, &record, staging, request)
     }
 
@@ -129,16 +127,11 @@ impl Engine {
                 self.publish_directory(pool, record, &stage.path, &wanted.target, read_only)
             })
         };
-        if done.is_err() {
-            let undone = self
-                .release_read_only_device(pool, &record.id, &before)
-                .and_then(|()| self.host.save_node_record(&record.id, &before));
-            // The record that stays names the target, so the repeated call, or an unpublish, ends it.
-            if let Err(error) = undone {
-                tracing::warn!(%error, volume = %record.id, "cannot roll back a failed publish");
-            }
-        }
-        done
+        // If this fails, the record that stays names the target.
+        rolled_back(done, "publish", &record.id, || {
+            self.release_read_only_device(pool, &record.id, &before)?;
+            self.host.save_node_record(&record.id, &before)
+        })
     }
 
     /// Limits come again before each bind: under cgroup v1 a workload's own group was made after

@@ -13,6 +13,7 @@ use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context};
 use crate::mount_group::is_published_for;
 use crate::request::{StageVolume, VolumeRef};
+use crate::rollback::rolled_back;
 use crate::sharing::{check_answers, check_can_be_unmounted, check_reachable, stage_access};
 
 mod filesystem;
@@ -104,12 +105,7 @@ impl Engine {
         node.stage = Some(wanted.clone());
         self.host.save_node_record(&record.id, &node)?;
         let done = self.stage_effects(pool, record, &wanted);
-        if done.is_err()
-            && let Err(error) = self.undo_stage(pool, &record.id, &wanted, found)
-        {
-            tracing::warn!(%error, volume = %record.id, "cannot roll back a failed stage");
-        }
-        done
+        rolled_back(done, "stage", &record.id, || self.undo_stage(pool, &record.id, &wanted, found))
     }
 
     /// What comes after the mount, for a volume that is mounted already: the call before may have
@@ -288,12 +284,10 @@ impl Engine {
             .devices()
             .ensure_detached(id, DeviceAccess::ReadOnly)
             .and_then(|()| pool.devices().ensure_detached(id, DeviceAccess::ReadWrite));
-        if detached.is_err()
-            && let Ok(Some(record)) = pool.catalogue().volume(id)
-        {
-            self.apply_limits(pool, id, &record.limits)?;
-        }
-        detached
+        rolled_back(detached, "detachment", id, || match pool.catalogue().volume(id)? {
+            Some(record) => self.apply_limits(pool, id, &record.limits),
+            None => Ok(()),
+        })
     }
 
     /// The stage on record, if the kernel agrees that it is still there.

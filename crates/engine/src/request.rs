@@ -157,15 +157,21 @@ pub struct StageVolume {
 #[derive(Debug, Clone)]
 pub struct PublishVolume {
     pub volume: VolumeRef,
-    /// Absent only for inline volumes (NP-07).
-    pub staging: Option<TargetPath>,
+    pub way: PublishWay,
     pub target: TargetPath,
     pub capability: VolumeCapability,
     pub read_only: bool,
     pub publish: PublishContext,
     pub context: VolumeContext,
-    /// Set when the volume is to be made for this one publication.
-    pub inline: Option<InlineVolume>,
+}
+
+/// How a volume comes to the path of a workload (NP-07).
+#[derive(Debug, Clone)]
+pub enum PublishWay {
+    /// From the path at which NodeStageVolume has put it.
+    Staged { staging: TargetPath },
+    /// It is made for this one publication.
+    Inline { spec: InlineVolume },
 }
 
 /// What an inline volume is to be.

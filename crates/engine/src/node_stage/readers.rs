@@ -12,6 +12,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::rollback::rolled_back;
 
 impl Engine {
     pub(super) fn prepare_for_readers(
@@ -33,7 +34,11 @@ impl Engine {
             });
         // While this node could still write, the claim stays: another one that prepares would be a
         // second writer. A repeated call goes on with it, and unpublishing fences it and takes it.
-        pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite)?;
+        let detached = pool.devices().ensure_detached(&record.id, DeviceAccess::ReadWrite);
+        if detached.is_err() {
+            let prepared = rolled_back(prepared, "preparation", &record.id, || detached.clone());
+            return prepared.and(detached);
+        }
         let state = if prepared.is_ok() { ReaderState::Reading } else { ReaderState::Away };
         prepared.and(self.set_reader(pool, record, state))
     }

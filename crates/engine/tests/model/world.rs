@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use orlop_engine::Settings;
 use orlop_engine::request::{
     ControllerPublish, CreateGroupSnapshot, CreateVolume, CreateVolumeGroup, PublishVolume,
-    SnapshotFilter, StageVolume, Validate, VolumeContext,
+    PublishWay, SnapshotFilter, StageVolume, Validate, VolumeContext,
 };
 use orlop_host::MemoryHost;
 use orlop_model::{
@@ -215,7 +215,7 @@ impl World {
             }
             Step::Publish { volume, shape, staging, target, read_only } => {
                 let request = PublishVolume {
-                    staging: Some(path_of(staging)),
+                    way: PublishWay::Staged { staging: path_of(staging) },
                     target: path_of(target),
                     capability: capability(shape),
                     read_only,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orlop_engine::request::{
-    ControllerPublish, CreateSnapshot, CreateVolume, PublishContext, PublishVolume, StageVolume,
-    VolumeContext, VolumeRef,
+    ControllerPublish, CreateSnapshot, CreateVolume, PublishContext, PublishVolume, PublishWay,
+    StageVolume, VolumeContext, VolumeRef,
 };
 use orlop_engine::{Engine, Settings};
 use orlop_host::MemoryHost;
@@ -296,16 +296,19 @@ pub(crate) fn stage_block(id: &VolumeId) -> StageVolume {
     StageVolume { capability: block(AccessMode::SingleNodeWriter), ..stage(id) }
 }
 
+pub(crate) fn staged_at(staging: &str) -> PublishWay {
+    PublishWay::Staged { staging: path(staging) }
+}
+
 pub(crate) fn publish(id: &VolumeId, target: &str) -> PublishVolume {
     PublishVolume {
         volume: issued(id),
-        staging: Some(path(STAGING)),
+        way: staged_at(STAGING),
         target: path(target),
         capability: mount(None, AccessMode::SingleNodeWriter),
         read_only: false,
         publish: PublishContext::default(),
         context: VolumeContext::new(),
-        inline: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use orlop_engine::request::{InlineVolume, NodeExpand, PublishVolume, VolumeRef, VolumeUsage};
+use orlop_engine::request::{
+    InlineVolume, NodeExpand, PublishVolume, PublishWay, VolumeRef, VolumeUsage,
+};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{Error, IoLimitsChange, VolumeParameters};
@@ -14,17 +16,18 @@ const ID: &str = "csi-4f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d
 fn inline(target: &str) -> PublishVolume {
     PublishVolume {
         volume: VolumeRef::parse(ID),
-        staging: None,
+        way: PublishWay::Inline {
+            spec: InlineVolume {
+                range: Some(range(2 * GIB, 0)),
+                parameters: VolumeParameters::default(),
+                limits: IoLimitsChange::default(),
+            },
+        },
         target: path(target),
         capability: mount(None, SingleNodeWriter),
         read_only: false,
         publish: Default::default(),
         context: map(&[("csi.storage.k8s.io/ephemeral", "true")]),
-        inline: Some(InlineVolume {
-            range: Some(range(2 * GIB, 0)),
-            parameters: VolumeParameters::default(),
-            limits: IoLimitsChange::default(),
-        }),
     }
 }
 

@@ -1,6 +1,8 @@
 //! NodePublishVolume and NodeUnpublishVolume.
 
-use orlop_engine::request::{CreateVolume, PublishContext, PublishVolume, StageVolume, VolumeRef};
+use orlop_engine::request::{
+    CreateVolume, PublishContext, PublishVolume, PublishWay, StageVolume, VolumeRef,
+};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
@@ -144,9 +146,7 @@ fn a_volume_that_is_not_staged_there_is_not_published() {
     let id = bench.create("v");
     refused!(bench.engine.publish_volume(&publish(&id, TARGET)), Error::Precondition(_));
     bench.stage(&id);
-    let nowhere = PublishVolume { staging: None, ..publish(&id, TARGET) };
-    refused!(bench.engine.publish_volume(&nowhere), Error::Precondition(_));
-    let elsewhere = PublishVolume { staging: Some(path("/staging/other")), ..publish(&id, TARGET) };
+    let elsewhere = PublishVolume { way: staged_at("/staging/other"), ..publish(&id, TARGET) };
     refused!(bench.engine.publish_volume(&elsewhere), Error::Precondition(_));
     bench.host.ensure_unmounted(&path(STAGING)).unwrap();
     refused!(bench.engine.publish_volume(&publish(&id, TARGET)), Error::Precondition(_));
@@ -394,7 +394,10 @@ fn a_publication_of_another_volume_is_not_taken_away() {
     let elsewhere = path("/staging/second");
     let staged = StageVolume { path: elsewhere.clone(), ..stage_block(&second) };
     bench.engine.stage_volume(&staged).unwrap();
-    let request = PublishVolume { staging: Some(elsewhere), ..publish_block(&second, TARGET) };
+    let request = PublishVolume {
+        way: PublishWay::Staged { staging: elsewhere },
+        ..publish_block(&second, TARGET)
+    };
     bench.engine.publish_volume(&request).unwrap();
     for _ in 0..2 {
         bench.unpublish(&first, TARGET).unwrap();
@@ -414,7 +417,8 @@ fn a_target_that_somebody_else_holds_is_not_taken() {
     bench.publish(&mine);
     let elsewhere = path("/staging/other");
     bench.engine.stage_volume(&StageVolume { path: elsewhere.clone(), ..stage(&other) }).unwrap();
-    let request = PublishVolume { staging: Some(elsewhere), ..publish(&other, TARGET) };
+    let request =
+        PublishVolume { way: PublishWay::Staged { staging: elsewhere }, ..publish(&other, TARGET) };
     refused!(bench.engine.publish_volume(&request), Error::Precondition(_));
     assert!(bench.node_record(&other).publications.is_empty());
     assert!(bench.host.occupant(&path(TARGET)).unwrap().unwrap().is_of(&bench.device(&mine)));

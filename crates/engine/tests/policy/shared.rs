@@ -174,6 +174,22 @@ fn state_of(bench: &Bench, id: &VolumeId, on: &str) -> ReaderState {
 }
 
 #[test]
+fn a_failed_preparation_is_reported_also_if_it_cannot_be_undone() {
+    let (here, _) = Bench::sharing();
+    let capabilities = only(mount(None, MultiNodeReaderOnly));
+    let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
+    let request = ControllerPublish {
+        capability: mount(None, MultiNodeReaderOnly),
+        ..controller_publish(&id, HERE)
+    };
+    here.engine.controller_publish(&request).unwrap();
+    let killed = Error::failed("mkfs", "killed");
+    here.host.fail_next(Op::Format, killed.clone());
+    here.pool().fail_next("ensure_detached", Error::failed("detach", "in use"));
+    assert_eq!(here.engine.stage_volume(&reader(&id)), Err(killed));
+}
+
+#[test]
 fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_writes() {
     let (here, _) = Bench::sharing();
     let capabilities = only(mount(None, MultiNodeReaderOnly));

@@ -1,6 +1,6 @@
 //! NodePublishVolume and NodeUnpublishVolume.
 
-use orlop_engine::request::PublishVolume;
+use orlop_engine::request::{PublishVolume, PublishWay};
 use orlop_model::{Error, Result, TargetPath};
 
 use super::Node;
@@ -62,23 +62,26 @@ pub(in crate::services) fn parse_publish(
     }
     let publish = parse::publish_context(&request.publish_context, features)?;
     let context = parse::volume_context(request.volume_context)?;
-    let inline = parse::inline_volume(&context, features)?;
+    let way = match (parse::inline_volume(&context, features)?, staging) {
+        (Some(spec), _) => Some(PublishWay::Inline { spec }),
+        (None, Some(staging)) => Some(PublishWay::Staged { staging }),
+        (None, None) => None,
+    };
     let capability = given("volume_capability", request.volume_capability)?;
     let capability = parse::capability_in_use(capability)?;
-    if staging.is_none() && inline.is_none() {
-        // NP-07: the one missing field that is not an invalid argument.
-        return Err(Error::precondition(
+    // NP-07: the one missing field that is not an invalid argument.
+    let way = way.ok_or_else(|| {
+        Error::precondition(
             "staging_target_path is missing: volumes are staged before they are published",
-        ));
-    }
+        )
+    })?;
     Ok(PublishVolume {
         volume,
-        staging,
+        way,
         target,
         capability,
         read_only: request.readonly,
         publish,
         context,
-        inline,
     })
 }
