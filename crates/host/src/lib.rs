@@ -1,11 +1,13 @@
-//! The machine on which volumes are used: [`LinuxHost`] for real, [`MemoryHost`] for tests of the
-//! engine and the edge that need neither root nor a kernel.
+//! The machine on which volumes are used: [`LinuxHost`] for real, and, with the feature `testing`,
+//! `MemoryHost` for tests of the engine and the edge that need neither root nor a kernel.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod linux;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod same_mount;
 
 pub use linux::{LinuxHost, LinuxHostConfig, Survey, VolumeStanding};
+#[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryHost;

@@ -1,13 +1,14 @@
 //! Places where volumes are kept, behind `orlop_model::Pool`.
 //!
 //! [`image`] keeps them as files in a directory, attached by loop devices; [`rbd`] as images of a
-//! Ceph cluster, which many machines reach; [`memory`] only pretends, for tests of the layers above
-//! without root.
+//! Ceph cluster, which many machines reach; `memory` only pretends, for tests of the layers above
+//! without root, and is there with the feature `testing`.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod image;
 mod in_use;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 mod poison;
 pub mod rbd;
@@ -15,5 +16,6 @@ mod recorded;
 mod shortage;
 
 pub use image::{Floor, ImagePool, ImagePoolConfig};
+#[cfg(any(test, feature = "testing"))]
 pub use memory::{MemoryPool, MemoryPoolConfig};
 pub use rbd::{RbdPool, RbdPoolConfig};
