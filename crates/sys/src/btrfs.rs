@@ -22,11 +22,11 @@ const ROOT_INODE: u64 = 256;
 pub fn is_subvolume(path: &Path) -> Result<bool> {
     const OPERATION: &str = "look for a subvolume at";
     let there = open_existing(OPERATION, path, OFlags::PATH)?;
-    let stat = fstat(&there).effect_on(OPERATION, path)?;
+    let stat = fstat(&there).on(OPERATION, path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory || stat.st_ino != ROOT_INODE {
         return Ok(false);
     }
-    Ok(kind_of(&fstatfs(&there).effect_on(OPERATION, path)?) == BackingKind::Btrfs)
+    Ok(kind_of(&fstatfs(&there).on(OPERATION, path)?) == BackingKind::Btrfs)
 }
 
 /// An empty one, durable. Its parent directory must exist, and nothing of its name
@@ -62,7 +62,7 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
             Ok(())
         }
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno).effect_on(OPERATION, path),
+        Err(errno) => Err(errno).on(OPERATION, path),
     }
 }
 

@@ -111,7 +111,7 @@ impl Extents {
                 self.complete = true;
                 return Ok(());
             }
-            Err(errno) => return Err(errno).effect_on_fd("map the extents of", file),
+            Err(errno) => return Err(errno).on_fd("map the extents of", file),
         }
         let Some(last) = self.page.extents().last() else {
             self.complete = true;

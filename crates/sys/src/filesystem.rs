@@ -106,7 +106,7 @@ pub fn ensure_thawed(mount_point: &Path) -> Result<ThawOutcome> {
             Ok(ThawOutcome::Thawed)
         }
         Err(Errno::INVAL) => Ok(ThawOutcome::WasNotFrozen),
-        Err(errno) => Err(errno).effect_on("thaw", mount_point),
+        Err(errno) => Err(errno).on("thaw", mount_point),
     }
 }
 

@@ -119,7 +119,7 @@ impl LoopDevice {
                 Ok(())
             }
             Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno).effect_on("make the node", &path),
+            Err(errno) => Err(errno).on("make the node", &path),
         }
     }
 }
@@ -197,7 +197,7 @@ pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice>
             }
             // Another attacher was faster with this device, or it is being removed.
             Err(Errno::BUSY | Errno::NXIO | Errno::NODEV | Errno::NOENT) => pause(attempt),
-            Err(errno) => return Err(errno).effect_on("attach", backing),
+            Err(errno) => return Err(errno).on("attach", backing),
         }
     }
     Err(Errno::BUSY).on("find a free loop device for", backing)
@@ -346,7 +346,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
             pause(attempt);
         }
     }
-    Err(Errno::BUSY).effect_on("detach", &path)
+    Err(Errno::BUSY).on("detach", &path)
 }
 
 /// True while the device was still there, and ours. The descriptor held between the look at whose
@@ -369,7 +369,7 @@ fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool
         }
         Err(Errno::BUSY) => Ok(true),
         Err(errno) if is_gone(errno) => Ok(false),
-        Err(errno) => Err(errno).effect_on("detach", &path),
+        Err(errno) => Err(errno).on("detach", &path),
     }
 }
 

@@ -216,9 +216,9 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
             Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&place, target)? != Some(id) => {}
             Err(Errno::BUSY) => match pauses.next() {
                 Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
-                None => return Err(Errno::BUSY).effect_on("unmount", target),
+                None => return Err(Errno::BUSY).on("unmount", target),
             },
-            Err(errno) => return Err(errno).effect_on("unmount", target),
+            Err(errno) => return Err(errno).on("unmount", target),
         }
     }
     Ok(())

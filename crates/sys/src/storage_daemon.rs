@@ -124,7 +124,7 @@ impl Export {
                 return Ok(());
             }
         }
-        Err(Errno::BUSY).effect_on("stop what is about to show", &self.directory)
+        Err(Errno::BUSY).on("stop what is about to show", &self.directory)
     }
 
     fn kill_all_seen(&self) -> Result<bool> {
@@ -140,7 +140,7 @@ impl Export {
             seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).effect_on("stop what is about to show", own),
+                Err(errno) => return Err(errno).on("stop what is about to show", own),
             }
             ends_soon(&process).on("wait for what was about to show", own)?;
         }
@@ -275,13 +275,13 @@ impl Export {
         {
             match pidfd_send_signal(process, signal) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).effect_on("end the export of", &shown),
+                Err(errno) => return Err(errno).on("end the export of", &shown),
             }
             if ends_soon(process).on("wait for the export of", &shown)? {
                 return Ok(ending);
             }
         }
-        Err(Errno::BUSY).effect_on("end the export of", &shown)
+        Err(Errno::BUSY).on("end the export of", &shown)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

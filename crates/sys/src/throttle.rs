@@ -192,7 +192,7 @@ fn write_limit(group: &Path, file: &str, line: &str, limits: &Limits) -> Result<
         }
         // Limits of a device that is gone are gone with it.
         Written::NoSuchDevice if limits.is_unlimited() => Ok(()),
-        Written::NoSuchDevice => Err(Errno::NODEV).effect_on("limit the I/O in", group),
+        Written::NoSuchDevice => Err(Errno::NODEV).on("limit the I/O in", group),
     }
 }
 

@@ -51,7 +51,7 @@ pub fn try_clone_file(source: &File, target: &File) -> Result<CloneOutcome> {
             Ok(CloneOutcome::Shared)
         }
         Err(errno) if cannot_share(errno) => Ok(CloneOutcome::Unsupported),
-        Err(errno) => Err(errno).effect_on_fd("share the extents of", source),
+        Err(errno) => Err(errno).on_fd("share the extents of", source),
     }
 }
 
@@ -69,7 +69,7 @@ pub fn preclone_chunks(source: &File, target: &File) -> Result<()> {
                 offset += chunk;
             }
             Err(errno) if cannot_share(errno) => return Ok(()),
-            Err(errno) => return Err(errno).effect_on_fd("share a part of", source),
+            Err(errno) => return Err(errno).on_fd("share a part of", source),
         }
     }
     Ok(())
@@ -158,7 +158,7 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> Result<()> 
             Err(Errno::NOSYS | Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::PERM) => {
                 return copy_by_hand(source, target, offset, end);
             }
-            Err(errno) => return Err(errno).effect_on_fd("copy to", target),
+            Err(errno) => return Err(errno).on_fd("copy to", target),
         }
     }
     Ok(())

@@ -183,7 +183,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<RenameOutcome> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => crash::after("rename"),
         Err(Errno::EXIST) => return Ok(RenameOutcome::TargetExists),
-        Err(errno) => return Err(errno).effect_on("rename", from),
+        Err(errno) => return Err(errno).on("rename", from),
     }
     let (old_parent, new_parent) = (parent_of(from), parent_of(to));
     sync_dir(new_parent)?;

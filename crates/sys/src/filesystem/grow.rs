@@ -66,7 +66,7 @@ pub fn grow_mounted(mount_point: &Path, device: &Path, kind: FsKind) -> Result<(
         }
         FsKind::Btrfs => abi::btrfs_grow_to_device(root),
     };
-    grown.on(OPERATION, mount_point)
+    grown.effect_on(OPERATION, mount_point)
 }
 
 /// Whether the device would mount at its new size after a power cut. XFS keeps growth in its log for

@@ -16,7 +16,7 @@ use crate::file::{BackingKind, kind_of, sync_device};
 pub fn trim(mount_point: &Path) -> Result<u64> {
     const OPERATION: &str = "trim";
     let root = open_mount_root(OPERATION, mount_point)?;
-    let bytes = retry_on_intr(|| abi::trim(&root)).on(OPERATION, mount_point)?;
+    let bytes = retry_on_intr(|| abi::trim(&root)).effect_on(OPERATION, mount_point)?;
     let state = fstatfs(&root).on(OPERATION, mount_point)?;
     if kind_of(&state) == BackingKind::Xfs {
         // It does not wait for its discards (Linux 6.6). A loop device takes a flush in its turn,

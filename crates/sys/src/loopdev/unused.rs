@@ -49,7 +49,7 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
     match abi::loop_clear(&fd) {
         Ok(()) => crash::after("detach"),
         Err(errno) if is_gone(errno) => return Ok(None),
-        Err(errno) => return Err(errno).effect_on("detach", &path),
+        Err(errno) => return Err(errno).on("detach", &path),
     }
     if is_still_there(device, &fd, is_going)? {
         return Ok(Some("something that cannot be seen from here has it open".to_owned()));

@@ -39,7 +39,7 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
             place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
             Ok(false)
         }
-        Err(errno) => Err(errno).effect_on(OPERATION, path),
+        Err(errno) => Err(errno).on(OPERATION, path),
     }
 }
 
@@ -55,12 +55,12 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
             return Ok(true);
         }
         Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno).effect_on(OPERATION, path),
+        Err(errno) => return Err(errno).on(OPERATION, path),
     }
     let there = place.open(OFlags::PATH).on(OPERATION, path)?;
     let mode = fstat(there).on(OPERATION, path)?.st_mode;
     if FileType::from_raw_mode(mode) == FileType::Directory {
-        return Err(Errno::ISDIR).effect_on(OPERATION, path);
+        return Err(Errno::ISDIR).on(OPERATION, path);
     }
     Ok(false)
 }
@@ -91,7 +91,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
             Ok(())
         }
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno).effect_on(OPERATION, path),
+        Err(errno) => Err(errno).on(OPERATION, path),
     }
 }
 
