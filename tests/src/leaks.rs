@@ -79,7 +79,9 @@ pub(crate) fn devices_and_mounts(ground: &Path, expected: &[PathBuf]) -> Vec<Str
 
 /// Thaws, unmounts and detaches all that is in the directory, but what is expected there.
 pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
-    let devices = loop_devices(ground);
+    let mut devices = loop_devices(ground);
+    // A disk whose image lies in another pool comes before the disk of that pool, which it keeps busy.
+    devices.sort_by_key(|(_, file)| std::cmp::Reverse(file.components().count()));
     // First: what waits for a cluster that is gone would hold up all the rest.
     for pid in exporters(ground) {
         let _ = kill_process(pid, Signal::KILL);
