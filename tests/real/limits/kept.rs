@@ -256,6 +256,7 @@ async fn limits_are_set_while_groups_come_and_go() {
     let client = daemon.client();
     let node = volume(&client, &[("writeIops", "300")]).await;
     let quiet = Arc::new(AtomicBool::new(false));
+    let _when_done = Quiet(Arc::clone(&quiet));
     let pods: Vec<_> = (0..4)
         .map(|worker| {
             let (group, quiet) = (Arc::clone(&group), Arc::clone(&quiet));
@@ -279,6 +280,15 @@ async fn limits_are_set_while_groups_come_and_go() {
     }
     let defects = daemon.log().lines().filter(|line| line.contains(" ERROR ")).count();
     assert_eq!(defects, 0, "errors in the log");
+}
+
+/// Ends the pods also when the test fails: the runtime waits for them.
+struct Quiet(Arc<AtomicBool>);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 fn come_and_go(group: &Cgroup, worker: u32, quiet: &AtomicBool) -> u32 {

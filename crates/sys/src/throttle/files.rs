@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -16,13 +17,35 @@ pub(super) enum Written {
     GroupGone,
 }
 
+/// How long a group may be on its way out. Its directory stays for a moment after the kernel has begun to
+/// remove it.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// `line` begins with the number of a device.
 pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
+    let deadline = Instant::now() + REMOVAL;
+    loop {
+        match try_write_line(group, file, line)? {
+            Written::NoSuchDevice if names_a_device(line) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            written => return Ok(written),
+        }
+    }
+}
+
+fn names_a_device(line: &str) -> bool {
+    let number = line.split_whitespace().next().unwrap_or_default();
+    Path::new("/sys/dev/block").join(number).exists()
+}
+
+fn try_write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
     let path = group.join(file);
     let written = OpenOptions::new()
         .write(true)
         .open(&path)
         .and_then(|mut opened| opened.write_all(line.as_bytes()));
-    // A group removed between open and write answers ENODEV, as an unknown device does.
+    // A group that is being removed answers ENODEV, as an unknown device does.
     match written.as_ref().map_err(Errno::from_io_error) {
         Ok(()) => {
             crash::after("limit a device");
@@ -31,7 +54,7 @@ pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written
         Err(Some(Errno::NOENT | Errno::NODEV)) if !group.exists() => Ok(Written::GroupGone),
         Err(Some(Errno::NOENT)) => Ok(Written::NoSuchFile),
         Err(Some(Errno::NODEV | Errno::NXIO)) => Ok(Written::NoSuchDevice),
-        Err(_) => written.map(|()| Written::Done).effect_on("write", &path),
+        Err(_) => written.map(|()| Written::Done).on("write", &path),
     }
 }
 
