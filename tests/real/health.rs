@@ -38,13 +38,12 @@ async fn missing_and_truncated_data_is_told() {
     let (id, image) = (&volume.volume_id, pool.volume_data(&volume.volume_id));
     assert!(!abnormal(&client, id).await);
 
-    let data = File::options().write(true).open(&image).unwrap();
-    data.set_len(VOLUME - MIB).unwrap();
+    writable(&image).set_len(VOLUME - MIB).unwrap();
     assert!(abnormal(&client, id).await);
     let node = client.on_node(&volume, block());
     expect_code(node.stage().await, Code::DataLoss);
     expect_code(client.snapshot("snapshot", id).await, Code::DataLoss);
-    data.set_len(VOLUME).unwrap();
+    writable(&image).set_len(VOLUME).unwrap();
     assert!(!abnormal(&client, id).await);
 
     let aside = image.with_extension("aside");
@@ -217,14 +216,13 @@ async fn a_lost_filesystem_is_not_replaced_by_an_empty_one() {
         node.down().await;
         let first_mib = read_first_mib(&image);
 
-        let data = File::options().write(true).open(&image).unwrap();
-        data.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+        writable(&image).write_all_at(&vec![0; 1 << 20], 0).unwrap();
         assert_left_alone(&node, &image, &format!("{fs}, zeroed")).await;
-        data.write_all_at(&Pattern::new(9).bytes(0, 1 << 20), 0).unwrap();
+        writable(&image).write_all_at(&Pattern::new(9).bytes(0, 1 << 20), 0).unwrap();
         assert_left_alone(&node, &image, &format!("{fs}, overwritten")).await;
 
         // Whole again, it is as it was.
-        data.write_all_at(&first_mib, 0).unwrap();
+        writable(&image).write_all_at(&first_mib, 0).unwrap();
         node.up().await;
         Pattern::new(1).check(&node.data_path(), MIB);
         node.down().await;
@@ -233,6 +231,11 @@ async fn a_lost_filesystem_is_not_replaced_by_an_empty_one() {
         assert_left_alone(&node, &image, &format!("{fs}, replaced")).await;
         client.delete(&node.id).await.unwrap();
     }
+}
+
+/// Not for long: data that something has open for writing is not staged.
+fn writable(image: &Path) -> File {
+    File::options().write(true).open(image).unwrap()
 }
 
 fn read_first_mib(path: &Path) -> Vec<u8> {
