@@ -25,12 +25,12 @@ const REMOVAL: Duration = Duration::from_secs(5);
 pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
     let deadline = Instant::now() + REMOVAL;
     loop {
-        match try_write_line(group, file, line)? {
-            Written::NoSuchDevice if names_a_device(line) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            written => return Ok(written),
+        let written = try_write_line(group, file, line)?;
+        let is_unlikely = matches!(written, Written::NoSuchDevice) && names_a_device(line);
+        if !is_unlikely || Instant::now() >= deadline {
+            return Ok(written);
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
