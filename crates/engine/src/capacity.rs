@@ -24,7 +24,7 @@ impl Engine {
             let provisioning = query.parameters.provisioning;
             match self
                 .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
-                .and_then(|told| told)
+                .and_then(|answer| answer)
             {
                 Ok(capacity) => {
                     known = true;

@@ -60,7 +60,7 @@ impl Engine {
     fn free_space(&self, pool: &PoolRef, provisioning: Provisioning) -> u64 {
         let capacity = self
             .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
-            .and_then(|told| told);
+            .and_then(|answer| answer);
         capacity.map_or(0, |capacity| capacity.available_bytes)
     }
 

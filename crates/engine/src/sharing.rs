@@ -67,7 +67,7 @@ impl Engine {
         }
         let others_publish = pool.shared().is_some();
         pool.catalogue().update_volume(volume, &mut |record| {
-            // Published anew meanwhile, by another controller: that entry is not this call's.
+            // Published again by another controller: that entry is not this call's.
             record.published.retain(|node, publication| {
                 !nodes.contains(node) || (others_publish && !publication.leaving)
             });

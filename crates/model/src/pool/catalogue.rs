@@ -28,7 +28,7 @@ pub trait Catalogue: Send + Sync {
 
     fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>>;
 
-    /// As [`Catalogue::volumes`]; damaged snapshots are left out, as they can be nobody's source.
+    /// As [`Catalogue::volumes`]; damaged snapshots are left out: nothing can be made from them.
     fn snapshots(&self, after: Option<&SnapshotId>, limit: usize) -> Result<Vec<SnapshotRecord>>;
 
     fn group_snapshot(&self, id: &GroupSnapshotId) -> Result<Option<GroupSnapshotRecord>>;

@@ -18,7 +18,7 @@ impl ByteRange {
 
 /// Ranges in rising order, none empty, none overlapping; read from the pool as they are asked
 /// for, so that memory does not grow with the volume. `None` is no range and not the end: much was
-/// looked at and nothing can be said yet, and whoever asks may see whether it is still wanted.
+/// looked at and nothing can be said yet, and the caller may check whether it is still wanted.
 pub type Ranges = Box<dyn Iterator<Item = Result<Option<ByteRange>>> + Send>;
 
 pub trait ChangedBlocks: Send + Sync {

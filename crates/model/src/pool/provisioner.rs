@@ -42,7 +42,7 @@ pub trait Provisioner: Send + Sync {
     /// Grows the data and then the record; never shrinks either.
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord>;
 
-    /// Gives back blocks of zeroes of a volume that nobody uses. A thick volume keeps its space.
+    /// Gives back blocks of zeroes of a volume that is not in use. A thick volume keeps its space.
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()>;
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()>;

@@ -12,8 +12,8 @@ pub trait Shared: Send + Sync {
     /// The node that an inline volume belongs to, if that is another than the one that asks.
     fn inline_elsewhere(&self, id: &VolumeId) -> Result<Option<NodeId>>;
 
-    /// Once this returns, the node writes no more to the volume, even if it lives and nobody can
-    /// reach it. The caller has seen to it that it does not attach the volume anew.
+    /// Once this returns, the node writes no more to the volume, even if it is up and cannot be
+    /// reached. The caller has made sure that it does not attach the volume again.
     fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()>;
 
     /// Is there no reason to believe that what is written to a volume would wait without end?
