@@ -7,14 +7,13 @@ use orlop_model::{GroupSnapshotRecord, SnapshotRecord, VolumeGroupRecord, Volume
 use serde::Deserialize;
 
 use crate::image::attach::{label_of, parse_label};
-use crate::image::pool_header as image_marker;
+use crate::image::pool_header as image_header;
 use crate::rbd::capacity::available_to;
-use crate::rbd::cut::OfImage;
-use crate::rbd::group_cut::OfImages;
-use crate::rbd::group_snapshots::GroupEntry;
-use crate::rbd::marker as rbd_marker;
-use crate::rbd::pending::Note;
-use crate::rbd::snapshots::Entry;
+use crate::rbd::catalogue::{Entry, GroupEntry};
+use crate::rbd::intent::IntentRecord;
+use crate::rbd::pool_header as rbd_header;
+use crate::rbd::uncommitted_group_snapshot::OfImages;
+use crate::rbd::uncommitted_snapshot::OfImage;
 use crate::recorded::{Recorded, parse_record, to_text};
 
 /// The first byte says what the rest is.
@@ -60,13 +59,13 @@ fn record<R: Recorded>(text: &[u8]) {
 }
 
 fn marks(text: &[u8]) {
-    let image = image_marker::parse(Path::new("/pool/orlop.pool"), text);
+    let image = image_header::parse(Path::new("/pool/orlop.pool"), text);
     if let Ok(contents) = &image {
         let written = serde_json::to_vec(contents).unwrap_or_default();
-        let again = image_marker::parse(Path::new("/pool/orlop.pool"), &written);
+        let again = image_header::parse(Path::new("/pool/orlop.pool"), &written);
         assert_eq!(format!("{again:?}"), format!("{image:?}"));
     }
-    let id = rbd_marker::parse("pool", text);
+    let id = rbd_header::parse("pool", text);
     if let (Ok(contents), Ok(id)) = (&image, &id) {
         assert!(format!("{contents:?}").contains(id.as_str()));
     }
@@ -91,8 +90,8 @@ fn snapshot_entry(text: &[u8]) {
 
 fn cluster_answers(text: &[u8]) {
     drop(available_to("rbd", text));
-    drop(serde_json::from_slice::<Note<OfImage>>(text));
-    drop(serde_json::from_slice::<Note<OfImages>>(text));
+    drop(serde_json::from_slice::<IntentRecord<OfImage>>(text));
+    drop(serde_json::from_slice::<IntentRecord<OfImages>>(text));
 }
 
 fn label(text: &[u8]) {

@@ -1,4 +1,4 @@
-//! Locks of ours on images, for what librbd itself does not keep apart.
+//! Orlop's locks on images, for what librbd itself does not serialise.
 //!
 //! A lock is held for one client: for ourselves, or for an export, whose address is in the lock then.
 //! It is taken away only after that client has fallen silent, as it watches the image no longer, and
@@ -9,31 +9,78 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
-use orlop_sys::ceph::{FOR_GOOD, Image, IoCtx, LockHolder, Watcher, header_of};
+use orlop_sys::ceph::{Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of};
 use orlop_sys::rand::random_bytes;
 
 use super::failure::Doing;
-use super::fence::{open_to_change, still_silent};
-use super::store::Store;
+use super::session::Session;
 
 /// Between what tells locks apart and the client that one is held for.
 const HELD_FOR: char = '@';
-/// For another to be done with what takes an instant.
+/// For another client to finish what takes an instant.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
-/// While this lives, nobody else has the image's lock of this name.
+/// While this lives, no other client has the image's lock of this name.
 #[derive(Debug)]
 pub(super) struct ImageLock {
     io: Arc<IoCtx>,
     name: &'static str,
     image_id: String,
     cookie: String,
-    /// Open longer than it is locked, so that whoever holds the lock and lives watches it.
+    /// Open longer than it is locked, so that a client that holds the lock and lives watches it.
     image: Image,
 }
 
 impl ImageLock {
+    /// For ourselves. `what` is locked, for the reader of an error.
+    pub(super) fn acquire(
+        session: &Session,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+    ) -> Result<Self> {
+        Self::acquire_with(session, image_id, name, what, nonce(what)?)
+    }
+
+    /// For the client at this address.
+    pub(super) fn acquire_for(
+        session: &Session,
+        address: &str,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+    ) -> Result<Self> {
+        let cookie = format!("{}{HELD_FOR}{address}", nonce(what)?);
+        Self::acquire_with(session, image_id, name, what, cookie)
+    }
+
+    fn acquire_with(
+        session: &Session,
+        image_id: &str,
+        name: &'static str,
+        what: &str,
+        cookie: String,
+    ) -> Result<Self> {
+        let locking = || format!("lock {what}");
+        let header = header_of(image_id);
+        let deadline = Instant::now() + PATIENCE;
+        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
+        let (io, image) = session.ask(locking, open)?;
+        loop {
+            if io.try_lock(&header, name, &cookie).doing(locking)? {
+                return Ok(Self { io, name, image_id: image_id.to_owned(), cookie, image });
+            }
+            take_from_silent_holder(&io, &image, (&header, name)).doing(locking)?;
+            if Instant::now() >= deadline {
+                return Err(Error::Busy(what.to_owned()));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
     /// The client that has it.
     pub(super) fn io(&self) -> &Arc<IoCtx> {
         &self.io
@@ -55,53 +102,6 @@ impl Drop for ImageLock {
                 %error,
                 "cannot release an image lock; other daemons will have to break it"
             );
-        }
-    }
-}
-
-impl Store {
-    /// For ourselves. `what` is locked, for whoever reads of it.
-    pub(super) fn lock_image(
-        &self,
-        image_id: &str,
-        name: &'static str,
-        what: &str,
-    ) -> Result<ImageLock> {
-        self.locked_image(image_id, name, what, nonce(what)?)
-    }
-
-    /// For the client at this address.
-    pub(super) fn lock_image_for(
-        &self,
-        address: &str,
-        image_id: &str,
-        name: &'static str,
-        what: &str,
-    ) -> Result<ImageLock> {
-        self.locked_image(image_id, name, what, format!("{}{HELD_FOR}{address}", nonce(what)?))
-    }
-
-    fn locked_image(
-        &self,
-        image_id: &str,
-        name: &'static str,
-        what: &str,
-        cookie: String,
-    ) -> Result<ImageLock> {
-        let locking = || format!("lock {what}");
-        let header = header_of(image_id);
-        let deadline = Instant::now() + PATIENCE;
-        let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
-        let (io, image) = self.ask(locking, open)?;
-        loop {
-            if io.try_lock(&header, name, &cookie).doing(locking)? {
-                return Ok(ImageLock { io, name, image_id: image_id.to_owned(), cookie, image });
-            }
-            take_from_silent_holder(&io, &image, (&header, name)).doing(locking)?;
-            if Instant::now() >= deadline {
-                return Err(Error::Busy(what.to_owned()));
-            }
-            thread::sleep(PAUSE);
         }
     }
 }
@@ -134,4 +134,41 @@ fn take_from_silent_holder(
         io.cluster().blocklist(address, FOR_GOOD)?;
     }
     io.ensure_lock_broken(header, name, &holder)
+}
+
+/// An image that is to be changed, which needs its lock. librbd takes the lock from a client that is
+/// silent for too long, and blocklists it, but for an hour only, which then could not be prolonged;
+/// so it is done here before, and for good.
+pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
+    let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
+    let header = header_of(image_id);
+    let look = || io.silent_holder(&image, (&header, IMAGE_LOCK), LockHolder::is);
+    if let Some(holder) = still_silent(look)? {
+        let address = holder.address;
+        tracing::warn!(
+            image = image_id,
+            address,
+            "blocklisted a client that holds the image's lock and does not respond"
+        );
+        io.cluster().blocklist(&address, FOR_GOOD)?;
+    }
+    Ok(image)
+}
+
+/// The lock and the watchers are asked for one after the other. A client that closes and opens the
+/// image all the time may look silent once, or twice, but not each time.
+fn still_silent(
+    look: impl Fn() -> orlop_sys::Result<Option<LockHolder>>,
+) -> orlop_sys::Result<Option<LockHolder>> {
+    let first = look()?;
+    for _ in 0..LOOKS {
+        if first.is_none() {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+        if look()? != first {
+            return Ok(None);
+        }
+    }
+    Ok(first)
 }

@@ -1,17 +1,16 @@
 //! A look at a pool from outside: what in it no longer belongs together?
 //!
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
-//! the housekeeping of any controller, which knows how to do that beside them.
+//! the garbage collection of any controller, which knows how to do that beside them.
 
-use orlop_model::{Error, Finding, NodeId, Result, VolumeId, VolumeRecord};
+use orlop_model::{Error, Finding, NodeId, Result, VolumeRecord};
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
-use super::background::HOUR;
-use super::layout::{OURS, kept_prefix, volume_prefix};
-use super::removals::unfinished_removals;
-use super::store::{RbdPoolConfig, Store};
-use super::volume_records::{Found, Standing};
+use super::garbage::{HOUR, unfinished_removals};
+use super::images::{Found, Standing};
+use super::layout::{OURS, kept_prefix};
+use super::open::RbdPoolConfig;
 
 const HOUSEKEEPING: &str = "nothing: a controller that runs puts this right within the hour";
 
@@ -24,26 +23,22 @@ impl RbdPool {
             serves_node: false,
             ..config.clone()
         };
-        let store = Store::open(&quiet, |_| Ok(()))?;
+        let pool = Self::open(&quiet)?;
         let mut findings = Vec::new();
-        store.inspect_volumes(&mut findings)?;
-        store.inspect_kept(&mut findings)?;
-        store.inspect_trash(&mut findings)?;
+        pool.inspect_volumes(&mut findings)?;
+        pool.inspect_kept(&mut findings)?;
+        pool.inspect_trash(&mut findings)?;
         if config.serves_node {
-            store.inspect_exports(&mut findings)?;
+            pool.inspect_exports(&mut findings)?;
         }
         Ok(findings)
     }
-}
 
-impl Store {
     fn inspect_volumes(&self, findings: &mut Vec<Finding>) -> Result<()> {
         let listing = || format!("list the volumes of pool {}", self.info.name);
-        let prefix = volume_prefix(&self.info.id);
-        for (name, image_id) in self.ask(listing, |io| io.image_names("", &prefix, 0))? {
-            let Ok(id) = name.parse::<VolumeId>() else { continue };
+        for (id, image_id) in self.images.all_named(listing)? {
             let subject = format!("volume {id}");
-            match self.find(&id)? {
+            match self.images.find(&id)? {
                 Some(Found { standing: Standing::Deleted, .. }) => {
                     let problem = "it is deleted, but its image is not in the trash yet";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
@@ -54,7 +49,7 @@ impl Store {
                     let problem = "an interrupted call left it half-made";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
-                Some(Found { standing: Standing::Whole(_), .. }) => match self.known(&id) {
+                Some(Found { standing: Standing::Whole(_), .. }) => match self.images.known(&id) {
                     Ok(Some(known)) => {
                         self.inspect_nodes(&known.record, &image_id, findings)?;
                         self.inspect_removals(&subject, &image_id, findings)?;
@@ -74,9 +69,9 @@ impl Store {
         Ok(())
     }
 
-    /// Nobody needs an hour to make an image.
+    /// No call needs an hour to make an image.
     fn is_abandoned(&self, image_id: &str) -> Result<bool> {
-        let created = self.created(image_id)?;
+        let created = self.images.created(image_id)?;
         Ok(created.is_some_and(|created| created.elapsed().is_ok_and(|age| age > HOUR)))
     }
 
@@ -87,7 +82,7 @@ impl Store {
         findings: &mut Vec<Finding>,
     ) -> Result<()> {
         for node in record.published.keys() {
-            if !self.knows_node(node)? {
+            if !self.nodes.knows(node)? {
                 findings.push(Finding::by_hand(
                     "foreign-publication",
                     format!("volume {}", record.id),
@@ -99,7 +94,7 @@ impl Store {
         let prefix = metadata_key(&format!("{OURS}writer.{image_id}."));
         let reading = || format!("read who writes to volume {}", record.id);
         for (key, _) in
-            self.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))?
+            self.session.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))?
         {
             let Some(Ok(node)) = key.strip_prefix(&prefix).map(str::parse::<NodeId>) else {
                 continue;
@@ -118,8 +113,10 @@ impl Store {
 
     fn inspect_kept(&self, findings: &mut Vec<Finding>) -> Result<()> {
         let listing = || format!("list the kept images of pool {}", self.info.name);
-        for (name, image_id) in self.ask(listing, |io| io.image_names("", kept_prefix(), 0))? {
-            let needed = self.ask(listing, |io| {
+        for (name, image_id) in
+            self.session.ask(listing, |io| io.image_names("", kept_prefix(), 0))?
+        {
+            let needed = self.session.ask(listing, |io| {
                 match io.open_image_by_id(&image_id, None, Access::ReadOnly) {
                     Err(error) if error.is_not_found() => Ok(false),
                     image => Ok(!image?.snapshots()?.is_empty()),
@@ -136,7 +133,7 @@ impl Store {
     }
 
     fn inspect_trash(&self, findings: &mut Vec<Finding>) -> Result<()> {
-        for trashed in self.deleted_images()? {
+        for trashed in self.garbage.deleted_images()? {
             let subject = format!("deleted image {}", trashed.id);
             self.inspect_removals(&subject, &trashed.id, findings)?;
         }
@@ -150,7 +147,7 @@ impl Store {
         findings: &mut Vec<Finding>,
     ) -> Result<()> {
         let looking = || format!("look at the snapshots of {subject}");
-        for number in self.ask(looking, |io| unfinished_removals(io, image_id))? {
+        for number in self.session.ask(looking, |io| unfinished_removals(io, image_id))? {
             let problem = format!("its snapshot number {number} was removed only halfway");
             findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
         }
@@ -158,11 +155,11 @@ impl Store {
     }
 
     fn inspect_exports(&self, findings: &mut Vec<Finding>) -> Result<()> {
-        for id in self.unattached_exports()? {
+        for id in self.exports.unattached_exports()? {
             findings.push(Finding::by_hand(
                 "orphaned-export",
                 format!("volume {id}"),
-                "a process shows its image to this machine, but no device uses it",
+                "a process exports its image to this machine, but no device uses it",
                 "start this node's daemon: it fences that client and ends it",
             ));
         }

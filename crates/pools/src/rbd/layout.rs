@@ -7,8 +7,8 @@
 //!     g-POOL-DIGEST        a volume group
 //!     member.VOLUME        which group a volume is in
 //!     gs-POOL-DIGEST       a group snapshot: its record, and which RBD group its data is in
-//!     pending.SNAPSHOT     a snapshot of an image that nobody answers for yet, or any more
-//!     pending-group.NAME   the same of several images that are cut together
+//!     pending.SNAPSHOT     the intent to take, or to remove, a snapshot of an image
+//!     pending-group.NAME   the same of an atomic snapshot of several images
 //!     flatten.VOLUME       a volume that is to be made independent of what it was copied from
 //! v-POOL-DIGEST            an image; among its metadata
 //!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
@@ -16,7 +16,7 @@
 //!     orlop.inline.IMAGE   of an inline volume: the one node that it belongs to, until it is deleted
 //!     orlop.joined.IMAGE   changes whenever the volume joins a group
 //! orlop.nodes              an object; its keys are the nodes that reach the pool
-//! orlop-cut.NAME           an RBD group: of what was cut together, and of the images while it is
+//! orlop-cut.NAME           an RBD group: of an atomic snapshot, and of the images while it is taken
 //! orlop-kept.IMAGE         an image whose volume is deleted, but a snapshot of it is not
 //! ```
 //!
@@ -30,7 +30,7 @@ use orlop_sys::rand::random_bytes;
 
 use super::failure::Doing;
 
-pub(super) const MARKER: &str = "orlop.pool";
+pub(super) const POOL_HEADER: &str = "orlop.pool";
 pub(super) const RECORDS: &str = "orlop.records";
 pub(super) const NODES: &str = "orlop.nodes";
 /// Among the metadata of an image, all that is Orlop's.
@@ -42,7 +42,7 @@ pub(super) const PENDING: &str = "pending.";
 pub(super) const PENDING_GROUP: &str = "pending-group.";
 pub(super) const FLATTEN: &str = "flatten.";
 const KEPT: &str = "orlop-kept.";
-const CUT_GROUP: &str = "orlop-cut.";
+const SNAPSHOT_GROUP: &str = "orlop-cut.";
 
 /// All volumes have names that begin so.
 pub(super) const VOLUMES: &str = "v-";
@@ -72,6 +72,11 @@ pub(super) fn joined_key(image_id: &str) -> String {
     format!("{OURS}joined.{image_id}")
 }
 
+/// What the snapshot is for that a copy of a volume is made from.
+pub(super) fn copy_purpose(copy: &VolumeId) -> String {
+    format!("copy-{copy}")
+}
+
 pub(super) fn kept_name(image_id: &str) -> String {
     format!("{KEPT}{image_id}")
 }
@@ -89,18 +94,18 @@ pub(super) fn kept_prefix() -> &'static str {
     KEPT
 }
 
-/// The RBD group of snapshots that are cut together.
-pub(super) fn cut_group(name: &str) -> String {
-    format!("{CUT_GROUP}{name}")
+/// The RBD group of an atomic group snapshot.
+pub(super) fn snapshot_group(name: &str) -> String {
+    format!("{SNAPSHOT_GROUP}{name}")
 }
 
 /// `None`: the group is not Orlop's.
-pub(super) fn name_of_cut_group(group: &str) -> Option<&str> {
-    group.strip_prefix(CUT_GROUP)
+pub(super) fn name_of_snapshot_group(group: &str) -> Option<&str> {
+    group.strip_prefix(SNAPSHOT_GROUP)
 }
 
-/// A name that no snapshot of any image had before: what an earlier attempt left is never taken
-/// for the cut that is made now.
+/// A name that no snapshot of any image had before: the orphan of an earlier attempt is never taken
+/// for the snapshot that is taken now.
 pub(super) fn new_snapshot_name(purpose: impl Display) -> Result<String> {
     let nonce: [u8; 8] = random_bytes().doing(|| "draw a name".to_owned())?;
     Ok(format!("{purpose}.{:016x}", u64::from_be_bytes(nonce)))

@@ -1,18 +1,33 @@
-//! The nodes that reach the pool. Each makes itself known when it starts, and again when it is no
-//! longer known, so that a controller can tell a node it has not met from one that is not there
+//! The nodes that reach the pool. Each registers itself when it starts, and again when it is no
+//! longer registered, so that a controller can tell a node it has not met from one that is not there
 //! (CP-13).
 
-use orlop_model::{NodeId, Result};
+use std::sync::Arc;
+
+use orlop_model::{NodeId, PoolInfo, Result};
 use orlop_sys::ceph::Update;
 
 use super::layout::NODES;
-use super::store::Store;
+use super::session::Session;
 
-impl Store {
-    pub(super) fn ensure_node_known(&self, node: &NodeId) -> Result<()> {
+#[derive(Debug)]
+pub(super) struct Nodes {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+    /// This one.
+    own: NodeId,
+}
+
+impl Nodes {
+    pub(super) fn new(session: &Arc<Session>, info: &Arc<PoolInfo>, own: NodeId) -> Self {
+        Self { session: Arc::clone(session), info: Arc::clone(info), own }
+    }
+
+    pub(super) fn ensure_registered(&self) -> Result<()> {
+        let node = &self.own;
         let update = Update::default().set(node.as_str(), b"known");
-        self.ask(
-            || format!("make node {node} known"),
+        self.session.ask(
+            || format!("register node {node}"),
             |io| {
                 io.ensure_object(NODES)?;
                 io.update(NODES, &update).map(drop)
@@ -21,10 +36,10 @@ impl Store {
     }
 
     /// The object may be lost: then no controller would publish anything to this node.
-    pub(super) fn keep_node_known(&self) {
-        let node = &self.attachments.node;
+    pub(super) fn keep_registered(&self) {
+        let node = &self.own;
         let looking = || format!("look for node {node}");
-        let known = self.connection.ask_anyway(looking, |io| io.omap_get(NODES, node.as_str()));
+        let known = self.session.ask_unguarded(looking, |io| io.omap_get(NODES, node.as_str()));
         let kept = match known {
             Ok(Some(_)) => return,
             Ok(None) => {
@@ -33,7 +48,7 @@ impl Store {
                     pool = self.info.name,
                     "this node was missing from the pool's list of nodes; added it again"
                 );
-                self.ensure_node_known(node)
+                self.ensure_registered()
             }
             Err(error) => Err(error),
         };
@@ -46,9 +61,8 @@ impl Store {
         }
     }
 
-    pub(super) fn knows_node(&self, node: &NodeId) -> Result<bool> {
-        let found =
-            self.ask(|| format!("look for node {node}"), |io| io.omap_get(NODES, node.as_str()))?;
-        Ok(found.is_some())
+    pub(super) fn knows(&self, node: &NodeId) -> Result<bool> {
+        let looking = || format!("look for node {node}");
+        Ok(self.session.ask(looking, |io| io.omap_get(NODES, node.as_str()))?.is_some())
     }
 }

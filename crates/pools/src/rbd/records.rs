@@ -1,62 +1,67 @@
 //! `orlop.records`: the keys of a pool that are no image's.
 //!
-//! The object is made before the pool's mark, so a pool without it has lost it. What was in it is
+//! The object is made before the pool header, so a pool without it has lost it. What was in it is
 //! unknown then: no list is empty, and nothing is gone.
 
-use orlop_model::{Error, Result};
+use std::sync::Arc;
+
+use orlop_model::{Error, PoolInfo, Result};
 use orlop_sys::ceph::{IoCtx, Outcome, Update};
 
 use super::layout::RECORDS;
-use super::store::Store;
+use super::session::Session;
 
-impl Store {
-    pub(super) fn record(
-        &self,
-        reading: impl Fn() -> String,
-        key: &str,
-    ) -> Result<Option<Vec<u8>>> {
-        let found = self.ask(reading, |io| match io.omap_get(RECORDS, key)? {
-            None if !are_there(io)? => Ok(None),
+#[derive(Debug)]
+pub(super) struct Records {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+}
+
+impl Records {
+    pub(super) fn new(session: &Arc<Session>, info: &Arc<PoolInfo>) -> Self {
+        Self { session: Arc::clone(session), info: Arc::clone(info) }
+    }
+
+    pub(super) fn get(&self, reading: impl Fn() -> String, key: &str) -> Result<Option<Vec<u8>>> {
+        let found = self.session.ask(reading, |io| match io.omap_get(RECORDS, key)? {
+            None if !exist(io)? => Ok(None),
             found => Ok(Some(found)),
         })?;
-        found.ok_or_else(|| self.records_lost())
+        found.ok_or_else(|| self.lost())
     }
 
     /// Keys that begin with `prefix`, after `after`, at most `limit` (0: all).
-    pub(super) fn records(
+    pub(super) fn list(
         &self,
         listing: impl Fn() -> String,
         after: &str,
         prefix: &str,
         limit: usize,
     ) -> Result<Vec<(String, Vec<u8>)>> {
-        let found = self.ask(listing, |io| {
+        let found = self.session.ask(listing, |io| {
             let page = io.omap_list(RECORDS, after, prefix, limit)?;
-            Ok(if page.is_empty() && !are_there(io)? { None } else { Some(page) })
+            Ok(if page.is_empty() && !exist(io)? { None } else { Some(page) })
         })?;
-        found.ok_or_else(|| self.records_lost())
+        found.ok_or_else(|| self.lost())
     }
 
-    pub(super) fn update_records(
-        &self,
-        writing: impl Fn() -> String,
-        update: &Update,
-    ) -> Result<Outcome> {
-        let outcome = self.ask(writing, |io| match io.update(RECORDS, update) {
+    pub(super) fn update(&self, writing: impl Fn() -> String, update: &Update) -> Result<Outcome> {
+        let outcome = self.session.ask(writing, |io| match io.update(RECORDS, update) {
             Err(error) if error.is_not_found() => Ok(None),
             outcome => outcome.map(Some),
         })?;
-        outcome.ok_or_else(|| self.records_lost())
+        outcome.ok_or_else(|| self.lost())
     }
 
-    pub(super) fn check_records(&self, checking: impl Fn() -> String) -> Result<()> {
-        match self.connection.ask_anyway(checking, |io| are_there(io))? {
+    /// For the probe.
+    pub(super) fn check(&self, checking: impl Fn() -> String) -> Result<()> {
+        match self.session.ask_unguarded(checking, |io| exist(io))? {
             true => Ok(()),
-            false => Err(self.records_lost()),
+            false => Err(self.lost()),
         }
     }
 
-    fn records_lost(&self) -> Error {
+    fn lost(&self) -> Error {
         Error::damaged(
             format!("pool {}", self.info.name),
             format!(
@@ -68,7 +73,7 @@ impl Store {
     }
 }
 
-fn are_there(io: &IoCtx) -> orlop_sys::Result<bool> {
+fn exist(io: &IoCtx) -> orlop_sys::Result<bool> {
     match io.read(RECORDS) {
         Err(error) if error.is_not_found() => Ok(false),
         read => read.map(|_| true),

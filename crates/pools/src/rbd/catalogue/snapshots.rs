@@ -1,0 +1,111 @@
+//! Snapshots: those of RBD on the volume's image, and their records among the pool's keys.
+//!
+//! They stay when the volume is deleted: its image then waits in the trash until the last of them
+//! is gone. Two snapshots of one volume are of one image, hence can be compared.
+
+use std::sync::Arc;
+
+use orlop_model::{Error, PoolInfo, Result, SnapshotId, SnapshotRecord};
+use orlop_sys::ceph::SnapshotRef;
+use serde::{Deserialize, Serialize};
+
+use super::super::records::Records;
+use crate::recorded::parse_record;
+
+/// Where the data of a snapshot is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The id of an image: names come and go.
+    pub(crate) image: String,
+    pub(crate) snapshot: String,
+    /// Of a member of a group snapshot: it is found by this alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u64>,
+}
+
+impl Place {
+    pub(crate) fn at(&self) -> SnapshotRef<'_> {
+        self.number.map_or(SnapshotRef::Name(&self.snapshot), SnapshotRef::Number)
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    #[serde(flatten)]
+    pub(crate) place: Place,
+    #[serde(flatten)]
+    pub(crate) record: SnapshotRecord,
+}
+
+impl Entry {
+    pub(crate) fn parse(id: &SnapshotId, text: &[u8]) -> Result<Self> {
+        let damaged = |reason| Error::damaged(format!("snapshot {id}"), reason);
+        let record = parse_record(id, &"record", text).map_err(damaged)?;
+        let place = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        Ok(Self { place, record })
+    }
+
+    pub(crate) fn text(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|error| {
+            Error::failed(format!("write the record of snapshot {}", self.record.id), error)
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(in super::super) struct Snapshots {
+    info: Arc<PoolInfo>,
+    records: Arc<Records>,
+}
+
+impl Snapshots {
+    pub(super) fn new(info: &Arc<PoolInfo>, records: &Arc<Records>) -> Self {
+        Self { info: Arc::clone(info), records: Arc::clone(records) }
+    }
+
+    /// The record as it is written, with where its data is.
+    pub(in super::super) fn text(&self, id: &SnapshotId) -> Result<Option<Vec<u8>>> {
+        let reading = || format!("read snapshot {id}");
+        self.records.get(reading, &id.to_string())
+    }
+
+    pub(in super::super) fn entry(&self, id: &SnapshotId) -> Result<Option<Entry>> {
+        self.text(id)?.map(|text| Entry::parse(id, &text)).transpose()
+    }
+
+    pub(in super::super) fn require(&self, id: &SnapshotId) -> Result<Entry> {
+        self.entry(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
+    }
+
+    pub(super) fn page(
+        &self,
+        after: Option<&SnapshotId>,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRecord>> {
+        let listing = || format!("list the snapshots of pool {}", self.info.name);
+        let prefix = format!("s-{}-", self.info.id);
+        let wanted = if limit == 0 { usize::MAX } else { limit };
+        let mut last = after.map(SnapshotId::to_string).unwrap_or_default();
+        let mut found = Vec::new();
+        // Damaged ones are left out, so one page may not be enough.
+        while found.len() < wanted {
+            let missing = if limit == 0 { 0 } else { wanted - found.len() };
+            let page = self.records.list(listing, &last, &prefix, missing)?;
+            let Some((key, _)) = page.last() else { break };
+            key.clone_into(&mut last);
+            for (key, text) in page {
+                let entry = key.parse().and_then(|id| Entry::parse(&id, &text));
+                match entry {
+                    Ok(entry) => found.push(entry.record),
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            "cannot read a snapshot; it is missing from the list"
+                        )
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}

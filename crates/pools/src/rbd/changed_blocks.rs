@@ -1,0 +1,147 @@
+//! Which parts of a snapshot hold data, and which differ from an earlier one; in whole objects, as
+//! the object maps of the image know them. No data is read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use orlop_model::{ByteRange, ChangedBlocks, Result, SnapshotId};
+use orlop_model::{Ranges, VolumeId};
+use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
+
+use super::catalogue::{Entry, Place, RbdCatalogue};
+use super::failure::Doing;
+use super::images::Images;
+use super::session::Session;
+
+/// How much of an image is asked for at a time: memory does not grow with the volume, and where the
+/// object map cannot tell, each object is asked for, which cannot be called off.
+const WINDOW: u64 = 8 << 30;
+
+#[derive(Debug)]
+pub(super) struct ObjectMaps {
+    session: Arc<Session>,
+    images: Arc<Images>,
+    catalogue: Arc<RbdCatalogue>,
+}
+
+impl ChangedBlocks for ObjectMaps {
+    fn allocated_ranges(&self, id: &SnapshotId, start: u64) -> Result<Ranges> {
+        let entry = self.catalogue.snapshot_records().require(id)?;
+        let image = self.open_snapshot(&entry)?;
+        Ok(Box::new(Windows::new(id, image, None, start, entry.record.size_bytes)))
+    }
+
+    fn changed_ranges(&self, base: &SnapshotId, target: &SnapshotId, start: u64) -> Result<Ranges> {
+        let comparing = || format!("compare snapshot {target} with {base}");
+        let (base, entry) = (
+            self.catalogue.snapshot_records().require(base)?,
+            self.catalogue.snapshot_records().require(target)?,
+        );
+        let end = entry.record.size_bytes;
+        let comparable = match base.place.at() {
+            SnapshotRef::Name(_) => true,
+            SnapshotRef::Number(_) => can_compare_by_number().doing(comparing)?,
+        };
+        if base.place.image != entry.place.image || !comparable {
+            // The volume was deleted and made again in between, or librbd cannot tell: nothing is
+            // known to be the same.
+            let all = ByteRange { start, length: end.saturating_sub(start) };
+            return Ok(Box::new((all.length > 0).then_some(Ok(Some(all))).into_iter()));
+        }
+        let image = self.open_snapshot(&entry)?;
+        Ok(Box::new(Windows::new(target, image, Some(base.place), start, end)))
+    }
+
+    fn holds_data(&self, id: &VolumeId) -> Result<bool> {
+        let image = self.images.open(id, Access::ReadOnly)?;
+        let looking = || format!("look at volume {id}");
+        let mut found = false;
+        let all = (0, image.size().doing(looking)?);
+        let look = |extent: orlop_sys::ceph::Extent| {
+            found |= extent.holds_data;
+            !found
+        };
+        image.visit_written(Written::Ever, all, look).doing(looking)?;
+        Ok(found)
+    }
+}
+
+impl ObjectMaps {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        images: &Arc<Images>,
+        catalogue: &Arc<RbdCatalogue>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            images: Arc::clone(images),
+            catalogue: Arc::clone(catalogue),
+        }
+    }
+
+    fn open_snapshot(&self, entry: &Entry) -> Result<Image> {
+        let opening = || format!("open snapshot {}", entry.record.id);
+        let place = &entry.place;
+        self.session.ask(opening, |io| {
+            io.open_image_by_id(&place.image, Some(place.at()), Access::ReadOnly)
+        })
+    }
+}
+
+struct Windows {
+    id: SnapshotId,
+    image: Image,
+    since: Option<Place>,
+    position: u64,
+    end: u64,
+    found: VecDeque<ByteRange>,
+}
+
+impl Windows {
+    fn new(id: &SnapshotId, image: Image, since: Option<Place>, start: u64, end: u64) -> Self {
+        Self { id: id.clone(), image, since, position: start, end, found: VecDeque::new() }
+    }
+
+    fn read_window(&mut self) -> Result<()> {
+        let length = WINDOW.min(self.end - self.position);
+        let written = match &self.since {
+            None => Written::Ever,
+            Some(place) => Written::Since(place.at()),
+        };
+        let (found, end) = (&mut self.found, self.end);
+        let note = |extent: orlop_sys::ceph::Extent| {
+            let length = extent.length.min(end.saturating_sub(extent.offset));
+            match found.back_mut() {
+                Some(last) if last.end() == extent.offset => last.length += length,
+                Some(_) | None if length > 0 => {
+                    found.push_back(ByteRange { start: extent.offset, length });
+                }
+                Some(_) | None => {}
+            }
+            true
+        };
+        self.image
+            .visit_written(written, (self.position, length), note)
+            .doing(|| format!("read the changes of snapshot {}", self.id))?;
+        self.position += length;
+        Ok(())
+    }
+}
+
+impl Iterator for Windows {
+    type Item = Result<Option<ByteRange>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(range) = self.found.pop_front() {
+            return Some(Ok(Some(range)));
+        }
+        if self.position >= self.end {
+            return None;
+        }
+        let read = self.read_window();
+        if read.is_err() {
+            self.position = self.end;
+        }
+        Some(read.map(|()| self.found.pop_front()))
+    }
+}

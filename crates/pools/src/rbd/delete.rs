@@ -1,0 +1,233 @@
+//! Deleting a volume.
+//!
+//! Its image is marked as deleted, which makes it gone for good, then moved to the trash, where
+//! `garbage.rs` frees it. A snapshot of it keeps it in the trash; to be copied from it needs a name
+//! again, and gets one that no volume has. A crash after any step leaves the rest to garbage
+//! collection.
+
+mod snapshots;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, Result, VolumeId};
+use orlop_sys::ceph::{Access, Outcome, Update, Written, header_of, metadata_key};
+
+use super::catalogue::RbdCatalogue;
+use super::flatten::Flattening;
+use super::garbage::Background;
+use super::images::{Found, Images, Known, Standing};
+use super::intent::Intents;
+use super::layout::{DELETED, MEMBER, copy_purpose, image_of, joined_key, kept_name, record_key};
+use super::records::Records;
+use super::session::Session;
+use super::uncommitted_snapshot::OfImage;
+
+const ATTEMPTS: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Deletion {
+    session: Arc<Session>,
+    images: Arc<Images>,
+    records: Arc<Records>,
+    catalogue: Arc<RbdCatalogue>,
+    intents: Arc<Intents>,
+    flattening: Arc<Flattening>,
+    background: Arc<Background>,
+}
+
+impl Deletion {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        images: &Arc<Images>,
+        records: &Arc<Records>,
+        catalogue: &Arc<RbdCatalogue>,
+        intents: &Arc<Intents>,
+        flattening: &Arc<Flattening>,
+        background: &Arc<Background>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            images: Arc::clone(images),
+            records: Arc::clone(records),
+            catalogue: Arc::clone(catalogue),
+            intents: Arc::clone(intents),
+            flattening: Arc::clone(flattening),
+            background: Arc::clone(background),
+        }
+    }
+
+    pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
+        let busy = || Error::Busy(format!("volume {id}"));
+        let mut deleted = false;
+        // Several daemons that were killed may each have left something of the name.
+        for _ in 0..ATTEMPTS {
+            match self.images.find(id)? {
+                None => {
+                    self.intents.sweep_all_for::<OfImage>(&copy_purpose(id));
+                    return Ok(());
+                }
+                Some(Found { image_id, standing: Standing::Deleted }) => {
+                    self.ensure_trashed(id, &image_id)?;
+                }
+                Some(Found { image_id, standing: Standing::Draft }) => {
+                    match self.try_discard(id, &image_id)? {
+                        Outcome::Done => {}
+                        Outcome::Differs => return Err(busy()),
+                    }
+                }
+                // Made after the one that was to be deleted.
+                Some(Found { standing: Standing::Whole(_), .. }) if deleted => return Ok(()),
+                Some(Found { standing: Standing::Whole(_), .. }) => {
+                    // What is damaged is refused: it may not be what its name says.
+                    let known = self.images.require(id)?;
+                    self.check_unused(id, &known.image_id)?;
+                    match self.try_mark_deleted(&known)? {
+                        Outcome::Done => self.ensure_trashed(id, &known.image_id)?,
+                        Outcome::Differs => return Err(busy()),
+                    }
+                    deleted = true;
+                }
+            }
+        }
+        Err(busy())
+    }
+
+    /// A client that has it open would go on writing to what is being freed. A controller has it
+    /// open only for as long as it flattens or grows it, which is waited for a little.
+    fn check_unused(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let looking = || format!("look for clients of volume {id}");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let watchers = self.session.ask(looking, |io| {
+                io.open_image_by_id(image_id, None, Access::ReadOnly)?.watchers()
+            })?;
+            match watchers.first() {
+                None => return Ok(()),
+                Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
+                Some(_) if self.flattening.is_requested(id)? => {
+                    return Err(Error::Busy(format!("volume {id}, which is being flattened")));
+                }
+                Some(watcher) => {
+                    return Err(Error::precondition(format!(
+                        "volume {id} is in use: the Ceph client {} has it open",
+                        watcher.address
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Deletes a draft. `Differs`: it is none any more.
+    pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+        self.check_holds_nothing(id, image_id)?;
+        for _ in 0..ATTEMPTS {
+            if self.images.try_replace(id, image_id, None, DELETED)? == Outcome::Done
+                || self.try_prevent(id, image_id)? == Outcome::Done
+            {
+                self.ensure_trashed(id, image_id)?;
+                return Ok(Outcome::Done);
+            }
+            match self.images.find(id)? {
+                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {}
+                Some(_) | None => break,
+            }
+        }
+        Ok(Outcome::Differs)
+    }
+
+    /// A draft is empty or a clone, and has no data of its own. What has some was migrated, restored
+    /// from a backup or copied by an operator, and may be the only copy.
+    fn check_holds_nothing(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let looking = || format!("look whether image {} holds data", image_of(id));
+        let holds_data = self.session.ask(looking, |io| {
+            let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+                Err(error) if error.is_not_found() => return Ok(false),
+                image => image?,
+            };
+            let mut found = false;
+            image.visit_written(Written::Here, (0, image.size()?), |extent| {
+                found |= extent.holds_data;
+                !found
+            })?;
+            Ok(found)
+        })?;
+        if !holds_data {
+            return Ok(());
+        }
+        Err(Error::damaged(
+            format!("volume {id}"),
+            format!(
+                "image {} holds data and has no record of a volume, so it was not made here; rename it \
+                 with rbd to keep its data, or remove it",
+                image_of(id)
+            ),
+        ))
+    }
+
+    /// A daemon that was killed before there was an image has left names, and nothing that could be
+    /// marked. It may also be alive, only slow: so the mark is put where the image would be, and
+    /// librbd makes none where something is. `Differs`: it was quicker.
+    fn try_prevent(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+        let preventing = || format!("discard the draft of volume {id}");
+        let mark = metadata_key(&record_key(image_id));
+        let update = Update::of_new_object().set(&mark, DELETED);
+        self.session.ask(preventing, |io| match io.update(&header_of(image_id), &update) {
+            Err(error) if error.is_taken() => Ok(Outcome::Differs),
+            outcome => outcome,
+        })
+    }
+
+    /// Of an image that is marked as deleted: its name is free afterwards.
+    pub(super) fn ensure_trashed(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let trashing = || format!("move volume {id} to the trash");
+        self.session.ask(trashing, |io| io.ensure_trashed(&image_of(id), image_id))?;
+        self.background.wake();
+        Ok(())
+    }
+
+    /// Deletes the record unless the volume is in a group, or joins one just now.
+    fn try_mark_deleted(&self, known: &Known) -> Result<Outcome> {
+        let Known { image_id, text, record } = known;
+        let id = &record.id;
+        let deleting = || format!("delete volume {id}");
+        let mark =
+            self.session.ask(deleting, |io| io.image_metadata(image_id, &joined_key(image_id)))?;
+        let group = self.records.get(deleting, &format!("{MEMBER}{id}"))?;
+        if let Some(group) = group {
+            return Err(Error::precondition(format!(
+                "volume {id} is a member of volume group {}; take it out of the group first",
+                String::from_utf8_lossy(&group)
+            )));
+        }
+        let record_key = metadata_key(&record_key(image_id));
+        let update = Update::default()
+            .expect(&record_key, Some(text))
+            .expect(&metadata_key(&joined_key(image_id)), mark.as_deref())
+            .set(&record_key, DELETED);
+        self.session.ask(deleting, |io| match io.update(&header_of(image_id), &update) {
+            Err(error) if error.is_not_found() => Ok(Outcome::Differs),
+            outcome => outcome,
+        })
+    }
+
+    /// The image's name; one in the trash gets one, as only what has a name can be copied.
+    pub(super) fn ensure_named(&self, image_id: &str) -> Result<String> {
+        let naming = || format!("bring image {image_id} back for a copy");
+        let kept = kept_name(image_id);
+        self.session.ask(naming, |io| {
+            if let Some(name) = io.image_name(image_id)? {
+                return Ok(name);
+            }
+            match io.restore_from_trash(image_id, &kept) {
+                // Another process was faster.
+                Err(error) if error.is_not_found() || error.is_taken() => {}
+                done => done?,
+            }
+            Ok(io.image_name(image_id)?.unwrap_or_else(|| kept.clone()))
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! Deleting snapshots and group snapshots.
+
+use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId};
+use orlop_sys::ceph::{Outcome, Update};
+
+use super::super::catalogue::{Entry, GroupEntry, Place};
+use super::super::intent::to_remove;
+use super::super::layout::name_of_snapshot_group;
+use super::super::uncommitted_group_snapshot::OfImages;
+use super::super::uncommitted_snapshot::OfImage;
+use super::Deletion;
+
+impl Deletion {
+    /// The record goes first, and in its place comes the intent to remove its data too: a crash in
+    /// between leaves that to garbage collection.
+    pub(in super::super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
+        let Some(text) = self.catalogue.snapshot_records().text(id)? else {
+            self.intents.sweep_all_for::<OfImage>(&id.to_string());
+            return Ok(());
+        };
+        let entry = Entry::parse(id, &text)?;
+        let Place { image, snapshot, .. } = entry.place;
+        let (intent, intent_text) = to_remove(&snapshot, OfImage::new(&image))?;
+        let key = id.to_string();
+        let update =
+            Update::default().expect(&key, Some(&text)).remove(&key).set(&intent, &intent_text);
+        let deleting = || format!("delete snapshot {id}");
+        match self.records.update(deleting, &update)? {
+            Outcome::Done => {}
+            Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
+        }
+        // It is deleted; what goes wrong now costs space until it is retried, not the answer.
+        if let Err(error) = self.intents.ensure_swept::<OfImage>(&snapshot) {
+            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
+        }
+        self.background.wake();
+        Ok(())
+    }
+
+    /// As for a single snapshot: the records go first, and in their place comes an intent.
+    pub(in super::super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        let key = id.to_string();
+        let Some(text) = self.catalogue.group_snapshot_records().text(id)? else {
+            self.intents.sweep_all_for::<OfImages>(&key);
+            return Ok(());
+        };
+        let GroupEntry { place, record } = GroupEntry::parse(id, &text)?;
+        let name = name_of_snapshot_group(&place.rbd_group).ok_or_else(|| {
+            let reason = format!("{} is no group of Orlop's", place.rbd_group);
+            Error::damaged(format!("group snapshot {id}"), reason)
+        })?;
+        let (intent, intent_text) = to_remove(name, place.of)?;
+        let update = Update::default().expect(&key, Some(&text)).remove(&key);
+        let members = record.members.iter();
+        let update = members.fold(update, |update, member| update.remove(&member.to_string()));
+        let deleting = || format!("delete group snapshot {id}");
+        let update = update.set(&intent, &intent_text);
+        match self.records.update(deleting, &update)? {
+            Outcome::Done => {}
+            Outcome::Differs => return Err(Error::Busy(format!("group snapshot {id}"))),
+        }
+        // It is deleted; what goes wrong now costs space until it is retried, not the answer.
+        if let Err(error) = self.intents.ensure_swept::<OfImages>(name) {
+            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
+        }
+        self.background.wake();
+        Ok(())
+    }
+}

@@ -1,0 +1,382 @@
+//! Images as block devices of this machine: an export that shows the image as a file, and a loop
+//! device on top.
+//!
+//! Order: what an earlier client of this node left is fenced, the export is started, its client is
+//! noted in the image, the device is attached. Undone in reverse. So a client that can write is
+//! noted, and a device that is there has an export.
+
+mod devices;
+mod other_daemons;
+mod start;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Device, DeviceAccess, Devices, Error, PoolInfo, Result, VolumeId, VolumeRecord};
+use orlop_sys::loopdev::{self, AttachOptions};
+use orlop_sys::storage_daemon::{Ending, Export, Source};
+use orlop_sys::work::wait_for_earlier;
+
+use super::failure::Doing;
+use super::fencing::{Fencing, attached_by_rival};
+use super::images::{Images, Known};
+use super::layout::image_of;
+use super::open::RbdPoolConfig;
+use super::session::Session;
+use super::size_lock::SizeLock;
+use devices::{BOTH, LoopDevices, described};
+
+/// For the export's log to say under which number the cluster knows it: it does at once.
+const REGISTRATION_PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Exports {
+    info: Arc<PoolInfo>,
+    session: Arc<Session>,
+    images: Arc<Images>,
+    fencing: Arc<Fencing>,
+    config: RbdPoolConfig,
+    devices: LoopDevices,
+}
+
+impl Exports {
+    pub(super) fn recover(
+        info: &Arc<PoolInfo>,
+        session: &Arc<Session>,
+        images: &Arc<Images>,
+        fencing: &Arc<Fencing>,
+        config: &RbdPoolConfig,
+    ) -> Result<Self> {
+        let devices = LoopDevices::recover(start::exports_directory(config)?)?;
+        Ok(Self {
+            info: Arc::clone(info),
+            session: Arc::clone(session),
+            images: Arc::clone(images),
+            fencing: Arc::clone(fencing),
+            config: config.clone(),
+            devices,
+        })
+    }
+
+    fn source<'a>(&'a self, image: &'a str, access: DeviceAccess) -> Source<'a> {
+        Source {
+            monitors: &self.config.monitors,
+            user: &self.config.user,
+            keyring: &self.config.keyring,
+            pool: &self.config.pool,
+            namespace: &self.config.namespace,
+            image,
+            read_only: access == DeviceAccess::ReadOnly,
+        }
+    }
+
+    pub(super) fn keep_logs_short(&self) {
+        // Where they are is not there: then neither are logs.
+        for id in self.devices.exported().unwrap_or_default() {
+            BOTH.into_iter().for_each(|access| self.devices.export(&id, access).keep_log_short());
+        }
+    }
+
+    fn writers_export(&self, id: &VolumeId) -> Export {
+        self.devices.export(id, DeviceAccess::ReadWrite)
+    }
+
+    /// The export that a device of this kind is on: one that is there for writers serves readers
+    /// of the same node as well.
+    fn export_for(&self, id: &VolumeId, access: DeviceAccess) -> Result<(Export, DeviceAccess)> {
+        let writers = self.writers_export(id);
+        if access == DeviceAccess::ReadWrite || is_running(&writers, id)? {
+            return Ok((writers, DeviceAccess::ReadWrite));
+        }
+        Ok((self.devices.export(id, DeviceAccess::ReadOnly), DeviceAccess::ReadOnly))
+    }
+}
+
+impl Devices for Exports {
+    fn ensure_attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Device> {
+        let Known { record, .. } = self.images.require(id)?;
+        if let Some(device) = self.usable(id, access)? {
+            return Ok(device);
+        }
+        let export = self.ensure_exported(&record, access)?;
+        let options = AttachOptions {
+            label: &id.to_string(),
+            read_only: access == DeviceAccess::ReadOnly,
+            size: record.capacity_bytes,
+        };
+        let attached = loopdev::attach(&export.file(), &options);
+        let device = attached.doing(|| format!("attach volume {id}"))?;
+        self.devices.remember(id, access, device.clone());
+        described(&device)
+    }
+
+    fn attached(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        self.devices.attached(id, access)
+    }
+
+    /// An export goes with the last device that is on it.
+    fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.devices.ensure_detached(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        self.devices.try_detach_unused(id, access)?;
+        self.ensure_unexported_if_unused(id)
+    }
+
+    /// Data that a crash left longer than the record says was never promised, so the device shows
+    /// what the record says, and the export the image as it is.
+    fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
+        let refreshing = || format!("let the device of volume {id} grow");
+        let Known { image_id, record, .. } = self.images.require(id)?;
+        let (export, access) = self.export_for(id, DeviceAccess::ReadOnly)?;
+        if access == DeviceAccess::ReadOnly {
+            return Err(Error::precondition(format!(
+                "volume {id} is attached for reading only; it shows its size when it is staged next"
+            )));
+        }
+        // The export sets the size of the image to the one it is given: no other client may grow it
+        // until then.
+        let lock = SizeLock::acquire_for(&self.session, id, &image_id, &export)?;
+        let whole = lock.ensure_size(id, record.capacity_bytes)?;
+        export.show_size(whole).doing(refreshing)?;
+        drop(lock);
+        let mut size = None;
+        for access in BOTH {
+            if let Some((there, _)) = self.devices.find(id, access)? {
+                let promised = record.capacity_bytes;
+                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
+                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
+            }
+        }
+        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
+    }
+
+    fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
+        let mut found = Vec::new();
+        for id in self.devices.exported()? {
+            if id.pool() == &self.info.id && self.devices.is_any_attached(&id)? {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Exports {
+    /// The device, unless its export is gone; then it goes too, if nothing uses it.
+    fn usable(&self, id: &VolumeId, access: DeviceAccess) -> Result<Option<Device>> {
+        let Some((there, on)) = self.devices.find(id, access)? else {
+            return Ok(None);
+        };
+        if self.trouble_of(id, on)?.is_none() {
+            // A refused detachment leaves it going with its last user, which may stay for long.
+            let keeping = || format!("keep the device of volume {id}");
+            if there.detaching
+                && !loopdev::try_keep_on(&there.device, &there.file).doing(keeping)?
+            {
+                return Ok(None);
+            }
+            // A daemon before this one may have left its mkfs at work.
+            wait_for_earlier(&there.device.path())
+                .doing(|| format!("wait for the device of volume {id}"))?;
+            return described(&there.device).map(Some);
+        }
+        self.devices.try_detach_unused(id, access)?;
+        Ok(None)
+    }
+
+    fn ensure_exported(&self, record: &VolumeRecord, access: DeviceAccess) -> Result<Export> {
+        let id = &record.id;
+        let (export, access) = self.export_for(id, access)?;
+        let starting = || format!("export volume {id}");
+        if is_running(&export, id)? && self.is_noted(id, &export, access)? {
+            return Ok(export);
+        }
+        self.ensure_unexported(id, access)?;
+        self.ensure_image_size(record)?;
+        let started = export
+            .start(&self.source(&image_of(id), access), self.config.timeout)
+            .doing(starting)
+            .and_then(|()| match access {
+                DeviceAccess::ReadWrite => self.note_writer(id, &export),
+                DeviceAccess::ReadOnly => Ok(()),
+            });
+        match started {
+            Ok(()) => Ok(export),
+            Err(error) => {
+                if let Err(leftover) = self.undo_export(id, &export, access) {
+                    tracing::warn!(
+                        %leftover,
+                        volume = %id,
+                        "cannot stop an export that failed to start"
+                    );
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Of an export that was started just now. Where another client is noted by then, of a second
+    /// daemon with this node id, that one is not stopped.
+    fn undo_export(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<()> {
+        let ending = || format!("end the export of volume {id}");
+        let noted = match access {
+            DeviceAccess::ReadWrite => self.fencing.own_writer(id)?,
+            DeviceAccess::ReadOnly => None,
+        };
+        let own = export.remembered_address().doing(ending)?;
+        if noted.is_none() || noted == own {
+            return self.ensure_unexported(id, access);
+        }
+        match (export.ensure_stopped().doing(ending)?, own) {
+            (Ending::InGoodOrder, _) | (_, None) => Ok(()),
+            (_, Some(own)) => self.fencing.ensure_client_stopped(id, &own),
+        }
+    }
+
+    /// Started, noted, and not fenced since. Only writers are noted.
+    fn is_noted(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<bool> {
+        match access {
+            DeviceAccess::ReadOnly => Ok(true),
+            DeviceAccess::ReadWrite => {
+                let own = export
+                    .remembered_address()
+                    .doing(|| format!("look at the export of volume {id}"))?;
+                Ok(own.is_some() && own == self.fencing.own_writer(id)?)
+            }
+        }
+    }
+
+    /// Before the device exists, so that every writer can be fenced.
+    fn note_writer(&self, id: &VolumeId, export: &Export) -> Result<()> {
+        let deadline = Instant::now() + REGISTRATION_PATIENCE;
+        let address = loop {
+            if let Some(address) = self.address_of(id, export)? {
+                break address;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::failed(
+                    format!("export volume {id}"),
+                    "the client of the export is not among the image's watchers",
+                ));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        export.remember_address(&address).doing(|| format!("export volume {id}"))?;
+        self.fencing.set_own_writer(id, &address)
+    }
+
+    /// Where the cluster sees the export's client, which watches the image as long as it lives.
+    fn address_of(&self, id: &VolumeId, export: &Export) -> Result<Option<String>> {
+        let asking = || format!("look for the client that exports volume {id}");
+        let clients = export.clients().doing(asking)?;
+        let own = self
+            .fencing
+            .watchers(id)?
+            .into_iter()
+            .find(|watcher| clients.contains(&watcher.client));
+        Ok(own.map(|watcher| watcher.address))
+    }
+
+    fn ensure_unexported_if_unused(&self, id: &VolumeId) -> Result<()> {
+        if self.devices.is_any_attached(id)? {
+            return Ok(());
+        }
+        self.ensure_unexported(id, DeviceAccess::ReadOnly)?;
+        if !self.writers_export(id).exists() && self.fencing.is_rivals(id)? {
+            return Ok(());
+        }
+        self.ensure_unexported(id, DeviceAccess::ReadWrite)
+    }
+
+    /// A client that ended well has released the image; one that was killed has not, and others
+    /// would wait for it.
+    fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
+        let export = self.devices.export(id, access);
+        let ending = || format!("end the export of volume {id}");
+        let (mut ended, mut unnoted) = (Ending::Killed, None);
+        if export.exists() {
+            // Of a start that was interrupted before the client was noted.
+            let was_running = is_running(&export, id)?;
+            unnoted = if was_running { None } else { self.address_of(id, &export)? };
+            ended = export.ensure_stopped().doing(ending)?;
+        }
+        match access {
+            // Readers do not show up as users of the image.
+            DeviceAccess::ReadOnly => Ok(()),
+            // A controller may have the id of the node that it runs on, and is not that node.
+            DeviceAccess::ReadWrite if !self.config.serves_node => Ok(()),
+            // It may have been killed just before it was asked to end.
+            DeviceAccess::ReadWrite
+                if ended == Ending::InGoodOrder && !self.fencing.is_own_writer_watching(id)? =>
+            {
+                self.fencing.forget_own_writer(id)
+            }
+            DeviceAccess::ReadWrite => self.ensure_released(id, unnoted),
+        }
+    }
+
+    /// For a client of this node that has ended, noted or not: it can write no more, but others would
+    /// have to wait until the cluster has noticed. Refused if the noted one lives, for another daemon of
+    /// this machine.
+    fn ensure_released(&self, id: &VolumeId, unnoted: Option<String>) -> Result<()> {
+        let noted = self.fencing.own_writer(id)?;
+        if let Some(address) = &noted {
+            self.check_not_exported_elsewhere(id, address)?;
+            if self.fencing.is_rivals(id)? {
+                return Err(attached_by_rival(id, self.fencing.node(), address));
+            }
+        }
+        for address in BTreeSet::from_iter(noted.iter().chain(&unnoted)) {
+            self.fencing.ensure_client_stopped(id, address)?;
+        }
+        match noted {
+            Some(address) => self.fencing.forget_own_client(id, &address),
+            None => Ok(()),
+        }
+    }
+
+    /// An image that is smaller than its record says: an operator has shrunk it.
+    fn ensure_image_size(&self, record: &VolumeRecord) -> Result<()> {
+        let id = &record.id;
+        let known = self.images.require(id)?;
+        let looking = || format!("look at the size of volume {id}");
+        let size = self.session.ask(looking, |io| io.image_size(&known.image_id))?;
+        if size < record.capacity_bytes {
+            let lock = SizeLock::acquire(&self.session, id, &known.image_id)?;
+            lock.ensure_size(id, record.capacity_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Why a device of the volume no longer reaches it, if it does not.
+    pub(super) fn trouble(&self, id: &VolumeId) -> Result<Option<String>> {
+        for access in BOTH {
+            if let Some((_, on)) = self.devices.find(id, access)?
+                && let Some(trouble) = self.trouble_of(id, on)?
+            {
+                return Ok(Some(trouble));
+            }
+        }
+        Ok(None)
+    }
+
+    fn trouble_of(&self, id: &VolumeId, on: DeviceAccess) -> Result<Option<String>> {
+        let export = self.devices.export(id, on);
+        if !is_running(&export, id)? {
+            return Ok(Some("the process that exports it has ended".to_owned()));
+        }
+        if !self.is_noted(id, &export, on)? {
+            return Ok(Some("it was taken from this node, which can write no more".to_owned()));
+        }
+        Ok(None)
+    }
+}
+
+fn is_running(export: &Export, id: &VolumeId) -> Result<bool> {
+    export.is_running().doing(|| format!("look for the export of volume {id}"))
+}

@@ -1,0 +1,92 @@
+//! Exports that another daemon of this node has made: one with another run directory or another
+//! driver name, hence another directory of exports.
+//!
+//! Their clients are noted under the same node as our own, and live on. That our directory has no
+//! export of a volume therefore does not say that its noted client has ended.
+
+use std::path::{Path, PathBuf};
+
+use orlop_model::{Error, Result, VolumeId};
+use orlop_sys::loopdev;
+use orlop_sys::storage_daemon::Export;
+
+use super::super::failure::Doing;
+use super::Exports;
+
+impl Exports {
+    /// Refused if the client that is noted for this node serves a device of this machine for another
+    /// daemon: its workload would get errors if it were fenced.
+    pub(super) fn check_not_exported_elsewhere(&self, id: &VolumeId, noted: &str) -> Result<()> {
+        for (exported, directory) in self.exports_elsewhere()? {
+            if exported == *id && self.is_client_of(id, noted, &directory)? {
+                return Err(Error::precondition(format!(
+                    "volume {id} is attached to this machine by a daemon with {}; unpublish and \
+                     unstage it with that ORLOP_RUN_DIR and ORLOP_DRIVER_NAME",
+                    where_it_is(&directory)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report_exported_elsewhere(&self) -> Result<()> {
+        for (id, directory) in self.exports_elsewhere()? {
+            let noted = self.fencing.own_writer(&id)?;
+            if let Some(noted) = noted
+                && self.is_client_of(&id, &noted, &directory)?
+            {
+                tracing::warn!(
+                    volume = %id,
+                    directory = %directory.display(),
+                    "attached to this machine by a daemon with another run directory or driver \
+                     name: left alone, as it may be in use; unpublish and unstage it with those"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Exports for writers of this pool's volumes that devices of this machine are on, by directory.
+    fn exports_elsewhere(&self) -> Result<Vec<(VolumeId, PathBuf)>> {
+        let listing = || "list the loop devices".to_owned();
+        let devices = loopdev::all_backed().doing(listing)?;
+        let own = |directory: &Path| self.devices.holds(directory);
+        let mut found = Vec::new();
+        for device in devices {
+            let Some(directory) = device.file.parent().filter(|directory| !own(directory)) else {
+                continue;
+            };
+            let named = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
+            if let Some(id) = named.filter(|id: &VolumeId| id.pool() == &self.info.id)
+                && Export::at(directory.to_owned()).file() == device.file
+            {
+                found.push((id, directory.to_owned()));
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    fn is_client_of(&self, id: &VolumeId, noted: &str, directory: &Path) -> Result<bool> {
+        let looking = || format!("look at the export of volume {id} in {}", directory.display());
+        let export = Export::at(directory.to_owned());
+        if export.exists() && export.remembered_address().doing(looking)?.as_deref() != Some(noted)
+        {
+            return Ok(false);
+        }
+        // Where the directory or the process is out of sight of this container, the cluster still
+        // knows whether the client lives.
+        Ok(export.is_running().doing(looking)? || self.fencing.is_own_writer_watching(id)?)
+    }
+}
+
+/// As the operator has set it: the directory of an export is RUN_DIR/DRIVER_NAME/exports/VOLUME.
+fn where_it_is(directory: &Path) -> String {
+    let exports = directory.parent();
+    let driver = exports.filter(|it| it.ends_with("exports")).and_then(Path::parent);
+    match driver.and_then(|driver| Some((driver.parent()?, driver.file_name()?.to_str()?))) {
+        Some((run, name)) => format!("run directory {} and driver name {name}", run.display()),
+        None => format!("its export in {}", directory.display()),
+    }
+}

@@ -1,0 +1,313 @@
+//! Garbage collection: what becomes of an image that is no volume any more.
+//!
+//! `delete.rs` has marked it as deleted and moved it to the trash; here it is freed, once no
+//! snapshot of it is left. What daemons that were killed have left half-made or half-deleted is
+//! found here too. A crash after any step leaves the rest to the next collection, of any daemon.
+//!
+//! Nothing is ever freed that is not marked as deleted.
+
+mod background;
+mod removals;
+mod trash_lease;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use orlop_model::{Error, PoolInfo, Result, VolumeId};
+use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotSpace, Trashed, header_of};
+
+use super::delete::Deletion;
+use super::flatten::Flattening;
+use super::images::{Found, Images, Standing};
+use super::intent::Intents;
+use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
+use super::session::Session;
+use super::uncommitted_group_snapshot::OfImages;
+use super::uncommitted_snapshot::OfImage;
+pub(super) use background::{Background, HOUR};
+pub(super) use removals::{finish_removals, unfinished_removals};
+use trash_lease::TrashLease;
+
+/// Between two steps of librbd, when it makes an image. A call that is held up for longer begins
+/// again.
+const MAKING: Duration = Duration::from_secs(1);
+/// How long an image that was never made is prevented from being made. A daemon that sleeps for
+/// longer makes one that is never found, which costs a little space and nothing else.
+const PREVENTED_FOR: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+pub(super) struct Garbage {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+    images: Arc<Images>,
+    intents: Arc<Intents>,
+    deletion: Arc<Deletion>,
+    flattening: Arc<Flattening>,
+    background: Arc<Background>,
+}
+
+impl Garbage {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        info: &Arc<PoolInfo>,
+        images: &Arc<Images>,
+        intents: &Arc<Intents>,
+        deletion: &Arc<Deletion>,
+        flattening: &Arc<Flattening>,
+        background: &Arc<Background>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            info: Arc::clone(info),
+            images: Arc::clone(images),
+            intents: Arc::clone(intents),
+            deletion: Arc::clone(deletion),
+            flattening: Arc::clone(flattening),
+            background: Arc::clone(background),
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>) -> Result<()> {
+        self.background.start(self)
+    }
+
+    fn sweep_snapshot_intents(&self) -> Result<()> {
+        self.intents.sweep::<OfImage>()
+    }
+
+    fn sweep_group_intents(&self) -> Result<()> {
+        self.intents.sweep::<OfImages>()
+    }
+
+    fn flatten_requested(&self) -> Result<()> {
+        self.flattening.flatten_requested()
+    }
+
+    /// Frees what is in the trash and needed by nothing; and what is needed by nothing then.
+    pub(super) fn free_trash(&self) -> Result<()> {
+        let (mut lease, mut again, mut in_use) = (None, true, None);
+        while again {
+            (again, in_use) = (false, None);
+            for trashed in self.deleted_images()? {
+                let image = &trashed.id;
+                match self.try_free(&trashed, &mut lease) {
+                    Ok(Freeing::Freed) => {
+                        tracing::info!(image, "freed a deleted volume");
+                        again = true;
+                    }
+                    Ok(Freeing::Needed) => {}
+                    Ok(Freeing::InUse) => in_use = Some(trashed.id),
+                    Ok(Freeing::Leased) => {
+                        let what = "the trash, which another process is freeing";
+                        return Err(Error::Busy(what.to_owned()));
+                    }
+                    // It must not keep the others from being freed.
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            image,
+                            "cannot free a deleted volume yet; it will be retried"
+                        )
+                    }
+                }
+            }
+        }
+        match in_use {
+            None => Ok(()),
+            Some(image) => {
+                Err(Error::Busy(format!("the deleted image {image}, which is still open")))
+            }
+        }
+    }
+
+    fn try_free(&self, trashed: &Trashed, lease: &mut Option<TrashLease>) -> Result<Freeing> {
+        let freeing = || format!("free image {}", trashed.id);
+        if self.session.ask(freeing, |io| is_needed(io, trashed))? {
+            return Ok(Freeing::Needed);
+        }
+        if lease.is_none() {
+            *lease = TrashLease::try_acquire(&self.session, &self.info.name)?;
+        }
+        match lease {
+            Some(_) => self.session.ask(freeing, |io| free(io, &trashed.id)),
+            None => Ok(Freeing::Leased),
+        }
+    }
+
+    pub(super) fn deleted_images(&self) -> Result<Vec<Trashed>> {
+        let listing = || format!("list the trash of pool {}", self.info.name);
+        let mut found = self.session.ask(listing, |io| io.trash())?;
+        found.retain(|trashed| is_ours(&self.info.id, &trashed.name));
+        let mut deleted = Vec::new();
+        for trashed in found {
+            let key = record_key(&trashed.id);
+            let is_deleted = self.session.ask(listing, |io| {
+                Ok(match io.image_metadata(&trashed.id, &key)? {
+                    Some(text) => text == DELETED,
+                    // The process that freed it was killed when only the entry was left.
+                    None => !has_header(io, &trashed.id)?,
+                })
+            })?;
+            if is_deleted {
+                deleted.push(trashed);
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Deletions and creations that were not carried to the end.
+    pub(super) fn sweep_volumes(&self) -> Result<()> {
+        let listing = || format!("look for orphans in pool {}", self.info.name);
+        let mut unmade = Vec::new();
+        for (id, image_id) in self.images.all_named(listing)? {
+            match self.sweep_volume(&id, &image_id) {
+                Ok(Sweep::Done) => {}
+                Ok(Sweep::Unmade) => unmade.push((id, image_id)),
+                // It must not keep the others from being swept.
+                Err(error) => {
+                    tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried")
+                }
+            }
+        }
+        if !unmade.is_empty() {
+            thread::sleep(MAKING);
+        }
+        for (id, image_id) in unmade {
+            if let Err(error) = self.discard_unmade(&id, &image_id) {
+                tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_volume(&self, id: &VolumeId, image_id: &str) -> Result<Sweep> {
+        match self.images.find(id)? {
+            Some(Found { image_id: same, standing: Standing::Deleted }) if same == image_id => {
+                self.deletion.ensure_trashed(id, image_id)?;
+            }
+            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+                match self.images.created(image_id)? {
+                    None => return Ok(Sweep::Unmade),
+                    Some(created) if created.elapsed().is_ok_and(|age| age > HOUR) => {
+                        self.deletion.try_discard(id, image_id)?;
+                    }
+                    Some(_) => {}
+                }
+            }
+            Some(Found { image_id: same, standing: Standing::Whole(_) }) if same == image_id => {
+                let finishing = || format!("remove what is left of snapshots of volume {id}");
+                self.session.ask(finishing, |io| finish_removals(io, image_id))?;
+            }
+            Some(_) | None => {}
+        }
+        Ok(Sweep::Done)
+    }
+
+    /// A name without an image, as there was [`MAKING`] ago: the daemon that made it was killed.
+    fn discard_unmade(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let unmade = matches!(
+            self.images.find(id)?,
+            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id
+        ) && self.images.created(image_id)?.is_none();
+        if unmade {
+            self.deletion.try_discard(id, image_id)?;
+        }
+        Ok(())
+    }
+
+    /// Images that had a name for a copy, and have no snapshot left that could be copied.
+    pub(super) fn sweep_kept(&self) -> Result<()> {
+        let listing = || format!("look for orphans in pool {}", self.info.name);
+        for (name, image_id) in
+            self.session.ask(listing, |io| io.image_names("", kept_prefix(), 0))?
+        {
+            let looking = || format!("look at image {name}");
+            let swept = self.session.ask(looking, |io| match is_still_kept(io, &image_id)? {
+                true => Ok(()),
+                false => io.ensure_trashed(&name, &image_id),
+            });
+            if let Err(error) = swept {
+                tracing::warn!(%error, name, "cannot remove an orphan; it will be retried");
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Sweep {
+    Done,
+    /// There is a name, but no image.
+    Unmade,
+}
+
+/// Also one that was never deleted: an operator gave it that name.
+fn is_still_kept(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
+    let open = || io.open_image_by_id(image_id, None, Access::ReadOnly);
+    match open() {
+        // Freed by one process while another restored it.
+        Err(error) if error.is_not_found() => return Ok(false),
+        image => image.map(drop)?,
+    }
+    if io.image_metadata(image_id, &record_key(image_id))?.as_deref() != Some(DELETED) {
+        return Ok(true);
+    }
+    finish_removals(io, image_id)?;
+    Ok(open()?.snapshots()?.iter().any(|one| one.space != SnapshotSpace::Trash))
+}
+
+enum Freeing {
+    Freed,
+    Needed,
+    /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
+    /// together with others.
+    InUse,
+    /// Another process is freeing.
+    Leased,
+}
+
+/// An attempt to free what a snapshot needs would keep others from it for a moment.
+fn is_needed(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
+    let id = &trashed.id;
+    match io.open_image_by_id(id, None, Access::ReadOnly) {
+        Err(error) if error.is_not_found() => {
+            let recent = trashed.since.elapsed().is_ok_and(|age| age < PREVENTED_FOR);
+            Ok(recent && is_prevented(io, id)?)
+        }
+        image => is_any_snapshot_needed(io, id, &image?),
+    }
+}
+
+fn free(io: &IoCtx, id: &str) -> orlop_sys::Result<Freeing> {
+    // What was restored for a copy whose maker was killed could not be freed.
+    io.ensure_trashed(&kept_name(id), id)?;
+    Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
+}
+
+/// What was removed halfway is needed by nothing, and goes.
+fn is_any_snapshot_needed(io: &Arc<IoCtx>, id: &str, image: &Image) -> orlop_sys::Result<bool> {
+    if image.snapshots()?.is_empty() {
+        return Ok(false);
+    }
+    finish_removals(io, id)?;
+    // Opened anew: this one may not know yet what has changed.
+    let image = io.open_image_by_id(id, None, Access::ReadOnly)?;
+    Ok(!image.snapshots()?.is_empty())
+}
+
+/// There is a header, but none of an image. An image that cannot be opened is another matter: a clone
+/// whose maker was killed before its parent knew of it, and whose parent is gone. librbd frees that
+/// without opening the parent, and still refuses while there are snapshots.
+fn is_prevented(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {
+    match io.image_size(image_id) {
+        Err(error) if error.is_not_found() => has_header(io, image_id),
+        size => size.map(|_| false),
+    }
+}
+
+fn has_header(io: &IoCtx, image_id: &str) -> orlop_sys::Result<bool> {
+    match io.read(&header_of(image_id)) {
+        Err(error) if error.is_not_found() => Ok(false),
+        read => read.map(|_| true),
+    }
+}

@@ -1,0 +1,137 @@
+//! The threads that do what no call waits for: freeing what is deleted, flattening what is too deep.
+//!
+//! All of it may be done by several processes at once and be left half-done: what is to do is
+//! written in the pool.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, Result};
+
+use super::Garbage;
+use crate::poison::lock;
+
+pub(in super::super) const HOUR: Duration = Duration::from_secs(3600);
+/// After something could not be done, such as while the cluster still takes a client that was
+/// killed for alive; then after twice that, and so on.
+const SOON: Duration = Duration::from_secs(2);
+const LATER: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+
+type Chore = fn(&Garbage) -> Result<()>;
+
+/// What one thread does.
+struct Duty {
+    thread: &'static str,
+    /// At start and every hour, before the others: they look at every volume.
+    hourly: &'static [Chore],
+    /// Also when there is something to do.
+    prompt: &'static [Chore],
+}
+
+/// A flattening takes as long as the volume is large; freeing does not wait for it.
+const DUTIES: [Duty; 2] = [
+    Duty {
+        thread: "rbd-free",
+        hourly: &[Garbage::sweep_volumes],
+        prompt: &[
+            Garbage::sweep_snapshot_intents,
+            Garbage::sweep_group_intents,
+            Garbage::sweep_kept,
+            Garbage::free_trash,
+        ],
+    },
+    Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Garbage::flatten_requested] },
+];
+
+/// Dropped, it ends its threads when they are next idle.
+#[derive(Debug, Default)]
+pub(in super::super) struct Background {
+    threads: Mutex<Vec<Sender<()>>>,
+    /// How many of them are at work.
+    busy: AtomicUsize,
+}
+
+impl Background {
+    pub(super) fn start(&self, garbage: &Arc<Garbage>) -> Result<()> {
+        for duty in DUTIES {
+            let (sender, receiver) = mpsc::channel();
+            let garbage = Arc::downgrade(garbage);
+            thread::Builder::new()
+                .name(duty.thread.to_owned())
+                .spawn(move || work(&garbage, &duty, &receiver))
+                .map_err(|error| Error::failed("start a thread", error))?;
+            lock(&self.threads).push(sender);
+        }
+        Ok(())
+    }
+
+    /// Nothing more is begun. `true`: nor is anything under way, which is waited for a little; to
+    /// flatten a volume takes longer.
+    pub(in super::super) fn stop(&self) -> bool {
+        lock(&self.threads).clear();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            match self.busy.load(Ordering::SeqCst) {
+                0 => return true,
+                _ if Instant::now() >= deadline => return false,
+                _ => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// There is something to do.
+    pub(in super::super) fn wake(&self) {
+        for thread in lock(&self.threads).iter() {
+            // A thread that is gone has nothing to be woken for.
+            let _ = thread.send(());
+        }
+    }
+}
+
+fn work(garbage: &Weak<Garbage>, duty: &Duty, woken: &Receiver<()>) {
+    let (mut failures, mut sweep_at) = (0, Instant::now());
+    loop {
+        match woken.recv_timeout(pause(failures, sweep_at)) {
+            Ok(()) => while woken.try_recv().is_ok() {},
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let Some(garbage) = garbage.upgrade() else { return };
+        let busy = &garbage.background.busy;
+        busy.fetch_add(1, Ordering::SeqCst);
+        let sweeps = Instant::now() >= sweep_at;
+        let swept = !sweeps || do_all(&garbage, duty.hourly);
+        if sweeps && swept {
+            sweep_at = Instant::now() + HOUR;
+        }
+        failures = if do_all(&garbage, duty.prompt) && swept { 0 } else { failures + 1 };
+        busy.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn pause(failures: u32, sweep_at: Instant) -> Duration {
+    match failures.checked_sub(1) {
+        None => sweep_at.saturating_duration_since(Instant::now()),
+        Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
+    }
+}
+
+fn do_all(garbage: &Garbage, chores: &[Chore]) -> bool {
+    let mut done = true;
+    for chore in chores {
+        if let Err(error) = chore(garbage) {
+            tracing::warn!(
+                %error,
+                pool = garbage.info.name,
+                "garbage collection failed; it will be retried"
+            );
+            done = false;
+        }
+    }
+    done
+}

@@ -1,0 +1,151 @@
+//! Whether the cluster, the pool and its volumes can be used.
+
+use std::sync::Arc;
+
+use orlop_model::{Condition, Error, Health, PoolInfo, Result, StorageProbe, VolumeId};
+use orlop_sys::ceph::Access;
+
+use super::capacity::Capacity;
+use super::exports::Exports;
+use super::images::Images;
+use super::nodes::Nodes;
+use super::pool_header;
+use super::records::Records;
+use super::session::{Probe, Session};
+
+/// The least that every user may ask.
+const VERSION: &str = r#"{"prefix": "version"}"#;
+
+/// What the circuit breaker asks the cluster.
+#[derive(Debug)]
+pub(super) struct ClusterProbe {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+    records: Arc<Records>,
+    exports: Arc<Exports>,
+    /// `None`: this daemon does not serve a node.
+    nodes: Option<Arc<Nodes>>,
+}
+
+impl ClusterProbe {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        info: &Arc<PoolInfo>,
+        records: &Arc<Records>,
+        exports: &Arc<Exports>,
+        nodes: Option<Arc<Nodes>>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            info: Arc::clone(info),
+            records: Arc::clone(records),
+            exports: Arc::clone(exports),
+            nodes,
+        }
+    }
+
+    /// Asks the object stores, then the monitors: without either, little can be done.
+    fn examine(&self) -> Result<()> {
+        let checking = || format!("check pool {}", self.info.name);
+        match pool_header::read(&self.session)? {
+            Some(id) if id == self.info.id => {}
+            Some(id) => {
+                let reason = format!("its id was {} and is now {id}", self.info.id);
+                return Err(Error::failed(checking(), reason));
+            }
+            None => {
+                return Err(Error::failed(
+                    checking(),
+                    "its pool header is gone; was the Ceph pool removed and created again?",
+                ));
+            }
+        }
+        self.records.check(checking)?;
+        self.session.ask_unguarded(checking, |io| io.cluster().monitor_command(VERSION)).map(drop)
+    }
+}
+
+impl Probe for ClusterProbe {
+    fn probe(&self) -> Result<()> {
+        // Often enough, also where no call asks for a volume's condition.
+        self.exports.keep_logs_short();
+        self.examine()?;
+        if let Some(nodes) = &self.nodes {
+            nodes.keep_registered();
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RbdHealth {
+    session: Arc<Session>,
+    images: Arc<Images>,
+    capacity: Arc<Capacity>,
+}
+
+impl RbdHealth {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        images: &Arc<Images>,
+        capacity: &Arc<Capacity>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            images: Arc::clone(images),
+            capacity: Arc::clone(capacity),
+        }
+    }
+
+    fn condition_within(&self, id: &VolumeId, available: &Result<u64>) -> Result<Condition> {
+        let abnormal = |error: &Error| Ok(Condition::abnormal(error.to_string()));
+        let known = match self.images.known(id) {
+            Ok(Some(known)) => known,
+            Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
+            Err(unwell) => return abnormal(&unwell),
+        };
+        let looking = || format!("look at volume {id}");
+        let size = self.session.ask(looking, |io| {
+            io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
+        });
+        match size {
+            Ok(size) if size < known.record.capacity_bytes => {
+                return Ok(Condition::abnormal(format!(
+                    "its image has {size} bytes, its record promises {}",
+                    known.record.capacity_bytes
+                )));
+            }
+            Ok(_) => {}
+            Err(unwell) => return abnormal(&unwell),
+        }
+        match available {
+            Ok(0) => Ok(Condition::abnormal("the Ceph pool is full")),
+            Ok(_) => Ok(Condition::healthy("the image is there, with space to write")),
+            Err(unwell) => abnormal(unwell),
+        }
+    }
+}
+
+impl Health for RbdHealth {
+    /// Quick, also when the cluster does not answer.
+    fn check(&self) -> Result<()> {
+        self.session.health()
+    }
+
+    /// The connection to the cluster notices it itself.
+    fn storage_probe(&self) -> Option<&dyn StorageProbe> {
+        None
+    }
+
+    fn condition(&self, id: &VolumeId) -> Result<Condition> {
+        self.condition_within(id, &self.capacity.available())
+    }
+
+    /// The free space is asked for once for all of them.
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+        let available = self.capacity.available();
+        let abnormal = |error: Error| Condition::abnormal(error.to_string());
+        let within = |id| self.condition_within(id, &available).unwrap_or_else(abnormal);
+        ids.iter().map(within).collect()
+    }
+}

@@ -1,0 +1,217 @@
+//! The images of volumes, and the records among their metadata.
+//!
+//! Several processes read and change them. A record is changed only if it still is what was read:
+//! the comparison and the change are one operation of the object store, on the header of the one
+//! image that was meant, so that a process that was held up in between changes nothing at all.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use orlop_model::{Error, PoolInfo, Result, VolumeId, VolumeRecord};
+use orlop_sys::ceph::{Access, Image, IoCtx, Outcome, Update, header_of, metadata_key};
+
+use super::layout::{DELETED, image_of, record_key, volume_prefix};
+use super::session::Session;
+use crate::recorded::{parse_record, to_text};
+
+/// How often a change is tried again because another process was faster.
+const ATTEMPTS: usize = 20;
+
+/// An image with the name of a volume.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) image_id: String,
+    pub(super) standing: Standing,
+}
+
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Being made, or what is left of an attempt.
+    Draft,
+    /// Only its image is to be put away.
+    Deleted,
+    /// The record's text.
+    Whole(Vec<u8>),
+}
+
+/// A volume as it was read.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) image_id: String,
+    pub(super) text: Vec<u8>,
+    pub(super) record: VolumeRecord,
+}
+
+/// The image that has the name of a volume.
+pub(super) fn named_image(io: &IoCtx, id: &VolumeId) -> orlop_sys::Result<Option<String>> {
+    let name = image_of(id);
+    or_entered(io.image_id(&name)?, io, &name)
+}
+
+/// A process that was killed in the midst of making an image, or of clearing up after a race, may
+/// leave a name that is only in the directory.
+fn or_entered(
+    by_name: Option<String>,
+    io: &IoCtx,
+    name: &str,
+) -> orlop_sys::Result<Option<String>> {
+    match by_name {
+        None => io.entered_id(name),
+        known => Ok(known),
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Images {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+}
+
+impl Images {
+    pub(super) fn new(session: &Arc<Session>, info: &Arc<PoolInfo>) -> Self {
+        Self { session: Arc::clone(session), info: Arc::clone(info) }
+    }
+
+    pub(super) fn find(&self, id: &VolumeId) -> Result<Option<Found>> {
+        let reading = || format!("read volume {id}");
+        let name = image_of(id);
+        self.session.ask(reading, |io| {
+            let by_name = io.image_id(&name)?;
+            let openable = by_name.is_some();
+            let Some(image_id) = or_entered(by_name, io, &name)? else { return Ok(None) };
+            let standing = standing(io.image_metadata(&image_id, &record_key(&image_id))?);
+            if matches!(standing, Standing::Whole(_)) && !openable {
+                io.ensure_openable(&name, &image_id)?;
+            }
+            Ok(Some(Found { image_id, standing }))
+        })
+    }
+
+    pub(super) fn known(&self, id: &VolumeId) -> Result<Option<Known>> {
+        match self.find(id)? {
+            Some(Found { image_id, standing: Standing::Whole(text) }) => {
+                let record = parse(id, &text)?;
+                Ok(Some(Known { image_id, text, record }))
+            }
+            Some(Found { standing: Standing::Draft | Standing::Deleted, .. }) | None => Ok(None),
+        }
+    }
+
+    pub(super) fn require(&self, id: &VolumeId) -> Result<Known> {
+        self.known(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
+    }
+
+    pub(super) fn open(&self, id: &VolumeId, access: Access) -> Result<Image> {
+        let known = self.require(id)?;
+        let opening = || format!("open volume {id}");
+        self.session.ask(opening, |io| io.open_image_by_id(&known.image_id, None, access))
+    }
+
+    /// Names and ids of the images that have the name of a volume, whatever their state.
+    pub(super) fn all_named(
+        &self,
+        listing: impl Fn() -> String,
+    ) -> Result<Vec<(VolumeId, String)>> {
+        let prefix = volume_prefix(&self.info.id);
+        let all = self.session.ask(listing, |io| io.image_names("", &prefix, 0))?;
+        let named = |(name, image_id): (String, _)| Some((name.parse().ok()?, image_id));
+        Ok(all.into_iter().filter_map(named).collect())
+    }
+
+    pub(super) fn page(
+        &self,
+        after: Option<&VolumeId>,
+        limit: usize,
+    ) -> Result<Vec<(VolumeId, Result<VolumeRecord>)>> {
+        let prefix = volume_prefix(&self.info.id);
+        let wanted = if limit == 0 { usize::MAX } else { limit };
+        let mut last = after.map(VolumeId::to_string).unwrap_or_default();
+        let mut found = Vec::new();
+        while found.len() < wanted {
+            let listing = || format!("list the volumes of pool {}", self.info.name);
+            let page = self.session.ask(listing, |io| io.image_names(&last, &prefix, limit))?;
+            let Some((name, _)) = page.last() else { break };
+            name.clone_into(&mut last);
+            for (name, image_id) in page {
+                let Ok(id) = name.parse::<VolumeId>() else { continue };
+                let reading = || format!("read volume {id}");
+                let key = record_key(&image_id);
+                let text = self.session.ask(reading, |io| io.image_metadata(&image_id, &key))?;
+                if let Standing::Whole(text) = standing(text)
+                    && found.len() < wanted
+                {
+                    let record = parse(&id, &text);
+                    found.push((id, record));
+                }
+            }
+            if limit == 0 {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Only if the record is what it `was`; `None`: if there was none yet. `Differs` also if the
+    /// image itself is gone.
+    pub(super) fn try_replace(
+        &self,
+        what: &dyn Display,
+        image_id: &str,
+        was: Option<&[u8]>,
+        now: &[u8],
+    ) -> Result<Outcome> {
+        let key = metadata_key(&record_key(image_id));
+        let update = Update::default().expect(&key, was).set(&key, now);
+        let writing = || format!("write the record of {what}");
+        self.session.ask(writing, |io| match io.update(&header_of(image_id), &update) {
+            Err(error) if error.is_not_found() => Ok(Outcome::Differs),
+            outcome => outcome,
+        })
+    }
+
+    pub(super) fn update(
+        &self,
+        id: &VolumeId,
+        change: &mut dyn FnMut(&mut VolumeRecord) -> Result<()>,
+    ) -> Result<VolumeRecord> {
+        for _ in 0..ATTEMPTS {
+            let Known { image_id, text, mut record } = self.require(id)?;
+            let before = record.clone();
+            change(&mut record)?;
+            if record == before {
+                return Ok(record);
+            }
+            let now = to_text(&record)?;
+            match self.try_replace(id, &image_id, Some(&text), &now)? {
+                Outcome::Done => return Ok(record),
+                Outcome::Differs => {}
+            }
+        }
+        Err(Error::Busy(format!("volume {id}")))
+    }
+
+    /// `None`: there are at most names of it.
+    pub(super) fn created(&self, image_id: &str) -> Result<Option<SystemTime>> {
+        let looking = || format!("look at image {image_id}");
+        self.session.ask(looking, |io| {
+            match io.open_image_by_id(image_id, None, Access::ReadOnly) {
+                Err(error) if error.is_not_found() => Ok(None),
+                image => image?.created().map(Some),
+            }
+        })
+    }
+}
+
+fn standing(text: Option<Vec<u8>>) -> Standing {
+    match text {
+        None => Standing::Draft,
+        Some(text) if text == DELETED => Standing::Deleted,
+        Some(text) => Standing::Whole(text),
+    }
+}
+
+fn parse(id: &VolumeId, text: &[u8]) -> Result<VolumeRecord> {
+    parse_record(id, &"record", text)
+        .map_err(|reason| Error::damaged(format!("volume {id}"), reason))
+}

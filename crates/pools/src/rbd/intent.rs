@@ -1,0 +1,225 @@
+//! Snapshots that are made on the cluster before a record names them.
+//!
+//! An intent is written among the pool's keys first, so that what a daemon that was killed has left
+//! is found without looking at every image. The operation that writes the record removes the
+//! intent; garbage collection marks the intent as given up before it removes the snapshot. So one
+//! of both is refused, and there is neither a record without data nor data that is never found.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use orlop_model::{Error, PoolInfo, Result};
+use orlop_sys::ceph::{Outcome, Update};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::layout::new_snapshot_name;
+use super::records::Records;
+use super::session::Session;
+
+/// No call needs that long from the snapshot to its record.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(3600);
+
+/// What an intent is about, and how it is removed when it became an orphan.
+pub(super) trait Intended: Debug + Serialize + DeserializeOwned {
+    /// Of the intent's key; the rest of the key is the name.
+    const PREFIX: &'static str;
+
+    /// Idempotent, and may be done by several processes at once.
+    fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// It was there, or can never be made any more.
+    ForGood,
+    /// A daemon that is slow may still make it.
+    NotFound,
+}
+
+/// As it is written in the pool.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct IntentRecord<What> {
+    #[serde(flatten)]
+    what: What,
+    /// From when on it may be removed, in seconds since 1970.
+    until: u64,
+    /// It is being removed: from here on it cannot be committed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    given_up: bool,
+}
+
+impl<What: Serialize> IntentRecord<What> {
+    fn text(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|error| Error::failed("write an intent", error))
+    }
+}
+
+/// The key and the text of an intent to remove something at once.
+pub(super) fn to_remove<What: Intended>(name: &str, what: What) -> Result<(String, Vec<u8>)> {
+    Ok((key_of::<What>(name), IntentRecord { what, until: 0, given_up: true }.text()?))
+}
+
+fn key_of<What: Intended>(name: &str) -> String {
+    format!("{}{name}", What::PREFIX)
+}
+
+/// Dropped, it removes what was made, unless that was committed.
+#[derive(Debug)]
+pub(super) struct Intent<What: Intended> {
+    intents: Arc<Intents>,
+    /// That nothing had before.
+    name: String,
+    what: What,
+    text: Vec<u8>,
+    until: u64,
+    committed: bool,
+}
+
+impl<What: Intended> Intent<What> {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn what(&self) -> &What {
+        &self.what
+    }
+
+    /// To `update` is added what commits it; `false` if something is not as it was expected.
+    pub(super) fn try_commit(mut self, update: Update) -> Result<bool> {
+        let key = key_of::<What>(&self.name);
+        let update = update.expect(&key, Some(&self.text)).remove(&key);
+        let writing = || format!("write the record of {}", self.name);
+        let outcome = self.intents.records.update(writing, &update);
+        self.committed = match &outcome {
+            Ok(Outcome::Done) => true,
+            Ok(Outcome::Differs) => false,
+            // Perhaps it was written, and the answer was lost. By the intent, if it is still
+            // there, garbage collection finds it later.
+            Err(_) => true,
+        };
+        Ok(outcome? == Outcome::Done)
+    }
+}
+
+impl<What: Intended> Drop for Intent<What> {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        if let Err(error) = self.intents.remove(&self.name, &self.what, self.until) {
+            tracing::warn!(
+                %error,
+                name = self.name,
+                "cannot remove an orphan now; garbage collection removes it after an hour"
+            );
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Intents {
+    session: Arc<Session>,
+    info: Arc<PoolInfo>,
+    records: Arc<Records>,
+}
+
+impl Intents {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        info: &Arc<PoolInfo>,
+        records: &Arc<Records>,
+    ) -> Self {
+        Self { session: Arc::clone(session), info: Arc::clone(info), records: Arc::clone(records) }
+    }
+
+    /// From here on it can be made, and is found.
+    pub(super) fn begin<What: Intended + Clone>(
+        self: &Arc<Self>,
+        purpose: &str,
+        what: What,
+    ) -> Result<Intent<What>> {
+        let writing = || format!("take the snapshot {purpose}");
+        let until = seconds(SystemTime::now() + GIVEN_UP_AFTER);
+        let text = IntentRecord { what: what.clone(), until, given_up: false }.text()?;
+        let name = new_snapshot_name(purpose)?;
+        let update = Update::default().set(&key_of::<What>(&name), &text);
+        self.records.update(writing, &update)?;
+        Ok(Intent { intents: Arc::clone(self), name, what, text, until, committed: false })
+    }
+
+    /// The intent of what is not there stays as long as a slow daemon may still make it: without the
+    /// intent it would never be found.
+    fn remove<What: Intended>(&self, name: &str, what: &What, until: u64) -> Result<()> {
+        match what.ensure_removed(&self.session, name)? {
+            Removal::NotFound if until > seconds(SystemTime::now()) => return Ok(()),
+            Removal::NotFound | Removal::ForGood => {}
+        }
+        let forgetting = || format!("remove the intent {name}");
+        let update = Update::default().remove(&key_of::<What>(name));
+        self.records.update(forgetting, &update).map(drop)
+    }
+
+    /// Removes what was given up or orphaned.
+    pub(super) fn sweep<What: Intended>(&self) -> Result<()> {
+        self.sweep_named::<What>("", seconds(SystemTime::now()))
+    }
+
+    /// What is made, or was given up, needs no such snapshot any more: those that are there are
+    /// orphans of killed daemons, or of calls that come too late.
+    pub(super) fn sweep_all_for<What: Intended>(&self, purpose: &str) {
+        if let Err(error) = self.sweep_named::<What>(&format!("{purpose}."), u64::MAX) {
+            tracing::warn!(
+                %error,
+                purpose,
+                "cannot remove orphans now; garbage collection removes them after an hour"
+            );
+        }
+    }
+
+    /// Of what is known to be needed no more, or whose daemon was killed. `Differs`: there is no
+    /// intent.
+    pub(super) fn ensure_swept<What: Intended>(&self, name: &str) -> Result<Outcome> {
+        let key = key_of::<What>(name);
+        let reading = || format!("read the intent {name}");
+        match self.records.get(reading, &key)? {
+            None => Ok(Outcome::Differs),
+            Some(text) => self.sweep_one::<What>(name, &text, u64::MAX).map(|()| Outcome::Done),
+        }
+    }
+
+    fn sweep_named<What: Intended>(&self, names: &str, now: u64) -> Result<()> {
+        let listing = || format!("look for orphans in pool {}", self.info.name);
+        let prefix = key_of::<What>(names);
+        for (key, text) in self.records.list(listing, "", &prefix, 0)? {
+            let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
+            // One that cannot be removed must not keep the others.
+            if let Err(error) = self.sweep_one::<What>(name, &text, now) {
+                tracing::warn!(%error, key, "cannot remove an orphan; it will be retried");
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<()> {
+        let key = key_of::<What>(name);
+        let intent: IntentRecord<What> = serde_json::from_slice(text)
+            .map_err(|error| Error::damaged(format!("the intent {key}"), error))?;
+        if intent.until > now && !intent.given_up {
+            return Ok(());
+        }
+        let intent = IntentRecord { given_up: true, ..intent };
+        let update = Update::default().expect(&key, Some(text)).set(&key, &intent.text()?);
+        let claiming = || format!("remove the orphan {name}");
+        match self.records.update(claiming, &update)? {
+            Outcome::Done => self.remove(name, &intent.what, intent.until),
+            // Committed just now, or removed by another process.
+            Outcome::Differs => Ok(()),
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}

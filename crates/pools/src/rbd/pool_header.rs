@@ -1,0 +1,134 @@
+//! `orlop.pool`: what makes a pool of the cluster one of Orlop's.
+//!
+//! Unlike the header of an image pool it is no lock: many processes use the pool at once.
+
+use orlop_model::{Error, GroupSnapshotId, PoolId, Result, SnapshotId, VolumeGroupId, VolumeId};
+use orlop_sys::rand::random_bytes;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Doing;
+use super::layout::{POOL_HEADER, RECORDS, VOLUMES};
+use super::session::Session;
+
+const FORMAT: u32 = 1;
+const KIND: &str = "rbd";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Contents {
+    format: u32,
+    id: PoolId,
+    kind: String,
+}
+
+/// All that is certain about a header of any version.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// Of several processes that make the pool at once, all get the id of the one that was first.
+pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> {
+    if let Some(id) = read(session)? {
+        return Ok(id);
+    }
+    if let Some(lost) = id_in_use(session)? {
+        // Another process may have made the pool since, and volumes in it.
+        return match read(session)? {
+            Some(id) => Ok(id),
+            None => Err(header_lost(session.ceph_pool(), lost)?),
+        };
+    }
+    let making = || format!("make a pool in the Ceph pool {}", session.ceph_pool());
+    if !create {
+        return Err(Error::failed(making(), "there is none, and none may be made"));
+    }
+    tracing::warn!(
+        pool = session.ceph_pool(),
+        "this Ceph pool is new to Orlop; writing the pool header"
+    );
+    let id = PoolId::from_random(random_bytes().doing(making)?);
+    let text = text_of(id).map_err(|error| Error::failed(making(), error))?;
+    // The header comes last: what is without it is no pool.
+    session.ask(making, |io| {
+        io.ensure_object(RECORDS)?;
+        match io.create(POOL_HEADER, text.as_bytes()) {
+            Err(error) if error.is_taken() => Ok(()),
+            done => done,
+        }
+    })?;
+    read(session)?.ok_or_else(|| Error::failed(making(), "its pool header is gone again"))
+}
+
+fn text_of(id: PoolId) -> serde_json::Result<String> {
+    serde_json::to_string(&Contents { format: FORMAT, id, kind: KIND.to_owned() })
+}
+
+/// The pool id in the names of volumes or snapshots that are there without a header. A daemon that was
+/// killed before it wrote the header has made none.
+fn id_in_use(session: &Session) -> Result<Option<PoolId>> {
+    let looking = || format!("look for volumes in the Ceph pool {}", session.ceph_pool());
+    let images = session.ask(looking, |io| io.image_names("", VOLUMES, 0))?;
+    let volumes = images.iter().filter_map(|(name, _)| name.parse::<VolumeId>().ok());
+    if let Some(id) = volumes.map(|id| id.pool().clone()).next() {
+        return Ok(Some(id));
+    }
+    let records = session.ask(looking, |io| io.omap_list(RECORDS, "", "", 0))?;
+    Ok(records.iter().find_map(|(key, _)| key.split('.').find_map(pool_of)))
+}
+
+/// Of a part of a record's key.
+fn pool_of(id: &str) -> Option<PoolId> {
+    let of_snapshot = || Some(id.parse::<SnapshotId>().ok()?.pool().clone());
+    let of_group_snapshot = || Some(id.parse::<GroupSnapshotId>().ok()?.pool().clone());
+    let of_group = || Some(id.parse::<VolumeGroupId>().ok()?.pool().clone());
+    let of_volume = || Some(id.parse::<VolumeId>().ok()?.pool().clone());
+    of_snapshot().or_else(of_group_snapshot).or_else(of_group).or_else(of_volume)
+}
+
+fn header_lost(pool: &str, id: PoolId) -> Result<Error> {
+    let what = format!("the Ceph pool {pool}");
+    let reason = format!(
+        "its pool header {POOL_HEADER} is lost, and volumes or snapshots of pool {id} are in it"
+    );
+    let text = text_of(id).map_err(|error| Error::failed(format!("open {what}"), error))?;
+    let mended = format!("{reason}; restore the object {POOL_HEADER} with the contents {text}");
+    Ok(Error::damaged(what, mended))
+}
+
+pub(super) fn read(session: &Session) -> Result<Option<PoolId>> {
+    let reading = || format!("open the Ceph pool {}", session.ceph_pool());
+    let text = session.ask_unguarded(reading, |io| match io.read(POOL_HEADER) {
+        Err(error) if error.is_not_found() => Ok(None),
+        text => text.map(Some),
+    })?;
+    text.map(|text| parse(session.ceph_pool(), &text)).transpose()
+}
+
+pub(crate) fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {
+    let what = || format!("the pool header {POOL_HEADER} of the Ceph pool {pool}");
+    let damaged = |error| Error::damaged(what(), error);
+    let Version { format } = serde_json::from_slice(text).map_err(damaged)?;
+    if format != FORMAT {
+        return Err(Error::failed(
+            format!("open the Ceph pool {pool}"),
+            format!("it has format {format}, this version of Orlop reads format {FORMAT}"),
+        ));
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(damaged)?;
+    Ok(contents.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_refused_and_a_torn_header_is_damage() {
+        let whole = br#"{"format":1,"id":"0123abcd","kind":"rbd"}"#;
+        assert_eq!(parse("p", whole).unwrap().as_str(), "0123abcd");
+        let later = parse("p", br#"{"format":2,"place":"elsewhere"}"#);
+        assert!(matches!(later, Err(Error::Failed { .. })), "{later:?}");
+        let torn = parse("p", &whole[..20]);
+        assert!(matches!(torn, Err(Error::Damaged { .. })), "{torn:?}");
+    }
+}

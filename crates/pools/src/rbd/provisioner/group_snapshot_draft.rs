@@ -1,0 +1,123 @@
+//! Taking an atomic group snapshot: that of RBD first, all records last, in one operation.
+
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{
+    Draft, Error, GroupSnapshotId, GroupSnapshotRecord, NewGroupSnapshot, Result, SnapshotRecord,
+};
+use orlop_sys::ceph::Update;
+
+use super::super::catalogue::{Entry, GroupEntry, GroupPlace, Place};
+use super::super::uncommitted_group_snapshot::{Member, OfImages, UncommittedGroupSnapshot};
+use super::RbdProvisioner;
+use super::snapshot_draft::new_record;
+
+/// Another process is making the same group snapshot, or has just made it.
+fn busy(id: &GroupSnapshotId) -> Error {
+    Error::Busy(format!("group snapshot {id}"))
+}
+
+#[derive(Debug)]
+pub(super) struct GroupSnapshotDraft {
+    pool: RbdProvisioner,
+    record: GroupSnapshotRecord,
+    members: Vec<SnapshotRecord>,
+    snapshot: UncommittedGroupSnapshot,
+    progress: Progress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Begun,
+    /// Whether it is there is not known.
+    Taking,
+    Taken,
+}
+
+impl GroupSnapshotDraft {
+    pub(super) fn begin(pool: &RbdProvisioner, new: &NewGroupSnapshot) -> Result<Self> {
+        if !pool.takes_group_snapshots {
+            return Err(Error::precondition(format!(
+                "cannot take a group snapshot in pool {}: librbd of this machine has no rbd_clone4, \
+                 so it could not be restored; Ceph 19 has it",
+                pool.info.name
+            )));
+        }
+        // A damaged one keeps its name until someone has looked at it.
+        if pool.catalogue.group_snapshot_records().get(&new.id)?.is_some() {
+            return Err(busy(&new.id));
+        }
+        pool.capacity.check_not_full()?;
+        let (mut members, mut records) = (Vec::new(), Vec::new());
+        for member in &new.members {
+            if pool.catalogue.snapshot_records().entry(&member.id)?.is_some() {
+                return Err(Error::Busy(format!("snapshot {}", member.id)));
+            }
+            let source = pool.images.require(&member.source.id)?;
+            let volume = source.record.id.clone();
+            members.push(Member { volume, image_id: source.image_id.clone() });
+            let group = Some(new.id.clone());
+            records.push(SnapshotRecord { group, ..new_record(member, source) });
+        }
+        let snapshot = UncommittedGroupSnapshot::prepare(
+            &pool.session,
+            &pool.images,
+            &pool.intents,
+            &new.id.to_string(),
+            members,
+        )?;
+        Ok(Self {
+            pool: pool.clone(),
+            record: GroupSnapshotRecord {
+                version: RECORD_VERSION,
+                id: new.id.clone(),
+                name: new.name.clone(),
+                members: new.members.iter().map(|member| member.id.clone()).collect(),
+                created: SystemTime::now().into(),
+            },
+            members: records,
+            snapshot,
+            progress: Progress::Begun,
+        })
+    }
+}
+
+impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
+    fn capture(&mut self) -> Result<()> {
+        match self.progress {
+            Progress::Begun => self.progress = Progress::Taking,
+            Progress::Taking => {
+                return Err(Error::failed("take a group snapshot", "an earlier attempt failed"));
+            }
+            Progress::Taken => return Ok(()),
+        }
+        self.snapshot.take()?;
+        self.record.created = SystemTime::now().into();
+        self.progress = Progress::Taken;
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<GroupSnapshotRecord> {
+        self.capture()?;
+        let made = self.snapshot.release()?;
+        let Self { pool, record, members, snapshot, .. } = *self;
+        let key = record.id.to_string();
+        let place = GroupPlace { rbd_group: snapshot.group(), of: snapshot.of().clone() };
+        let entry = GroupEntry { place, record };
+        let mut update = Update::default().expect(&key, None).set(&key, &entry.text()?);
+        for ((image, made), member) in entry.place.of.images().iter().zip(made).zip(members) {
+            let record =
+                SnapshotRecord { size_bytes: made.size, created: entry.record.created, ..member };
+            let place =
+                Place { image: image.clone(), snapshot: made.name, number: Some(made.number) };
+            let key = record.id.to_string();
+            update = update.expect(&key, None).set(&key, &Entry { place, record }.text()?);
+        }
+        if !snapshot.try_commit(update)? {
+            return Err(busy(&entry.record.id));
+        }
+        pool.intents.sweep_all_for::<OfImages>(&key);
+        Ok(entry.record)
+    }
+}

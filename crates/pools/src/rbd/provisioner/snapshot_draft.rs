@@ -1,0 +1,90 @@
+//! Taking a snapshot: that of RBD first, its record last.
+
+use std::time::SystemTime;
+
+use orlop_model::record::RECORD_VERSION;
+use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord};
+use orlop_sys::ceph::Update;
+
+use super::super::catalogue::{Entry, Place};
+use super::super::images::Known;
+use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
+use super::RbdProvisioner;
+
+/// Of a snapshot that is in no group. Its size and its time are known when it is taken.
+pub(super) fn new_record(new: &NewSnapshot, source: Known) -> SnapshotRecord {
+    SnapshotRecord {
+        version: RECORD_VERSION,
+        id: new.id.clone(),
+        name: new.name.clone(),
+        source: source.record.id,
+        size_bytes: source.record.capacity_bytes,
+        format: new.format,
+        capabilities: source.record.capabilities,
+        created: SystemTime::now().into(),
+        group: None,
+        consistency: new.consistency,
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SnapshotDraft {
+    pool: RbdProvisioner,
+    image_id: String,
+    record: SnapshotRecord,
+    snapshot: Option<UncommittedSnapshot>,
+}
+
+impl SnapshotDraft {
+    pub(super) fn begin(pool: &RbdProvisioner, new: &NewSnapshot) -> Result<Self> {
+        // A damaged snapshot keeps its name until someone has looked at it.
+        if pool.catalogue.snapshot_records().entry(&new.id)?.is_some() {
+            return Err(busy(&new.id));
+        }
+        let source = pool.images.require(&new.source.id)?;
+        pool.capacity.check_not_full()?;
+        let image_id = source.image_id.clone();
+        let record = new_record(new, source);
+        Ok(Self { pool: pool.clone(), image_id, record, snapshot: None })
+    }
+
+    fn take(&mut self) -> Result<UncommittedSnapshot> {
+        let purpose = self.record.id.to_string();
+        let taken = self.pool.take_snapshot(&self.image_id, &purpose)?;
+        self.record.size_bytes = taken.size();
+        self.record.created = SystemTime::now().into();
+        Ok(taken)
+    }
+}
+
+/// Another process is making the same snapshot, or has just made it.
+fn busy(id: &SnapshotId) -> Error {
+    Error::Busy(format!("snapshot {id}"))
+}
+
+impl Draft<SnapshotRecord> for SnapshotDraft {
+    fn capture(&mut self) -> Result<()> {
+        if self.snapshot.is_none() {
+            self.snapshot = Some(self.take()?);
+        }
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<SnapshotRecord> {
+        let taken = match self.snapshot.take() {
+            Some(taken) => taken,
+            None => self.take()?,
+        };
+        let Self { pool, record, .. } = *self;
+        let (image, snapshot) = (taken.image_id().to_owned(), taken.name().to_owned());
+        let place = Place { image, snapshot, number: None };
+        let entry = Entry { place, record };
+        let key = entry.record.id.to_string();
+        let update = Update::default().expect(&key, None).set(&key, &entry.text()?);
+        if !taken.try_commit(update)? {
+            return Err(busy(&entry.record.id));
+        }
+        pool.intents.sweep_all_for::<OfImage>(&key);
+        Ok(entry.record)
+    }
+}

@@ -1,0 +1,322 @@
+//! Making a volume: the image first, its record last.
+//!
+//! A name without a record is a draft. The daemon that made it may be dead, so the next call for the
+//! same name waits for a moment, deletes the draft and makes another; the first daemon, if it is
+//! alive after all, then finds that its image is marked as deleted, and gives up. The record is
+//! written to an image of a certain id, and only while that has none: of many who try at once, one
+//! wins.
+//!
+//! A crash before the record leaves a draft; after it, a volume.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{
+    ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeRecord,
+};
+use orlop_sys::ceph::{
+    Access, NewImage, Outcome, Parent, SnapshotRef, Update, header_of, metadata_key,
+};
+
+use super::super::catalogue::{Entry, Place};
+use super::super::images::{Found, Standing};
+use super::super::layout::{OURS, copy_purpose, image_of, record_key};
+use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
+use super::{RbdProvisioner, can_restore_groups};
+use crate::recorded::{new_volume_record, to_text};
+
+/// Each draft that stands in the way is deleted once. Of two daemons that were killed, each may
+/// have left half of the name.
+const ATTEMPTS: usize = 5;
+/// Much longer than a daemon that is alive needs. Nothing depends on it but how often two that make
+/// the same volume delete each other's drafts.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct VolumeDraft {
+    pool: RbdProvisioner,
+    record: VolumeRecord,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    /// No snapshot of it was taken yet.
+    Volume {
+        image_id: String,
+    },
+    Captured(Content),
+}
+
+/// What the image is made of.
+#[derive(Debug)]
+enum Content {
+    Zeroes,
+    Snapshot { id: SnapshotId, place: Place },
+    Copy(UncommittedSnapshot),
+}
+
+impl VolumeDraft {
+    pub(super) fn begin(pool: &RbdProvisioner, new: &NewVolume) -> Result<Self> {
+        match new.parameters.provisioning {
+            Provisioning::Thin => {}
+            Provisioning::Thick => {
+                return Err(Error::invalid(
+                    "parameters",
+                    format!("provisioning: pool {} has thin volumes only", pool.info.name),
+                ));
+            }
+        }
+        if pool.images.known(&new.id)?.is_some() {
+            return Err(Error::Busy(format!("volume {}", new.id)));
+        }
+        pool.capacity.check_fits(new.capacity_bytes)?;
+        let origin = origin_of(pool, new)?;
+        Ok(Self { pool: pool.clone(), record: new_volume_record(new), origin })
+    }
+}
+
+impl Origin {
+    fn captured(self, pool: &RbdProvisioner, record: &VolumeRecord) -> Result<Content> {
+        match self {
+            Self::Volume { image_id } => copy(pool, &image_id, record),
+            Self::Captured(content) => Ok(content),
+        }
+    }
+}
+
+fn copy(pool: &RbdProvisioner, image_id: &str, record: &VolumeRecord) -> Result<Content> {
+    let snapshot = pool.take_snapshot(image_id, &copy_purpose(&record.id))?;
+    // It may have grown since it was looked at.
+    check_size(snapshot.size(), record.capacity_bytes)?;
+    Ok(Content::Copy(snapshot))
+}
+
+fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<Origin> {
+    let (origin, size, image_id) = match &new.source {
+        None => return Ok(Origin::Captured(Content::Zeroes)),
+        Some(ContentSource::Snapshot(id)) => {
+            let entry = pool.catalogue.snapshot_records().require(id)?;
+            check_restorable(&entry)?;
+            let image_id = entry.place.image.clone();
+            let content = Content::Snapshot { id: id.clone(), place: entry.place };
+            (Origin::Captured(content), entry.record.size_bytes, image_id)
+        }
+        Some(ContentSource::Volume(id)) => {
+            let known = pool.images.require(id)?;
+            let origin = Origin::Volume { image_id: known.image_id.clone() };
+            (origin, known.record.capacity_bytes, known.image_id)
+        }
+    };
+    check_size(size, new.capacity_bytes)?;
+    pool.flattening.check_depth(&image_id)?;
+    Ok(origin)
+}
+
+/// A group snapshot may have been taken by a controller with another librbd.
+fn check_restorable(entry: &Entry) -> Result<()> {
+    if entry.place.number.is_none() || can_restore_groups() {
+        return Ok(());
+    }
+    Err(Error::precondition(format!(
+        "cannot restore snapshot {}: it is a member of a group snapshot, and librbd of this machine \
+         has no rbd_clone4, which restores such snapshots; Ceph 19 has it",
+        entry.record.id
+    )))
+}
+
+fn check_size(source: u64, capacity: u64) -> Result<()> {
+    if source <= capacity {
+        return Ok(());
+    }
+    Err(Error::OutOfRange(format!(
+        "the source has {source} bytes, which do not fit into {capacity}"
+    )))
+}
+
+impl Draft<VolumeRecord> for VolumeDraft {
+    fn capture(&mut self) -> Result<()> {
+        if let Origin::Volume { image_id } = &self.origin {
+            self.origin = Origin::Captured(copy(&self.pool, image_id, &self.record)?);
+        }
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<VolumeRecord> {
+        let Self { pool, record, origin } = *self;
+        let content = origin.captured(&pool, &record)?;
+        CapturedDraft { pool, record, content }.commit()
+    }
+}
+
+/// A draft whose content is fixed: only this can make an image.
+struct CapturedDraft {
+    pool: RbdProvisioner,
+    record: VolumeRecord,
+    content: Content,
+}
+
+impl CapturedDraft {
+    fn commit(self) -> Result<VolumeRecord> {
+        let text = to_text(&self.record)?;
+        let image_id = self.make_image()?;
+        match self.pool.images.try_replace(&self.record.id, &image_id, None, &text)? {
+            Outcome::Done => {
+                self.pool.flattening.request_if_deep(&self.record.id, &image_id);
+                if matches!(self.content, Content::Copy(_)) {
+                    self.pool.intents.sweep_all_for::<OfImage>(&copy_purpose(&self.record.id));
+                }
+                Ok(self.record.clone())
+            }
+            Outcome::Differs => Err(self.overtaken()),
+        }
+    }
+
+    /// Returns the id of an image that has the volume's name, its size and its data.
+    fn make_image(&self) -> Result<String> {
+        let id = &self.record.id;
+        for _ in 0..ATTEMPTS {
+            if self.try_create()? {
+                return self.finished_image();
+            }
+            let Some(Found { image_id, standing }) = self.pool.images.find(id)? else { continue };
+            match standing {
+                Standing::Whole(_) => return Err(self.overtaken()),
+                Standing::Deleted => self.pool.deletion.ensure_trashed(id, &image_id)?,
+                Standing::Draft => self.replace_draft(&image_id)?,
+            }
+        }
+        Err(self.overtaken())
+    }
+
+    /// Deletes the draft of another daemon, unless that commits it within a moment.
+    fn replace_draft(&self, image_id: &str) -> Result<()> {
+        let id = &self.record.id;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match self.pool.images.find(id)? {
+                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+                    thread::sleep(PAUSE);
+                }
+                Some(_) | None => return Ok(()),
+            }
+        }
+        match self.pool.deletion.try_discard(id, image_id)? {
+            Outcome::Done => Ok(()),
+            Outcome::Differs => Err(self.overtaken()),
+        }
+    }
+
+    /// `false`: there is an image of that name.
+    fn try_create(&self) -> Result<bool> {
+        let creating = || format!("make volume {}", self.record.id);
+        let name = image_of(&self.record.id);
+        let Some((image_id, snapshot)) = self.parent() else {
+            let zeroes = NewImage::Zeroes { size: self.record.capacity_bytes };
+            let session = &self.pool.session;
+            return session.ask(creating, |io| created(io.create_image(&name, zeroes)));
+        };
+        let parent = self.pool.deletion.ensure_named(image_id)?;
+        let copy = NewImage::CloneOf { image: &parent, snapshot };
+        let outcome = self.pool.session.ask(creating, |io| match io.create_image(&name, copy) {
+            Err(error) if error.is_not_found() => Ok(None),
+            outcome => created(outcome).map(Some),
+        })?;
+        outcome.ok_or_else(|| self.without_source())
+    }
+
+    fn parent(&self) -> Option<(&str, SnapshotRef<'_>)> {
+        match &self.content {
+            Content::Zeroes => None,
+            Content::Snapshot { place, .. } => Some((&place.image, place.at())),
+            Content::Copy(snapshot) => Some((snapshot.image_id(), snapshot.reference())),
+        }
+    }
+
+    fn is_of(&self, parent: Option<&Parent>) -> bool {
+        match (self.parent(), parent) {
+            (None, None) => true,
+            (Some((image, snapshot)), Some(parent)) => {
+                let same = match snapshot {
+                    SnapshotRef::Name(name) => parent.snapshot == name,
+                    SnapshotRef::Number(number) => parent.number == number,
+                };
+                same && parent.image_id == image
+            }
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// The source was deleted, or another process moved it just now.
+    fn without_source(&self) -> Error {
+        match &self.content {
+            Content::Snapshot { id, .. } => Error::Busy(format!("snapshot {id}")),
+            Content::Zeroes | Content::Copy(_) => self.overtaken(),
+        }
+    }
+
+    /// Another process is making the same volume, or has just made it.
+    fn overtaken(&self) -> Error {
+        Error::Busy(format!("volume {}", self.record.id))
+    }
+
+    fn finished_image(&self) -> Result<String> {
+        let name = image_of(&self.record.id);
+        let bytes = self.record.capacity_bytes;
+        let finishing = || format!("make volume {}", self.record.id);
+        let session = &self.pool.session;
+        let shape = session.ask(finishing, |io| {
+            let open = |access| match io.open_image(&name, access) {
+                Err(error) if error.is_not_found() => Ok(None),
+                image => image.map(Some),
+            };
+            let Some(mut image) = open(Access::ReadOnly)? else { return Ok(None) };
+            if image.size()? < bytes {
+                // A daemon that is killed before the end counts as its user for a while.
+                let Some(writable) = open(Access::ReadWrite)? else { return Ok(None) };
+                writable.ensure_size(bytes)?;
+                image = writable;
+            }
+            Ok(Some((image.id()?, image.size()?, image.parent()?)))
+        })?;
+        let Some((image_id, size, parent)) = shape else { return Err(self.overtaken()) };
+        if size != bytes || !self.is_of(parent.as_ref()) {
+            return Err(self.overtaken());
+        }
+        // A process that took this image for an orphan may have removed the entry.
+        if !session.ask(finishing, |io| io.ensure_entered(&name, &image_id))? {
+            return Err(self.overtaken());
+        }
+        self.forget_inherited(&image_id)?;
+        Ok(image_id)
+    }
+
+    /// librbd gives a clone all metadata of its parent. None of it counts here; it only would pile
+    /// up from copy to copy.
+    fn forget_inherited(&self, image_id: &str) -> Result<()> {
+        let header = header_of(image_id);
+        let forgetting = || format!("make volume {}", self.record.id);
+        self.pool.session.ask(forgetting, |io| {
+            let inherited = io.omap_list(&header, "", &metadata_key(OURS), 0)?;
+            if inherited.is_empty() {
+                return Ok(());
+            }
+            let remove = |update: Update, (key, _): &(String, Vec<u8>)| update.remove(key);
+            let own = metadata_key(&record_key(image_id));
+            let update = Update::default().expect(&own, None);
+            match io.update(&header, &inherited.iter().fold(update, remove)) {
+                Err(error) if error.is_not_found() => Ok(()),
+                done => done.map(drop),
+            }
+        })
+    }
+}
+
+fn created(outcome: orlop_sys::Result<()>) -> orlop_sys::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_taken() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

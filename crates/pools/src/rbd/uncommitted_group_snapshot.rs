@@ -1,0 +1,189 @@
+//! Snapshots of several images at one instant that no record names yet.
+//!
+//! RBD takes an atomic snapshot of the images of one group, and an image is in one group at most. So
+//! there is a group for each group snapshot, the images are in it only while it is taken, and the
+//! snapshots stay with the group: it goes when they go, and they with it.
+//!
+//! The order is: a lock on each image, the intent, the group, the images into it, the snapshot, the
+//! images out of it, the locks, the record. If we hold the lock of an image and the image is still
+//! in a group, that group is an orphan: its daemon has released the lock, or was blocklisted, before
+//! we could acquire it. It is removed.
+
+use std::sync::Arc;
+
+use orlop_model::{Error, Result, VolumeId};
+use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Outcome, Update};
+use serde::{Deserialize, Serialize};
+
+use super::failure::Doing;
+use super::garbage::finish_removals;
+use super::image_lock::{ImageLock, open_to_change};
+use super::images::Images;
+use super::intent::{Intended, Intent, Intents, Removal};
+use super::layout::{PENDING_GROUP, image_of, name_of_snapshot_group, snapshot_group};
+use super::session::Session;
+
+const LOCK: &str = "orlop.group";
+/// A group has one snapshot.
+const SNAPSHOT: &str = "cut";
+
+/// A group with snapshots of these images, and perhaps with the images themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OfImages {
+    images: Vec<String>,
+}
+
+impl OfImages {
+    /// By id, in the order of the members.
+    pub(super) fn images(&self) -> &[String] {
+        &self.images
+    }
+}
+
+impl Intended for OfImages {
+    const PREFIX: &'static str = PENDING_GROUP;
+
+    /// Snapshots first, then the images, then the group: librbd takes it from where it was left.
+    /// Clones of the snapshots keep them alive out of sight.
+    fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {
+        let removing = || format!("remove the group snapshot {name}");
+        for image_id in &self.images {
+            session.ask(removing, |io| match open_to_change(io, image_id) {
+                Err(error) if error.is_not_found() => Ok(()),
+                image => image.map(drop),
+            })?;
+        }
+        let found = session.ask(removing, |io| io.ensure_no_group(&snapshot_group(name)))?;
+        // Their group no longer leads to snapshots that another process removed halfway.
+        for image_id in &self.images {
+            session.ask(removing, |io| finish_removals(io, image_id))?;
+        }
+        Ok(if found { Removal::ForGood } else { Removal::NotFound })
+    }
+}
+
+/// A volume that a snapshot is to be taken of, and the image that is meant by it.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) volume: VolumeId,
+    pub(super) image_id: String,
+}
+
+/// Dropped, it removes the snapshots again, unless they were committed.
+#[derive(Debug)]
+pub(super) struct UncommittedGroupSnapshot {
+    /// Before the locks, as they are released last.
+    intent: Intent<OfImages>,
+    members: Vec<Member>,
+    locks: Vec<ImageLock>,
+    /// That has the locks. Another client, as which the pool connects again when this one was
+    /// blocklisted, has none.
+    io: Arc<IoCtx>,
+}
+
+impl UncommittedGroupSnapshot {
+    /// All that can be done before writers have to wait.
+    pub(super) fn prepare(
+        session: &Session,
+        images: &Images,
+        intents: &Arc<Intents>,
+        purpose: &str,
+        members: Vec<Member>,
+    ) -> Result<Self> {
+        let mut locks = Vec::new();
+        // All take them in the order of ids, so that there is no deadlock.
+        for member in &members {
+            locks.push(lock_out_of_group(session, intents, member)?);
+        }
+        let Some(io) = locks.first().map(|lock| Arc::clone(lock.io())) else {
+            return Err(Error::invalid("source_volume_ids", "is empty"));
+        };
+        let of = OfImages { images: members.iter().map(|one| one.image_id.clone()).collect() };
+        let intent = intents.begin(purpose, of)?;
+        let prepared = Self { intent, members, locks, io };
+        prepared.gather(images)?;
+        Ok(prepared)
+    }
+
+    fn gather(&self, images: &Images) -> Result<()> {
+        let gathering = || format!("gather the images of {}", self.intent.name());
+        let group = self.group();
+        self.io.create_group(&group).doing(gathering)?;
+        for Member { volume, .. } in &self.members {
+            let added = self.io.try_add_to_group(&group, &image_of(volume));
+            if !added.doing(gathering)? {
+                return Err(Error::Busy(format!("the group of volume {volume}")));
+            }
+        }
+        // Not before: librbd frees no image that is in a group, so of what is a volume now there is
+        // an image until the group is gone. And it was added by its name, which may have been
+        // another image's.
+        for Member { volume, image_id } in &self.members {
+            if images.require(volume)?.image_id != *image_id {
+                return Err(Error::Busy(format!("volume {volume}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What RBD calls the group.
+    pub(super) fn group(&self) -> String {
+        snapshot_group(self.intent.name())
+    }
+
+    pub(super) fn of(&self) -> &OfImages {
+        self.intent.what()
+    }
+
+    pub(super) fn take(&self) -> Result<()> {
+        let taking = || format!("take the group snapshot {}", self.intent.name());
+        self.io.snapshot_group(&self.group(), SNAPSHOT).doing(taking)
+    }
+
+    /// The snapshots, in the order of the members, whose locks are released.
+    pub(super) fn release(&mut self) -> Result<Vec<ImageSnapshot>> {
+        let (io, group) = (&self.io, self.group());
+        let mut made = Vec::new();
+        for Member { volume, image_id } in &self.members {
+            let looking = || format!("look at the snapshot of volume {volume}");
+            // Opened for this: one that was open before may not know of it yet.
+            let image = io.open_image_by_id(image_id, None, Access::ReadOnly).doing(looking)?;
+            let found = image.snapshot_in_group(&group).doing(looking)?;
+            made.push(found.ok_or_else(|| Error::failed(looking(), "there is none"))?);
+        }
+        for Member { volume, image_id } in &self.members {
+            let releasing = || format!("release volume {volume}");
+            io.remove_from_group(&group, image_id).doing(releasing)?;
+        }
+        self.locks.clear();
+        Ok(made)
+    }
+
+    pub(super) fn try_commit(self, update: Update) -> Result<bool> {
+        self.intent.try_commit(update)
+    }
+}
+
+fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> Result<ImageLock> {
+    let Member { volume, image_id } = member;
+    let what = format!("the group of volume {volume}");
+    let lock = ImageLock::acquire(session, image_id, LOCK, &what)?;
+    let looking = || format!("look at the group of volume {volume}");
+    let Some(group) = lock.image().group().doing(looking)? else { return Ok(lock) };
+    let Some(name) = name_of_snapshot_group(&group) else {
+        return Err(Error::precondition(format!(
+            "volume {volume} is in the RBD group {group}, which is not Orlop's, and an image \
+             is in one group at most; take it out of that (rbd group image remove)"
+        )));
+    };
+    match intents.ensure_swept::<OfImages>(name)? {
+        Outcome::Done => {
+            tracing::warn!(group, "removed an orphaned group of a daemon that was killed")
+        }
+        // A group without an intent has a record, and stays.
+        Outcome::Differs => {
+            session.ask(looking, |io| io.remove_from_group(&group, image_id))?;
+        }
+    }
+    Ok(lock)
+}

@@ -1,0 +1,93 @@
+//! A snapshot of one image that no record names yet.
+
+use std::sync::Arc;
+
+use orlop_model::Result;
+use orlop_sys::ceph::{Image, SnapshotRef, Update};
+use serde::{Deserialize, Serialize};
+
+use super::image_lock::open_to_change;
+use super::intent::{Intended, Intent, Intents, Removal};
+use super::layout::PENDING;
+use super::session::Session;
+
+/// A snapshot of this image.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OfImage {
+    image: String,
+}
+
+impl OfImage {
+    pub(super) fn new(image_id: &str) -> Self {
+        Self { image: image_id.to_owned() }
+    }
+}
+
+impl Intended for OfImage {
+    const PREFIX: &'static str = PENDING;
+
+    /// Clones of it, if there are any, keep it alive out of sight.
+    fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {
+        let removing = || format!("remove snapshot {name}");
+        let found = session.ask(removing, |io| match open_to_change(io, &self.image) {
+            // The image went with all that was in it.
+            Err(error) if error.is_not_found() => Ok(true),
+            image => image?.ensure_no_snapshot(name),
+        })?;
+        Ok(if found { Removal::ForGood } else { Removal::NotFound })
+    }
+}
+
+/// Dropped, it removes the snapshot again, unless it was committed.
+#[derive(Debug)]
+pub(super) struct UncommittedSnapshot {
+    intent: Intent<OfImage>,
+    size: u64,
+}
+
+impl UncommittedSnapshot {
+    pub(super) fn take(
+        session: &Session,
+        intents: &Arc<Intents>,
+        image_id: &str,
+        purpose: &str,
+    ) -> Result<Self> {
+        let taking = || format!("take the snapshot {purpose}");
+        let intent = intents.begin(purpose, OfImage::new(image_id))?;
+        let size = session.ask(taking, |io| {
+            let image = open_to_change(io, image_id)?;
+            image.create_snapshot(intent.name())?;
+            size_at(&image, intent.name())
+        })?;
+        Ok(Self { intent, size })
+    }
+
+    /// Of the image, when the snapshot was taken.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn image_id(&self) -> &str {
+        &self.intent.what().image
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.intent.name()
+    }
+
+    pub(super) fn reference(&self) -> SnapshotRef<'_> {
+        SnapshotRef::Name(self.name())
+    }
+
+    pub(super) fn try_commit(self, update: Update) -> Result<bool> {
+        self.intent.try_commit(update)
+    }
+}
+
+fn size_at(image: &Image, snapshot: &str) -> orlop_sys::Result<u64> {
+    let all = image.snapshots()?;
+    match all.into_iter().find(|one| one.name == snapshot) {
+        Some(found) => Ok(found.size),
+        None => image.size(),
+    }
+}
