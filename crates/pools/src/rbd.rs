@@ -1,7 +1,7 @@
 //! Volumes as images of a Ceph cluster, which many machines reach at once.
 //!
 //! `layout.rs` shows what is where. Nothing is remembered here: any number of processes work on one
-//! pool, and each change says what it expects to find (`images.rs`, `intent.rs`).
+//! pool, and each change says what it expects to find (`image_state.rs`, `intent.rs`).
 //!
 //! The pool is made of components that own their state, each built on those before it (`open.rs`):
 //! `session.rs` (the connection and its circuit breaker), `records.rs` (the pool's keys), `images.rs`
@@ -21,6 +21,7 @@ mod flatten;
 mod garbage;
 mod health;
 mod image_lock;
+mod image_state;
 mod images;
 mod inspect;
 pub(crate) mod intent;

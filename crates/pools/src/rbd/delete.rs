@@ -12,14 +12,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{Access, Outcome, Update, Written, header_of, metadata_key};
+use orlop_sys::ceph::{Access, Outcome, Written};
 
 use super::catalogue::RbdCatalogue;
 use super::flatten::Flattening;
 use super::garbage::Background;
-use super::images::{Found, Images, Known, Standing};
+use super::image_state::{ImageState, NamedState, Step};
+use super::images::{Found, Images, Known};
 use super::intent::Intents;
-use super::layout::{DELETED, MEMBER, copy_purpose, image_of, joined_key, kept_name, record_key};
+use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};
 use super::records::Records;
 use super::session::Session;
 use super::uncommitted_snapshot::OfImage;
@@ -70,18 +71,18 @@ impl Deletion {
                     self.intents.sweep_all_for::<OfImage>(&copy_purpose(id));
                     return Ok(());
                 }
-                Some(Found { image_id, standing: Standing::Deleted }) => {
+                Some(Found { image_id, state: NamedState::Deleted }) => {
                     self.ensure_trashed(id, &image_id)?;
                 }
-                Some(Found { image_id, standing: Standing::Draft }) => {
+                Some(Found { image_id, state: NamedState::Draft }) => {
                     match self.try_discard(id, &image_id)? {
                         Outcome::Done => {}
                         Outcome::Differs => return Err(busy()),
                     }
                 }
                 // Made after the one that was to be deleted.
-                Some(Found { standing: Standing::Whole(_), .. }) if deleted => return Ok(()),
-                Some(Found { standing: Standing::Whole(_), .. }) => {
+                Some(Found { state: NamedState::Whole(_), .. }) if deleted => return Ok(()),
+                Some(Found { state: NamedState::Whole(_), .. }) => {
                     // What is damaged is refused: it may not be what its name says.
                     let known = self.images.require(id)?;
                     self.check_unused(id, &known.image_id)?;
@@ -123,16 +124,15 @@ impl Deletion {
 
     /// Deletes a draft. `Differs`: it is none any more.
     pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+        let discarding = || format!("discard the draft of volume {id}");
         self.check_holds_nothing(id, image_id)?;
         for _ in 0..ATTEMPTS {
-            if self.images.try_replace(id, image_id, None, DELETED)? == Outcome::Done
-                || self.try_prevent(id, image_id)? == Outcome::Done
-            {
+            if self.try_either(discarding, image_id)? == Outcome::Done {
                 self.ensure_trashed(id, image_id)?;
                 return Ok(Outcome::Done);
             }
             match self.images.find(id)? {
-                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {}
+                Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {}
                 Some(_) | None => break,
             }
         }
@@ -169,22 +169,20 @@ impl Deletion {
     }
 
     /// A daemon that was killed before there was an image has left names, and nothing that could be
-    /// marked. It may also be alive, only slow: so the mark is put where the image would be, and
-    /// librbd makes none where something is. `Differs`: it was quicker.
-    fn try_prevent(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
-        let preventing = || format!("discard the draft of volume {id}");
-        let mark = metadata_key(&record_key(image_id));
-        let update = Update::of_new_object().set(&mark, DELETED);
-        self.session.ask(preventing, |io| match io.update(&header_of(image_id), &update) {
-            Err(error) if error.is_taken() => Ok(Outcome::Differs),
-            outcome => outcome,
-        })
+    /// marked. It may also be alive, only slow, and quicker than each of both steps.
+    fn try_either(&self, discarding: impl Fn() -> String, image_id: &str) -> Result<Outcome> {
+        let draft = ImageState::Draft;
+        match self.images.take_step(&discarding, image_id, draft, &Step::Discard)? {
+            Outcome::Done => Ok(Outcome::Done),
+            Outcome::Differs => self.images.take_step(discarding, image_id, draft, &Step::Prevent),
+        }
     }
 
     /// Of an image that is marked as deleted: its name is free afterwards.
     pub(super) fn ensure_trashed(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let trashing = || format!("move volume {id} to the trash");
-        self.session.ask(trashing, |io| io.ensure_trashed(&image_of(id), image_id))?;
+        let trash = Step::Trash { name: &image_of(id) };
+        self.images.take_step(trashing, image_id, ImageState::Deleted, &trash)?;
         self.background.wake();
         Ok(())
     }
@@ -203,15 +201,8 @@ impl Deletion {
                 String::from_utf8_lossy(&group)
             )));
         }
-        let record_key = metadata_key(&record_key(image_id));
-        let update = Update::default()
-            .expect(&record_key, Some(text))
-            .expect(&metadata_key(&joined_key(image_id)), mark.as_deref())
-            .set(&record_key, DELETED);
-        self.session.ask(deleting, |io| match io.update(&header_of(image_id), &update) {
-            Err(error) if error.is_not_found() => Ok(Outcome::Differs),
-            outcome => outcome,
-        })
+        let delete = Step::Delete { was: text, joined: mark.as_deref() };
+        self.images.take_step(deleting, image_id, ImageState::Whole, &delete)
     }
 
     /// The image's name; one in the trash gets one, as only what has a name can be copied.
@@ -222,11 +213,8 @@ impl Deletion {
             if let Some(name) = io.image_name(image_id)? {
                 return Ok(name);
             }
-            match io.restore_from_trash(image_id, &kept) {
-                // Another process was faster.
-                Err(error) if error.is_not_found() || error.is_taken() => {}
-                done => done?,
-            }
+            Step::Restore { name: &kept }.take(io, image_id, ImageState::Trashed)?;
+            // Also if another process was faster.
             Ok(io.image_name(image_id)?.unwrap_or_else(|| kept.clone()))
         })
     }

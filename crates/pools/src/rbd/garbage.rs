@@ -15,11 +15,12 @@ use std::thread;
 use std::time::Duration;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId};
-use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotSpace, Trashed, header_of};
+use orlop_sys::ceph::{Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, header_of};
 
 use super::delete::Deletion;
 use super::flatten::Flattening;
-use super::images::{Found, Images, Standing};
+use super::image_state::{ImageState, NamedState, Step};
+use super::images::{Found, Images};
 use super::intent::Intents;
 use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
 use super::session::Session;
@@ -183,10 +184,10 @@ impl Garbage {
 
     fn sweep_volume(&self, id: &VolumeId, image_id: &str) -> Result<Sweep> {
         match self.images.find(id)? {
-            Some(Found { image_id: same, standing: Standing::Deleted }) if same == image_id => {
+            Some(Found { image_id: same, state: NamedState::Deleted }) if same == image_id => {
                 self.deletion.ensure_trashed(id, image_id)?;
             }
-            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+            Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
                 match self.images.created(image_id)? {
                     None => return Ok(Sweep::Unmade),
                     Some(created) if created.elapsed().is_ok_and(|age| age > HOUR) => {
@@ -195,7 +196,7 @@ impl Garbage {
                     Some(_) => {}
                 }
             }
-            Some(Found { image_id: same, standing: Standing::Whole(_) }) if same == image_id => {
+            Some(Found { image_id: same, state: NamedState::Whole(_) }) if same == image_id => {
                 let finishing = || format!("remove what is left of snapshots of volume {id}");
                 self.session.ask(finishing, |io| finish_removals(io, image_id))?;
             }
@@ -208,7 +209,7 @@ impl Garbage {
     fn discard_unmade(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let unmade = matches!(
             self.images.find(id)?,
-            Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id
+            Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id
         ) && self.images.created(image_id)?.is_none();
         if unmade {
             self.deletion.try_discard(id, image_id)?;
@@ -225,7 +226,7 @@ impl Garbage {
             let looking = || format!("look at image {name}");
             let swept = self.session.ask(looking, |io| match is_still_kept(io, &image_id)? {
                 true => Ok(()),
-                false => io.ensure_trashed(&name, &image_id),
+                false => trash(io, &name, &image_id),
             });
             if let Err(error) = swept {
                 tracing::warn!(%error, name, "cannot remove an orphan; it will be retried");
@@ -280,8 +281,15 @@ fn is_needed(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
 
 fn free(io: &IoCtx, id: &str) -> orlop_sys::Result<Freeing> {
     // What was restored for a copy whose maker was killed could not be freed.
-    io.ensure_trashed(&kept_name(id), id)?;
-    Ok(if io.try_free_trashed(id)? { Freeing::Freed } else { Freeing::InUse })
+    trash(io, &kept_name(id), id)?;
+    Ok(match Step::Free.take(io, id, ImageState::Trashed)? {
+        Outcome::Done => Freeing::Freed,
+        Outcome::Differs => Freeing::InUse,
+    })
+}
+
+fn trash(io: &IoCtx, name: &str, id: &str) -> orlop_sys::Result<()> {
+    Step::Trash { name }.take(io, id, ImageState::Deleted).map(drop)
 }
 
 /// What was removed halfway is needed by nothing, and goes.

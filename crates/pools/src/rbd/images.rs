@@ -1,17 +1,17 @@
 //! The images of volumes, and the records among their metadata.
 //!
-//! Several processes read and change them. A record is changed only if it still is what was read:
-//! the comparison and the change are one operation of the object store, on the header of the one
-//! image that was meant, so that a process that was held up in between changes nothing at all.
+//! Several processes read and change them. A record is changed only if it still is what was read
+//! (`image_state.rs`), in the header of the one image that was meant, so that a process that was held
+//! up in between changes nothing at all.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, Image, IoCtx, Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{Access, Image, IoCtx, Outcome};
 
-use super::layout::{DELETED, image_of, record_key, volume_prefix};
+use super::image_state::{ImageState, NamedState, Step};
+use super::layout::{image_of, record_key, volume_prefix};
 use super::session::Session;
 use crate::recorded::{parse_record, to_text};
 
@@ -22,17 +22,7 @@ const ATTEMPTS: usize = 20;
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) image_id: String,
-    pub(super) standing: Standing,
-}
-
-#[derive(Debug)]
-pub(super) enum Standing {
-    /// Being made, or what is left of an attempt.
-    Draft,
-    /// Only its image is to be put away.
-    Deleted,
-    /// The record's text.
-    Whole(Vec<u8>),
+    pub(super) state: NamedState,
 }
 
 /// A volume as it was read.
@@ -80,21 +70,22 @@ impl Images {
             let by_name = io.image_id(&name)?;
             let openable = by_name.is_some();
             let Some(image_id) = or_entered(by_name, io, &name)? else { return Ok(None) };
-            let standing = standing(io.image_metadata(&image_id, &record_key(&image_id))?);
-            if matches!(standing, Standing::Whole(_)) && !openable {
+            let state =
+                NamedState::of_record(io.image_metadata(&image_id, &record_key(&image_id))?);
+            if matches!(state, NamedState::Whole(_)) && !openable {
                 io.ensure_openable(&name, &image_id)?;
             }
-            Ok(Some(Found { image_id, standing }))
+            Ok(Some(Found { image_id, state }))
         })
     }
 
     pub(super) fn known(&self, id: &VolumeId) -> Result<Option<Known>> {
         match self.find(id)? {
-            Some(Found { image_id, standing: Standing::Whole(text) }) => {
+            Some(Found { image_id, state: NamedState::Whole(text) }) => {
                 let record = parse(id, &text)?;
                 Ok(Some(Known { image_id, text, record }))
             }
-            Some(Found { standing: Standing::Draft | Standing::Deleted, .. }) | None => Ok(None),
+            Some(Found { state: NamedState::Draft | NamedState::Deleted, .. }) | None => Ok(None),
         }
     }
 
@@ -138,7 +129,7 @@ impl Images {
                 let reading = || format!("read volume {id}");
                 let key = record_key(&image_id);
                 let text = self.session.ask(reading, |io| io.image_metadata(&image_id, &key))?;
-                if let Standing::Whole(text) = standing(text)
+                if let NamedState::Whole(text) = NamedState::of_record(text)
                     && found.len() < wanted
                 {
                     let record = parse(&id, &text);
@@ -152,22 +143,15 @@ impl Images {
         Ok(found)
     }
 
-    /// Only if the record is what it `was`; `None`: if there was none yet. `Differs` also if the
-    /// image itself is gone.
-    pub(super) fn try_replace(
+    /// `Differs`: the image is not, or no longer, in the state `from`; nothing was changed.
+    pub(super) fn take_step(
         &self,
-        what: &dyn Display,
+        doing: impl Fn() -> String,
         image_id: &str,
-        was: Option<&[u8]>,
-        now: &[u8],
+        from: ImageState,
+        step: &Step<'_>,
     ) -> Result<Outcome> {
-        let key = metadata_key(&record_key(image_id));
-        let update = Update::default().expect(&key, was).set(&key, now);
-        let writing = || format!("write the record of {what}");
-        self.session.ask(writing, |io| match io.update(&header_of(image_id), &update) {
-            Err(error) if error.is_not_found() => Ok(Outcome::Differs),
-            outcome => outcome,
-        })
+        self.session.ask(doing, |io| step.take(io, image_id, from))
     }
 
     pub(super) fn update(
@@ -183,7 +167,9 @@ impl Images {
                 return Ok(record);
             }
             let now = to_text(&record)?;
-            match self.try_replace(id, &image_id, Some(&text), &now)? {
+            let writing = || format!("write the record of {id}");
+            let replace = Step::Replace { was: &text, record: &now };
+            match self.take_step(writing, &image_id, ImageState::Whole, &replace)? {
                 Outcome::Done => return Ok(record),
                 Outcome::Differs => {}
             }
@@ -200,14 +186,6 @@ impl Images {
                 image => image?.created().map(Some),
             }
         })
-    }
-}
-
-fn standing(text: Option<Vec<u8>>) -> Standing {
-    match text {
-        None => Standing::Draft,
-        Some(text) if text == DELETED => Standing::Deleted,
-        Some(text) => Standing::Whole(text),
     }
 }
 

@@ -8,7 +8,8 @@ use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
 use super::garbage::{HOUR, unfinished_removals};
-use super::images::{Found, Standing};
+use super::image_state::NamedState;
+use super::images::Found;
 use super::layout::{OURS, kept_prefix};
 use super::open::RbdPoolConfig;
 
@@ -39,17 +40,15 @@ impl RbdPool {
         for (id, image_id) in self.images.all_named(listing)? {
             let subject = format!("volume {id}");
             match self.images.find(&id)? {
-                Some(Found { standing: Standing::Deleted, .. }) => {
+                Some(Found { state: NamedState::Deleted, .. }) => {
                     let problem = "it is deleted, but its image is not in the trash yet";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
-                Some(Found { standing: Standing::Draft, .. })
-                    if self.is_abandoned(&image_id)? =>
-                {
+                Some(Found { state: NamedState::Draft, .. }) if self.is_abandoned(&image_id)? => {
                     let problem = "an interrupted call left it half-made";
                     findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
                 }
-                Some(Found { standing: Standing::Whole(_), .. }) => match self.images.known(&id) {
+                Some(Found { state: NamedState::Whole(_), .. }) => match self.images.known(&id) {
                     Ok(Some(known)) => {
                         self.inspect_nodes(&known.record, &image_id, findings)?;
                         self.inspect_removals(&subject, &image_id, findings)?;
@@ -63,7 +62,7 @@ impl RbdPool {
                     )),
                     Err(error) => return Err(error),
                 },
-                Some(Found { standing: Standing::Draft, .. }) | None => {}
+                Some(Found { state: NamedState::Draft, .. }) | None => {}
             }
         }
         Ok(())

@@ -19,7 +19,8 @@ use orlop_sys::ceph::{
 };
 
 use super::super::catalogue::{Entry, Place};
-use super::super::images::{Found, Standing};
+use super::super::image_state::{ImageState, NamedState, Step};
+use super::super::images::Found;
 use super::super::layout::{OURS, copy_purpose, image_of, record_key};
 use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
 use super::{RbdProvisioner, can_restore_groups};
@@ -161,7 +162,9 @@ impl CapturedDraft {
     fn commit(self) -> Result<VolumeRecord> {
         let text = to_text(&self.record)?;
         let image_id = self.make_image()?;
-        match self.pool.images.try_replace(&self.record.id, &image_id, None, &text)? {
+        let writing = || format!("write the record of {}", self.record.id);
+        let commit = Step::Commit { record: &text };
+        match self.pool.images.take_step(writing, &image_id, ImageState::Draft, &commit)? {
             Outcome::Done => {
                 self.pool.flattening.request_if_deep(&self.record.id, &image_id);
                 if matches!(self.content, Content::Copy(_)) {
@@ -180,11 +183,11 @@ impl CapturedDraft {
             if self.try_create()? {
                 return self.finished_image();
             }
-            let Some(Found { image_id, standing }) = self.pool.images.find(id)? else { continue };
-            match standing {
-                Standing::Whole(_) => return Err(self.overtaken()),
-                Standing::Deleted => self.pool.deletion.ensure_trashed(id, &image_id)?,
-                Standing::Draft => self.replace_draft(&image_id)?,
+            let Some(Found { image_id, state }) = self.pool.images.find(id)? else { continue };
+            match state {
+                NamedState::Whole(_) => return Err(self.overtaken()),
+                NamedState::Deleted => self.pool.deletion.ensure_trashed(id, &image_id)?,
+                NamedState::Draft => self.replace_draft(&image_id)?,
             }
         }
         Err(self.overtaken())
@@ -196,7 +199,7 @@ impl CapturedDraft {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.pool.images.find(id)? {
-                Some(Found { image_id: same, standing: Standing::Draft }) if same == image_id => {
+                Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
                     thread::sleep(PAUSE);
                 }
                 Some(_) | None => return Ok(()),
