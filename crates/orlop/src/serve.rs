@@ -214,7 +214,7 @@ fn features(config: &Config, host: &dyn Host) -> Features {
         limits: limits.is_ok(),
         group_snapshots: config.pools.iter().any(|pool| match pool {
             PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => RbdPool::cuts_groups(),
+            PoolConfig::Rbd(_) => RbdPool::takes_group_snapshots(),
         }),
         mode: config.mode,
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::image::attach::{label_of, parse_label};
 use crate::image::pool_header as image_header;
 use crate::rbd::capacity::available_to;
-use crate::rbd::catalogue::{Entry, GroupEntry};
+use crate::rbd::catalogue::{GroupSnapshotEntry, SnapshotEntry};
 use crate::rbd::intent::IntentRecord;
 use crate::rbd::pool_header as rbd_header;
 use crate::rbd::uncommitted_group_snapshot::OfImages;
@@ -73,19 +73,23 @@ fn marks(text: &[u8]) {
 
 fn group_entry(text: &[u8]) {
     let Some(id) = named_id::<GroupSnapshotRecord>(text) else { return };
-    let Ok(entry) = GroupEntry::parse(&id, text) else { return };
+    let Ok(entry) = GroupSnapshotEntry::parse(&id, text) else { return };
     let written = entry.text().unwrap_or_default();
-    let again = GroupEntry::parse(&id, &written);
-    assert!(again.is_ok_and(|again| again.place == entry.place && again.record == entry.record));
+    let again = GroupSnapshotEntry::parse(&id, &written);
+    assert!(
+        again.is_ok_and(|again| again.location == entry.location && again.record == entry.record)
+    );
 }
 
 /// A record and a place in one object: neither may hide a part of the other.
 fn snapshot_entry(text: &[u8]) {
     let Some(id) = named_id::<SnapshotRecord>(text) else { return };
-    let Ok(entry) = Entry::parse(&id, text) else { return };
+    let Ok(entry) = SnapshotEntry::parse(&id, text) else { return };
     let written = entry.text().unwrap_or_default();
-    let again = Entry::parse(&id, &written);
-    assert!(again.is_ok_and(|again| again.place == entry.place && again.record == entry.record));
+    let again = SnapshotEntry::parse(&id, &written);
+    assert!(
+        again.is_ok_and(|again| again.location == entry.location && again.record == entry.record)
+    );
 }
 
 fn cluster_answers(text: &[u8]) {

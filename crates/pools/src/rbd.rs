@@ -77,7 +77,7 @@ pub struct RbdPool {
 
 impl RbdPool {
     /// A group snapshot can be restored where librbd has `rbd_clone4` (decision 0019).
-    pub fn cuts_groups() -> bool {
+    pub fn takes_group_snapshots() -> bool {
         can_restore_groups()
     }
 

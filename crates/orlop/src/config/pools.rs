@@ -200,10 +200,10 @@ fn rbd(
         keyring,
         timeout: timeout(settings.timeout_seconds)?,
         create: settings.create.unwrap_or(true),
-        housekeeping: around.mode.serves_controller(),
+        collects_garbage: around.mode.serves_controller(),
         node_id: around.node_id.clone(),
         serves_node: around.mode.serves_node(),
-        cuts_unrestorable_groups: false,
+        takes_unrestorable_groups: false,
         run_dir: around.run_dir.clone(),
     })
 }

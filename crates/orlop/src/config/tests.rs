@@ -157,7 +157,7 @@ fn an_rbd_pool_needs_to_know_its_monitors_and_guesses_the_rest() {
         assert_eq!(pool.namespace, "");
         assert_eq!(pool.keyring, Path::new("/etc/ceph/ceph.client.orlop.keyring"));
         assert_eq!(pool.timeout, Duration::from_secs(60));
-        assert!(pool.serves_node && pool.housekeeping);
+        assert!(pool.serves_node && pool.collects_garbage);
     }
     assert!(message(load_with("", &RBD[..1])).contains("ORLOP_RBD_MONITORS"));
 }
@@ -188,12 +188,14 @@ fn what_does_not_fit_an_rbd_pool_names_its_setting() {
 
 #[test]
 fn a_controller_attaches_nothing_and_a_node_cleans_up_nothing() {
-    for (mode, serves_node, housekeeping) in [("controller", false, true), ("node", true, false)] {
+    for (mode, serves_node, collects_garbage) in
+        [("controller", false, true), ("node", true, false)]
+    {
         let mut variables = RBD.to_vec();
         variables.push(("ORLOP_MODE", mode));
         let config = load_with("", &variables).unwrap();
         let [PoolConfig::Rbd(pool)] = config.pools.as_slice() else { panic!("{config:?}") };
-        assert_eq!((pool.serves_node, pool.housekeeping), (serves_node, housekeeping));
+        assert_eq!((pool.serves_node, pool.collects_garbage), (serves_node, collects_garbage));
     }
 }
 

@@ -18,9 +18,9 @@ use super::images::Images;
 use super::records::Records;
 use super::session::Session;
 use group_snapshots::GroupSnapshots;
-pub(crate) use group_snapshots::{GroupEntry, GroupPlace};
+pub(crate) use group_snapshots::{GroupLocation, GroupSnapshotEntry};
 use snapshots::Snapshots;
-pub(crate) use snapshots::{Entry, Place};
+pub(crate) use snapshots::{SnapshotEntry, SnapshotLocation};
 use volume_groups::VolumeGroups;
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use orlop_model::{ByteRange, ChangedBlocks, Result, SnapshotId};
 use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
-use super::catalogue::{Entry, Place, RbdCatalogue};
+use super::catalogue::{RbdCatalogue, SnapshotEntry, SnapshotLocation};
 use super::failure::Doing;
 use super::images::Images;
 use super::session::Session;
@@ -38,18 +38,18 @@ impl ChangedBlocks for ObjectMaps {
             self.catalogue.snapshot_records().require(target)?,
         );
         let end = entry.record.size_bytes;
-        let comparable = match base.place.at() {
+        let comparable = match base.location.reference() {
             SnapshotRef::Name(_) => true,
             SnapshotRef::Number(_) => can_compare_by_number().doing(comparing)?,
         };
-        if base.place.image != entry.place.image || !comparable {
+        if base.location.image != entry.location.image || !comparable {
             // The volume was deleted and made again in between, or librbd cannot tell: nothing is
             // known to be the same.
             let all = ByteRange { start, length: end.saturating_sub(start) };
             return Ok(Box::new((all.length > 0).then_some(Ok(Some(all))).into_iter()));
         }
         let image = self.open_snapshot(&entry)?;
-        Ok(Box::new(Windows::new(target, image, Some(base.place), start, end)))
+        Ok(Box::new(Windows::new(target, image, Some(base.location), start, end)))
     }
 
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
@@ -79,11 +79,11 @@ impl ObjectMaps {
         }
     }
 
-    fn open_snapshot(&self, entry: &Entry) -> Result<Image> {
+    fn open_snapshot(&self, entry: &SnapshotEntry) -> Result<Image> {
         let opening = || format!("open snapshot {}", entry.record.id);
-        let place = &entry.place;
+        let location = &entry.location;
         self.session.ask(opening, |io| {
-            io.open_image_by_id(&place.image, Some(place.at()), Access::ReadOnly)
+            io.open_image_by_id(&location.image, Some(location.reference()), Access::ReadOnly)
         })
     }
 }
@@ -91,14 +91,20 @@ impl ObjectMaps {
 struct Windows {
     id: SnapshotId,
     image: Image,
-    since: Option<Place>,
+    since: Option<SnapshotLocation>,
     position: u64,
     end: u64,
     found: VecDeque<ByteRange>,
 }
 
 impl Windows {
-    fn new(id: &SnapshotId, image: Image, since: Option<Place>, start: u64, end: u64) -> Self {
+    fn new(
+        id: &SnapshotId,
+        image: Image,
+        since: Option<SnapshotLocation>,
+        start: u64,
+        end: u64,
+    ) -> Self {
         Self { id: id.clone(), image, since, position: start, end, found: VecDeque::new() }
     }
 
@@ -106,7 +112,7 @@ impl Windows {
         let length = WINDOW.min(self.end - self.position);
         let written = match &self.since {
             None => Written::Ever,
-            Some(place) => Written::Since(place.at()),
+            Some(location) => Written::Since(location.reference()),
         };
         let (found, end) = (&mut self.found, self.end);
         let note = |extent: orlop_sys::ceph::Extent| {

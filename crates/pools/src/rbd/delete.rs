@@ -68,7 +68,7 @@ impl Deletion {
         for _ in 0..ATTEMPTS {
             match self.images.find(id)? {
                 None => {
-                    self.intents.sweep_all_for::<OfImage>(&copy_purpose(id));
+                    self.intents.remove_all_for::<OfImage>(&copy_purpose(id));
                     return Ok(());
                 }
                 Some(Found { image_id, state: NamedState::Deleted }) => {

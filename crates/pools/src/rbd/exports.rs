@@ -2,8 +2,8 @@
 //! device on top.
 //!
 //! Order: what an earlier client of this node left is fenced, the export is started, its client is
-//! noted in the image, the device is attached. Undone in reverse. So a client that can write is
-//! noted, and a device that is there has an export.
+//! registered in the image, the device is attached. Undone in reverse. So every client that can write
+//! is registered, and every device has an export.
 
 mod devices;
 mod other_daemons;
@@ -193,7 +193,7 @@ impl Exports {
         let id = &record.id;
         let (export, access) = self.export_for(id, access)?;
         let starting = || format!("export volume {id}");
-        if is_running(&export, id)? && self.is_noted(id, &export, access)? {
+        if is_running(&export, id)? && self.is_registered(id, &export, access)? {
             return Ok(export);
         }
         self.ensure_unexported(id, access)?;
@@ -202,15 +202,15 @@ impl Exports {
             .start(&self.source(&image_of(id), access), self.config.timeout)
             .doing(starting)
             .and_then(|()| match access {
-                DeviceAccess::ReadWrite => self.note_writer(id, &export),
+                DeviceAccess::ReadWrite => self.register_writer(id, &export),
                 DeviceAccess::ReadOnly => Ok(()),
             });
         match started {
             Ok(()) => Ok(export),
             Err(error) => {
-                if let Err(leftover) = self.undo_export(id, &export, access) {
+                if let Err(failure) = self.undo_export(id, &export, access) {
                     tracing::warn!(
-                        %leftover,
+                        %failure,
                         volume = %id,
                         "cannot stop an export that failed to start"
                     );
@@ -220,16 +220,16 @@ impl Exports {
         }
     }
 
-    /// Of an export that was started just now. Where another client is noted by then, of a second
-    /// daemon with this node id, that one is not stopped.
+    /// Of an export that was started just now. If another client is registered by then, of a
+    /// second daemon with this node id, that one is not stopped.
     fn undo_export(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<()> {
         let ending = || format!("end the export of volume {id}");
-        let noted = match access {
+        let registered = match access {
             DeviceAccess::ReadWrite => self.fencing.own_writer(id)?,
             DeviceAccess::ReadOnly => None,
         };
         let own = export.remembered_address().doing(ending)?;
-        if noted.is_none() || noted == own {
+        if registered.is_none() || registered == own {
             return self.ensure_unexported(id, access);
         }
         match (export.ensure_stopped().doing(ending)?, own) {
@@ -238,8 +238,8 @@ impl Exports {
         }
     }
 
-    /// Started, noted, and not fenced since. Only writers are noted.
-    fn is_noted(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<bool> {
+    /// Started, registered, and not fenced since. Only writers are registered.
+    fn is_registered(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<bool> {
         match access {
             DeviceAccess::ReadOnly => Ok(true),
             DeviceAccess::ReadWrite => {
@@ -252,7 +252,7 @@ impl Exports {
     }
 
     /// Before the device exists, so that every writer can be fenced.
-    fn note_writer(&self, id: &VolumeId, export: &Export) -> Result<()> {
+    fn register_writer(&self, id: &VolumeId, export: &Export) -> Result<()> {
         let deadline = Instant::now() + REGISTRATION_PATIENCE;
         let address = loop {
             if let Some(address) = self.address_of(id, export)? {
@@ -298,11 +298,11 @@ impl Exports {
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
-        let (mut ended, mut unnoted) = (Ending::Killed, None);
+        let (mut ended, mut unregistered) = (Ending::Killed, None);
         if export.exists() {
-            // Of a start that was interrupted before the client was noted.
+            // Of a start that was interrupted before the client was registered.
             let was_running = is_running(&export, id)?;
-            unnoted = if was_running { None } else { self.address_of(id, &export)? };
+            unregistered = if was_running { None } else { self.address_of(id, &export)? };
             ended = export.ensure_stopped().doing(ending)?;
         }
         match access {
@@ -316,25 +316,25 @@ impl Exports {
             {
                 self.fencing.forget_own_writer(id)
             }
-            DeviceAccess::ReadWrite => self.ensure_released(id, unnoted),
+            DeviceAccess::ReadWrite => self.ensure_released(id, unregistered),
         }
     }
 
-    /// For a client of this node that has ended, noted or not: it can write no more, but others would
-    /// have to wait until the cluster has noticed. Refused if the noted one lives, for another daemon of
-    /// this machine.
-    fn ensure_released(&self, id: &VolumeId, unnoted: Option<String>) -> Result<()> {
-        let noted = self.fencing.own_writer(id)?;
-        if let Some(address) = &noted {
+    /// For a client of this node that has ended, registered or not: it can write no more, but others
+    /// would have to wait until the cluster has noticed. Refused if the registered one lives, for
+    /// another daemon of this machine.
+    fn ensure_released(&self, id: &VolumeId, unregistered: Option<String>) -> Result<()> {
+        let registered = self.fencing.own_writer(id)?;
+        if let Some(address) = &registered {
             self.check_not_exported_elsewhere(id, address)?;
             if self.fencing.is_rivals(id)? {
                 return Err(attached_by_rival(id, self.fencing.node(), address));
             }
         }
-        for address in BTreeSet::from_iter(noted.iter().chain(&unnoted)) {
+        for address in BTreeSet::from_iter(registered.iter().chain(&unregistered)) {
             self.fencing.ensure_client_stopped(id, address)?;
         }
-        match noted {
+        match registered {
             Some(address) => self.fencing.forget_own_client(id, &address),
             None => Ok(()),
         }
@@ -370,7 +370,7 @@ impl Exports {
         if !is_running(&export, id)? {
             return Ok(Some("the process that exports it has ended".to_owned()));
         }
-        if !self.is_noted(id, &export, on)? {
+        if !self.is_registered(id, &export, on)? {
             return Ok(Some("it was taken from this node, which can write no more".to_owned()));
         }
         Ok(None)

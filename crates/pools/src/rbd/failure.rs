@@ -30,7 +30,9 @@ fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
             let reason = format!("{detail}: the Ceph cluster does not answer; is it up?");
             return Error::Unreachable { doing, reason };
         }
-        Some(Errno::BUSY | Errno::CANCELED) => return Error::Busy(format!("{doing}: {detail}")),
+        Some(Errno::BUSY | Errno::CANCELED) => {
+            return Error::Busy(format!("the Ceph image (cannot {doing}: {detail})"));
+        }
         Some(Errno::PERM | Errno::ACCESS) => {
             "the Ceph user may not do this; docs/ceph.md has the capabilities that it needs"
         }
@@ -50,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_by_itself_is_told_from_what_does_not() {
+    fn errors_that_may_pass_differ_from_those_that_do_not() {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::TIMEDOUT), Error::Unreachable { .. }));

@@ -1,9 +1,9 @@
 //! Which client of which node may write to an image, and how it is stopped for good.
 //!
-//! A node that attaches a volume to write notes its client's address among the image's metadata,
+//! A node that attaches a volume to write registers its client's address among the image's metadata,
 //! by an operation that succeeds only while the volume's record gives it the right to. A controller
-//! that takes the volume away marks that in the record first and then looks for the note: the note
-//! is there, or comes too late to be written. The client is put on the cluster's blocklist, by its
+//! that takes the volume away marks that in the record first and then looks for the address: it is
+//! there, or comes too late to be written. The client is put on the cluster's blocklist, by its
 //! address and number, so that other clients of the node go on.
 
 use std::collections::HashMap;
@@ -52,33 +52,33 @@ impl Fencing {
     }
 
     fn writer(&self, id: &VolumeId, node: &NodeId) -> Result<Option<String>> {
-        let reading = || format!("read who writes to volume {id}");
-        let noted = self.session.ask(reading, |io| match named_image(io, id)? {
+        let reading = || format!("read which Ceph client writes to volume {id}");
+        let registered = self.session.ask(reading, |io| match named_image(io, id)? {
             Some(image_id) => io.image_metadata(&image_id, &writer_key(&image_id, node)),
             None => Ok(None),
         })?;
-        Ok(noted.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        Ok(registered.map(|text| String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// Refused if the volume is not, or no longer, the node's to write to.
     pub(super) fn set_own_writer(&self, id: &VolumeId, address: &str) -> Result<()> {
         let node = &self.node;
-        let noting = || format!("note who writes to volume {id}");
+        let registering = || format!("register the Ceph client that writes to volume {id}");
         for _ in 0..ATTEMPTS {
             let Known { image_id, text, record } = self.images.require(id)?;
             check_right(&record, node)?;
-            let noted = self.noted_unless_rival(id, &image_id, address)?;
+            let registered = self.registered_unless_rival(id, &image_id, address)?;
             let writer = metadata_key(&writer_key(&image_id, node));
             let mut update = Update::default()
                 .expect(&metadata_key(&record_key(&image_id)), Some(&text))
-                .expect(&writer, noted.as_deref())
+                .expect(&writer, registered.as_deref())
                 .set(&writer, address.as_bytes());
             if record.ephemeral {
                 let owner = self.check_inline_owner(id, &image_id)?;
                 let key = metadata_key(&inline_key(&image_id));
                 update = update.expect(&key, owner.as_deref()).set(&key, node.as_str().as_bytes());
             }
-            match self.session.ask(noting, |io| io.update(&header_of(&image_id), &update))? {
+            match self.session.ask(registering, |io| io.update(&header_of(&image_id), &update))? {
                 Outcome::Done => return Ok(()),
                 Outcome::Differs => {}
             }
@@ -86,32 +86,32 @@ impl Fencing {
         Err(Error::Busy(format!("volume {id}")))
     }
 
-    /// What is noted as this node's writer: this client, or none, as the one before has released the
-    /// image. Any other is the client of a second daemon with this node id.
-    fn noted_unless_rival(
+    /// What is registered as this node's writer: this client, or none, as the one before has
+    /// released the image. Any other is the client of a second daemon with this node id.
+    fn registered_unless_rival(
         &self,
         id: &VolumeId,
         image_id: &str,
         address: &str,
     ) -> Result<Option<Vec<u8>>> {
         let node = &self.node;
-        let reading = || format!("read who writes to volume {id}");
-        let noted = self
+        let reading = || format!("read which Ceph client writes to volume {id}");
+        let registered = self
             .session
             .ask(reading, |io| io.image_metadata(image_id, &writer_key(image_id, node)))?;
-        match noted {
+        match registered {
             Some(other) if other != address.as_bytes() => {
                 let other = String::from_utf8_lossy(&other).into_owned();
                 let refusal = attached_by_rival(id, node, &other);
                 lock(&self.rivals).insert(id.clone(), other);
                 Err(refusal)
             }
-            noted => Ok(noted),
+            registered => Ok(registered),
         }
     }
 
-    /// What is noted of the one node that has an inline volume: this one, or nothing. No publication
-    /// in the record keeps a second node out.
+    /// The one node that an inline volume is registered for: this one, or none. No publication in
+    /// the record keeps a second node out.
     fn check_inline_owner(&self, id: &VolumeId, image_id: &str) -> Result<Option<Vec<u8>>> {
         match self.inline_owner(id, image_id)? {
             Some(other) if other != self.node.as_str().as_bytes() => {
@@ -143,10 +143,10 @@ impl Fencing {
     }
 
     /// This client, and not one that the node has started since: a controller that was held up
-    /// in between must not remove the note of a writer that was not stopped.
+    /// in between must not unregister a writer that was not stopped.
     fn forget_client(&self, id: &VolumeId, node: &NodeId, address: &str) -> Result<()> {
         self.session.ask(
-            || format!("forget who wrote to volume {id}"),
+            || format!("unregister the Ceph client that wrote to volume {id}"),
             |io| {
                 let Some(image_id) = named_image(io, id)? else { return Ok(()) };
                 let key = metadata_key(&writer_key(&image_id, node));
@@ -160,7 +160,7 @@ impl Fencing {
         )
     }
 
-    /// The note goes last: a crash before that fences once more, which changes nothing.
+    /// The registration goes last: a crash before that fences once more, which changes nothing.
     pub(super) fn ensure_fenced(&self, id: &VolumeId, node: &NodeId) -> Result<()> {
         let Some(address) = self.writer(id, node)? else {
             return Ok(());
@@ -200,14 +200,14 @@ impl Fencing {
     }
 
     /// Has another daemon with this node id attached the volume since this one has released it? Then
-    /// the noted client is no predecessor of ours; while it lives it is not stopped.
+    /// the registered client is no predecessor of ours; while it lives it is not stopped.
     pub(super) fn is_rivals(&self, id: &VolumeId) -> Result<bool> {
         let Some(rival) = lock(&self.rivals).get(id).cloned() else { return Ok(false) };
         Ok(self.own_writer(id)? == Some(rival) && self.is_own_writer_watching(id)?)
     }
 
     pub(super) fn ensure_client_stopped(&self, id: &VolumeId, address: &str) -> Result<()> {
-        let freeing = || format!("free volume {id} from a client that has ended");
+        let freeing = || format!("blocklist the ended Ceph client of volume {id}");
         self.session.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
         tracing::warn!(
             volume = %id,
@@ -263,7 +263,7 @@ fn is_far(until: &str) -> bool {
 pub(super) fn attached_by_rival(id: &VolumeId, node: &NodeId, address: &str) -> Error {
     Error::precondition(format!(
         "cannot attach volume {id}: another daemon with the node id {node} has attached it, as the \
-         Ceph client {address}; give each node an id of its own (ORLOP_NODE_ID)"
+         Ceph client {address}; give each node its own id (ORLOP_NODE_ID)"
     ))
 }
 

@@ -73,12 +73,12 @@ impl Garbage {
         self.background.start(self)
     }
 
-    fn sweep_snapshot_intents(&self) -> Result<()> {
-        self.intents.sweep::<OfImage>()
+    fn remove_orphaned_snapshots(&self) -> Result<()> {
+        self.intents.remove_orphans::<OfImage>()
     }
 
-    fn sweep_group_intents(&self) -> Result<()> {
-        self.intents.sweep::<OfImages>()
+    fn remove_orphaned_groups(&self) -> Result<()> {
+        self.intents.remove_orphans::<OfImages>()
     }
 
     fn flatten_requested(&self) -> Result<()> {
@@ -158,38 +158,38 @@ impl Garbage {
     }
 
     /// Deletions and creations that were not carried to the end.
-    pub(super) fn sweep_volumes(&self) -> Result<()> {
+    pub(super) fn collect_volumes(&self) -> Result<()> {
         let listing = || format!("look for orphans in pool {}", self.info.name);
-        let mut unmade = Vec::new();
+        let mut name_alone = Vec::new();
         for (id, image_id) in self.images.all_named(listing)? {
-            match self.sweep_volume(&id, &image_id) {
-                Ok(Sweep::Done) => {}
-                Ok(Sweep::Unmade) => unmade.push((id, image_id)),
-                // It must not keep the others from being swept.
+            match self.collect_volume(&id, &image_id) {
+                Ok(Collected::Done) => {}
+                Ok(Collected::NameAlone) => name_alone.push((id, image_id)),
+                // It must not keep the others from being collected.
                 Err(error) => {
                     tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried")
                 }
             }
         }
-        if !unmade.is_empty() {
+        if !name_alone.is_empty() {
             thread::sleep(MAKING);
         }
-        for (id, image_id) in unmade {
-            if let Err(error) = self.discard_unmade(&id, &image_id) {
+        for (id, image_id) in name_alone {
+            if let Err(error) = self.discard_name_alone(&id, &image_id) {
                 tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
             }
         }
         Ok(())
     }
 
-    fn sweep_volume(&self, id: &VolumeId, image_id: &str) -> Result<Sweep> {
+    fn collect_volume(&self, id: &VolumeId, image_id: &str) -> Result<Collected> {
         match self.images.find(id)? {
             Some(Found { image_id: same, state: NamedState::Deleted }) if same == image_id => {
                 self.deletion.ensure_trashed(id, image_id)?;
             }
             Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
                 match self.images.created(image_id)? {
-                    None => return Ok(Sweep::Unmade),
+                    None => return Ok(Collected::NameAlone),
                     Some(created) if created.elapsed().is_ok_and(|age| age > HOUR) => {
                         self.deletion.try_discard(id, image_id)?;
                     }
@@ -202,33 +202,33 @@ impl Garbage {
             }
             Some(_) | None => {}
         }
-        Ok(Sweep::Done)
+        Ok(Collected::Done)
     }
 
     /// A name without an image, as there was [`MAKING`] ago: the daemon that made it was killed.
-    fn discard_unmade(&self, id: &VolumeId, image_id: &str) -> Result<()> {
-        let unmade = matches!(
+    fn discard_name_alone(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        let name_alone = matches!(
             self.images.find(id)?,
             Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id
         ) && self.images.created(image_id)?.is_none();
-        if unmade {
+        if name_alone {
             self.deletion.try_discard(id, image_id)?;
         }
         Ok(())
     }
 
     /// Images that had a name for a copy, and have no snapshot left that could be copied.
-    pub(super) fn sweep_kept(&self) -> Result<()> {
+    pub(super) fn trash_kept_images(&self) -> Result<()> {
         let listing = || format!("look for orphans in pool {}", self.info.name);
         for (name, image_id) in
             self.session.ask(listing, |io| io.image_names("", kept_prefix(), 0))?
         {
             let looking = || format!("look at image {name}");
-            let swept = self.session.ask(looking, |io| match is_still_kept(io, &image_id)? {
+            let collected = self.session.ask(looking, |io| match is_still_kept(io, &image_id)? {
                 true => Ok(()),
                 false => trash(io, &name, &image_id),
             });
-            if let Err(error) = swept {
+            if let Err(error) = collected {
                 tracing::warn!(%error, name, "cannot remove an orphan; it will be retried");
             }
         }
@@ -236,10 +236,10 @@ impl Garbage {
     }
 }
 
-enum Sweep {
+enum Collected {
     Done,
     /// There is a name, but no image.
-    Unmade,
+    NameAlone,
 }
 
 /// Also one that was never deleted: an operator gave it that name.
@@ -260,14 +260,14 @@ fn is_still_kept(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<bool> {
 enum Freeing {
     Freed,
     Needed,
-    /// By a client that was killed, which the cluster has not noticed yet; or it is just being cut
-    /// together with others.
+    /// By a client that was killed, which the cluster has not noticed yet; or a group
+    /// snapshot of it is just being taken.
     InUse,
     /// Another process is freeing.
     Leased,
 }
 
-/// An attempt to free what a snapshot needs would keep others from it for a moment.
+/// An attempt to free what a snapshot needs would lock others out of it for a while.
 fn is_needed(io: &Arc<IoCtx>, trashed: &Trashed) -> orlop_sys::Result<bool> {
     let id = &trashed.id;
     match io.open_image_by_id(id, None, Access::ReadOnly) {
@@ -298,7 +298,7 @@ fn is_any_snapshot_needed(io: &Arc<IoCtx>, id: &str, image: &Image) -> orlop_sys
         return Ok(false);
     }
     finish_removals(io, id)?;
-    // Opened anew: this one may not know yet what has changed.
+    // Opened again: this one may not know yet what has changed.
     let image = io.open_image_by_id(id, None, Access::ReadOnly)?;
     Ok(!image.snapshots()?.is_empty())
 }

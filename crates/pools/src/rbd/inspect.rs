@@ -13,14 +13,12 @@ use super::images::Found;
 use super::layout::{OURS, kept_prefix};
 use super::open::RbdPoolConfig;
 
-const HOUSEKEEPING: &str = "nothing: a controller that runs puts this right within the hour";
-
 impl RbdPool {
-    /// Neither makes a pool nor announces a node, and starts no housekeeping.
+    /// Neither makes a pool nor announces a node, and collects no garbage.
     pub fn inspect(config: &RbdPoolConfig) -> Result<Vec<Finding>> {
         let quiet = RbdPoolConfig {
             create: false,
-            housekeeping: false,
+            collects_garbage: false,
             serves_node: false,
             ..config.clone()
         };
@@ -42,11 +40,11 @@ impl RbdPool {
             match self.images.find(&id)? {
                 Some(Found { state: NamedState::Deleted, .. }) => {
                     let problem = "it is deleted, but its image is not in the trash yet";
-                    findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+                    findings.push(for_garbage_collection(subject, problem));
                 }
                 Some(Found { state: NamedState::Draft, .. }) if self.is_abandoned(&image_id)? => {
                     let problem = "an interrupted call left it half-made";
-                    findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+                    findings.push(for_garbage_collection(subject, problem));
                 }
                 Some(Found { state: NamedState::Whole(_), .. }) => match self.images.known(&id) {
                     Ok(Some(known)) => {
@@ -91,7 +89,7 @@ impl RbdPool {
             }
         }
         let prefix = metadata_key(&format!("{OURS}writer.{image_id}."));
-        let reading = || format!("read who writes to volume {}", record.id);
+        let reading = || format!("read which Ceph clients write to volume {}", record.id);
         for (key, _) in
             self.session.ask(reading, |io| io.omap_list(&header_of(image_id), "", &prefix, 0))?
         {
@@ -125,7 +123,7 @@ impl RbdPool {
             self.inspect_removals(&subject, &image_id, findings)?;
             if !needed {
                 let problem = "it was kept for a snapshot, and none is left";
-                findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+                findings.push(for_garbage_collection(subject, problem));
             }
         }
         Ok(())
@@ -148,7 +146,7 @@ impl RbdPool {
         let looking = || format!("look at the snapshots of {subject}");
         for number in self.session.ask(looking, |io| unfinished_removals(io, image_id))? {
             let problem = format!("its snapshot number {number} was removed only halfway");
-            findings.push(Finding::by_hand("leftover", subject, problem, HOUSEKEEPING));
+            findings.push(for_garbage_collection(subject, problem));
         }
         Ok(())
     }
@@ -164,4 +162,9 @@ impl RbdPool {
         }
         Ok(())
     }
+}
+
+fn for_garbage_collection(subject: impl Into<String>, problem: impl Into<String>) -> Finding {
+    let advice = "nothing: a controller that runs puts this right within the hour";
+    Finding::by_hand("leftover", subject, problem, advice)
 }

@@ -162,14 +162,14 @@ impl Intents {
     }
 
     /// Removes what was given up or orphaned.
-    pub(super) fn sweep<What: Intended>(&self) -> Result<()> {
-        self.sweep_named::<What>("", seconds(SystemTime::now()))
+    pub(super) fn remove_orphans<What: Intended>(&self) -> Result<()> {
+        self.remove_named::<What>("", seconds(SystemTime::now()))
     }
 
     /// What is made, or was given up, needs no such snapshot any more: those that are there are
     /// orphans of killed daemons, or of calls that come too late.
-    pub(super) fn sweep_all_for<What: Intended>(&self, purpose: &str) {
-        if let Err(error) = self.sweep_named::<What>(&format!("{purpose}."), u64::MAX) {
+    pub(super) fn remove_all_for<What: Intended>(&self, purpose: &str) {
+        if let Err(error) = self.remove_named::<What>(&format!("{purpose}."), u64::MAX) {
             tracing::warn!(
                 %error,
                 purpose,
@@ -180,29 +180,29 @@ impl Intents {
 
     /// Of what is known to be needed no more, or whose daemon was killed. `Differs`: there is no
     /// intent.
-    pub(super) fn ensure_swept<What: Intended>(&self, name: &str) -> Result<Outcome> {
+    pub(super) fn ensure_removed<What: Intended>(&self, name: &str) -> Result<Outcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the intent {name}");
         match self.records.get(reading, &key)? {
             None => Ok(Outcome::Differs),
-            Some(text) => self.sweep_one::<What>(name, &text, u64::MAX).map(|()| Outcome::Done),
+            Some(text) => self.remove_one::<What>(name, &text, u64::MAX).map(|()| Outcome::Done),
         }
     }
 
-    fn sweep_named<What: Intended>(&self, names: &str, now: u64) -> Result<()> {
+    fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<()> {
         let listing = || format!("look for orphans in pool {}", self.info.name);
         let prefix = key_of::<What>(names);
         for (key, text) in self.records.list(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
             // One that cannot be removed must not keep the others.
-            if let Err(error) = self.sweep_one::<What>(name, &text, now) {
+            if let Err(error) = self.remove_one::<What>(name, &text, now) {
                 tracing::warn!(%error, key, "cannot remove an orphan; it will be retried");
             }
         }
         Ok(())
     }
 
-    fn sweep_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<()> {
+    fn remove_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<()> {
         let key = key_of::<What>(name);
         let intent: IntentRecord<What> = serde_json::from_slice(text)
             .map_err(|error| Error::damaged(format!("the intent {key}"), error))?;

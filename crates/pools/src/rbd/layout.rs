@@ -38,8 +38,8 @@ pub(super) const OURS: &str = "orlop.";
 pub(super) const DELETED: &[u8] = b"-";
 
 pub(super) const MEMBER: &str = "member.";
-pub(super) const PENDING: &str = "pending.";
-pub(super) const PENDING_GROUP: &str = "pending-group.";
+pub(super) const INTENT: &str = "pending.";
+pub(super) const GROUP_INTENT: &str = "pending-group.";
 pub(super) const FLATTEN: &str = "flatten.";
 const KEPT: &str = "orlop-kept.";
 const SNAPSHOT_GROUP: &str = "orlop-cut.";

@@ -44,12 +44,12 @@ pub struct RbdPoolConfig {
     pub timeout: Duration,
     /// Make the Ceph pool one of Orlop's where it is none yet.
     pub create: bool,
-    /// Free what is deleted and flatten what is too deep. One of all who use the pool is enough,
-    /// and more do no harm.
-    pub housekeeping: bool,
-    /// Cut groups also where librbd could not restore them. For tests: making and deleting is the
-    /// same everywhere.
-    pub cuts_unrestorable_groups: bool,
+    /// Free what is deleted and flatten what is too deep. One daemon of all that use the pool is
+    /// enough, and more do no harm.
+    pub collects_garbage: bool,
+    /// Take group snapshots also where librbd could not restore them. For tests: taking and deleting
+    /// them is the same everywhere.
+    pub takes_unrestorable_groups: bool,
     /// This process.
     pub node_id: NodeId,
     /// Are volumes used on this machine, by this process?
@@ -61,7 +61,7 @@ pub struct RbdPoolConfig {
 impl RbdPoolConfig {
     /// Then the pool is left as it is.
     fn only_looks(&self) -> bool {
-        !self.create && !self.housekeeping && !self.serves_node
+        !self.create && !self.collects_garbage && !self.serves_node
     }
 
     pub(super) fn cluster(&self) -> ClusterConfig {
@@ -85,7 +85,7 @@ impl RbdPool {
             Session::open(config.cluster(), config.pool.clone(), config.namespace.clone())?;
         let id = pool_header::read_or_create(&session, config.create)?;
         check(&id)?;
-        if config.serves_node || config.housekeeping {
+        if config.serves_node || config.collects_garbage {
             session.register_client(&config.run_dir, &id)?;
         }
         if !config.only_looks() {
@@ -124,7 +124,7 @@ impl RbdPool {
             session, info, images, intents, catalogue, capacity, flattening, deletion,
         );
         let serving = config.serves_node.then(|| Arc::clone(nodes));
-        let takes_groups = config.cuts_unrestorable_groups || can_restore_groups();
+        let takes_groups = config.takes_unrestorable_groups || can_restore_groups();
         Ok(Self {
             provisioner: provisioner.with_group_snapshots(takes_groups),
             changed_blocks: ObjectMaps::new(session, images, catalogue),
@@ -150,7 +150,7 @@ impl RbdPool {
             self.nodes.ensure_registered()?;
             self.exports.take_over()?;
         }
-        if config.housekeeping {
+        if config.collects_garbage {
             self.garbage.start()?;
         }
         Ok(())

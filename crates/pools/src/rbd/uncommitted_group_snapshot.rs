@@ -20,7 +20,7 @@ use super::garbage::finish_removals;
 use super::image_lock::{ImageLock, open_to_change};
 use super::images::Images;
 use super::intent::{Intended, Intent, Intents, Removal};
-use super::layout::{PENDING_GROUP, image_of, name_of_snapshot_group, snapshot_group};
+use super::layout::{GROUP_INTENT, image_of, name_of_snapshot_group, snapshot_group};
 use super::session::Session;
 
 const LOCK: &str = "orlop.group";
@@ -41,7 +41,7 @@ impl OfImages {
 }
 
 impl Intended for OfImages {
-    const PREFIX: &'static str = PENDING_GROUP;
+    const PREFIX: &'static str = GROUP_INTENT;
 
     /// Snapshots first, then the images, then the group: librbd takes it from where it was left.
     /// Clones of the snapshots keep them alive out of sight.
@@ -176,7 +176,7 @@ fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> R
              is in one group at most; take it out of that (rbd group image remove)"
         )));
     };
-    match intents.ensure_swept::<OfImages>(name)? {
+    match intents.ensure_removed::<OfImages>(name)? {
         Outcome::Done => {
             tracing::warn!(group, "removed an orphaned group of a daemon that was killed")
         }

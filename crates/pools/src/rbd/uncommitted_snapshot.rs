@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image_lock::open_to_change;
 use super::intent::{Intended, Intent, Intents, Removal};
-use super::layout::PENDING;
+use super::layout::INTENT;
 use super::session::Session;
 
 /// A snapshot of this image.
@@ -24,7 +24,7 @@ impl OfImage {
 }
 
 impl Intended for OfImage {
-    const PREFIX: &'static str = PENDING;
+    const PREFIX: &'static str = INTENT;
 
     /// Clones of it, if there are any, keep it alive out of sight.
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {

@@ -1,7 +1,7 @@
 use orlop_model::{ByteRange, ContentSource, Pool, Ranges, SnapshotId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef};
 
-use crate::bed::{Bed, MIB, OBJECT, copy_of, read, snapshot, volume, write};
+use crate::fixture::{Fixture, MIB, OBJECT, copy_of, read, snapshot, volume, write};
 
 const SIZE: u64 = 48 * MIB;
 const BLOCK: usize = 4096;
@@ -17,13 +17,16 @@ fn holds(ranges: &[ByteRange], offset: u64) -> bool {
     ranges.iter().any(|range| range.start <= offset && offset < range.end())
 }
 
-fn opened(bed: &Bed, image: &str, snapshot: &str) -> Image {
-    bed.io().open_image_by_id(image, Some(SnapshotRef::Name(snapshot)), Access::ReadOnly).unwrap()
+fn opened(fixture: &Fixture, image: &str, snapshot: &str) -> Image {
+    fixture
+        .io()
+        .open_image_by_id(image, Some(SnapshotRef::Name(snapshot)), Access::ReadOnly)
+        .unwrap()
 }
 
 /// Where the cluster keeps the data of a snapshot.
-fn place(bed: &Bed, id: &SnapshotId) -> (String, String) {
-    let text = bed.io().omap_get("orlop.records", &id.to_string()).unwrap().unwrap();
+fn place(fixture: &Fixture, id: &SnapshotId) -> (String, String) {
+    let text = fixture.io().omap_get("orlop.records", &id.to_string()).unwrap().unwrap();
     let entry: serde_json::Value = serde_json::from_slice(&text).unwrap();
     (entry["image"].as_str().unwrap().to_owned(), entry["snapshot"].as_str().unwrap().to_owned())
 }
@@ -59,21 +62,21 @@ fn disturb(image: &Image, dice: &mut Dice) {
 }
 
 #[test]
-fn whatever_differs_between_two_snapshots_is_told() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn all_that_differs_between_two_snapshots_is_listed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let original = volume(&pool, "original", SIZE);
     let mut dice = Dice(7);
-    disturb(&bed.image(&original.id), &mut dice);
+    disturb(&fixture.image(&original.id), &mut dice);
     // A copy, so that some of the data is its parent's.
     let source = ContentSource::Volume(original.id);
     let source = copy_of(&pool, "copy", source, SIZE).unwrap();
-    let image = bed.image(&source.id);
+    let image = fixture.image(&source.id);
     let mut snapshots = Vec::new();
     for turn in 0..4 {
         let record = snapshot(&pool, &format!("s{turn}"), &source);
-        let (image_id, name) = place(&bed, &record.id);
-        snapshots.push((record, read(&opened(&bed, &image_id, &name), 0, SIZE)));
+        let (image_id, name) = place(&fixture, &record.id);
+        snapshots.push((record, read(&opened(&fixture, &image_id, &name), 0, SIZE)));
         disturb(&image, &mut dice);
     }
     for (turn, (target, later)) in snapshots.iter().enumerate() {
@@ -96,10 +99,10 @@ fn whatever_differs_between_two_snapshots_is_told() {
 
 #[test]
 fn only_what_was_touched_is_told_and_from_any_offset() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let source = volume(&pool, "a", SIZE);
-    let image = bed.image(&source.id);
+    let image = fixture.image(&source.id);
     write(&image, 0, 1, 4096);
     write(&image, 32 * MIB, 1, 4096);
     let base = snapshot(&pool, "s1", &source);
@@ -125,9 +128,9 @@ fn only_what_was_touched_is_told_and_from_any_offset() {
 }
 
 #[test]
-fn of_a_volume_that_was_made_anew_everything_counts_as_changed() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn all_of_a_volume_made_again_counts_as_changed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let base = snapshot(&pool, "s1", &volume(&pool, "a", SIZE));
     pool.provisioner().ensure_no_volume(&base.source).unwrap();
     let target = snapshot(&pool, "s2", &volume(&pool, "a", SIZE));

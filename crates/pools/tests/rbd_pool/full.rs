@@ -7,13 +7,15 @@ use orlop_pools::{RbdPool, RbdPoolConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bed::{Bed, MIB, create, new_snapshot, new_volume, run, snapshot, until, volume};
+use crate::fixture::{
+    Fixture, MIB, create, new_snapshot, new_volume, run, snapshot, until, volume,
+};
 
 const POOL: &str = "small";
 
 /// A Ceph pool of its own, as a quota is one of the pool; and a user that may do no more in it than
 /// Orlop asks for.
-fn small_pool(bed: &Bed, directory: &TempDir) -> RbdPoolConfig {
+fn small_pool(fixture: &Fixture, directory: &TempDir) -> RbdPoolConfig {
     run("ceph", &["osd", "pool", "create", POOL, "1"]);
     run("rbd", &["pool", "init", POOL]);
     let keyring = directory.path().join("keyring");
@@ -29,8 +31,8 @@ fn small_pool(bed: &Bed, directory: &TempDir) -> RbdPoolConfig {
         namespace: String::new(),
         user: POOL.to_owned(),
         keyring,
-        housekeeping: true,
-        ..bed.config()
+        collects_garbage: true,
+        ..fixture.config()
     }
 }
 
@@ -46,14 +48,14 @@ fn is_full() -> bool {
     small["flags_names"].as_str().unwrap().split(',').any(|flag| flag == "full")
 }
 
-fn told(command: &[&str]) -> Value {
+fn rbd_json(command: &[&str]) -> Value {
     let place = ["--pool", POOL, "--format", "json"];
     serde_json::from_str(&run("rbd", &[command, &place[..]].concat())).unwrap()
 }
 
 /// As a node does that attaches it; of a client that is long gone.
 fn note_writer(image: &str, node: &NodeId) {
-    let id = told(&["info", image])["id"].as_str().unwrap().to_owned();
+    let id = rbd_json(&["info", image])["id"].as_str().unwrap().to_owned();
     let key = format!("orlop.writer.{id}.{node}");
     run("rbd", &["image-meta", "set", &format!("{POOL}/{image}"), &key, "127.0.0.1:0/1"]);
 }
@@ -64,10 +66,10 @@ fn fill(image: &str) {
 }
 
 #[test]
-fn what_is_full_can_be_emptied_and_says_so_at_once_when_it_cannot_be_filled() {
-    let Some(bed) = Bed::new() else { return };
+fn a_full_pool_refuses_creation_and_allows_deletion() {
+    let Some(fixture) = Fixture::new() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let pool = RbdPool::open(&small_pool(&bed, &directory)).unwrap();
+    let pool = RbdPool::open(&small_pool(&fixture, &directory)).unwrap();
     let node: NodeId = "n2".parse().unwrap();
     let kept = volume(&pool, "kept", 16 * MIB);
     let gone = volume(&pool, "gone", 16 * MIB);
@@ -96,7 +98,7 @@ fn what_is_full_can_be_emptied_and_says_so_at_once_when_it_cannot_be_filled() {
     assert!(blocked.contains("127.0.0.1:0/1"), "{blocked}");
     pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     pool.provisioner().ensure_no_volume(&gone.id).unwrap();
-    let trash_is_empty = || told(&["trash", "ls"]) == Value::Array(Vec::new());
+    let trash_is_empty = || rbd_json(&["trash", "ls"]) == Value::Array(Vec::new());
     until("what was deleted is freed", trash_is_empty);
     assert!(is_full());
 

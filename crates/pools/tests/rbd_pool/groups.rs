@@ -14,9 +14,9 @@ use orlop_sys::ceph::{
     can_compare_by_number,
 };
 
-use crate::bed::{
-    Bed, MIB, OBJECT, byte_at, copy_of, create, new_snapshot, new_volume, snapshot, until, volume,
-    write,
+use crate::fixture::{
+    Fixture, MIB, OBJECT, byte_at, copy_of, create, new_snapshot, new_volume, snapshot, until,
+    volume, write,
 };
 
 fn can_restore() -> bool {
@@ -52,8 +52,8 @@ fn member_of(pool: &RbdPool, group: &GroupSnapshotRecord, source: &VolumeRecord)
     members.into_iter().find(|member| member.source == source.id).unwrap()
 }
 
-pub(crate) fn rbd_groups(bed: &Bed) -> Vec<String> {
-    let listed = bed.told(&["group", "ls"]);
+pub(crate) fn rbd_groups(fixture: &Fixture) -> Vec<String> {
+    let listed = fixture.rbd_json(&["group", "ls"]);
     let names = listed.as_array().unwrap().iter();
     names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
@@ -64,23 +64,23 @@ pub(crate) fn group_snapshots_of(image: &Image) -> Vec<ImageSnapshot> {
 }
 
 /// The image as the one group snapshot of it has it.
-fn as_cut(bed: &Bed, source: &VolumeRecord) -> Image {
-    let image = bed.image(&source.id);
+fn as_cut(fixture: &Fixture, source: &VolumeRecord) -> Image {
+    let image = fixture.image(&source.id);
     let [snapshot] = &group_snapshots_of(&image)[..] else { panic!("one snapshot") };
     let at = SnapshotRef::Number(snapshot.number);
-    bed.io().open_image_by_id(&image.id().unwrap(), Some(at), Access::ReadOnly).unwrap()
+    fixture.io().open_image_by_id(&image.id().unwrap(), Some(at), Access::ReadOnly).unwrap()
 }
 
 #[test]
 fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 8 * MIB), volume(&pool, "b", 16 * MIB));
-    [&a, &b].iter().for_each(|one| write(&bed.image(&one.id), 0, 1, MIB));
+    [&a, &b].iter().for_each(|one| write(&fixture.image(&one.id), 0, 1, MIB));
     let mut draft =
         pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a, &b])).unwrap();
     draft.capture().unwrap();
-    [&a, &b].iter().for_each(|one| write(&bed.image(&one.id), 0, 2, MIB));
+    [&a, &b].iter().for_each(|one| write(&fixture.image(&one.id), 0, 2, MIB));
     assert_eq!(
         pool.catalogue().snapshots(None, 0).unwrap(),
         [],
@@ -88,7 +88,7 @@ fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
     );
     let record = draft.commit().unwrap();
 
-    let other = bed.open();
+    let other = fixture.open();
     assert_eq!(other.catalogue().group_snapshot(&record.id).unwrap().as_ref(), Some(&record));
     let members = other.catalogue().snapshots(None, 0).unwrap();
     assert_eq!(members.len(), 2);
@@ -97,32 +97,32 @@ fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
         assert!(members.contains(&member));
         assert_eq!(member.group.as_ref(), Some(&record.id));
         assert_eq!((member.size_bytes, member.created), (size, record.created));
-        assert_eq!(byte_at(&as_cut(&bed, source), 0, MIB), 1);
-        assert_eq!(bed.image(&source.id).group().unwrap(), None, "others may cut it now");
+        assert_eq!(byte_at(&as_cut(&fixture, source), 0, MIB), 1);
+        assert_eq!(fixture.image(&source.id).group().unwrap(), None, "others may cut it now");
     }
     let again = pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a, &b]));
     assert!(matches!(again.err(), Some(Error::Busy(_))));
-    assert_eq!(rbd_groups(&bed).len(), 1);
+    assert_eq!(rbd_groups(&fixture).len(), 1);
 
     for _ in 0..2 {
         other.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         assert_eq!(pool.catalogue().group_snapshot(&record.id).unwrap(), None);
         assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
     }
-    assert_eq!(rbd_groups(&bed), [""; 0]);
-    [&a, &b].iter().for_each(|one| assert_eq!(bed.image(&one.id).snapshots().unwrap(), []));
-    assert_eq!(bed.io().omap_list("orlop.records", "", "", 0).unwrap(), []);
+    assert_eq!(rbd_groups(&fixture), [""; 0]);
+    [&a, &b].iter().for_each(|one| assert_eq!(fixture.image(&one.id).snapshots().unwrap(), []));
+    assert_eq!(fixture.io().omap_list("orlop.records", "", "", 0).unwrap(), []);
 }
 
 #[test]
-fn members_outlive_their_volumes_and_their_group_outlives_copies() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
+fn members_outlive_their_volumes_and_copies_their_group() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
     let (a, b) = (volume(&pool, "a", 8 * MIB), volume(&pool, "b", 8 * MIB));
-    write(&bed.image(&a.id), 0, 1, MIB);
-    write(&bed.image(&b.id), 0, 2, MIB);
+    write(&fixture.image(&a.id), 0, 1, MIB);
+    write(&fixture.image(&b.id), 0, 2, MIB);
     let first = group(&pool, "g1", &[&a, &b]);
-    write(&bed.image(&a.id), 0, 3, MIB);
+    write(&fixture.image(&a.id), 0, 3, MIB);
     let second = group(&pool, "g2", &[&a]);
     [&a, &b].iter().for_each(|one| pool.provisioner().ensure_no_volume(&one.id).unwrap());
     let wanted = [
@@ -143,7 +143,7 @@ fn members_outlive_their_volumes_and_their_group_outlives_copies() {
     }
     let check = |when| {
         for (copy, byte) in &copies {
-            let image = bed.image(&copy.id);
+            let image = fixture.image(&copy.id);
             assert_eq!(byte_at(&image, 0, MIB), *byte, "{when}");
             assert_eq!(byte_at(&image, MIB, 15 * MIB), 0, "{when}");
         }
@@ -153,18 +153,18 @@ fn members_outlive_their_volumes_and_their_group_outlives_copies() {
         pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
     }
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
-    assert_eq!(rbd_groups(&bed), [""; 0]);
+    assert_eq!(rbd_groups(&fixture), [""; 0]);
     check("after their sources were deleted");
     copies.iter().for_each(|(copy, _)| pool.provisioner().ensure_no_volume(&copy.id).unwrap());
-    until("all is free", || bed.is_empty());
+    until("all is free", || fixture.is_empty());
 }
 
 #[test]
-fn changes_are_told_between_snapshots_made_alone_and_together() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn a_group_member_is_comparable_with_a_single_snapshot() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let a = volume(&pool, "a", 32 * MIB);
-    let image = bed.image(&a.id);
+    let image = fixture.image(&a.id);
     write(&image, 0, 1, MIB);
     let alone = snapshot(&pool, "s", &a);
     write(&image, 2 * OBJECT, 2, MIB);
@@ -197,13 +197,13 @@ fn changes_are_told_between_snapshots_made_alone_and_together() {
 #[test]
 fn all_members_are_of_one_instant_while_somebody_writes() {
     const MEMBERS: usize = 4;
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let volumes: Vec<_> = (0..MEMBERS).map(|n| volume(&pool, &format!("v{n}"), 8 * MIB)).collect();
     let (ended, counter) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let images: Vec<_> = volumes.iter().map(|one| bed.image(&one.id)).collect();
+            let images: Vec<_> = volumes.iter().map(|one| fixture.image(&one.id)).collect();
             while !ended.load(Ordering::Relaxed) {
                 let number = counter.load(Ordering::Relaxed) + 1;
                 for image in &images {
@@ -224,7 +224,8 @@ fn all_members_are_of_one_instant_while_somebody_writes() {
             goes_on(counter.load(Ordering::Relaxed));
             let sources: Vec<_> = volumes.iter().collect();
             let record = group(&pool, &format!("g{round}"), &sources);
-            let seen: Vec<u64> = volumes.iter().map(|one| counter_in(&as_cut(&bed, one))).collect();
+            let seen: Vec<u64> =
+                volumes.iter().map(|one| counter_in(&as_cut(&fixture, one))).collect();
             assert!(seen.is_sorted_by(|a, b| a >= b), "{seen:?}");
             assert!(seen[0] - seen[MEMBERS - 1] <= 1 && seen[0] > 0, "{seen:?}");
             pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
@@ -250,8 +251,8 @@ fn counter_in(image: &Image) -> u64 {
 
 #[test]
 fn two_that_cut_one_volume_wait_for_each_other() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     let [a, b, c] = ["a", "b", "c"].map(|name| volume(&pools[0], name, 4 * MIB));
     let mut first = pools[0]
         .provisioner()
@@ -263,7 +264,7 @@ fn two_that_cut_one_volume_wait_for_each_other() {
     first.capture().unwrap();
     let made = first.commit().unwrap();
     let other = pools[1].provisioner().begin_group_snapshot(&shared).unwrap().commit().unwrap();
-    assert_eq!(rbd_groups(&bed).len(), 2);
+    assert_eq!(rbd_groups(&fixture).len(), 2);
 
     // One that is given up leaves nothing, whether it was cut or not.
     for cut in [false, true] {
@@ -271,21 +272,21 @@ fn two_that_cut_one_volume_wait_for_each_other() {
         let mut draft = pools[0].provisioner().begin_group_snapshot(&new).unwrap();
         assert!(!cut || draft.capture().is_ok());
         drop(draft);
-        assert_eq!(rbd_groups(&bed).len(), 2);
+        assert_eq!(rbd_groups(&fixture).len(), 2);
     }
     for record in [made, other] {
         pools[0].provisioner().ensure_no_group_snapshot(&record.id).unwrap();
     }
     for one in [&a, &b, &c] {
-        assert_eq!(bed.image(&one.id).snapshots().unwrap(), []);
-        assert_eq!(bed.image(&one.id).group().unwrap(), None);
+        assert_eq!(fixture.image(&one.id).snapshots().unwrap(), []);
+        assert_eq!(fixture.image(&one.id).group().unwrap(), None);
     }
 }
 
 #[test]
 fn of_two_that_make_one_group_snapshot_one_wins() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     let a = volume(&pools[0], "a", 4 * MIB);
     let new = new_group(&pools[0], "g", &[&a]);
     let records: Vec<_> = thread::scope(|scope| {
@@ -302,11 +303,14 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
     });
     let [record] = &records[..] else { panic!("{records:?}") };
     assert_eq!(pools[1].catalogue().group_snapshot(&new.id).unwrap().as_ref(), Some(record));
-    assert_eq!((rbd_groups(&bed).len(), group_snapshots_of(&bed.image(&a.id)).len()), (1, 1));
+    assert_eq!(
+        (rbd_groups(&fixture).len(), group_snapshots_of(&fixture.image(&a.id)).len()),
+        (1, 1)
+    );
     let missing = new_group(
         &pools[0],
         "h",
-        &[&a, &VolumeRecord { id: crate::bed::volume_id(&pools[0], "none"), ..a.clone() }],
+        &[&a, &VolumeRecord { id: crate::fixture::volume_id(&pools[0], "none"), ..a.clone() }],
     );
     let none = pools[0].provisioner().begin_group_snapshot(&missing).err();
     assert!(matches!(none, Some(Error::NoSuchVolume(_))), "{none:?}");
@@ -314,10 +318,10 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
 
 #[test]
 fn groups_are_cut_exactly_where_they_can_be_restored() {
-    let Some(bed) = Bed::new() else { return };
-    let config = RbdPoolConfig { cuts_unrestorable_groups: false, ..bed.config() };
+    let Some(fixture) = Fixture::new() else { return };
+    let config = RbdPoolConfig { takes_unrestorable_groups: false, ..fixture.config() };
     let pool = RbdPool::open(&config).unwrap();
-    assert_eq!(RbdPool::cuts_groups(), can_restore());
+    assert_eq!(RbdPool::takes_group_snapshots(), can_restore());
     let a = create(&pool, &new_volume(&pool, "a", MIB)).unwrap();
     match pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])) {
         Ok(_) => assert!(can_restore()),

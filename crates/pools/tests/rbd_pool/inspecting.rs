@@ -4,10 +4,10 @@ use orlop_model::{ControllerPublication, Finding, Pool, ReaderState, Remedy};
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::ceph::NewImage;
 
-use crate::bed::{Bed, MIB, volume, writer_capability};
+use crate::fixture::{Fixture, MIB, volume, writer_capability};
 
-fn codes(bed: &Bed) -> Vec<&'static str> {
-    let findings = RbdPool::inspect(&bed.config()).unwrap();
+fn codes(fixture: &Fixture) -> Vec<&'static str> {
+    let findings = RbdPool::inspect(&fixture.config()).unwrap();
     assert!(findings.iter().all(is_by_hand), "others use the pool: nothing is repaired");
     findings.iter().map(|finding| finding.code).collect()
 }
@@ -20,17 +20,17 @@ fn is_by_hand(finding: &Finding) -> bool {
 }
 
 #[test]
-fn what_no_longer_belongs_together_is_told() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn inspection_reports_what_no_longer_belongs_together() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
     volume(&pool, "b", 8 * MIB);
-    assert_eq!(codes(&bed), [""; 0]);
+    assert_eq!(codes(&fixture), [""; 0]);
 
-    let image = bed.image(&record.id);
-    let (image_id, before) = (image.id().unwrap(), bed.objects_and_entries());
+    let image = fixture.image(&record.id);
+    let (image_id, before) = (image.id().unwrap(), fixture.objects_and_entries());
     image.set_metadata(&format!("orlop.writer.{image_id}.ghost"), "192.0.2.1:0/1").unwrap();
-    assert_eq!(codes(&bed), ["unknown-writer"]);
+    assert_eq!(codes(&fixture), ["unknown-writer"]);
     let publication = ControllerPublication {
         read_only: false,
         capability: writer_capability(),
@@ -43,26 +43,26 @@ fn what_no_longer_belongs_together_is_told() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(codes(&bed), ["foreign-publication"]);
+    assert_eq!(codes(&fixture), ["foreign-publication"]);
 
     image.set_metadata(&format!("orlop.record.{image_id}"), "{").unwrap();
-    assert_eq!(codes(&bed), ["record-damaged"]);
+    assert_eq!(codes(&fixture), ["record-damaged"]);
     image.set_metadata(&format!("orlop.record.{image_id}"), "-").unwrap();
-    bed.io().create_image("orlop-kept.none", NewImage::Zeroes { size: MIB }).unwrap();
-    assert_eq!(codes(&bed), ["leftover", "leftover"]);
-    assert!(before.iter().all(|entry| bed.objects_and_entries().contains(entry)));
+    fixture.io().create_image("orlop-kept.none", NewImage::Zeroes { size: MIB }).unwrap();
+    assert_eq!(codes(&fixture), ["leftover", "leftover"]);
+    assert!(before.iter().all(|entry| fixture.objects_and_entries().contains(entry)));
 }
 
 #[test]
 fn a_look_makes_nothing() {
-    let Some(bed) = Bed::new() else { return };
-    let before = bed.objects();
-    assert!(RbdPool::inspect(&bed.config()).is_err());
-    assert_eq!(bed.objects(), before);
+    let Some(fixture) = Fixture::new() else { return };
+    let before = fixture.objects();
+    assert!(RbdPool::inspect(&fixture.config()).is_err());
+    assert_eq!(fixture.objects(), before);
 
-    drop(bed.open());
-    bed.remove_object("rbd_trash");
-    let before = bed.objects();
-    assert_eq!(codes(&bed), [""; 0]);
-    assert_eq!(bed.objects(), before);
+    drop(fixture.open());
+    fixture.remove_object("rbd_trash");
+    let before = fixture.objects();
+    assert_eq!(codes(&fixture), [""; 0]);
+    assert_eq!(fixture.objects(), before);
 }

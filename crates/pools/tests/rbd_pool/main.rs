@@ -9,17 +9,17 @@
     reason = "tests"
 )]
 
-mod bed;
 mod changes;
 mod copies;
+mod fixture;
 mod freeing;
 mod full;
-mod group_leftovers;
 mod groups;
-mod half_made;
 mod inspecting;
-mod leftovers;
 mod opening;
+mod orphaned_drafts;
+mod orphaned_groups;
+mod orphans;
 mod records;
 mod removals;
 mod snapshots;

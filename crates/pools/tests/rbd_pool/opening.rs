@@ -1,32 +1,33 @@
 use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
-use crate::bed::{Bed, MIB, cluster, copy_of, new_snapshot, run, snapshot, until, volume};
+use crate::fixture::{Fixture, MIB, cluster, copy_of, new_snapshot, run, snapshot, until, volume};
 use crate::groups::group;
 
 #[test]
 fn a_pool_is_made_once_and_only_where_it_may_be() {
-    let Some(bed) = Bed::new() else { return };
-    let refused = RbdPool::open(&RbdPoolConfig { create: false, ..bed.config() });
+    let Some(fixture) = Fixture::new() else { return };
+    let refused = RbdPool::open(&RbdPoolConfig { create: false, ..fixture.config() });
     assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
     let ids: Vec<_> = std::thread::scope(|scope| {
-        let openings: Vec<_> = (0..4).map(|_| scope.spawn(|| bed.open().id().clone())).collect();
+        let openings: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| fixture.open().id().clone())).collect();
         openings.into_iter().map(|opening| opening.join().unwrap()).collect()
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    let opened = RbdPool::open(&RbdPoolConfig { create: false, ..bed.config() }).unwrap();
+    let opened = RbdPool::open(&RbdPoolConfig { create: false, ..fixture.config() }).unwrap();
     assert_eq!(*opened.id(), ids[0]);
 }
 
 #[test]
-fn a_pool_that_was_made_anew_below_us_is_not_taken_for_the_old_one() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn a_ceph_pool_made_again_is_not_taken_for_the_old_one() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     pool.health().check().unwrap();
-    let place = ["--pool", "rbd", "--namespace", &bed.namespace];
+    let place = ["--pool", "rbd", "--namespace", &fixture.namespace];
     run("rados", &[&place[..], &["rm", "orlop.pool"]].concat());
     assert!(pool.health().check().is_err());
-    let other = bed.open();
+    let other = fixture.open();
     assert_ne!(other.id(), pool.id());
     assert!(pool.health().check().is_err());
     other.health().check().unwrap();
@@ -34,43 +35,43 @@ fn a_pool_that_was_made_anew_below_us_is_not_taken_for_the_old_one() {
 
 #[test]
 fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
     let cut = snapshot(&pool, "s", &source);
-    bed.remove_object("orlop.pool");
+    fixture.remove_object("orlop.pool");
     for create in [true, false] {
-        let refused = RbdPool::open(&RbdPoolConfig { create, ..bed.config() });
+        let refused = RbdPool::open(&RbdPoolConfig { create, ..fixture.config() });
         let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
         assert!(reason.contains(pool.id().as_str()), "{reason}");
     }
     // Only the snapshot is left, among the records.
     pool.provisioner().ensure_no_volume(&source.id).unwrap();
-    let refused = RbdPool::open(&bed.config());
+    let refused = RbdPool::open(&fixture.config());
     let Err(Error::Damaged { reason, .. }) = refused else { panic!("{refused:?}") };
 
     let (_, mark) = reason.split_once("contents ").unwrap();
     let mark = &mark[..=mark.find('}').unwrap()];
-    bed.io().create("orlop.pool", mark.as_bytes()).unwrap();
-    assert_eq!(bed.open().catalogue().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
+    fixture.io().create("orlop.pool", mark.as_bytes()).unwrap();
+    assert_eq!(fixture.open().catalogue().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
 }
 
 /// Images of others are not Orlop's, and a maker that died before the mark has left empty records.
 #[test]
 fn a_pool_is_made_beside_images_of_others() {
-    let Some(bed) = Bed::new() else { return };
-    bed.rbd(&["create", "v-of-another", "--size", "8M"]);
-    bed.io().ensure_object("orlop.records").unwrap();
-    bed.open().health().check().unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.rbd(&["create", "v-of-another", "--size", "8M"]);
+    fixture.io().ensure_object("orlop.records").unwrap();
+    fixture.open().health().check().unwrap();
 }
 
 #[test]
 fn lost_records_are_damage_and_no_empty_list() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
     let cut = snapshot(&pool, "s", &source);
-    bed.remove_object("orlop.records");
+    fixture.remove_object("orlop.records");
     let damaged = |outcome: Result<(), Error>| {
         assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
     };
@@ -87,38 +88,38 @@ fn lost_records_are_damage_and_no_empty_list() {
 
 #[test]
 fn who_may_not_is_told_so_without_the_key() {
-    let Some(bed) = Bed::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let directory = tempfile::tempdir().unwrap();
     let keyring = directory.path().join("keyring");
     let wrong = "AQDNxyVnAAAAABAAZ0mZGZ3dWkZ0mZGZ3dWkZw==";
     std::fs::write(&keyring, format!("[client.orlop]\n\tkey = {wrong}\n")).unwrap();
-    let refused = RbdPool::open(&RbdPoolConfig { keyring, ..bed.config() }).unwrap_err();
+    let refused = RbdPool::open(&RbdPoolConfig { keyring, ..fixture.config() }).unwrap_err();
     assert!(refused.to_string().contains("may not"), "{refused}");
     assert!(!refused.to_string().contains(wrong), "{refused}");
 
-    let nowhere = RbdPoolConfig { pool: "no-such-pool".to_owned(), ..bed.config() };
+    let nowhere = RbdPoolConfig { pool: "no-such-pool".to_owned(), ..fixture.config() };
     let refused = RbdPool::open(&nowhere).unwrap_err();
     assert!(refused.to_string().contains("no-such-pool"), "{refused}");
 
-    let nowhere = RbdPoolConfig { namespace: "no-such-space".to_owned(), ..bed.config() };
+    let nowhere = RbdPoolConfig { namespace: "no-such-space".to_owned(), ..fixture.config() };
     let refused = RbdPool::open(&nowhere).unwrap_err();
     assert!(refused.to_string().contains("no namespace no-such-space"), "{refused}");
 }
 
 #[test]
-fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
-    let Some(bed) = Bed::new() else { return };
+fn a_user_with_rights_to_one_namespace_can_do_all_there() {
+    let Some(fixture) = Fixture::new() else { return };
     let directory = tempfile::tempdir().unwrap();
     let keyring = directory.path().join("keyring");
     let key = keyring.to_str().unwrap();
-    let scope = format!("profile rbd pool=rbd namespace={}", bed.namespace);
+    let scope = format!("profile rbd pool=rbd namespace={}", fixture.namespace);
     let user = ["auth", "get-or-create", "client.narrow", "mon", "profile rbd"];
     run("ceph", &[&user[..], &["mgr", &scope, "osd", &scope, "-o", key]].concat());
     let config = RbdPoolConfig {
         user: "narrow".to_owned(),
         keyring: keyring.clone(),
-        housekeeping: true,
-        ..bed.config()
+        collects_garbage: true,
+        ..fixture.config()
     };
     let pool = RbdPool::open(&config).unwrap();
     let source = volume(&pool, "a", 8 * MIB);
@@ -132,7 +133,7 @@ fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
     }
     pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     pool.provisioner().ensure_no_group_snapshot(&together.id).unwrap();
-    until("all is free", || bed.is_empty());
+    until("all is free", || fixture.is_empty());
 
     let elsewhere = RbdPoolConfig { namespace: String::new(), ..config };
     let refused = RbdPool::open(&elsewhere).unwrap_err();
@@ -141,9 +142,9 @@ fn a_user_that_may_use_one_namespace_and_nothing_else_can_do_all_there() {
 
 #[test]
 fn a_cluster_that_is_not_there_is_unreachable() {
-    let Some(bed) = Bed::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     // The port of discard, where nobody listens.
-    let nobody = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..bed.config() };
+    let nobody = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..fixture.config() };
     let away = RbdPool::open(&nobody);
     assert!(matches!(away, Err(Error::Unreachable { .. })), "{away:?}");
 }
@@ -151,15 +152,15 @@ fn a_cluster_that_is_not_there_is_unreachable() {
 /// As a copy of another pool is, by its id.
 #[test]
 fn a_pool_whose_id_is_refused_stays_as_it_is() {
-    let Some(bed) = Bed::new() else { return };
-    let id = bed.open().id().clone();
+    let Some(fixture) = Fixture::new() else { return };
+    let id = fixture.open().id().clone();
     let objects = || {
-        let place = ["--pool", "rbd", "--namespace", &bed.namespace];
+        let place = ["--pool", "rbd", "--namespace", &fixture.namespace];
         let listed = run("rados", &[&place[..], &["ls"]].concat());
         listed.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
     };
     let before = objects();
-    let config = RbdPoolConfig { serves_node: true, housekeeping: true, ..bed.config() };
+    let config = RbdPoolConfig { serves_node: true, collects_garbage: true, ..fixture.config() };
     let refused = RbdPool::open_if(&config, |found| {
         assert_eq!(*found, id);
         Err(Error::failed("open it", "one is a copy of the other"))
@@ -173,15 +174,15 @@ fn a_pool_whose_id_is_refused_stays_as_it_is() {
 /// Its manager counts what is in a new pool only after a few seconds.
 #[test]
 fn how_much_room_a_new_ceph_pool_has_is_waited_for() {
-    let Some(bed) = Bed::new() else { return };
-    let name = format!("new-{}", bed.namespace);
+    let Some(fixture) = Fixture::new() else { return };
+    let name = format!("new-{}", fixture.namespace);
     run("ceph", &["osd", "pool", "create", &name, "1"]);
     let config = RbdPoolConfig {
         pool: name.clone(),
         namespace: String::new(),
         user: "admin".to_owned(),
         keyring: cluster().join("client.admin.keyring"),
-        ..bed.config()
+        ..fixture.config()
     };
     let pool = RbdPool::open(&config).unwrap();
     let capacity = pool.provisioner().capacity(Provisioning::Thin);

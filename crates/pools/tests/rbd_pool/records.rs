@@ -9,7 +9,7 @@ use orlop_model::{
 use orlop_pools::RbdPool;
 use orlop_sys::ceph::FOR_GOOD;
 
-use crate::bed::{Bed, MIB, volume};
+use crate::fixture::{Fixture, MIB, volume};
 
 fn count(record: &mut VolumeRecord) -> Result<()> {
     let was = record.limits.read_iops.unwrap_or(0);
@@ -19,8 +19,8 @@ fn count(record: &mut VolumeRecord) -> Result<()> {
 
 #[test]
 fn no_change_of_a_record_is_lost_to_another_process() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", MIB);
     std::thread::scope(|scope| {
         for pool in &pools {
@@ -42,8 +42,8 @@ fn no_change_of_a_record_is_lost_to_another_process() {
 
 #[test]
 fn a_change_may_refuse_and_sees_what_others_have_written() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", MIB);
     let mut turns = 0;
     let refused = pools[0].catalogue().update_volume(&record.id, &mut |record| {
@@ -62,31 +62,31 @@ fn a_change_may_refuse_and_sees_what_others_have_written() {
 }
 
 #[test]
-fn a_client_that_the_cluster_has_thrown_out_comes_back_as_another() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn a_blocklisted_client_connects_again_as_a_new_one() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", MIB);
-    let other = bed.io();
+    let other = fixture.io();
     // The only one that has this image open.
-    let image = bed.image(&record.id);
+    let image = fixture.image(&record.id);
     let thrown_out = image.watchers().unwrap().remove(0).address;
     other.cluster().blocklist(&thrown_out, FOR_GOOD).unwrap();
     assert!(image.write(0, &[1; 4096]).and_then(|()| image.flush()).is_err());
     drop(image);
 
-    let own = pool_address(&bed, &pool, &record);
+    let own = pool_address(&fixture, &pool, &record);
     other.cluster().blocklist(&own, FOR_GOOD).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     assert_eq!(
         pool.catalogue().update_volume(&record.id, &mut count).unwrap().limits.read_iops,
         Some(1)
     );
-    assert_ne!(pool_address(&bed, &pool, &record), own);
+    assert_ne!(pool_address(&fixture, &pool, &record), own);
 }
 
 /// Seen while the pool has an image open.
-fn pool_address(bed: &Bed, pool: &RbdPool, record: &VolumeRecord) -> String {
-    let io = bed.io();
+fn pool_address(fixture: &Fixture, pool: &RbdPool, record: &VolumeRecord) -> String {
+    let io = fixture.io();
     let seen = std::sync::Mutex::new(None);
     let reader = io.open_image(&record.id.to_string(), orlop_sys::ceph::Access::ReadOnly).unwrap();
     std::thread::scope(|scope| {
@@ -116,9 +116,9 @@ fn group(pool: &RbdPool, name: &str, members: &[&VolumeId]) -> VolumeGroupRecord
 }
 
 #[test]
-fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+fn a_stale_group_is_not_saved_and_a_volume_is_in_one_group() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     let volumes = ["x", "y"].map(|name| volume(&pools[0], name, MIB).id);
     let first = group(&pools[0], "a", &[&volumes[0]]);
     pools[0].catalogue().save_volume_group(&first, None).unwrap();
@@ -147,8 +147,8 @@ fn a_group_is_changed_only_by_who_has_seen_it_and_a_volume_is_in_one() {
 /// Two controllers, of which neither knows what the other is about to do.
 #[test]
 fn a_volume_is_not_deleted_while_it_joins_a_group() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     for round in 0..20 {
         let record = volume(&pools[0], "a", MIB);
         let group = group(&pools[0], "g", &[&record.id]);

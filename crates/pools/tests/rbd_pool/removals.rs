@@ -5,15 +5,15 @@ use orlop_model::{ContentSource, Pool, SnapshotRecord, VolumeRecord};
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::ceph::{Access, Image, ImageSnapshot, SnapshotSpace, Update, header_of};
 
-use crate::bed::{Bed, MIB, byte_at, copy_of, snapshot, until, volume, write};
+use crate::fixture::{Fixture, MIB, byte_at, copy_of, snapshot, until, volume, write};
 
 /// The first step of a removal of the only snapshot that has a name.
-fn move_to_trash_namespace(bed: &Bed, image_id: &str) {
-    let image = bed.io().open_image_by_id(image_id, None, Access::ReadOnly);
+fn move_to_trash_namespace(fixture: &Fixture, image_id: &str) {
+    let image = fixture.io().open_image_by_id(image_id, None, Access::ReadOnly);
     let named = in_space(&image.unwrap(), SnapshotSpace::User);
     let [snapshot] = &named[..] else { panic!("one snapshot: {named:?}") };
     let number = snapshot.number.to_le_bytes();
-    bed.io().execute(&header_of(image_id), ("rbd", "snapshot_trash_add"), &number).unwrap();
+    fixture.io().execute(&header_of(image_id), ("rbd", "snapshot_trash_add"), &number).unwrap();
 }
 
 fn in_space(image: &Image, space: SnapshotSpace) -> Vec<ImageSnapshot> {
@@ -21,99 +21,99 @@ fn in_space(image: &Image, space: SnapshotSpace) -> Vec<ImageSnapshot> {
 }
 
 /// A controller that was killed in a DeleteSnapshot: its record is gone, a note is there.
-fn half_deleted(bed: &Bed, source: &VolumeRecord, cut: &SnapshotRecord) {
-    let (io, key) = (bed.io(), cut.id.to_string());
-    let image_id = bed.image(&source.id).id().unwrap();
-    let named = in_space(&bed.image(&source.id), SnapshotSpace::User);
+fn half_deleted(fixture: &Fixture, source: &VolumeRecord, cut: &SnapshotRecord) {
+    let (io, key) = (fixture.io(), cut.id.to_string());
+    let image_id = fixture.image(&source.id).id().unwrap();
+    let named = in_space(&fixture.image(&source.id), SnapshotSpace::User);
     let note = format!(r#"{{"image":"{image_id}","until":0}}"#);
     let update =
         Update::default().remove(&key).set(&format!("pending.{}", named[0].name), note.as_bytes());
     io.update("orlop.records", &update).unwrap();
-    move_to_trash_namespace(bed, &image_id);
+    move_to_trash_namespace(fixture, &image_id);
 }
 
-fn leaked(bed: &Bed, name: &str) -> (VolumeRecord, SnapshotRecord) {
-    let pool = bed.open();
+fn leaked(fixture: &Fixture, name: &str) -> (VolumeRecord, SnapshotRecord) {
+    let pool = fixture.open();
     let source = volume(&pool, name, 8 * MIB);
-    write(&bed.image(&source.id), 0, 1, MIB);
+    write(&fixture.image(&source.id), 0, 1, MIB);
     let cut = snapshot(&pool, name, &source);
-    half_deleted(bed, &source, &cut);
+    half_deleted(fixture, &source, &cut);
     (source, cut)
 }
 
-fn findings(bed: &Bed) -> Vec<String> {
-    let found = RbdPool::inspect(&bed.config()).unwrap();
+fn findings(fixture: &Fixture) -> Vec<String> {
+    let found = RbdPool::inspect(&fixture.config()).unwrap();
     found.into_iter().map(|one| format!("{}: {}", one.code, one.problem)).collect()
 }
 
 #[test]
 fn a_half_removed_snapshot_goes_with_its_note() {
-    let Some(bed) = Bed::new() else { return };
-    let (source, _) = leaked(&bed, "a");
-    let _keeper = bed.open_with_housekeeping();
-    let notes = || bed.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    let (source, _) = leaked(&fixture, "a");
+    let _collector = fixture.open_collecting_garbage();
+    let notes = || fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
     until("the note is gone", || notes().is_empty());
-    until("so is the snapshot", || bed.image(&source.id).snapshots().unwrap().is_empty());
+    until("so is the snapshot", || fixture.image(&source.id).snapshots().unwrap().is_empty());
 }
 
 #[test]
 fn a_half_removed_snapshot_without_a_note_is_found() {
-    let Some(bed) = Bed::new() else { return };
-    let (source, _) = leaked(&bed, "a");
-    let pool = bed.open();
-    let used = bed.image(&source.id);
+    let Some(fixture) = Fixture::new() else { return };
+    let (source, _) = leaked(&fixture, "a");
+    let pool = fixture.open();
+    let used = fixture.image(&source.id);
     let image_id = used.id().unwrap();
     // A snapshot that a clone needs is in the trash namespace as well, and stays.
     let copy = copy_of(&pool, "b", ContentSource::Volume(source.id.clone()), 8 * MIB).unwrap();
-    let notes = bed.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
+    let notes = fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
     let update = notes.iter().fold(Update::default(), |update, (key, _)| update.remove(key));
-    bed.io().update("orlop.records", &update).unwrap();
+    fixture.io().update("orlop.records", &update).unwrap();
     write(&used, 4 * MIB, 2, MIB);
-    let halfway = findings(&bed);
+    let halfway = findings(&fixture);
     assert!(halfway.len() == 1 && halfway[0].contains("halfway"), "{halfway:?}");
 
-    let _keeper = bed.open_with_housekeeping();
+    let _collector = fixture.open_collecting_garbage();
     let left = || {
-        let image = bed.io().open_image_by_id(&image_id, None, Access::ReadOnly);
+        let image = fixture.io().open_image_by_id(&image_id, None, Access::ReadOnly);
         in_space(&image.unwrap(), SnapshotSpace::Trash).len()
     };
     until("one of two is removed", || left() == 1);
-    assert_eq!(findings(&bed), [""; 0]);
-    assert_eq!(byte_at(&bed.image(&copy.id), 0, MIB), 1);
+    assert_eq!(findings(&fixture), [""; 0]);
+    assert_eq!(byte_at(&fixture.image(&copy.id), 0, MIB), 1);
 }
 
 #[test]
 fn a_deleted_volume_is_freed_despite_half_removed_snapshots() {
-    let Some(bed) = Bed::new() else { return };
-    let (source, _) = leaked(&bed, "a");
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let (source, _) = leaked(&fixture, "a");
+    let pool = fixture.open();
     pool.provisioner().ensure_no_volume(&source.id).unwrap();
-    let (key, _) = bed.io().omap_list("orlop.records", "", "pending.", 1).unwrap().remove(0);
-    bed.io().update("orlop.records", &Update::default().remove(&key)).unwrap();
-    let halfway = findings(&bed);
+    let (key, _) = fixture.io().omap_list("orlop.records", "", "pending.", 1).unwrap().remove(0);
+    fixture.io().update("orlop.records", &Update::default().remove(&key)).unwrap();
+    let halfway = findings(&fixture);
     assert!(halfway.len() == 1 && halfway[0].contains("halfway"), "{halfway:?}");
-    let _keeper = bed.open_with_housekeeping();
-    until("all is free", || bed.is_empty());
+    let _collector = fixture.open_collecting_garbage();
+    until("all is free", || fixture.is_empty());
 }
 
 /// Its maker was taken for dead, and is only slow. It is killed before it finds that out.
 #[test]
 fn a_cut_that_comes_after_its_sweep_is_removed() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
-    let image = bed.image(&source.id);
+    let image = fixture.image(&source.id);
     let cut = snapshot(&pool, "s", &source);
     pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     let name = format!("{}.0123456789abcdef", cut.id);
     let note = format!(r#"{{"image":"{}","until":{}}}"#, image.id().unwrap(), u64::MAX);
-    let (key, io) = (format!("pending.{name}"), bed.io());
+    let (key, io) = (format!("pending.{name}"), fixture.io());
     io.update("orlop.records", &Update::default().set(&key, note.as_bytes())).unwrap();
     // A deletion of what is not there: all attempts to make it are given up.
     pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
     assert_ne!(io.omap_get("orlop.records", &key).unwrap(), Some(note.into_bytes()), "given up");
     image.create_snapshot(&name).unwrap();
-    let _keeper = bed.open_with_housekeeping();
+    let _collector = fixture.open_collecting_garbage();
     until("it is removed", || image.snapshots().unwrap().is_empty());
     until("so is its note", || io.omap_get("orlop.records", &key).unwrap().is_none());
 }

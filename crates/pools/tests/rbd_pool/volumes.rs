@@ -2,23 +2,23 @@ use std::collections::BTreeSet;
 
 use orlop_model::{Error, NewVolume, Pool, Provisioning, VolumeParameters};
 
-use crate::bed::{Bed, MIB, create, new_volume, run, until, volume, volume_id, write};
+use crate::fixture::{Fixture, MIB, create, new_volume, run, until, volume, volume_id, write};
 
 #[test]
 fn a_volume_is_an_image_with_all_features_and_a_record() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", 64 * MIB);
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
 
-    let info = bed.told(&["info", &record.id.to_string()]);
+    let info = fixture.rbd_json(&["info", &record.id.to_string()]);
     assert_eq!(info["size"], 64 * MIB);
     let features: BTreeSet<_> =
         info["features"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
     let wanted = ["deep-flatten", "exclusive-lock", "fast-diff", "layering", "object-map"];
     assert_eq!(features, wanted.into());
 
-    let other = bed.open();
+    let other = fixture.open();
     assert_eq!(other.id(), pool.id(), "the pool is one, whoever opens it");
     assert_eq!(other.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     let again = create(&other, &new_volume(&other, "a", 64 * MIB));
@@ -29,8 +29,8 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
 
 #[test]
 fn many_who_make_one_volume_at_once_make_one() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open(), fixture.open()];
     let mut won = 0;
     for round in 0..5 {
         let name = format!("contested-{round}");
@@ -54,26 +54,26 @@ fn many_who_make_one_volume_at_once_make_one() {
         let there = pools[1].catalogue().volume(&id).unwrap();
         assert_eq!(there.as_ref(), winners.first().copied(), "whoever was told so has made it");
         if let Some(record) = there {
-            assert_eq!(bed.image(&id).size().unwrap(), record.capacity_bytes);
+            assert_eq!(fixture.image(&id).size().unwrap(), record.capacity_bytes);
         }
         // Those who lost are called again by their orchestrator.
         if pools[0].catalogue().volume(&id).unwrap().is_none() {
             volume(&pools[0], &name, MIB);
         }
     }
-    assert_eq!(bed.image_names().len(), 5);
+    assert_eq!(fixture.image_names().len(), 5);
     assert!(won > 0, "all of them only stood in each other's way");
 }
 
 #[test]
-fn volumes_are_listed_in_pages_without_what_is_half_made_or_foreign() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn pages_of_volumes_hold_no_drafts_and_no_foreign_images() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let mut records: Vec<_> =
         (0..5).map(|n| volume(&pool, &format!("v{n}"), u64::from(n + 1_u32) * MIB)).collect();
     records.sort_by(|a, b| a.id.cmp(&b.id));
-    bed.rbd(&["create", "--size", "1M", "somebody-elses"]);
-    bed.rbd(&["create", "--size", "1M", &volume_id(&pool, "draft").to_string()]);
+    fixture.rbd(&["create", "--size", "1M", "somebody-elses"]);
+    fixture.rbd(&["create", "--size", "1M", &volume_id(&pool, "draft").to_string()]);
 
     let listed = |after, limit| -> Vec<_> {
         let page = pool.catalogue().volumes(after, limit).unwrap();
@@ -87,11 +87,11 @@ fn volumes_are_listed_in_pages_without_what_is_half_made_or_foreign() {
 }
 
 #[test]
-fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn a_damaged_record_is_an_error_and_left_as_it_is() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", MIB);
-    let image = bed.image(&record.id);
+    let image = fixture.image(&record.id);
     let key = format!("orlop.record.{}", image.id().unwrap());
     image.set_metadata(&key, "{").unwrap();
     drop(image);
@@ -107,13 +107,13 @@ fn a_damaged_record_is_told_and_neither_overwritten_nor_deleted() {
     let abnormal: Vec<bool> = conditions.iter().map(|condition| condition.abnormal).collect();
     assert_eq!(abnormal, [true, false, true], "{conditions:?}");
     assert_eq!(pool.health().condition(&record.id).unwrap(), conditions[0]);
-    assert_eq!(bed.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
+    assert_eq!(fixture.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+fn what_does_not_fit_is_refused_and_free_space_is_reported() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     let told: serde_json::Value =
         serde_json::from_str(&run("ceph", &["df", "--format", "json"])).unwrap();
@@ -140,11 +140,11 @@ fn what_does_not_fit_is_refused_and_what_is_there_is_told() {
 /// Many times: librbd alone gets it wrong only now and then.
 #[test]
 fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
-    let Some(bed) = Bed::new() else { return };
-    let pools = [bed.open(), bed.open()];
+    let Some(fixture) = Fixture::new() else { return };
+    let pools = [fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", 4 * MIB);
     // In use all the while, as by a node.
-    let image = bed.image(&record.id);
+    let image = fixture.image(&record.id);
     for round in 0..30 {
         write(&image, 0, 1, MIB);
         let base = 32 * round;
@@ -160,7 +160,7 @@ fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
         });
         let grown = pools[1].catalogue().volume(&record.id).unwrap().unwrap();
         assert_eq!(grown.capacity_bytes, (base + 32) * MIB);
-        assert_eq!(bed.image(&record.id).size().unwrap(), grown.capacity_bytes);
+        assert_eq!(fixture.image(&record.id).size().unwrap(), grown.capacity_bytes);
         until("the writer sees it", || image.size().unwrap() == grown.capacity_bytes);
     }
     let same = pools[0].provisioner().ensure_capacity(&record.id, MIB).unwrap();
@@ -169,10 +169,10 @@ fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
 
 #[test]
 fn a_volume_in_use_is_not_deleted_and_a_deleted_one_is_freed() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
     let record = volume(&pool, "a", 64 * MIB);
-    let image = bed.image(&record.id);
+    let image = fixture.image(&record.id);
     write(&image, 0, 1, 8 * MIB);
     let refused = pool.provisioner().ensure_no_volume(&record.id);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
@@ -182,19 +182,19 @@ fn a_volume_in_use_is_not_deleted_and_a_deleted_one_is_freed() {
         pool.provisioner().ensure_no_volume(&record.id).unwrap();
         assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
     }
-    until("its space is free", || bed.is_empty());
+    until("its space is free", || fixture.is_empty());
     let gone = pool.catalogue().update_volume(&record.id, &mut |_| Ok(()));
     assert!(matches!(gone, Err(Error::NoSuchVolume(_))), "{gone:?}");
 }
 
 #[test]
 fn what_a_volume_takes_is_known_and_zeroes_are_given_back() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", 64 * MIB);
     assert!(!pool.changed_blocks().holds_data(&record.id).unwrap());
     assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 0);
-    let image = bed.image(&record.id);
+    let image = fixture.image(&record.id);
     write(&image, 0, 7, 4 * MIB);
     write(&image, 32 * MIB, 0, 4 * MIB);
     drop(image);
@@ -202,5 +202,5 @@ fn what_a_volume_takes_is_known_and_zeroes_are_given_back() {
     assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 8 * MIB);
     pool.provisioner().ensure_reclaimed(&record.id).unwrap();
     assert_eq!(pool.provisioner().used_bytes(&record.id).unwrap(), 4 * MIB);
-    assert_eq!(crate::bed::byte_at(&bed.image(&record.id), 0, 4 * MIB), 7);
+    assert_eq!(crate::fixture::byte_at(&fixture.image(&record.id), 0, 4 * MIB), 7);
 }

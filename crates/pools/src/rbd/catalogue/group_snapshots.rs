@@ -12,7 +12,7 @@ use crate::recorded::parse_record;
 
 /// Where the data of all members is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GroupPlace {
+pub(crate) struct GroupLocation {
     /// What RBD calls it.
     pub(crate) rbd_group: String,
     #[serde(flatten)]
@@ -20,19 +20,19 @@ pub(crate) struct GroupPlace {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct GroupEntry {
+pub(crate) struct GroupSnapshotEntry {
     #[serde(flatten)]
-    pub(crate) place: GroupPlace,
+    pub(crate) location: GroupLocation,
     #[serde(flatten)]
     pub(crate) record: GroupSnapshotRecord,
 }
 
-impl GroupEntry {
+impl GroupSnapshotEntry {
     pub(crate) fn parse(id: &GroupSnapshotId, text: &[u8]) -> Result<Self> {
         let damaged = |reason| Error::damaged(format!("group snapshot {id}"), reason);
         let record = parse_record(id, &"record", text).map_err(damaged)?;
-        let place = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { place, record })
+        let location = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        Ok(Self { location, record })
     }
 
     pub(crate) fn text(&self) -> Result<Vec<u8>> {
@@ -62,7 +62,7 @@ impl GroupSnapshots {
         &self,
         id: &GroupSnapshotId,
     ) -> Result<Option<GroupSnapshotRecord>> {
-        let entry = self.text(id)?.map(|text| GroupEntry::parse(id, &text)).transpose()?;
+        let entry = self.text(id)?.map(|text| GroupSnapshotEntry::parse(id, &text)).transpose()?;
         Ok(entry.map(|entry| entry.record))
     }
 }

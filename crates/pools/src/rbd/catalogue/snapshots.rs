@@ -14,7 +14,7 @@ use crate::recorded::parse_record;
 
 /// Where the data of a snapshot is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct SnapshotLocation {
     /// The id of an image: names come and go.
     pub(crate) image: String,
     pub(crate) snapshot: String,
@@ -23,26 +23,26 @@ pub(crate) struct Place {
     pub(crate) number: Option<u64>,
 }
 
-impl Place {
-    pub(crate) fn at(&self) -> SnapshotRef<'_> {
+impl SnapshotLocation {
+    pub(crate) fn reference(&self) -> SnapshotRef<'_> {
         self.number.map_or(SnapshotRef::Name(&self.snapshot), SnapshotRef::Number)
     }
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct SnapshotEntry {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) location: SnapshotLocation,
     #[serde(flatten)]
     pub(crate) record: SnapshotRecord,
 }
 
-impl Entry {
+impl SnapshotEntry {
     pub(crate) fn parse(id: &SnapshotId, text: &[u8]) -> Result<Self> {
         let damaged = |reason| Error::damaged(format!("snapshot {id}"), reason);
         let record = parse_record(id, &"record", text).map_err(damaged)?;
-        let place = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { place, record })
+        let location = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        Ok(Self { location, record })
     }
 
     pub(crate) fn text(&self) -> Result<Vec<u8>> {
@@ -69,11 +69,11 @@ impl Snapshots {
         self.records.get(reading, &id.to_string())
     }
 
-    pub(in super::super) fn entry(&self, id: &SnapshotId) -> Result<Option<Entry>> {
-        self.text(id)?.map(|text| Entry::parse(id, &text)).transpose()
+    pub(in super::super) fn entry(&self, id: &SnapshotId) -> Result<Option<SnapshotEntry>> {
+        self.text(id)?.map(|text| SnapshotEntry::parse(id, &text)).transpose()
     }
 
-    pub(in super::super) fn require(&self, id: &SnapshotId) -> Result<Entry> {
+    pub(in super::super) fn require(&self, id: &SnapshotId) -> Result<SnapshotEntry> {
         self.entry(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
@@ -94,7 +94,7 @@ impl Snapshots {
             let Some((key, _)) = page.last() else { break };
             key.clone_into(&mut last);
             for (key, text) in page {
-                let entry = key.parse().and_then(|id| Entry::parse(&id, &text));
+                let entry = key.parse().and_then(|id| SnapshotEntry::parse(&id, &text));
                 match entry {
                     Ok(entry) => found.push(entry.record),
                     Err(error) => {

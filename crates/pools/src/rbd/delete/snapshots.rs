@@ -3,7 +3,7 @@
 use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId};
 use orlop_sys::ceph::{Outcome, Update};
 
-use super::super::catalogue::{Entry, GroupEntry, Place};
+use super::super::catalogue::{GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
 use super::super::intent::to_remove;
 use super::super::layout::name_of_snapshot_group;
 use super::super::uncommitted_group_snapshot::OfImages;
@@ -15,11 +15,11 @@ impl Deletion {
     /// between leaves that to garbage collection.
     pub(in super::super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let Some(text) = self.catalogue.snapshot_records().text(id)? else {
-            self.intents.sweep_all_for::<OfImage>(&id.to_string());
+            self.intents.remove_all_for::<OfImage>(&id.to_string());
             return Ok(());
         };
-        let entry = Entry::parse(id, &text)?;
-        let Place { image, snapshot, .. } = entry.place;
+        let entry = SnapshotEntry::parse(id, &text)?;
+        let SnapshotLocation { image, snapshot, .. } = entry.location;
         let (intent, intent_text) = to_remove(&snapshot, OfImage::new(&image))?;
         let key = id.to_string();
         let update =
@@ -30,7 +30,7 @@ impl Deletion {
             Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
-        if let Err(error) = self.intents.ensure_swept::<OfImage>(&snapshot) {
+        if let Err(error) = self.intents.ensure_removed::<OfImage>(&snapshot) {
             tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
         }
         self.background.wake();
@@ -41,15 +41,15 @@ impl Deletion {
     pub(in super::super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
         let key = id.to_string();
         let Some(text) = self.catalogue.group_snapshot_records().text(id)? else {
-            self.intents.sweep_all_for::<OfImages>(&key);
+            self.intents.remove_all_for::<OfImages>(&key);
             return Ok(());
         };
-        let GroupEntry { place, record } = GroupEntry::parse(id, &text)?;
-        let name = name_of_snapshot_group(&place.rbd_group).ok_or_else(|| {
-            let reason = format!("{} is no group of Orlop's", place.rbd_group);
+        let GroupSnapshotEntry { location, record } = GroupSnapshotEntry::parse(id, &text)?;
+        let name = name_of_snapshot_group(&location.rbd_group).ok_or_else(|| {
+            let reason = format!("{} is no group of Orlop's", location.rbd_group);
             Error::damaged(format!("group snapshot {id}"), reason)
         })?;
-        let (intent, intent_text) = to_remove(name, place.of)?;
+        let (intent, intent_text) = to_remove(name, location.of)?;
         let update = Update::default().expect(&key, Some(&text)).remove(&key);
         let members = record.members.iter();
         let update = members.fold(update, |update, member| update.remove(&member.to_string()));
@@ -60,7 +60,7 @@ impl Deletion {
             Outcome::Differs => return Err(Error::Busy(format!("group snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
-        if let Err(error) = self.intents.ensure_swept::<OfImages>(name) {
+        if let Err(error) = self.intents.ensure_removed::<OfImages>(name) {
             tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
         }
         self.background.wake();

@@ -1,8 +1,8 @@
 //! Exports that another daemon of this node has made: one with another run directory or another
 //! driver name, hence another directory of exports.
 //!
-//! Their clients are noted under the same node as our own, and live on. That our directory has no
-//! export of a volume therefore does not say that its noted client has ended.
+//! Their clients are registered under the same node as our own, and live on. So a volume that has no
+//! export in our directory may have a registered client that is alive.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,15 @@ use super::super::failure::Doing;
 use super::Exports;
 
 impl Exports {
-    /// Refused if the client that is noted for this node serves a device of this machine for another
-    /// daemon: its workload would get errors if it were fenced.
-    pub(super) fn check_not_exported_elsewhere(&self, id: &VolumeId, noted: &str) -> Result<()> {
+    /// Refused if the client that is registered for this node serves a device of this machine for
+    /// another daemon: its workload would get errors if it were fenced.
+    pub(super) fn check_not_exported_elsewhere(
+        &self,
+        id: &VolumeId,
+        registered: &str,
+    ) -> Result<()> {
         for (exported, directory) in self.exports_elsewhere()? {
-            if exported == *id && self.is_client_of(id, noted, &directory)? {
+            if exported == *id && self.is_client_of(id, registered, &directory)? {
                 return Err(Error::precondition(format!(
                     "volume {id} is attached to this machine by a daemon with {}; unpublish and \
                      unstage it with that ORLOP_RUN_DIR and ORLOP_DRIVER_NAME",
@@ -31,9 +35,9 @@ impl Exports {
 
     pub(super) fn report_exported_elsewhere(&self) -> Result<()> {
         for (id, directory) in self.exports_elsewhere()? {
-            let noted = self.fencing.own_writer(&id)?;
-            if let Some(noted) = noted
-                && self.is_client_of(&id, &noted, &directory)?
+            let registered = self.fencing.own_writer(&id)?;
+            if let Some(registered) = registered
+                && self.is_client_of(&id, &registered, &directory)?
             {
                 tracing::warn!(
                     volume = %id,
@@ -68,10 +72,11 @@ impl Exports {
         Ok(found)
     }
 
-    fn is_client_of(&self, id: &VolumeId, noted: &str, directory: &Path) -> Result<bool> {
+    fn is_client_of(&self, id: &VolumeId, registered: &str, directory: &Path) -> Result<bool> {
         let looking = || format!("look at the export of volume {id} in {}", directory.display());
         let export = Export::at(directory.to_owned());
-        if export.exists() && export.remembered_address().doing(looking)?.as_deref() != Some(noted)
+        if export.exists()
+            && export.remembered_address().doing(looking)?.as_deref() != Some(registered)
         {
             return Ok(false);
         }

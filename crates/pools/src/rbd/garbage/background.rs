@@ -37,11 +37,11 @@ struct Duty {
 const DUTIES: [Duty; 2] = [
     Duty {
         thread: "rbd-free",
-        hourly: &[Garbage::sweep_volumes],
+        hourly: &[Garbage::collect_volumes],
         prompt: &[
-            Garbage::sweep_snapshot_intents,
-            Garbage::sweep_group_intents,
-            Garbage::sweep_kept,
+            Garbage::remove_orphaned_snapshots,
+            Garbage::remove_orphaned_groups,
+            Garbage::trash_kept_images,
             Garbage::free_trash,
         ],
     },
@@ -94,9 +94,9 @@ impl Background {
 }
 
 fn work(garbage: &Weak<Garbage>, duty: &Duty, woken: &Receiver<()>) {
-    let (mut failures, mut sweep_at) = (0, Instant::now());
+    let (mut failures, mut full_pass_at) = (0, Instant::now());
     loop {
-        match woken.recv_timeout(pause(failures, sweep_at)) {
+        match woken.recv_timeout(pause(failures, full_pass_at)) {
             Ok(()) => while woken.try_recv().is_ok() {},
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -104,19 +104,19 @@ fn work(garbage: &Weak<Garbage>, duty: &Duty, woken: &Receiver<()>) {
         let Some(garbage) = garbage.upgrade() else { return };
         let busy = &garbage.background.busy;
         busy.fetch_add(1, Ordering::SeqCst);
-        let sweeps = Instant::now() >= sweep_at;
-        let swept = !sweeps || do_all(&garbage, duty.hourly);
-        if sweeps && swept {
-            sweep_at = Instant::now() + HOUR;
+        let is_full_pass = Instant::now() >= full_pass_at;
+        let collected = !is_full_pass || do_all(&garbage, duty.hourly);
+        if is_full_pass && collected {
+            full_pass_at = Instant::now() + HOUR;
         }
-        failures = if do_all(&garbage, duty.prompt) && swept { 0 } else { failures + 1 };
+        failures = if do_all(&garbage, duty.prompt) && collected { 0 } else { failures + 1 };
         busy.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-fn pause(failures: u32, sweep_at: Instant) -> Duration {
+fn pause(failures: u32, full_pass_at: Instant) -> Duration {
     match failures.checked_sub(1) {
-        None => sweep_at.saturating_duration_since(Instant::now()),
+        None => full_pass_at.saturating_duration_since(Instant::now()),
         Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
     }
 }

@@ -8,7 +8,7 @@ use orlop_model::{
 };
 use orlop_sys::ceph::Update;
 
-use super::super::catalogue::{Entry, GroupEntry, GroupPlace, Place};
+use super::super::catalogue::{GroupLocation, GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
 use super::super::uncommitted_group_snapshot::{Member, OfImages, UncommittedGroupSnapshot};
 use super::RbdProvisioner;
 use super::snapshot_draft::new_record;
@@ -103,21 +103,25 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
         let made = self.snapshot.release()?;
         let Self { pool, record, members, snapshot, .. } = *self;
         let key = record.id.to_string();
-        let place = GroupPlace { rbd_group: snapshot.group(), of: snapshot.of().clone() };
-        let entry = GroupEntry { place, record };
+        let location = GroupLocation { rbd_group: snapshot.group(), of: snapshot.of().clone() };
+        let entry = GroupSnapshotEntry { location, record };
         let mut update = Update::default().expect(&key, None).set(&key, &entry.text()?);
-        for ((image, made), member) in entry.place.of.images().iter().zip(made).zip(members) {
+        for ((image, made), member) in entry.location.of.images().iter().zip(made).zip(members) {
             let record =
                 SnapshotRecord { size_bytes: made.size, created: entry.record.created, ..member };
-            let place =
-                Place { image: image.clone(), snapshot: made.name, number: Some(made.number) };
+            let location = SnapshotLocation {
+                image: image.clone(),
+                snapshot: made.name,
+                number: Some(made.number),
+            };
             let key = record.id.to_string();
-            update = update.expect(&key, None).set(&key, &Entry { place, record }.text()?);
+            update =
+                update.expect(&key, None).set(&key, &SnapshotEntry { location, record }.text()?);
         }
         if !snapshot.try_commit(update)? {
             return Err(busy(&entry.record.id));
         }
-        pool.intents.sweep_all_for::<OfImages>(&key);
+        pool.intents.remove_all_for::<OfImages>(&key);
         Ok(entry.record)
     }
 }

@@ -6,7 +6,7 @@ use orlop_model::record::RECORD_VERSION;
 use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord};
 use orlop_sys::ceph::Update;
 
-use super::super::catalogue::{Entry, Place};
+use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::images::Known;
 use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
 use super::RbdProvisioner;
@@ -77,14 +77,14 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
         };
         let Self { pool, record, .. } = *self;
         let (image, snapshot) = (taken.image_id().to_owned(), taken.name().to_owned());
-        let place = Place { image, snapshot, number: None };
-        let entry = Entry { place, record };
+        let location = SnapshotLocation { image, snapshot, number: None };
+        let entry = SnapshotEntry { location, record };
         let key = entry.record.id.to_string();
         let update = Update::default().expect(&key, None).set(&key, &entry.text()?);
         if !taken.try_commit(update)? {
             return Err(busy(&entry.record.id));
         }
-        pool.intents.sweep_all_for::<OfImage>(&key);
+        pool.intents.remove_all_for::<OfImage>(&key);
         Ok(entry.record)
     }
 }

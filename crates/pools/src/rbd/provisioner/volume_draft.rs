@@ -18,7 +18,7 @@ use orlop_sys::ceph::{
     Access, NewImage, Outcome, Parent, SnapshotRef, Update, header_of, metadata_key,
 };
 
-use super::super::catalogue::{Entry, Place};
+use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::{ImageState, NamedState, Step};
 use super::super::images::Found;
 use super::super::layout::{OURS, copy_purpose, image_of, record_key};
@@ -54,7 +54,7 @@ enum Origin {
 #[derive(Debug)]
 enum Content {
     Zeroes,
-    Snapshot { id: SnapshotId, place: Place },
+    Snapshot { id: SnapshotId, location: SnapshotLocation },
     Copy(UncommittedSnapshot),
 }
 
@@ -100,8 +100,8 @@ fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<Origin> {
         Some(ContentSource::Snapshot(id)) => {
             let entry = pool.catalogue.snapshot_records().require(id)?;
             check_restorable(&entry)?;
-            let image_id = entry.place.image.clone();
-            let content = Content::Snapshot { id: id.clone(), place: entry.place };
+            let image_id = entry.location.image.clone();
+            let content = Content::Snapshot { id: id.clone(), location: entry.location };
             (Origin::Captured(content), entry.record.size_bytes, image_id)
         }
         Some(ContentSource::Volume(id)) => {
@@ -116,8 +116,8 @@ fn origin_of(pool: &RbdProvisioner, new: &NewVolume) -> Result<Origin> {
 }
 
 /// A group snapshot may have been taken by a controller with another librbd.
-fn check_restorable(entry: &Entry) -> Result<()> {
-    if entry.place.number.is_none() || can_restore_groups() {
+fn check_restorable(entry: &SnapshotEntry) -> Result<()> {
+    if entry.location.number.is_none() || can_restore_groups() {
         return Ok(());
     }
     Err(Error::precondition(format!(
@@ -168,7 +168,7 @@ impl CapturedDraft {
             Outcome::Done => {
                 self.pool.flattening.request_if_deep(&self.record.id, &image_id);
                 if matches!(self.content, Content::Copy(_)) {
-                    self.pool.intents.sweep_all_for::<OfImage>(&copy_purpose(&self.record.id));
+                    self.pool.intents.remove_all_for::<OfImage>(&copy_purpose(&self.record.id));
                 }
                 Ok(self.record.clone())
             }
@@ -232,7 +232,7 @@ impl CapturedDraft {
     fn parent(&self) -> Option<(&str, SnapshotRef<'_>)> {
         match &self.content {
             Content::Zeroes => None,
-            Content::Snapshot { place, .. } => Some((&place.image, place.at())),
+            Content::Snapshot { location, .. } => Some((&location.image, location.reference())),
             Content::Copy(snapshot) => Some((snapshot.image_id(), snapshot.reference())),
         }
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use orlop_model::{ContentSource, Pool, VolumeId};
 use orlop_sys::ceph::{Access, IMAGE_LOCK, IoCtx, LockHolder, NewImage, Update, header_of};
 
-use crate::bed::{
-    Bed, MIB, cluster, copy_of, create, new_volume, settled, snapshot, until, volume, volume_id,
-    write,
+use crate::fixture::{
+    Fixture, MIB, cluster, copy_of, create, new_volume, settled, snapshot, until, volume,
+    volume_id, write,
 };
 
 /// In the order in which librbd makes the parts of an image.
@@ -26,8 +26,8 @@ const RESTORING: u8 = 3;
 const PARTS: [Part; 4] = [Part::Entry, Part::Name, Part::Header, Part::ObjectMap];
 
 /// Makes an image and takes away all but these parts.
-fn lay_out(bed: &Bed, id: &VolumeId, parts: &[Part]) -> String {
-    let (io, name) = (bed.io(), id.to_string());
+fn lay_out(fixture: &Fixture, id: &VolumeId, parts: &[Part]) -> String {
+    let (io, name) = (fixture.io(), id.to_string());
     io.create_image(&name, NewImage::Zeroes { size: 64 * MIB }).unwrap();
     let image = io.image_id(&name).unwrap().unwrap();
     for part in PARTS.into_iter().filter(|part| !parts.contains(part)) {
@@ -37,9 +37,9 @@ fn lay_out(bed: &Bed, id: &VolumeId, parts: &[Part]) -> String {
                 let update = keys.iter().fold(Update::default(), |update, key| update.remove(key));
                 io.update("rbd_directory", &update).unwrap();
             }
-            Part::Name => bed.remove_object(&format!("rbd_id.{name}")),
-            Part::Header => bed.remove_object(&format!("rbd_header.{image}")),
-            Part::ObjectMap => bed.remove_object(&format!("rbd_object_map.{image}")),
+            Part::Name => fixture.remove_object(&format!("rbd_id.{name}")),
+            Part::Header => fixture.remove_object(&format!("rbd_header.{image}")),
+            Part::ObjectMap => fixture.remove_object(&format!("rbd_object_map.{image}")),
         }
     }
     image
@@ -55,143 +55,148 @@ fn states() -> Vec<Vec<Part>> {
 }
 
 /// Nothing may be left of images but what keeps one that was never made from being made late.
-fn assert_nothing_left(bed: &Bed, before: &[String]) {
+fn assert_nothing_left(fixture: &Fixture, before: &[String]) {
     let rest = || {
-        let all = bed.objects_and_entries();
+        let all = fixture.objects_and_entries();
         all.into_iter().filter(|one| !before.contains(one)).collect::<Vec<_>>()
     };
-    until("nothing is left", || rest().iter().all(|one| bed.is_prevention(one)));
+    until("nothing is left", || rest().iter().all(|one| fixture.is_prevention(one)));
 }
 
 #[test]
-fn a_volume_is_made_whatever_a_killed_maker_left_of_its_image() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
+fn a_volume_is_made_over_any_draft_of_a_killed_daemon() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
     let first = volume(&pool, "first", MIB);
     pool.provisioner().ensure_no_volume(&first.id).unwrap();
-    until("the first is gone", || bed.is_empty());
-    let before = bed.objects_and_entries();
+    until("the first is gone", || fixture.is_empty());
+    let before = fixture.objects_and_entries();
     for (number, parts) in states().into_iter().enumerate() {
         let name = format!("v{number}");
         let id = volume_id(&pool, &name);
-        lay_out(&bed, &id, &parts);
+        lay_out(&fixture, &id, &parts);
         assert_eq!(pool.catalogue().volume(&id).unwrap(), None, "{parts:?}");
         let record = create(&pool, &new_volume(&pool, &name, 8 * MIB))
             .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
-        assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB, "{parts:?}");
+        assert_eq!(fixture.image(&id).size().unwrap(), 8 * MIB, "{parts:?}");
         assert_eq!(
             pool.catalogue().volumes(None, 0).unwrap(),
             [(id.clone(), Ok(record))],
             "{parts:?}"
         );
         pool.provisioner().ensure_no_volume(&id).unwrap();
-        assert_eq!(bed.image_names(), [""; 0], "{parts:?}");
+        assert_eq!(fixture.image_names(), [""; 0], "{parts:?}");
     }
-    assert_nothing_left(&bed, &before);
+    assert_nothing_left(&fixture, &before);
 }
 
 #[test]
 fn a_deletion_clears_up_whatever_a_killed_maker_left() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
     let first = volume(&pool, "first", MIB);
     pool.provisioner().ensure_no_volume(&first.id).unwrap();
-    until("the first is gone", || bed.is_empty());
-    let before = bed.objects_and_entries();
+    until("the first is gone", || fixture.is_empty());
+    let before = fixture.objects_and_entries();
     for (number, parts) in states().into_iter().enumerate() {
         let id = volume_id(&pool, &format!("v{number}"));
-        lay_out(&bed, &id, &parts);
+        lay_out(&fixture, &id, &parts);
         pool.provisioner()
             .ensure_no_volume(&id)
             .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
         let name = id.to_string();
-        assert_eq!(bed.io().image_id(&name).unwrap(), None, "{parts:?}");
-        assert_eq!(bed.io().entered_id(&name).unwrap(), None, "{parts:?}");
+        assert_eq!(fixture.io().image_id(&name).unwrap(), None, "{parts:?}");
+        assert_eq!(fixture.io().entered_id(&name).unwrap(), None, "{parts:?}");
     }
-    assert_nothing_left(&bed, &before);
+    assert_nothing_left(&fixture, &before);
 }
 
 /// Two makers: what one left is under the name, what the other left in the directory.
 #[test]
 fn two_halves_of_a_name_are_both_cleared_away() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     for name in ["made", "deleted"] {
         let id = volume_id(&pool, name);
         let text = id.to_string();
-        lay_out(&bed, &id, &[Part::Name]);
-        assert!(bed.io().ensure_entered(&text, "f00d").unwrap());
+        lay_out(&fixture, &id, &[Part::Name]);
+        assert!(fixture.io().ensure_entered(&text, "f00d").unwrap());
         if name == "made" {
             volume(&pool, name, MIB);
-            assert_eq!(bed.io().entered_id(&text).unwrap(), bed.io().image_id(&text).unwrap());
+            assert_eq!(
+                fixture.io().entered_id(&text).unwrap(),
+                fixture.io().image_id(&text).unwrap()
+            );
         }
         pool.provisioner().ensure_no_volume(&id).unwrap();
-        assert_eq!(bed.io().entered_id(&text).unwrap(), None);
-        assert_eq!(bed.io().image_id(&text).unwrap(), None);
+        assert_eq!(fixture.io().entered_id(&text).unwrap(), None);
+        assert_eq!(fixture.io().image_id(&text).unwrap(), None);
     }
 }
 
 /// librbd's own clearing up after a lost race takes the name from whoever has it by then.
 #[test]
 fn a_volume_that_lost_its_name_object_gets_it_back() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", MIB);
     let name = record.id.to_string();
-    let image = bed.io().image_id(&name).unwrap();
-    bed.remove_object(&format!("rbd_id.{name}"));
+    let image = fixture.io().image_id(&name).unwrap();
+    fixture.remove_object(&format!("rbd_id.{name}"));
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
-    assert_eq!(bed.io().image_id(&name).unwrap(), image);
-    bed.io().open_image(&name, Access::ReadOnly).unwrap();
+    assert_eq!(fixture.io().image_id(&name).unwrap(), image);
+    fixture.io().open_image(&name, Access::ReadOnly).unwrap();
 }
 
 /// Nobody asks for the volume again.
 #[test]
 fn a_name_that_nobody_asks_for_is_swept() {
-    let Some(bed) = Bed::new() else { return };
-    let id = volume_id(&bed.open(), "a");
-    lay_out(&bed, &id, &[Part::Entry]);
-    let _keeper = bed.open_with_housekeeping();
-    until("the entry is gone", || bed.io().entered_id(&id.to_string()).unwrap().is_none());
+    let Some(fixture) = Fixture::new() else { return };
+    let id = volume_id(&fixture.open(), "a");
+    lay_out(&fixture, &id, &[Part::Entry]);
+    let _collector = fixture.open_collecting_garbage();
+    until("the entry is gone", || fixture.io().entered_id(&id.to_string()).unwrap().is_none());
 }
 
 #[test]
 fn an_image_is_prevented_for_a_while_and_not_for_ever() {
-    let Some(bed) = Bed::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let image = {
-        let pool = bed.open();
+        let pool = fixture.open();
         let id = volume_id(&pool, "a");
-        let image = lay_out(&bed, &id, &[Part::Entry, Part::Name]);
+        let image = lay_out(&fixture, &id, &[Part::Entry, Part::Name]);
         pool.provisioner().ensure_no_volume(&id).unwrap();
         image
     };
     let other = {
-        let keeper = bed.open_with_housekeeping();
-        let other = volume(&keeper, "b", MIB);
-        keeper.provisioner().ensure_no_volume(&other.id).unwrap();
-        until("the other is freed", || bed.told(&["trash", "ls"]).as_array().unwrap().len() == 1);
+        let collector = fixture.open_collecting_garbage();
+        let other = volume(&collector, "b", MIB);
+        collector.provisioner().ensure_no_volume(&other.id).unwrap();
+        until("the other is freed", || {
+            fixture.rbd_json(&["trash", "ls"]).as_array().unwrap().len() == 1
+        });
         other
     };
-    assert!(bed.objects().contains(&format!("rbd_header.{image}")), "after {}", other.id);
-    bed.age_trash_entry(&image);
-    let _keeper = bed.open_with_housekeeping();
-    until("all is gone", || bed.trash_is_empty());
-    let rest: Vec<_> = bed.objects().into_iter().filter(|one| one.contains(&image)).collect();
+    assert!(fixture.objects().contains(&format!("rbd_header.{image}")), "after {}", other.id);
+    fixture.age_trash_entry(&image);
+    let _collector = fixture.open_collecting_garbage();
+    until("all is gone", || fixture.trash_is_empty());
+    let rest: Vec<_> = fixture.objects().into_iter().filter(|one| one.contains(&image)).collect();
     assert_eq!(rest, [""; 0]);
 }
 
 /// Killed within rbd_trash_remove, when only the entry and the object map were left.
 #[test]
 fn the_rest_of_an_image_that_was_being_freed_goes() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
-    let image = bed.io().image_id(&record.id.to_string()).unwrap().unwrap();
+    let image = fixture.io().image_id(&record.id.to_string()).unwrap().unwrap();
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
-    bed.remove_object(&format!("rbd_header.{image}"));
-    let _keeper = bed.open_with_housekeeping();
-    until("all is gone", || bed.trash_is_empty());
-    let rest: Vec<_> = bed.objects().into_iter().filter(|one| one.contains(&image)).collect();
+    fixture.remove_object(&format!("rbd_header.{image}"));
+    let _collector = fixture.open_collecting_garbage();
+    until("all is gone", || fixture.trash_is_empty());
+    let rest: Vec<_> = fixture.objects().into_iter().filter(|one| one.contains(&image)).collect();
     assert_eq!(rest, [""; 0]);
 }
 
@@ -199,19 +204,19 @@ fn the_rest_of_an_image_that_was_being_freed_goes() {
 /// kept the parent from being freed. A clone without its parent cannot be opened.
 #[test]
 fn a_clone_whose_parent_never_knew_of_it_is_freed() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     let source = volume(&pool, "source", 8 * MIB);
     let clone = copy_of(&pool, "clone", ContentSource::Volume(source.id.clone()), 8 * MIB).unwrap();
     let (io, image_of) =
-        (bed.io(), |id: &VolumeId| bed.io().image_id(&id.to_string()).unwrap().unwrap());
+        (fixture.io(), |id: &VolumeId| fixture.io().image_id(&id.to_string()).unwrap().unwrap());
     let (parent, header) = (image_of(&source.id), header_of(&image_of(&clone.id)));
     let missing = "f".repeat(parent.len());
     let named = io.omap_get(&header, "parent").unwrap().unwrap();
     let at = named.windows(parent.len()).position(|part| part == parent.as_bytes()).unwrap();
     let other = [&named[..at], missing.as_bytes(), &named[at + parent.len()..]].concat();
     let id = volume_id(&pool, "orphan");
-    let orphan = lay_out(&bed, &id, &PARTS);
+    let orphan = lay_out(&fixture, &id, &PARTS);
     let mut update = Update::default().set("parent", &other);
     for key in ["features", "op_features"] {
         update = update.set(key, &io.omap_get(&header, key).unwrap().unwrap());
@@ -220,52 +225,52 @@ fn a_clone_whose_parent_never_knew_of_it_is_freed() {
     let error = io.open_image_by_id(&orphan, None, Access::ReadOnly).unwrap_err();
     assert!(error.is_not_found(), "{error}");
     pool.provisioner().ensure_no_volume(&id).unwrap();
-    let _keeper = bed.open_with_housekeeping();
-    let rest = || bed.objects().into_iter().filter(|one| one.contains(&orphan)).count();
-    until("nothing is left of it", || bed.trash_is_empty() && rest() == 0);
+    let _collector = fixture.open_collecting_garbage();
+    let rest = || fixture.objects().into_iter().filter(|one| one.contains(&orphan)).count();
+    until("nothing is left of it", || fixture.trash_is_empty() && rest() == 0);
 }
 
 /// Killed within rbd_trash_restore, before and after the image had a name.
 #[test]
 fn an_image_that_was_being_restored_can_be_copied_and_freed() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
     for named in [false, true] {
         let name = format!("source, named: {named}");
         let source = volume(&pool, &name, 8 * MIB);
         let kept = snapshot(&pool, &name, &source);
-        let image = bed.io().image_id(&source.id.to_string()).unwrap().unwrap();
+        let image = fixture.io().image_id(&source.id.to_string()).unwrap().unwrap();
         pool.provisioner().ensure_no_volume(&source.id).unwrap();
-        bed.set_trash_state(&image, RESTORING);
+        fixture.set_trash_state(&image, RESTORING);
         if named {
-            bed.io().ensure_openable(&format!("orlop-kept.{image}"), &image).unwrap();
-            assert!(bed.io().ensure_entered(&format!("orlop-kept.{image}"), &image).unwrap());
+            fixture.io().ensure_openable(&format!("orlop-kept.{image}"), &image).unwrap();
+            assert!(fixture.io().ensure_entered(&format!("orlop-kept.{image}"), &image).unwrap());
         }
         let from = ContentSource::Snapshot(kept.id.clone());
         let copy = copy_of(&pool, &format!("copy, named: {named}"), from, 8 * MIB).unwrap();
         pool.provisioner().ensure_no_volume(&copy.id).unwrap();
         pool.provisioner().ensure_no_snapshot(&kept.id).unwrap();
     }
-    let _keeper = bed.open_with_housekeeping();
-    until("all is free", || bed.is_empty());
+    let _collector = fixture.open_collecting_garbage();
+    until("all is free", || fixture.is_empty());
 }
 
 /// Named like an image that is kept for its snapshots, but nobody has deleted it.
 #[test]
-fn a_name_alone_makes_no_image_a_leftover() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
-    bed.io().create_image("orlop-kept.mine", NewImage::Zeroes { size: MIB }).unwrap();
+fn a_name_alone_makes_no_image_an_orphan() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
+    fixture.io().create_image("orlop-kept.mine", NewImage::Zeroes { size: MIB }).unwrap();
     let other = volume(&pool, "b", MIB);
     pool.provisioner().ensure_no_volume(&other.id).unwrap();
-    until("the other is freed", || bed.trash_is_empty());
-    assert_eq!(bed.image_names(), ["orlop-kept.mine"]);
+    until("the other is freed", || fixture.trash_is_empty());
+    assert_eq!(fixture.image_names(), ["orlop-kept.mine"]);
 }
 
 /// A process that makes an image, killed as soon as there is something of it.
-fn kill_a_maker(bed: &Bed, id: &VolumeId, there: impl Fn(&IoCtx, &str) -> bool) {
-    let (io, name) = (bed.io(), id.to_string());
-    let image = format!("rbd/{}/{name}", bed.namespace);
+fn kill_a_maker(fixture: &Fixture, id: &VolumeId, there: impl Fn(&IoCtx, &str) -> bool) {
+    let (io, name) = (fixture.io(), id.to_string());
+    let image = format!("rbd/{}/{name}", fixture.namespace);
     let create = ["create", "--size", "64M", &image];
     let conf = cluster().join("ceph.conf");
     let mut maker = Command::new("rbd").arg("--conf").arg(conf).args(create).spawn().unwrap();
@@ -276,8 +281,8 @@ fn kill_a_maker(bed: &Bed, id: &VolumeId, there: impl Fn(&IoCtx, &str) -> bool) 
 
 #[test]
 fn makers_may_be_killed_at_any_moment() {
-    let Some(bed) = Bed::new() else { return };
-    let pool = bed.open_with_housekeeping();
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open_collecting_garbage();
     let moments: [fn(&IoCtx, &str) -> bool; 3] = [
         |io, name| io.entered_id(name).unwrap().is_some(),
         |io, name| io.image_id(name).unwrap().is_some(),
@@ -289,24 +294,24 @@ fn makers_may_be_killed_at_any_moment() {
     for round in 0..24 {
         let name = format!("v{round}");
         let id = volume_id(&pool, &name);
-        kill_a_maker(&bed, &id, moments[round % moments.len()]);
+        kill_a_maker(&fixture, &id, moments[round % moments.len()]);
         let new = new_volume(&pool, &name, 8 * MIB);
         let record = settled(|| create(&pool, &new));
-        assert_eq!(bed.image(&id).size().unwrap(), 8 * MIB);
+        assert_eq!(fixture.image(&id).size().unwrap(), 8 * MIB);
         assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);
         settled(|| pool.provisioner().ensure_no_volume(&id));
-        assert_eq!(bed.image_names(), [""; 0]);
+        assert_eq!(fixture.image_names(), [""; 0]);
     }
 }
 
 /// Else a controller would blocklist whoever holds a lock just now.
 #[test]
 fn who_holds_a_lock_and_lives_is_not_taken_for_silent() {
-    let Some(bed) = Bed::new() else { return };
-    let record = volume(&bed.open(), "a", 8 * MIB);
-    let writer = bed.image(&record.id);
+    let Some(fixture) = Fixture::new() else { return };
+    let record = volume(&fixture.open(), "a", 8 * MIB);
+    let writer = fixture.image(&record.id);
     write(&writer, 0, 1, MIB);
-    let (here, there) = (bed.io(), bed.io());
+    let (here, there) = (fixture.io(), fixture.io());
     let open = |io: &Arc<IoCtx>| io.open_image(&record.id.to_string(), Access::ReadWrite).unwrap();
     let (image, other) = (open(&here), open(&there));
     let header = header_of(&image.id().unwrap());

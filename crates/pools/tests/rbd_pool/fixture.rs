@@ -1,4 +1,4 @@
-//! A cluster for all tests of this binary, and for each test a namespace of its own in it.
+//! A cluster for all tests of this binary, and for each test its own namespace in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// As librbd makes them.
 pub(crate) const OBJECT: u64 = 4 * MIB;
 const TRASH: &str = "rbd_trash";
-/// The cluster answers in milliseconds; whoever waits longer waits in vain.
+/// The cluster answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `None` where the run opted out of tests that need root.
@@ -54,12 +54,12 @@ pub(crate) fn cluster() -> &'static Path {
     })
 }
 
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) namespace: String,
     run_dir: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         root_or_opted_out()?;
@@ -79,8 +79,8 @@ impl Bed {
             keyring: cluster().join("client.orlop.keyring"),
             timeout: PATIENCE,
             create: true,
-            housekeeping: false,
-            cuts_unrestorable_groups: true,
+            collects_garbage: false,
+            takes_unrestorable_groups: true,
             node_id: "n1".parse().unwrap(),
             serves_node: false,
             run_dir: self.run_dir.path().to_owned(),
@@ -92,8 +92,8 @@ impl Bed {
         RbdPool::open(&self.config()).unwrap()
     }
 
-    pub(crate) fn open_with_housekeeping(&self) -> RbdPool {
-        RbdPool::open(&RbdPoolConfig { housekeeping: true, ..self.config() }).unwrap()
+    pub(crate) fn open_collecting_garbage(&self) -> RbdPool {
+        RbdPool::open(&RbdPoolConfig { collects_garbage: true, ..self.config() }).unwrap()
     }
 
     /// Past the pool, right into the cluster.
@@ -119,20 +119,20 @@ impl Bed {
         run("rbd", &[command, &namespace].concat())
     }
 
-    /// What it says.
-    pub(crate) fn told(&self, command: &[&str]) -> Value {
-        let told = self.rbd(&[command, &["--format", "json"]].concat());
-        serde_json::from_str(&told).unwrap()
+    /// As [`Self::rbd`], parsed.
+    pub(crate) fn rbd_json(&self, command: &[&str]) -> Value {
+        let output = self.rbd(&[command, &["--format", "json"]].concat());
+        serde_json::from_str(&output).unwrap()
     }
 
     pub(crate) fn image_names(&self) -> Vec<String> {
-        let listed = self.told(&["ls"]);
+        let listed = self.rbd_json(&["ls"]);
         let names = listed.as_array().unwrap().iter();
         names.map(|name| name.as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) fn trash_is_empty(&self) -> bool {
-        self.told(&["trash", "ls"]).as_array().unwrap().is_empty()
+        self.rbd_json(&["trash", "ls"]).as_array().unwrap().is_empty()
     }
 
     fn rados(&self, command: &[&str]) -> String {
@@ -214,7 +214,7 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Calls again while it is told to, as an orchestrator does.
+/// Calls again while the pool is busy, as an orchestrator does.
 pub(crate) fn settled<T>(call: impl Fn() -> Result<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
