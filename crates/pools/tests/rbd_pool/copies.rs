@@ -74,9 +74,9 @@ fn a_volume_is_deletable_only_after_it_was_flattened() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
-    let (io, note) = (fixture.io(), format!("flatten.{}", record.id));
+    let (io, request) = (fixture.io(), format!("flatten.{}", record.id));
     io.ensure_object("orlop.records").unwrap();
-    io.update("orlop.records", &Update::default().set(&note, b"1")).unwrap();
+    io.update("orlop.records", &Update::default().set(&request, b"1")).unwrap();
     let flattening = fixture.image(&record.id);
     let refused = pool.provisioner().ensure_no_volume(&record.id);
     assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
@@ -86,9 +86,9 @@ fn a_volume_is_deletable_only_after_it_was_flattened() {
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
 
-    // The note that is left does no harm, and goes with the next look at it.
+    // The request that is left does no harm, and goes with the next look at it.
     let pool = fixture.open_collecting_garbage();
     until("all is free", || fixture.is_empty());
-    until("the note is gone", || io.omap_get("orlop.records", &note).unwrap().is_none());
+    until("the request is gone", || io.omap_get("orlop.records", &request).unwrap().is_none());
     drop(pool);
 }

@@ -13,7 +13,7 @@ use crate::fixture::{
 
 const POOL: &str = "small";
 
-/// A Ceph pool of its own, as a quota is one of the pool; and a user that may do no more in it than
+/// Its own Ceph pool, as a quota is one of the pool; and a user that may do no more in it than
 /// Orlop asks for.
 fn small_pool(fixture: &Fixture, directory: &TempDir) -> RbdPoolConfig {
     run("ceph", &["osd", "pool", "create", POOL, "1"]);
@@ -24,7 +24,7 @@ fn small_pool(fixture: &Fixture, directory: &TempDir) -> RbdPoolConfig {
     let key = keyring.to_str().unwrap();
     run("ceph", &[&user[..], &["mgr", &scope, "osd", &scope, "-o", key]].concat());
     assert!(fs::metadata(&keyring).unwrap().len() > 0);
-    // Which it does not before its stores have told of it.
+    // Which it does not before its stores have reported it.
     until("the cluster reckons with the pool", || run("ceph", &["df"]).contains(POOL));
     RbdPoolConfig {
         pool: POOL.to_owned(),
@@ -40,7 +40,7 @@ fn set_most_objects(most: &str) {
     run("ceph", &["osd", "pool", "set-quota", POOL, "max_objects", most]);
 }
 
-/// As whoever writes to the pool is told.
+/// As a client that writes to the pool sees it.
 fn is_full() -> bool {
     let pools = run("ceph", &["osd", "pool", "ls", "detail", "--format", "json"]);
     let pools: Value = serde_json::from_str(&pools).unwrap();
@@ -73,7 +73,7 @@ fn a_full_pool_refuses_creation_and_allows_deletion() {
     let node: NodeId = "n2".parse().unwrap();
     let kept = volume(&pool, "kept", 16 * MIB);
     let gone = volume(&pool, "gone", 16 * MIB);
-    let cut = snapshot(&pool, "cut", &gone);
+    let taken = snapshot(&pool, "cut", &gone);
     note_writer(&gone.id.to_string(), &node);
     fill(&gone.id.to_string());
     set_most_objects("1");
@@ -96,7 +96,7 @@ fn a_full_pool_refuses_creation_and_allows_deletion() {
     pool.shared().unwrap().ensure_fenced(&gone.id, &node).unwrap();
     let blocked = run("ceph", &["osd", "blocklist", "ls"]);
     assert!(blocked.contains("127.0.0.1:0/1"), "{blocked}");
-    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
     pool.provisioner().ensure_no_volume(&gone.id).unwrap();
     let trash_is_empty = || rbd_json(&["trash", "ls"]) == Value::Array(Vec::new());
     until("what was deleted is freed", trash_is_empty);

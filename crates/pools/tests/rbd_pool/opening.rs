@@ -38,7 +38,7 @@ fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
-    let cut = snapshot(&pool, "s", &source);
+    let taken = snapshot(&pool, "s", &source);
     fixture.remove_object("orlop.pool");
     for create in [true, false] {
         let refused = RbdPool::open(&RbdPoolConfig { create, ..fixture.config() });
@@ -53,10 +53,10 @@ fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
     let (_, mark) = reason.split_once("contents ").unwrap();
     let mark = &mark[..=mark.find('}').unwrap()];
     fixture.io().create("orlop.pool", mark.as_bytes()).unwrap();
-    assert_eq!(fixture.open().catalogue().snapshot(&cut.id).unwrap().unwrap().id, cut.id);
+    assert_eq!(fixture.open().catalogue().snapshot(&taken.id).unwrap().unwrap().id, taken.id);
 }
 
-/// Images of others are not Orlop's, and a maker that died before the mark has left empty records.
+/// Foreign images are not Orlop's, and a daemon killed before the pool header left empty records.
 #[test]
 fn a_pool_is_made_beside_images_of_others() {
     let Some(fixture) = Fixture::new() else { return };
@@ -70,16 +70,16 @@ fn lost_records_are_damage_and_no_empty_list() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
-    let cut = snapshot(&pool, "s", &source);
+    let taken = snapshot(&pool, "s", &source);
     fixture.remove_object("orlop.records");
     let damaged = |outcome: Result<(), Error>| {
         assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
     };
     damaged(pool.catalogue().snapshots(None, 0).map(drop));
     damaged(pool.catalogue().snapshots(None, 1).map(drop));
-    damaged(pool.catalogue().snapshot(&cut.id).map(drop));
+    damaged(pool.catalogue().snapshot(&taken.id).map(drop));
     damaged(pool.provisioner().begin_snapshot(&new_snapshot(&pool, "t", &source)).map(drop));
-    damaged(pool.provisioner().ensure_no_snapshot(&cut.id));
+    damaged(pool.provisioner().ensure_no_snapshot(&taken.id));
     damaged(pool.catalogue().volume_groups(None, 0).map(drop));
     damaged(pool.provisioner().ensure_no_volume(&source.id));
     damaged(pool.health().check());
@@ -123,15 +123,15 @@ fn a_user_with_rights_to_one_namespace_can_do_all_there() {
     };
     let pool = RbdPool::open(&config).unwrap();
     let source = volume(&pool, "a", 8 * MIB);
-    let cut = snapshot(&pool, "s", &source);
-    let copy = copy_of(&pool, "b", ContentSource::Snapshot(cut.id.clone()), 16 * MIB).unwrap();
+    let taken = snapshot(&pool, "s", &source);
+    let copy = copy_of(&pool, "b", ContentSource::Snapshot(taken.id.clone()), 16 * MIB).unwrap();
     let together = group(&pool, "g", &[&source, &copy]);
     assert!(pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes > 0);
     pool.provisioner().ensure_capacity(&source.id, 16 * MIB).unwrap();
     for id in [&source.id, &copy.id] {
         pool.provisioner().ensure_no_volume(id).unwrap();
     }
-    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
     pool.provisioner().ensure_no_group_snapshot(&together.id).unwrap();
     until("all is free", || fixture.is_empty());
 
@@ -143,9 +143,9 @@ fn a_user_with_rights_to_one_namespace_can_do_all_there() {
 #[test]
 fn a_cluster_that_is_not_there_is_unreachable() {
     let Some(fixture) = Fixture::new() else { return };
-    // The port of discard, where nobody listens.
-    let nobody = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..fixture.config() };
-    let away = RbdPool::open(&nobody);
+    // The port of discard, where nothing listens.
+    let unreachable = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..fixture.config() };
+    let away = RbdPool::open(&unreachable);
     assert!(matches!(away, Err(Error::Unreachable { .. })), "{away:?}");
 }
 

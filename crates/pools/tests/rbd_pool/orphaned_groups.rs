@@ -1,4 +1,4 @@
-//! What a process that was killed while it cut a group leaves behind, laid out as it would lie there,
+//! What a daemon that was killed in a group snapshot leaves behind, laid out as it would lie there,
 //! and by really killing.
 
 use std::process::Command;
@@ -13,20 +13,20 @@ use crate::groups::{group, group_snapshots_of, new_group, rbd_groups};
 
 /// In the order in which they happen.
 const STEPS: [Step; 6] =
-    [Step::Note, Step::Group, Step::OneImage, Step::AllImages, Step::Cut, Step::OneReleased];
+    [Step::Intent, Step::Group, Step::OneImage, Step::AllImages, Step::Snapshot, Step::OneReleased];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    Note,
+    Intent,
     Group,
     OneImage,
     AllImages,
-    Cut,
+    Snapshot,
     OneReleased,
 }
 
-/// What is there when the maker of group snapshot `name` was killed after `last`. With `until`, the
-/// note says when it may be taken away.
+/// What is there when the daemon that took group snapshot `name` was killed after `last`. The
+/// intent says `until` when it is kept.
 fn lay_out(
     fixture: &Fixture,
     pool: &RbdPool,
@@ -37,33 +37,34 @@ fn lay_out(
 ) {
     let id = new_group(pool, name, &volumes).id;
     let io = fixture.io();
-    let noted = format!("{id}.0123456789abcdef");
-    let rbd_group = format!("orlop-cut.{noted}");
+    let name_of_intent = format!("{id}.0123456789abcdef");
+    let rbd_group = format!("orlop-cut.{name_of_intent}");
     let names = volumes.map(|one| one.id.to_string());
     let images = names.each_ref().map(|name| io.image_id(name).unwrap().unwrap());
-    let note = serde_json::json!({ "images": images, "until": until }).to_string();
+    let intent = serde_json::json!({ "images": images, "until": until }).to_string();
     for step in STEPS.into_iter().filter(|step| *step <= last) {
         match step {
-            Step::Note => {
+            Step::Intent => {
                 let update = Update::default();
-                let update = update.set(&format!("pending-group.{noted}"), note.as_bytes());
+                let update =
+                    update.set(&format!("pending-group.{name_of_intent}"), intent.as_bytes());
                 io.update("orlop.records", &update).unwrap();
             }
             Step::Group => io.create_group(&rbd_group).unwrap(),
             Step::OneImage => assert!(io.try_add_to_group(&rbd_group, &names[0]).unwrap()),
             Step::AllImages => assert!(io.try_add_to_group(&rbd_group, &names[1]).unwrap()),
-            Step::Cut => io.snapshot_group(&rbd_group, "cut").unwrap(),
+            Step::Snapshot => io.snapshot_group(&rbd_group, "cut").unwrap(),
             Step::OneReleased => io.remove_from_group(&rbd_group, &images[0]).unwrap(),
         }
     }
 }
 
-fn notes(fixture: &Fixture) -> usize {
+fn intents(fixture: &Fixture) -> usize {
     fixture.io().omap_list("orlop.records", "", "pending-group.", 0).unwrap().len()
 }
 
 fn assert_untouched(fixture: &Fixture, volumes: [&VolumeRecord; 2], when: Step) {
-    assert_eq!((rbd_groups(fixture), notes(fixture)), (vec![], 0), "{when:?}");
+    assert_eq!((rbd_groups(fixture), intents(fixture)), (vec![], 0), "{when:?}");
     for one in volumes {
         let image = fixture.image(&one.id);
         assert_eq!(
@@ -83,7 +84,7 @@ fn what_was_left_does_not_stand_in_the_way_of_the_next_cut() {
         // The same call again.
         lay_out(&fixture, &pool, "g", [&a, &b], last, u64::MAX);
         let record = group(&pool, "g", &[&a, &b]);
-        assert_eq!((rbd_groups(&fixture).len(), notes(&fixture)), (1, 0), "{last:?}");
+        assert_eq!((rbd_groups(&fixture).len(), intents(&fixture)), (1, 0), "{last:?}");
         assert_eq!(group_snapshots_of(&fixture.image(&a.id)).len(), 1, "{last:?}");
         pool.provisioner().ensure_no_group_snapshot(&record.id).unwrap();
         assert_untouched(&fixture, [&a, &b], last);
@@ -102,7 +103,7 @@ fn what_was_left_does_not_stand_in_the_way_of_the_next_cut() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_swept_and_volumes_are_freed() {
+fn orphaned_groups_are_removed_and_volumes_are_freed() {
     let Some(fixture) = Fixture::new() else { return };
     for last in STEPS {
         let pool = fixture.open();
@@ -110,7 +111,7 @@ fn what_nobody_asks_for_is_swept_and_volumes_are_freed() {
         lay_out(&fixture, &pool, "old", [&a, &b], last, 0);
         pool.provisioner().ensure_no_volume(&a.id).unwrap();
         let collector = fixture.open_collecting_garbage();
-        until("the old one is gone", || rbd_groups(&fixture).is_empty() && notes(&fixture) == 0);
+        until("the old one is gone", || rbd_groups(&fixture).is_empty() && intents(&fixture) == 0);
         until("the volume is freed", || fixture.trash_is_empty());
         assert_eq!(fixture.image(&b.id).snapshots().unwrap(), [], "{last:?}");
         collector.provisioner().ensure_no_volume(&b.id).unwrap();
@@ -123,16 +124,16 @@ fn what_may_still_be_made_is_not_swept() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
-    lay_out(&fixture, &pool, "young", [&a, &b], Step::Cut, u64::MAX);
+    lay_out(&fixture, &pool, "young", [&a, &b], Step::Snapshot, u64::MAX);
     let collector = fixture.open_collecting_garbage();
     let other = volume(&collector, "c", MIB);
     collector.provisioner().ensure_no_volume(&other.id).unwrap();
     until("garbage collection was there", || fixture.trash_is_empty());
-    assert_eq!((rbd_groups(&fixture).len(), notes(&fixture)), (1, 1));
+    assert_eq!((rbd_groups(&fixture).len(), intents(&fixture)), (1, 1));
     assert_eq!(group_snapshots_of(&fixture.image(&a.id)).len(), 1);
 }
 
-/// Else a cut that has begun could not be taken back: librbd opens all images for that.
+/// Else a snapshot that has begun could not be undone: librbd opens all images for that.
 #[test]
 fn what_is_in_a_group_is_not_freed() {
     let Some(fixture) = Fixture::new() else { return };
@@ -143,7 +144,7 @@ fn what_is_in_a_group_is_not_freed() {
     pool.provisioner().ensure_no_volume(&a.id).unwrap();
     assert!(!fixture.io().try_free_trashed(&image).unwrap());
     pool.provisioner().ensure_no_group_snapshot(&new_group(&pool, "g", &[&b]).id).unwrap();
-    assert_eq!((rbd_groups(&fixture), notes(&fixture)), (vec![], 0));
+    assert_eq!((rbd_groups(&fixture), intents(&fixture)), (vec![], 0));
     assert!(fixture.io().try_free_trashed(&image).unwrap());
 }
 
@@ -159,7 +160,7 @@ fn a_group_of_an_operator_is_left_alone() {
         pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])).err().unwrap();
     assert!(matches!(refused, Error::Precondition(_)), "{refused}");
     assert!(refused.to_string().contains("mine"), "{refused}");
-    assert_eq!((rbd_groups(&fixture), notes(&fixture)), (vec!["mine".to_owned()], 0));
+    assert_eq!((rbd_groups(&fixture), intents(&fixture)), (vec!["mine".to_owned()], 0));
     assert_eq!(fixture.image(&a.id).group().unwrap().as_deref(), Some("mine"));
 }
 
@@ -172,19 +173,19 @@ fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
     let mut late = pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a])).unwrap();
     late.capture().unwrap();
     let io = fixture.io();
-    let noted = io.omap_list("orlop.records", "", "pending-group.", 0).unwrap();
-    let [(key, _)] = &noted[..] else { panic!("{noted:?}") };
+    let written = io.omap_list("orlop.records", "", "pending-group.", 0).unwrap();
+    let [(key, _)] = &written[..] else { panic!("{written:?}") };
     let image = io.image_id(&a.id.to_string()).unwrap().unwrap();
-    let note = serde_json::json!({ "images": [image], "until": 0 }).to_string();
-    io.update("orlop.records", &Update::default().set(key, note.as_bytes())).unwrap();
+    let intent = serde_json::json!({ "images": [image], "until": 0 }).to_string();
+    io.update("orlop.records", &Update::default().set(key, intent.as_bytes())).unwrap();
     let lost = late.commit();
     assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
-    assert_eq!((rbd_groups(&fixture), notes(&fixture)), (vec![], 0));
+    assert_eq!((rbd_groups(&fixture), intents(&fixture)), (vec![], 0));
     assert_eq!(fixture.image(&a.id).snapshots().unwrap(), []);
 }
 
-/// librbd itself is killed in the midst of a cut, with the images' locks in its hands. The cluster
+/// librbd itself is killed in the midst of a snapshot, with the images' locks in its hands. The cluster
 /// takes it for alive for half a minute, which all moments wait for together.
 #[test]
 fn cutters_may_be_killed_at_any_moment() {
@@ -206,7 +207,7 @@ fn cutters_may_be_killed_at_any_moment() {
             });
         }
     });
-    assert_eq!((rbd_groups(&fixture), notes(&fixture)), (vec![], 0));
+    assert_eq!((rbd_groups(&fixture), intents(&fixture)), (vec![], 0));
 }
 
 fn kill_a_cutter(

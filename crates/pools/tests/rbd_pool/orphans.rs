@@ -92,7 +92,7 @@ fn a_deletion_that_was_cut_short_is_carried_on() {
     let namesake = volume(&pool, "a", 8 * MIB);
     assert_eq!(byte_at(&fixture.image(&namesake.id), 0, 8 * MIB), 0);
     pool.provisioner().ensure_no_volume(&namesake.id).unwrap();
-    // Nobody has freed anything yet.
+    // Nothing was freed yet.
     assert!(!fixture.trash_is_empty());
     let _collector = fixture.open_collecting_garbage();
     until("all is free", || fixture.is_empty());
@@ -125,10 +125,10 @@ fn an_uncommitted_snapshot_is_removed_after_its_time() {
     let record = volume(&pool, "a", 8 * MIB);
     let image = fixture.image(&record.id);
     let image_id = image.id().unwrap();
-    let note = |until: u64| format!(r#"{{"image":"{image_id}","until":{until}}}"#);
+    let intent = |until: u64| format!(r#"{{"image":"{image_id}","until":{until}}}"#);
     for (name, until) in [("s-old.1", 0), ("s-young.2", u64::MAX)] {
         image.create_snapshot(name).unwrap();
-        let update = Update::default().set(&format!("pending.{name}"), note(until).as_bytes());
+        let update = Update::default().set(&format!("pending.{name}"), intent(until).as_bytes());
         fixture.io().update("orlop.records", &update).unwrap();
     }
     let _collector = fixture.open_collecting_garbage();

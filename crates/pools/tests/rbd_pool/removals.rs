@@ -20,14 +20,15 @@ fn in_space(image: &Image, space: SnapshotSpace) -> Vec<ImageSnapshot> {
     image.snapshots().unwrap().into_iter().filter(|one| one.space == space).collect()
 }
 
-/// A controller that was killed in a DeleteSnapshot: its record is gone, a note is there.
-fn half_deleted(fixture: &Fixture, source: &VolumeRecord, cut: &SnapshotRecord) {
-    let (io, key) = (fixture.io(), cut.id.to_string());
+/// A controller that was killed in a DeleteSnapshot: its record is gone, an intent is there.
+fn half_deleted(fixture: &Fixture, source: &VolumeRecord, taken: &SnapshotRecord) {
+    let (io, key) = (fixture.io(), taken.id.to_string());
     let image_id = fixture.image(&source.id).id().unwrap();
     let named = in_space(&fixture.image(&source.id), SnapshotSpace::User);
-    let note = format!(r#"{{"image":"{image_id}","until":0}}"#);
-    let update =
-        Update::default().remove(&key).set(&format!("pending.{}", named[0].name), note.as_bytes());
+    let intent = format!(r#"{{"image":"{image_id}","until":0}}"#);
+    let update = Update::default()
+        .remove(&key)
+        .set(&format!("pending.{}", named[0].name), intent.as_bytes());
     io.update("orlop.records", &update).unwrap();
     move_to_trash_namespace(fixture, &image_id);
 }
@@ -36,9 +37,9 @@ fn leaked(fixture: &Fixture, name: &str) -> (VolumeRecord, SnapshotRecord) {
     let pool = fixture.open();
     let source = volume(&pool, name, 8 * MIB);
     write(&fixture.image(&source.id), 0, 1, MIB);
-    let cut = snapshot(&pool, name, &source);
-    half_deleted(fixture, &source, &cut);
-    (source, cut)
+    let taken = snapshot(&pool, name, &source);
+    half_deleted(fixture, &source, &taken);
+    (source, taken)
 }
 
 fn findings(fixture: &Fixture) -> Vec<String> {
@@ -51,8 +52,8 @@ fn a_half_removed_snapshot_goes_with_its_note() {
     let Some(fixture) = Fixture::new() else { return };
     let (source, _) = leaked(&fixture, "a");
     let _collector = fixture.open_collecting_garbage();
-    let notes = || fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
-    until("the note is gone", || notes().is_empty());
+    let intents = || fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
+    until("the intent is gone", || intents().is_empty());
     until("so is the snapshot", || fixture.image(&source.id).snapshots().unwrap().is_empty());
 }
 
@@ -65,8 +66,8 @@ fn a_half_removed_snapshot_without_a_note_is_found() {
     let image_id = used.id().unwrap();
     // A snapshot that a clone needs is in the trash namespace as well, and stays.
     let copy = copy_of(&pool, "b", ContentSource::Volume(source.id.clone()), 8 * MIB).unwrap();
-    let notes = fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
-    let update = notes.iter().fold(Update::default(), |update, (key, _)| update.remove(key));
+    let intents = fixture.io().omap_list("orlop.records", "", "pending.", 0).unwrap();
+    let update = intents.iter().fold(Update::default(), |update, (key, _)| update.remove(key));
     fixture.io().update("orlop.records", &update).unwrap();
     write(&used, 4 * MIB, 2, MIB);
     let halfway = findings(&fixture);
@@ -96,24 +97,24 @@ fn a_deleted_volume_is_freed_despite_half_removed_snapshots() {
     until("all is free", || fixture.is_empty());
 }
 
-/// Its maker was taken for dead, and is only slow. It is killed before it finds that out.
+/// Its daemon was taken for dead, and is only slow. It is killed before it finds that out.
 #[test]
-fn a_cut_that_comes_after_its_sweep_is_removed() {
+fn a_snapshot_taken_after_its_removal_is_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
     let image = fixture.image(&source.id);
-    let cut = snapshot(&pool, "s", &source);
-    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
-    let name = format!("{}.0123456789abcdef", cut.id);
-    let note = format!(r#"{{"image":"{}","until":{}}}"#, image.id().unwrap(), u64::MAX);
+    let taken = snapshot(&pool, "s", &source);
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+    let name = format!("{}.0123456789abcdef", taken.id);
+    let intent = format!(r#"{{"image":"{}","until":{}}}"#, image.id().unwrap(), u64::MAX);
     let (key, io) = (format!("pending.{name}"), fixture.io());
-    io.update("orlop.records", &Update::default().set(&key, note.as_bytes())).unwrap();
+    io.update("orlop.records", &Update::default().set(&key, intent.as_bytes())).unwrap();
     // A deletion of what is not there: all attempts to make it are given up.
-    pool.provisioner().ensure_no_snapshot(&cut.id).unwrap();
-    assert_ne!(io.omap_get("orlop.records", &key).unwrap(), Some(note.into_bytes()), "given up");
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+    assert_ne!(io.omap_get("orlop.records", &key).unwrap(), Some(intent.into_bytes()), "given up");
     image.create_snapshot(&name).unwrap();
     let _collector = fixture.open_collecting_garbage();
     until("it is removed", || image.snapshots().unwrap().is_empty());
-    until("so is its note", || io.omap_get("orlop.records", &key).unwrap().is_none());
+    until("so is its intent", || io.omap_get("orlop.records", &key).unwrap().is_none());
 }

@@ -46,7 +46,7 @@ fn snapshots_outlive_their_volume_and_are_freed_with_it() {
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
 
     let namesake = volume(&pool, "a", 16 * MIB);
-    assert_eq!(byte_at(&fixture.image(&namesake.id), 0, 16 * MIB), 0, "it begins anew");
+    assert_eq!(byte_at(&fixture.image(&namesake.id), 0, 16 * MIB), 0, "it starts empty");
     let changed = pool.changed_blocks().changed_ranges(&first.id, &second.id, 0).unwrap();
     let changed: Vec<_> = changed.filter_map(|range| Some(range.unwrap()?.start)).collect();
     assert_eq!(changed, [4 * MIB]);
@@ -115,17 +115,17 @@ fn a_snapshot_is_committed_only_while_its_intent_exists() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let io = fixture.io();
-    let notes = || io.omap_list("orlop.records", "", "pending.", 0).unwrap();
+    let intents = || io.omap_list("orlop.records", "", "pending.", 0).unwrap();
     let source = volume(&pool, "a", 4 * MIB);
-    // A note that stayed would have the data removed after an hour.
+    // An intent that stayed would have the data removed after an hour.
     let record = snapshot(&pool, "s1", &source);
-    assert_eq!(notes(), []);
+    assert_eq!(intents(), []);
 
     let mut late = pool.provisioner().begin_snapshot(&new_snapshot(&pool, "s2", &source)).unwrap();
     late.capture().unwrap();
     // Taken for dead by another process.
-    let [(note, _)] = &notes()[..] else { panic!("one note: {:?}", notes()) };
-    io.update("orlop.records", &Update::default().remove(note)).unwrap();
+    let [(intent, _)] = &intents()[..] else { panic!("one intent: {:?}", intents()) };
+    io.update("orlop.records", &Update::default().remove(intent)).unwrap();
     let lost = late.commit();
     assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [record]);

@@ -19,7 +19,7 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
     assert_eq!(features, wanted.into());
 
     let other = fixture.open();
-    assert_eq!(other.id(), pool.id(), "the pool is one, whoever opens it");
+    assert_eq!(other.id(), pool.id(), "all daemons open one pool");
     assert_eq!(other.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     let again = create(&other, &new_volume(&other, "a", 64 * MIB));
     assert!(matches!(again, Err(Error::Busy(_))), "{again:?}");
@@ -52,7 +52,7 @@ fn many_who_make_one_volume_at_once_make_one() {
         won += winners.len();
         let id = volume_id(&pools[0], &name);
         let there = pools[1].catalogue().volume(&id).unwrap();
-        assert_eq!(there.as_ref(), winners.first().copied(), "whoever was told so has made it");
+        assert_eq!(there.as_ref(), winners.first().copied(), "the call that succeeded has made it");
         if let Some(record) = there {
             assert_eq!(fixture.image(&id).size().unwrap(), record.capacity_bytes);
         }
@@ -115,12 +115,13 @@ fn what_does_not_fit_is_refused_and_free_space_is_reported() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
-    let told: serde_json::Value =
+    let reported: serde_json::Value =
         serde_json::from_str(&run("ceph", &["df", "--format", "json"])).unwrap();
-    let told = told["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "rbd").unwrap();
-    // Other tests write meanwhile.
-    let told = told["stats"]["max_avail"].as_u64().unwrap();
-    assert!(capacity.available_bytes.abs_diff(told) < 1 << 30, "{capacity:?}, {told}");
+    let reported =
+        reported["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "rbd").unwrap();
+    // Other tests write at the same time.
+    let reported = reported["stats"]["max_avail"].as_u64().unwrap();
+    assert!(capacity.available_bytes.abs_diff(reported) < 1 << 30, "{capacity:?}, {reported}");
     assert!(capacity.largest_volume <= capacity.available_bytes);
 
     let too_large = create(&pool, &new_volume(&pool, "a", 1 << 50));
@@ -139,7 +140,7 @@ fn what_does_not_fit_is_refused_and_free_space_is_reported() {
 
 /// Many times: librbd alone gets it wrong only now and then.
 #[test]
-fn a_volume_grows_and_never_shrinks_whoever_asks_at_once() {
+fn a_volume_never_shrinks_when_calls_race_to_grow_it() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", 4 * MIB);
