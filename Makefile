@@ -1,5 +1,3 @@
-# make run    the daemon on a pool of its own, ready to answer on its socket
-# make test   everything, from a machine that has only Rust; needs root
 .PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
@@ -8,8 +6,10 @@
 BUILD_ALL := cargo build --workspace --all-targets --locked
 
 help:
-	@sed -n 's/^# make /make /p; s/^#: /make /p' $(MAKEFILE_LIST)
+	@awk '/^#:  / { sub(/^#: +/, ""); printf "%-27s %s\n", "", $$0; next } \
+	    /^#: / { name = $$2; sub(/^#: [^ ]+ +/, ""); printf "make %-22s %s\n", name, $$0 }' $(MAKEFILE_LIST)
 
+#: run         the daemon on a new pool under .run/, until Ctrl-C; root, for staging
 run: build
 	@scripts/run
 
@@ -17,6 +17,7 @@ run: build
 build:
 	cargo build --release --locked --package orlop
 
+#: test        everything, on Debian with Rust; fetches the rest; needs root
 test:
 	@scripts/test
 
