@@ -110,8 +110,8 @@ fn check_can_be_made(
     }
     if let Some(filesystem) = kernel_filesystem(there) {
         return wrong(format!(
-            "{path} cannot be made: {place} is of the kernel's {filesystem}; choose a directory on \
-             a disk or a tmpfs"
+            "{path} cannot be made: {place} is on {filesystem}, a filesystem of the kernel; choose a \
+             directory on a disk or a tmpfs"
         ));
     }
     match access(there, Access::WRITE_OK | Access::EXEC_OK) {

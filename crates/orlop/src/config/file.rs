@@ -99,7 +99,8 @@ const LONGEST: usize = 1 << 20;
 pub(super) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let wrong = |problem: String| ConfigError::new(path.display().to_string(), problem);
     // It may come through a pipe, as from a shell.
-    let text = file::read_at_most(path, LONGEST).map_err(|error| wrong(error.cause()))?;
+    let text = file::read_at_most(path, LONGEST)
+        .map_err(|error| wrong(format!("cannot read the configuration file: {}", error.cause())))?;
     let text = String::from_utf8(text).map_err(|error| wrong(error.to_string()))?;
     toml::from_str(&text).map_err(|error| wrong(error.to_string()))
 }

@@ -155,6 +155,10 @@ fn freeze_limit(given: Option<u32>) -> Result<Duration, ConfigError> {
 pub(super) fn bytes(setting: &str, text: &str) -> Result<u64, ConfigError> {
     let parsed = size::parse(text).filter(|bytes| *bytes >= ALLOCATION_UNIT);
     parsed.ok_or_else(|| {
-        ConfigError::new(setting, format!("{text:?} is not a size of at least 1MiB, such as 10GiB"))
+        let problem = format!(
+            "{text:?} is not a size of at least 1MiB, such as 10GiB: a whole number with a unit \
+             such as MiB, Gi or T"
+        );
+        ConfigError::new(setting, problem)
     })
 }

@@ -78,6 +78,8 @@ fn every_bad_value_names_its_setting() {
         ("ORLOP_FILESYSTEMS", "xfs,ntfs"),
         ("ORLOP_TOPOLOGY", "zone"),
         ("ORLOP_TOPOLOGY", "example.com/zone=a"),
+        ("ORLOP_TOPOLOGY", "zone=a,zone=b"),
+        ("ORLOP_TOPOLOGY", "Node=n2"),
         ("ORLOP_FREEZE_LIMIT_SECONDS", "0"),
         ("ORLOP_LOG_FORMAT", "xml"),
         ("ORLOP_POOL_FLOOR", "100%"),
@@ -140,6 +142,7 @@ fn making_a_pool_can_be_forbidden() {
 fn a_pool_has_one_description_and_one_name() {
     let toml = "[[pool]]\npath = \"/a\"\n";
     assert!(message(load_with(toml, &[("ORLOP_POOL", "/b")])).contains("ORLOP_POOL"));
+    assert!(message(load_with(toml, &[("ORLOP_POOL_FLOOR", "1%")])).contains("ORLOP_POOL_FLOOR"));
     let twice = "[[pool]]\npath = \"/a\"\n[[pool]]\npath = \"/b\"\n";
     assert!(message(load_with(twice, &[])).contains("default"));
 }

@@ -6,6 +6,9 @@ use std::str::FromStr;
 use super::ConfigError;
 use super::file::{LogFormat, PoolSettings, Settings};
 
+/// As far as a u32 goes.
+const WHOLE_NUMBER: &str = "a whole number from 0 to 4294967295";
+
 /// Sets what the variables say. `ORLOP_POOL*` and `ORLOP_RBD_*` describe one pool, for which the
 /// file then has none.
 pub(super) fn apply(
@@ -13,28 +16,28 @@ pub(super) fn apply(
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<(), ConfigError> {
     let mut pool = PoolSettings::default();
-    let mut pool_described = false;
+    let mut describes_pool = None;
     for (name, value) in variables {
         let Some(key) = name.strip_prefix("ORLOP_") else {
             continue;
         };
         if let Some(rest) = key.strip_prefix("POOL") {
             set_pool(&mut pool, &name, rest, value)?;
-            pool_described = true;
+            describes_pool = Some(name);
         } else if let Some(rest) = key.strip_prefix("RBD_") {
             set_rbd(&mut pool, &name, rest, value)?;
-            pool_described = true;
+            describes_pool = Some(name);
         } else {
             set(settings, &name, key, value)?;
         }
     }
-    if !pool_described {
+    let Some(name) = describes_pool else {
         return Ok(());
-    }
+    };
     if !settings.pools.is_empty() {
         return Err(ConfigError::new(
-            "ORLOP_POOL",
-            "pools are described by the configuration file too; use one or the other",
+            name,
+            "describes a pool, and so does the configuration file; use one or the other",
         ));
     }
     settings.pools.push(pool);
@@ -50,7 +53,7 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "TOPOLOGY" => settings.topology = pairs(name, &value)?,
         "ATTACH" => settings.attach = Some(parse(name, &value, "true or false")?),
         "MAX_VOLUMES_PER_NODE" => {
-            settings.max_volumes_per_node = Some(parse(name, &value, "a whole number")?);
+            settings.max_volumes_per_node = Some(parse(name, &value, WHOLE_NUMBER)?);
         }
         "DEFAULT_SIZE" => settings.default_size = Some(value),
         "DEFAULT_FS" => settings.default_fs = Some(value),
@@ -60,7 +63,7 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "RUN_DIR" => settings.run_dir = Some(PathBuf::from(value)),
         "WORKLOAD_CGROUP" => settings.workload_cgroup = Some(value),
         "FREEZE_LIMIT_SECONDS" => {
-            settings.freeze_limit_seconds = Some(parse(name, &value, "a whole number")?);
+            settings.freeze_limit_seconds = Some(parse(name, &value, WHOLE_NUMBER)?);
         }
         "KEEP_CAPABILITIES" => {
             settings.keep_capabilities = Some(parse(name, &value, "true or false")?);
@@ -106,7 +109,7 @@ fn set_rbd(
         "NAMESPACE" => pool.namespace = Some(value),
         "USER" => pool.user = Some(value),
         "KEYRING" => pool.keyring = Some(PathBuf::from(value)),
-        "TIMEOUT_SECONDS" => pool.timeout_seconds = Some(parse(name, &value, "a whole number")?),
+        "TIMEOUT_SECONDS" => pool.timeout_seconds = Some(parse(name, &value, WHOLE_NUMBER)?),
         _ => return Err(unknown(name)),
     }
     Ok(())
@@ -142,13 +145,16 @@ fn pairs(
     name: &str,
     value: &str,
 ) -> Result<std::collections::BTreeMap<String, String>, ConfigError> {
-    value
-        .split(',')
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| match pair.split_once('=') {
-            Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => Err(ConfigError::new(name, format!("{pair:?} is not of the form key=value"))),
-        })
-        .collect()
+    let mut pairs = std::collections::BTreeMap::new();
+    for pair in value.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once('=') else {
+            let problem = format!("{pair:?} is not of the form key=value");
+            return Err(ConfigError::new(name, problem));
+        };
+        let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+        if pairs.insert(key.clone(), value).is_some() {
+            return Err(ConfigError::new(name, format!("{key:?} is given twice")));
+        }
+    }
+    Ok(pairs)
 }
