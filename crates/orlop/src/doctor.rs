@@ -14,15 +14,20 @@ use orlop_model::{Finding, Remedy};
 
 use crate::config;
 pub(crate) use examination::Examination;
-pub(crate) use report::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, say};
+pub(crate) use report::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, contents, hint_at_root, say};
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Needs root, and the configuration of the daemon: its ORLOP_* variables or --config.\n\n\
+    Exit codes: 0 nothing is inconsistent, 1 something is, 2 something could not be examined."
+)]
 pub(crate) struct Arguments {
     /// The TOML file that the daemon is started with; variables win over it
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Put right what can be without losing anything; each act is printed
+    /// Repair what can be repaired without losing anything, and print each step. Only while no
+    /// daemon serves the pool
     #[arg(long)]
     repair: bool,
 

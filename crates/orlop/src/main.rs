@@ -35,14 +35,14 @@ enum Command {
     /// Serve CSI on a UNIX socket until SIGTERM
     Serve(ServeArguments),
 
-    /// Look for what no longer belongs together; changes nothing without --repair
+    /// Find inconsistent records, data, devices and mounts; changes nothing without --repair
     Doctor(doctor::Arguments),
 
     /// Look at pools, or take over one that comes from another machine
     #[command(subcommand)]
     Pool(pool_command::Command),
 
-    /// Thaw what a killed `orlop serve` left frozen; started by it, not by hand
+    /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_guard::SUBCOMMAND)]
     ThawGuard {
         #[arg(long = thaw_guard::JSON)]
@@ -52,6 +52,12 @@ enum Command {
 
 /// Everything else is configured by ORLOP_* variables or a TOML file.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Other settings are ORLOP_* variables or keys of the file; docs/configuration.md lists all.\n\
+    The smallest configuration is CSI_ENDPOINT and ORLOP_POOL, the directory for the volumes.\n\n\
+    Exit codes: 0 stopped by a signal, or --check found no problem; 1 the start or something\n\
+    after it failed; 2 the configuration cannot work."
+)]
 struct ServeArguments {
     /// Where to listen, as unix:///absolute/path.sock
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]

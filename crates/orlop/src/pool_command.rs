@@ -11,7 +11,7 @@ use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwne
 
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
-use crate::doctor::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, judged, say};
+use crate::doctor::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, contents, hint_at_root, judged, say};
 
 const DOCTOR: &str = "orlop doctor --repair";
 /// What the doctor calls a publication to a node that does not have the pool.
@@ -19,11 +19,12 @@ const FOREIGN_PUBLICATION: &str = "foreign-publication";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// The pools of the configuration
+    /// List the configured pools, with their ids
     List(Around),
 
-    /// What is in a pool's directory
+    /// Show a pool's id, the node that served it last, its volumes, and what is wrong with it
     Show {
+        /// The pool's directory
         path: PathBuf,
         #[command(flatten)]
         around: Around,
@@ -32,8 +33,9 @@ pub(crate) enum Command {
     /// Take over a pool whose disk comes from another machine; only shows what it would do
     /// without --yes
     Adopt {
+        /// The pool's directory
         path: PathBuf,
-        /// Do it
+        /// Clear publications to the old node, and record this one as the pool's node
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
@@ -66,7 +68,10 @@ pub(crate) fn run(command: Command) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error @ Error::Precondition(_)) => complain(FINDINGS, &error),
-        Err(error) => complain(COULD_NOT_LOOK, &error),
+        Err(error) => {
+            hint_at_root();
+            complain(COULD_NOT_LOOK, &error)
+        }
     }
 }
 
@@ -134,7 +139,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
         thaw_guard: None,
     });
     let inspection = ImagePool::inspect(&pool, &config.node_id)?
-        .ok_or_else(|| Error::failed(looking(), "there is none: no orlop.pool is in it"))?;
+        .ok_or_else(|| Error::failed(looking(), "it has no orlop.pool, so it is not a pool"))?;
     Ok((pool, inspection))
 }
 
@@ -157,7 +162,7 @@ fn describe(path: &Path, inspection: &Inspection) {
         }
         None => say("who served it last is not noted"),
     }
-    say(&format!("{} volumes, {} snapshots", inspection.volumes.len(), inspection.snapshots));
+    say(&contents(inspection));
     for volume in &inspection.volumes {
         let nodes: Vec<&str> = volume.published.keys().map(|node| node.as_str()).collect();
         let published = match nodes.as_slice() {

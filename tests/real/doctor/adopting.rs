@@ -82,7 +82,7 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     let listed = launch.run(&["pool", "list"]);
     assert!(listed.stdout.contains(path), "{listed:?}");
     let shown = launch.run(&["pool", "show", path]);
-    assert!(shown.stdout.contains("1 volumes"), "{shown:?}");
+    assert!(shown.stdout.contains("1 volume,"), "{shown:?}");
     let nothing = launch.run(&["pool", "show", "/proc"]);
     assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
 }

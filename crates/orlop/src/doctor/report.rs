@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use orlop_pools::image::Inspection;
 use serde::Serialize;
 
 use super::examination::{Examination, PoolSeen};
@@ -88,9 +89,13 @@ pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) 
         examination.pools.iter().for_each(|pool| say(&summary(pool)));
         lines.iter().for_each(|line| say(&line.text("--repair")));
         examination.unseen.iter().for_each(|what| say(&format!("could not look at {what}")));
+        if lines.is_empty() && examination.unseen.is_empty() {
+            say("nothing inconsistent was found");
+        }
     }
     let is_left = |line: &Line| line.outcome != Outcome::Repaired;
     if !examination.unseen.is_empty() {
+        hint_at_root();
         ExitCode::from(COULD_NOT_LOOK)
     } else if lines.iter().any(is_left) {
         ExitCode::from(FINDINGS)
@@ -104,12 +109,11 @@ fn summary(pool: &PoolSeen) -> String {
         return format!("pool {} in {}", pool.name, pool.at);
     };
     let mut text = format!(
-        "pool {} at {}: id {}, {} volumes, {} snapshots",
+        "pool {} at {}: id {}, {}",
         pool.name,
         pool.at,
         inspection.id,
-        inspection.volumes.len(),
-        inspection.snapshots
+        contents(inspection)
     );
     if inspection.in_use {
         text.push_str(", served by a daemon now");
@@ -118,6 +122,24 @@ fn summary(pool: &PoolSeen) -> String {
         text.push_str(&format!(", {} things set aside in it", inspection.quarantined));
     }
     text
+}
+
+/// `1 volume, 2 snapshots`
+pub(crate) fn contents(inspection: &Inspection) -> String {
+    let counted = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    };
+    let volumes = counted(inspection.volumes.len(), "volume");
+    format!("{volumes}, {}", counted(inspection.snapshots, "snapshot"))
+}
+
+/// Pools and run directories are closed to other users, which is the usual reason for a failure.
+pub(crate) fn hint_at_root() {
+    if !rustix::process::geteuid().is_root() {
+        // A closed stderr is no reason to change the exit code.
+        let _ = writeln!(std::io::stderr(), "orlop: this was not run as root, which it needs");
+    }
 }
 
 /// A closed stdout is no reason to stop: repairs go on.

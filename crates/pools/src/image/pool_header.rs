@@ -75,7 +75,7 @@ impl PoolHeader {
         let path = root.join(NAME);
         let text = match file::read_small(&path, LONGEST) {
             Err(error) if error.is_not_found() => return Ok(None),
-            read => whole(&path, read, || format!("read {}", path.display()))?,
+            read => whole(&path, read, || "read the pool header".to_owned())?,
         };
         parse(&path, &text).map(|contents| Some((contents.id, contents.kind)))
     }

@@ -96,7 +96,7 @@ impl Ground {
     }
 
     fn found_without_record(&mut self, subject: String, home: &ObjectDir) {
-        let problem = "there is data without a record, so it takes space and nobody can use it";
+        let problem = "there is data without a record, so it takes space and no call can reach it";
         let path = home.directory().to_owned();
         match self.device_on(home) {
             Some(device) => self.found(Finding::by_hand(
