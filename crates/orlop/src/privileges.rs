@@ -39,11 +39,23 @@ pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
     let needed = needed(config);
     let Kept { capabilities, for_good } = privilege::keep_only(needed)?;
     let missing = needed.difference(capabilities);
-    tracing::info!(?capabilities, ?missing, "dropped all other capabilities");
+    let (kept, lacking) = (names(capabilities), names(missing));
+    tracing::info!(kept, missing = lacking, "dropped all other capabilities");
+    if missing.contains(CapabilitySet::SYS_ADMIN) {
+        tracing::warn!(
+            "CAP_SYS_ADMIN is missing, so nothing can be attached, mounted or frozen; run the \
+             daemon as root"
+        );
+    }
     if !for_good {
         tracing::warn!(
             "CAP_SETPCAP is missing, so tools that are started may have more capabilities"
         );
     }
     Ok(())
+}
+
+fn names(capabilities: CapabilitySet) -> String {
+    let names: Vec<_> = capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    names.join(" ")
 }

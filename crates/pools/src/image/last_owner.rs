@@ -41,9 +41,12 @@ impl LastOwner {
             return;
         }
         if let Some(before) = before {
+            let segments = before.topology.segments();
+            let topology: Vec<_> = segments.map(|(key, value)| format!("{key}={value}")).collect();
             tracing::info!(
                 pool = name,
-                ?before,
+                name_before = before.name,
+                topology_before = topology.join(","),
                 "the pool was last served under another name, topology or run directory"
             );
         }
