@@ -107,9 +107,11 @@ impl Engine {
         let pools: Vec<_> = self.pools.values().filter(fits).cloned().collect();
         if pools.is_empty() {
             // Other nodes may have it, so the orchestrator is to try there, not to give up.
+            let name = name.map_or_else(String::new, |name| format!(" named {name}"));
+            let here: Vec<_> = self.pools.values().map(|pool| pool.name()).collect();
             return Err(Error::Exhausted(format!(
-                "this node has no pool named {}",
-                name.unwrap_or("at all")
+                "cannot place the volume: this node has no pool{name}; its pools are: {}",
+                here.join(", ")
             )));
         }
         Ok(pools)
