@@ -293,7 +293,9 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
         return Ok(());
     }
     file::set_length(&data, wanted).doing(growing)?;
-    file::sync_file(&data).doing(growing)
+    file::sync_file(&data).doing(growing)?;
+    tracing::info!(image = %image.display(), before = present, now = wanted, "enlarged the pool's image");
+    Ok(())
 }
 
 #[cfg(test)]

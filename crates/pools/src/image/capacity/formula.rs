@@ -129,7 +129,8 @@ impl Headroom {
 
     pub(super) fn below_floor(&self, pool: &str) -> String {
         format!(
-            "pool {pool} is below its floor: {} free of {}, floor {}",
+            "pool {pool} is below its floor: {} free of {}, floor {}; free space on its filesystem, \
+             enlarge it, or lower the floor",
             Bytes(self.free),
             Bytes(self.total),
             Bytes(self.floor)
