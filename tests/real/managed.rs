@@ -199,3 +199,21 @@ async fn a_plain_pool_does_not_become_a_managed_one() {
     daemon.restart().await;
     assert_eq!(client.list_volumes().await.unwrap().len(), 1);
 }
+
+/// The floor is a share of the image, also for the disk around it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_counts_the_floor_as_the_daemon_does() {
+    needs_root!();
+    let pool = TestPool::directory_of(2048 * MIB);
+    let launch = launch(&pool, "400MiB").env("ORLOP_POOL_FLOOR", "50%");
+    let mut daemon = launch.clone().start().await;
+    let around = pool.path.join("other");
+    let other = File::create(&around).unwrap();
+    orlop_sys::file::preallocate(&other, 0, 1280 * MIB).unwrap();
+    let volume = daemon.client().create("v").size(16 * MIB).capability(block()).done().await;
+    let ran = launch.run(&["doctor"]);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(ran.stdout.contains("nothing inconsistent"), "{ran:?}");
+    daemon.client().delete(&volume.volume_id).await.unwrap();
+    daemon.terminate();
+}

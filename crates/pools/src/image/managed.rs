@@ -258,7 +258,7 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
     Ok(())
 }
 
-fn has_all_blocks(image: &Path) -> Result<bool> {
+pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {
     let looking = || format!("look for holes in the pool's image {}", image.display());
     let file = File::open(image).doing(looking)?;
     let length = file.metadata().doing(looking)?.len();

@@ -7,6 +7,7 @@ use orlop_sys::file::{self, Space};
 
 use super::super::capacity::Bytes;
 use super::super::failure::Doing;
+use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
 use super::Ground;
 
@@ -16,15 +17,19 @@ const FEW_INODES_PERCENT: u64 = 1;
 impl Ground {
     pub(super) fn inspect_space(&mut self, config: &ImagePoolConfig) -> Result<()> {
         let root = self.layout.root().to_owned();
-        self.inspect_filesystem(&root, config)?;
+        let space = measure(&root)?;
+        let floor = config.floor.of(space.total);
+        self.inspect_filesystem(&root, &space, Some(floor));
         if root != config.path {
-            self.inspect_filesystem(&config.path, config)?;
+            // As the daemon counts: the disk has to hold what is free in a sparse image.
+            let sparse = !has_all_blocks(&image_in(&config.path))?;
+            let around = measure(&config.path)?;
+            self.inspect_filesystem(&config.path, &around, sparse.then_some(floor));
         }
         Ok(())
     }
 
-    fn inspect_filesystem(&mut self, path: &Path, config: &ImagePoolConfig) -> Result<()> {
-        let space = file::space(path).doing(|| format!("measure {}", path.display()))?;
+    fn inspect_filesystem(&mut self, path: &Path, space: &Space, floor: Option<u64>) {
         let subject = || format!("the filesystem of {}", path.display());
         if space.read_only {
             self.found(Finding::by_hand(
@@ -34,8 +39,9 @@ impl Ground {
                 "look for its errors in the kernel's log, check it, mount it again",
             ));
         }
-        let floor = config.floor.of(space.total);
-        if space.free <= floor {
+        if let Some(floor) = floor
+            && space.free <= floor
+        {
             self.found(Finding::by_hand(
                 "full",
                 subject(),
@@ -48,7 +54,7 @@ impl Ground {
                 "delete volumes or snapshots, or let the filesystem grow",
             ));
         }
-        if has_few_inodes(&space) {
+        if has_few_inodes(space) {
             self.found(Finding::by_hand(
                 "full",
                 subject(),
@@ -56,8 +62,11 @@ impl Ground {
                 "remove other files from this filesystem, or move the pool to one with more",
             ));
         }
-        Ok(())
     }
+}
+
+fn measure(path: &Path) -> Result<Space> {
+    file::space(path).doing(|| format!("measure {}", path.display()))
 }
 
 /// btrfs counts none.
