@@ -24,7 +24,7 @@ pub enum Error {
 
     /// A program that an earlier daemon started, and that is not killed half-way.
     #[error("a program that was started earlier still works on {}", device.display())]
-    AtWork { device: PathBuf },
+    DeviceBusy { device: PathBuf },
 
     #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
     ToolMissing { tool: String },
@@ -43,7 +43,7 @@ impl Error {
         match self {
             Self::Call { errno, .. } | Self::Explained { errno, .. } => Some(*errno),
             Self::Refused { .. }
-            | Self::AtWork { .. }
+            | Self::DeviceBusy { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. } => None,
         }
@@ -66,8 +66,8 @@ impl Error {
     }
 
     /// The device that a program of an earlier daemon still works on.
-    pub fn at_work_on(&self) -> Option<&Path> {
-        if let Self::AtWork { device } = self { Some(device) } else { None }
+    pub fn busy_device(&self) -> Option<&Path> {
+        if let Self::DeviceBusy { device } = self { Some(device) } else { None }
     }
 
     /// Without the operation and its object, for a caller who names them.
@@ -76,7 +76,7 @@ impl Error {
             Self::Call { errno, .. } => errno.to_string(),
             Self::Refused { reason, .. } => reason.clone(),
             Self::Explained { .. }
-            | Self::AtWork { .. }
+            | Self::DeviceBusy { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. } => self.to_string(),
         }

@@ -17,6 +17,7 @@ pub mod btrfs;
 pub mod ceph;
 mod crash;
 pub mod descriptors;
+pub mod device_lock;
 mod error;
 pub mod extents;
 pub mod file;
@@ -37,6 +38,5 @@ pub mod storage_daemon;
 mod testbed;
 pub mod throttle;
 pub mod tool;
-pub mod work;
 
 pub use error::{Error, Result};

@@ -14,9 +14,9 @@ use rustix::io::Errno;
 
 use crate::abi::{self, loop_info64};
 use crate::crash;
+use crate::device_lock::DeviceLock;
 use crate::error::{Context, Error, Result};
 use crate::resolve;
-use crate::work::Work;
 
 mod backing;
 mod discard;
@@ -291,7 +291,7 @@ pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
 ///
 /// While somebody has the device open the kernel only marks it to go at the last close. It is
 /// waited for briefly, then the answer is an error that [`Error::is_busy`]. One that a program of
-/// an earlier daemon works on is left alone, with an error that [`Error::at_work_on`]
+/// an earlier daemon works on is left alone, with an error that [`Error::busy_device`]
 /// knows.
 pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
     let path = device.path();
@@ -361,7 +361,7 @@ fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool
         return Ok(false);
     }
     // A program that was told this number would find another file behind it.
-    let _nobody_works_on_it = Work::begin_if_idle(&path)?;
+    let _lock = DeviceLock::take_if_free(&path)?;
     match abi::loop_clear(&fd) {
         Ok(()) => {
             crash::after("detach");

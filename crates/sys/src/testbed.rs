@@ -110,7 +110,7 @@ pub(crate) fn until_detached(
         match ensure_detached() {
             Ok(()) => return Ok(()),
             Err(error)
-                if (error.is_busy() || error.at_work_on().is_some())
+                if (error.is_busy() || error.busy_device().is_some())
                     && Instant::now() < deadline =>
             {
                 std::thread::sleep(Duration::from_millis(20));

@@ -13,7 +13,7 @@ pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Er
     if failure.is_no_space() || is_out_of_descriptors(failure.errno()) {
         return Error::Exhausted(format!("{doing}: {text}"));
     }
-    if let Some(device) = failure.at_work_on() {
+    if let Some(device) = failure.busy_device() {
         return Error::Busy(device.display().to_string());
     }
     if failure.is_busy() {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_another_program_still_works_on_is_busy() {
-        let failure = orlop_sys::Error::AtWork { device: PathBuf::from("/dev/loop7") };
+        let failure = orlop_sys::Error::DeviceBusy { device: PathBuf::from("/dev/loop7") };
         let error = explained("format as xfs", &failure);
         assert!(matches!(error, Error::Busy(_)), "{error:?}");
         assert!(error.to_string().contains("/dev/loop7"), "{error}");

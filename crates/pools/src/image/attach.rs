@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use orlop_model::{
     Device, DeviceAccess, Devices, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
 };
+use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
-use orlop_sys::work::wait_for_earlier;
 
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_data;
@@ -284,7 +284,7 @@ impl LoopDevices {
             return Ok(None);
         }
         // A daemon before this one may have left its mkfs at work.
-        wait_for_earlier(&status.device.path())
+        wait_until_unlocked(&status.device.path())
             .doing(|| format!("wait for the device of volume {id}"))?;
         Ok(Some(status.device))
     }

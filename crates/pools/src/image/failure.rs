@@ -13,7 +13,7 @@ pub(super) trait Doing<T> {
 
 impl<T> Doing<T> for orlop_sys::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| match error.at_work_on() {
+        self.map_err(|error| match error.busy_device() {
             Some(device) => Error::Busy(device.display().to_string()),
             None => failure(what(), error.errno(), &error),
         })

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Device, DeviceAccess, Devices, Error, PoolInfo, Result, VolumeId, VolumeRecord};
+use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::storage_daemon::{Ending, Export, Source};
-use orlop_sys::work::wait_for_earlier;
 
 use super::failure::Doing;
 use super::fencing::{Fencing, attached_by_rival};
@@ -181,7 +181,7 @@ impl Exports {
                 return Ok(None);
             }
             // A daemon before this one may have left its mkfs at work.
-            wait_for_earlier(&there.device.path())
+            wait_until_unlocked(&there.device.path())
                 .doing(|| format!("wait for the device of volume {id}"))?;
             return described(&there.device).map(Some);
         }

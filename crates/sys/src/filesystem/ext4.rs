@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::claim::wait_until_unclaimed;
 use super::signature::bytes_at;
+use crate::device_lock::DeviceLock;
 use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::loopdev;
-use crate::work::Work;
 
 pub(super) const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_START: usize = 1024;
@@ -154,20 +154,20 @@ pub fn ext4_spans_device(device: &Path) -> Result<bool> {
 
 /// Repairs what can be repaired without a decision.
 pub fn check_ext4(device: &Path) -> Result<()> {
-    let work = Work::begin(device)?;
+    let lock = DeviceLock::take(device)?;
     wait_until_unclaimed(device)?;
     // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on it is not right.
-    work.run("e2fsck", [OsStr::new("-p"), device.as_os_str()], &[0, 1, 2, 3])?;
+    lock.run("e2fsck", [OsStr::new("-p"), device.as_os_str()], &[0, 1, 2, 3])?;
     sync_device(device)
 }
 
 /// Grows an unmounted ext4 to the end of its device. resize2fs insists on a full check before.
 pub fn grow_ext4_unmounted(device: &Path) -> Result<()> {
-    let work = Work::begin(device)?;
+    let lock = DeviceLock::take(device)?;
     wait_until_unclaimed(device)?;
     let check = [OsStr::new("-f"), OsStr::new("-p"), device.as_os_str()];
-    work.run("e2fsck", check, &[0, 1])?;
-    work.run("resize2fs", [device.as_os_str()], &[0])?;
+    lock.run("e2fsck", check, &[0, 1])?;
+    lock.run("resize2fs", [device.as_os_str()], &[0])?;
     sync_device(device)
 }
 

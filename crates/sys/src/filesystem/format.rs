@@ -9,9 +9,9 @@ use super::FsKind;
 use super::btrfs::set_btrfs_uuid;
 use super::claim::{claim, wait_until_unclaimed};
 use super::signature::{HEAD, Signature, TAIL, probe};
+use crate::device_lock::DeviceLock;
 use crate::error::{Context, Result};
 use crate::file::sync_device;
-use crate::work::Work;
 use crate::{loopdev, tool};
 
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +24,8 @@ pub struct Format<'a> {
 
 /// Makes a filesystem, whatever was there before. It is on the device when this returns.
 pub fn format(device: &Path, format: &Format<'_>) -> Result<()> {
-    let work = Work::begin(device)?;
-    make(device, format, |mkfs, arguments| work.run(mkfs, arguments, &[0]).map(drop))
+    let lock = DeviceLock::take(device)?;
+    make(device, format, |mkfs, arguments| lock.run(mkfs, arguments, &[0]).map(drop))
 }
 
 /// Where half a filesystem does no harm: mkfs is stopped if it takes longer than that.

@@ -13,8 +13,8 @@ use rustix::fs::OFlags;
 use super::{LoopDevice, backing, discard, is_gone, is_labelled, user_of};
 use crate::abi;
 use crate::crash;
+use crate::device_lock::DeviceLock;
 use crate::error::{Context, Result};
-use crate::work::Work;
 
 /// Detaches the device if it carries `label` and nothing uses it; `file` is what it was on. Says who
 /// uses it otherwise. Waits for nothing but those who look at all devices.
@@ -45,7 +45,7 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
         return Ok(None);
     }
     // A program that was told this number would find another file behind it.
-    let _idle = Work::begin_if_idle(&path)?;
+    let _lock = DeviceLock::take_if_free(&path)?;
     match abi::loop_clear(&fd) {
         Ok(()) => crash::after("detach"),
         Err(errno) if is_gone(errno) => return Ok(None),

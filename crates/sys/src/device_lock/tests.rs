@@ -9,14 +9,14 @@ use crate::filesystem::{
 use crate::loopdev;
 use crate::testbed::{Disk, SMALL, root, scratch};
 
-/// As a daemon leaves it behind: it has the lock, and whoever started it has not any more.
+/// As a killed daemon leaves it: the program has the lock, the process that started it is gone.
 struct Orphan(Child);
 
 impl Orphan {
     fn leave(device: &Path, seconds: &str) -> Self {
-        let work = Work::begin(device).unwrap();
+        let lock = DeviceLock::take(device).unwrap();
         let mut sleep = tool::command(&tool::find("sleep").unwrap());
-        Self(tool::spawn(sleep.arg(seconds).stdin(work.inherited().unwrap())).unwrap())
+        Self(tool::spawn(sleep.arg(seconds).stdin(lock.inherited().unwrap())).unwrap())
     }
 
     /// One that ends gives them up first, its lock among them.
@@ -42,18 +42,18 @@ fn a_program_that_outlived_its_daemon_is_waited_for() {
     let disk = Disk::new(dir.path(), SMALL);
     let device = disk.path();
     let wanted = Format { kind: FsKind::Ext4, uuid: [7; 16], extra_options: &[] };
-    let works: [&dyn Fn() -> Result<()>; 3] =
+    let tools: [&dyn Fn() -> Result<()>; 3] =
         [&|| format(&device, &wanted), &|| check_ext4(&device), &|| grow_ext4_unmounted(&device)];
-    for work in works {
+    for run_tool in tools {
         let before = Orphan::leave(&device, "0.5");
-        work().unwrap();
+        run_tool().unwrap();
         assert!(!before.has_files(), "both were at work");
     }
     assert!(matches!(probe(&device).unwrap(), Signature::Filesystem { uuid: [7, ..], .. }));
 }
 
 #[test]
-fn one_that_takes_too_long_is_told() {
+fn a_program_that_takes_too_long_is_reported() {
     if !root() {
         return;
     }
@@ -62,9 +62,9 @@ fn one_that_takes_too_long_is_told() {
     let before = Orphan::leave(&disk.path(), "600");
     let wanted = Format { kind: FsKind::Xfs, uuid: [7; 16], extra_options: &[] };
     let refused = format(&disk.path(), &wanted).unwrap_err();
-    assert_eq!(refused.at_work_on(), Some(disk.path().as_path()), "{refused}");
+    assert_eq!(refused.busy_device(), Some(disk.path().as_path()), "{refused}");
     let kept = loopdev::ensure_detached(&disk.device, &disk.label).unwrap_err();
-    assert_eq!(kept.at_work_on(), Some(disk.path().as_path()), "{kept}");
+    assert_eq!(kept.busy_device(), Some(disk.path().as_path()), "{kept}");
     let status = loopdev::status(&disk.device).unwrap().unwrap();
     assert!(!status.detaching, "it would go under the program's hands");
     assert_eq!(probe(&disk.path()).unwrap(), Signature::Blank);
@@ -82,5 +82,5 @@ fn the_lock_is_not_the_devices_own() {
     let disk = Disk::new(dir.path(), SMALL);
     let device = File::open(disk.path()).unwrap();
     flock(&device, FlockOperation::NonBlockingLockExclusive).unwrap();
-    Work::begin(&disk.path()).unwrap();
+    DeviceLock::take(&disk.path()).unwrap();
 }

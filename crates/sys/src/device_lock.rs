@@ -1,4 +1,4 @@
-//! Programs that change a device, one after the other.
+//! The lock of a block device, so that programs change it one after the other.
 //!
 //! A program is not killed half-way, so it may outlive the daemon that started it, and the next
 //! daemon is asked to do the same again, or to use the device, or to let go of it. mkfs in
@@ -29,30 +29,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(crate) struct Work {
+pub(crate) struct DeviceLock {
     lock: Option<File>,
 }
 
-/// Waits for a program that an earlier daemon started on a device; if it takes long, with an error
-/// that [`Error::at_work_on`] knows.
-pub fn wait_for_earlier(device: &Path) -> Result<()> {
-    Work::begin(device).map(drop)
+/// Waits for a program that an earlier daemon started on a device. If it takes too long, the error
+/// has a [`Error::busy_device`].
+pub fn wait_until_unlocked(device: &Path) -> Result<()> {
+    DeviceLock::take(device).map(drop)
 }
 
-impl Work {
-    /// As [`wait_for_earlier`], and nobody else begins for as long as this is held.
-    pub(crate) fn begin(device: &Path) -> Result<Self> {
-        Self::begin_within(PATIENCE, device)
+impl DeviceLock {
+    /// As [`wait_until_unlocked`], and no other program starts for as long as this is held.
+    pub(crate) fn take(device: &Path) -> Result<Self> {
+        Self::take_within(PATIENCE, device)
     }
 
-    pub(crate) fn begin_if_idle(device: &Path) -> Result<Self> {
-        Self::begin_within(SHORT_PATIENCE, device)
+    pub(crate) fn take_if_free(device: &Path) -> Result<Self> {
+        Self::take_within(SHORT_PATIENCE, device)
     }
 
-    fn begin_within(patience: Duration, device: &Path) -> Result<Self> {
+    fn take_within(patience: Duration, device: &Path) -> Result<Self> {
         let lock = match sysfs_of(device)? {
             Some(directory) => Some(locked(&directory, device, patience)?),
-            // A file is nobody's but the caller's.
+            // No other process uses a file of the caller's.
             None => None,
         };
         Ok(Self { lock })
@@ -89,7 +89,7 @@ fn locked(directory: &Path, device: &Path, patience: Duration) -> Result<File> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(File::from(file)),
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(Error::AtWork { device: device.to_owned() }),
+            Err(Errno::WOULDBLOCK) => return Err(Error::DeviceBusy { device: device.to_owned() }),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno).on("lock", directory),
         }
