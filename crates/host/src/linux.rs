@@ -27,7 +27,7 @@ use orlop_model::{
     Occupant, PoolId, Result, TargetPath, Usage, VolumeId,
 };
 use orlop_sys::file;
-use orlop_sys::guard::GuardCommand;
+use orlop_sys::thaw_helper::HelperCommand;
 use orlop_sys::{loopdev, ownership, rand};
 
 use failure::Doing;
@@ -56,7 +56,7 @@ pub struct LinuxHostConfig {
     /// How long a filesystem stays frozen when nobody thaws it.
     pub freeze_limit: Duration,
     /// The process that thaws should this one be killed; `None`: there is none.
-    pub guard: Option<GuardCommand>,
+    pub thaw_helper: Option<HelperCommand>,
 }
 
 pub struct LinuxHost {
@@ -79,7 +79,7 @@ impl LinuxHost {
             off_limits: OffLimits::new(off_limits, run_dir.inline()),
             offer: Offer::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
-            freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.guard),
+            freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
             mine,
@@ -95,8 +95,8 @@ impl LinuxHost {
 
     /// Thaws every filesystem that a note says was frozen when its process ended. For a process
     /// that is alone in the run directory: then nobody else is just making a snapshot.
-    pub fn thaw_leftovers(&self) -> Result<()> {
-        self.freezer.thaw_leftovers()
+    pub fn thaw_left_frozen(&self) -> Result<()> {
+        self.freezer.thaw_left_frozen()
     }
 
     /// For an orderly end. Threads that are left wait in the kernel, and a successor need not wait for

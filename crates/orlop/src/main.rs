@@ -16,7 +16,7 @@ mod privileges;
 mod serve;
 mod signals;
 mod telemetry;
-mod thaw_guard;
+mod thaw_helper;
 
 /// Exit codes of `serve`: 2 for a configuration that cannot work, 1 for anything that fails later.
 /// Those of `doctor` and `pool` are in `doctor/report.rs`.
@@ -43,9 +43,9 @@ enum Command {
     Pool(pool_command::Command),
 
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
-    #[command(hide = true, name = thaw_guard::SUBCOMMAND)]
-    ThawGuard {
-        #[arg(long = thaw_guard::JSON)]
+    #[command(hide = true, name = thaw_helper::SUBCOMMAND)]
+    ThawHelper {
+        #[arg(long = thaw_helper::JSON)]
         json: bool,
     },
 }
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Pool(command) => pool_command::run(command),
-        Command::ThawGuard { json } => {
-            thaw_guard::run(json);
+        Command::ThawHelper { json } => {
+            thaw_helper::run(json);
             ExitCode::SUCCESS
         }
     }

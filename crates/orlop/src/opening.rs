@@ -176,7 +176,7 @@ pub(crate) fn open(
     serve: impl Fn(&Engine),
 ) -> std::result::Result<Opened, Failure> {
     if config.uses_machine() {
-        host.thaw_leftovers().map_err(Failure::of)?;
+        host.thaw_left_frozen().map_err(Failure::of)?;
     }
     let settings = Settings {
         node_id: config.node_id.clone(),

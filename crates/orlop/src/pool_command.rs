@@ -136,7 +136,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
         overcommit_percent: 100,
         managed_size: None,
         create: false,
-        thaw_guard: None,
+        thaw_helper: None,
     });
     let inspection = ImagePool::inspect(&pool, &config.node_id)?
         .ok_or_else(|| Error::failed(looking(), "it has no orlop.pool, so it is not a pool"))?;

@@ -18,7 +18,7 @@ use crate::config::{Config, PoolConfig, Sockets};
 use crate::open_pools::OpenPools;
 use crate::opening;
 use crate::signals::Signals;
-use crate::{privileges, thaw_guard};
+use crate::{privileges, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
 const IDLE_THREAD: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ impl Failure {
 }
 
 pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure> {
-    guard_pools(&mut config);
+    set_thaw_helper(&mut config);
     allow_most_descriptors();
     privileges::give_up(&config).map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
@@ -176,10 +176,10 @@ fn allow_most_descriptors() {
 }
 
 /// A managed pool is frozen for a moment when it has grown.
-fn guard_pools(config: &mut Config) {
+fn set_thaw_helper(config: &mut Config) {
     for pool in &mut config.pools {
         if let PoolConfig::Image(image) = pool {
-            image.thaw_guard = Some(thaw_guard::command(config.log.format));
+            image.thaw_helper = Some(thaw_helper::command(config.log.format));
         }
     }
 }
@@ -193,7 +193,7 @@ pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
         default_fs: config.default_fs,
         workload_cgroup: config.workload_cgroup.clone(),
         freeze_limit: config.freeze_limit,
-        guard: Some(thaw_guard::command(config.log.format)),
+        thaw_helper: Some(thaw_helper::command(config.log.format)),
     }
 }
 

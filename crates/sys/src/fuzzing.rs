@@ -7,10 +7,10 @@ use crate::ceph::directory::{Decoder, encode};
 use crate::filesystem::btrfs::{self, SUPERBLOCK_BYTES};
 use crate::filesystem::ext4::Ext4Superblock;
 use crate::filesystem::signature::{Signature, classify, is_zero};
-use crate::guard::notes::Note;
 use crate::loopdev::{LoopDevice, parse_device_number};
 use crate::mounts::mountinfo::{self, MountEntry};
 use crate::mounts::options::{FsOption, MountOptions};
+use crate::thaw_helper::messages::Message;
 use crate::{storage_daemon, throttle, tool};
 
 /// As many entries as lines that parse, and each, written as the kernel writes it, is read back as
@@ -63,7 +63,7 @@ pub fn tool_output(input: &[u8]) {
         0 => complaint(&text),
         1 => drop(storage_daemon::clients_in(&text)),
         2 => answer_of_ceph(rest),
-        3 => guard_note(rest),
+        3 => helper_message(rest),
         4 => device_numbers(&text),
         5 => mount_options(&text),
         6 => ext4_superblock(rest),
@@ -88,9 +88,9 @@ fn answer_of_ceph(answer: &[u8]) {
     assert!(answer.starts_with(&again), "{pairs:?}");
 }
 
-fn guard_note(bytes: &[u8]) {
-    if let Some(note) = Note::decode(bytes) {
-        assert_eq!(note.encoded(), bytes);
+fn helper_message(bytes: &[u8]) {
+    if let Some(message) = Message::decode(bytes) {
+        assert_eq!(message.encoded(), bytes);
     }
 }
 

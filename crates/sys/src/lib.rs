@@ -24,7 +24,6 @@ pub mod file;
 pub mod filesystem;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-pub mod guard;
 pub mod inherited;
 pub mod loopdev;
 pub mod memory;
@@ -36,6 +35,7 @@ mod resolve;
 pub mod storage_daemon;
 #[cfg(test)]
 mod testbed;
+pub mod thaw_helper;
 pub mod throttle;
 pub mod tool;
 

@@ -256,7 +256,7 @@ async fn a_filesystem_that_was_left_frozen_is_thawed() {
     let node = patient.client.on_node(&volume, mount("ext4"));
     node.up().await;
     patient.daemon.terminate();
-    // As a daemon leaves it whose guard is killed together with it.
+    // As a daemon leaves it whose thaw helper is killed together with it.
     let freeze = NotedFreeze::begin(patient.daemon.launch(), &node.staging);
 
     patient.doctor(&[]).expect(1, &[("frozen", "repairable")]);

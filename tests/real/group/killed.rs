@@ -1,4 +1,4 @@
-//! The daemon is killed while it holds writers still, and its guard lets them go.
+//! The daemon is killed while it holds writers still, and its thaw helper lets them go.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn writers_go_on_and_no_half_group_is_left() {
 
 /// Copying takes long in a plain directory, so it is sure that all members are frozen.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guard_thaws_all_members_without_a_restart() {
+async fn a_helper_thaws_all_members_without_a_restart() {
     needs_root!();
     const DATA: u64 = 160 * MIB;
     let pool = TestPool::new(PoolFs::Directory, 0);

@@ -52,14 +52,14 @@ fn value_in(status: &str, field: &str) -> u64 {
     u64::from_str_radix(line.expect(field).trim(), 16).expect(field)
 }
 
-/// Of the daemon, all its threads, and the guard beside it.
+/// Of the daemon, all its threads, and the thaw helper beside it.
 fn assert_has(daemon: &Daemon, wanted: u64) {
     let pid = daemon.pid();
     let list = |path: String| std::fs::read_to_string(path).expect("its children");
     let children = list(format!("/proc/{pid}/task/{pid}/children"));
     let mut processes: Vec<u32> =
         children.split_whitespace().map(|child| child.parse().unwrap()).collect();
-    assert!(!processes.is_empty(), "the guard runs");
+    assert!(!processes.is_empty(), "the thaw helper runs");
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let threads = threads.map(|it| it.unwrap().file_name().into_string().unwrap());
     processes.extend(threads.map(|thread| thread.parse::<u32>().unwrap()));

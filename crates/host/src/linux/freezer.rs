@@ -1,7 +1,7 @@
 //! Filesystems whose writers are held still while they are copied.
 //!
 //! A workload must never stay frozen because of us. Four things see to that: the caller thaws;
-//! a watchdog thaws when the caller is late; a guard process thaws when this one is killed; and a
+//! a watchdog thaws when the caller is late; a helper process thaws when this one is killed; and a
 //! note under the run directory, written before the freeze, lets the next process thaw what
 //! neither could.
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result, TargetPath};
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
-use orlop_sys::guard::{GuardCommand, ThawGuard};
+use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
 use super::failure::{Doing, explained};
 use super::notes::Notes;
@@ -34,13 +34,13 @@ pub(super) struct Freezer {
 }
 
 impl Freezer {
-    pub(super) fn new(notes: PathBuf, limit: Duration, guard: Option<GuardCommand>) -> Self {
-        let notes = Arc::new(FreezeNotes { files: Notes::new(notes), guard: guard.map(start) });
+    pub(super) fn new(notes: PathBuf, limit: Duration, helper: Option<HelperCommand>) -> Self {
+        let notes = Arc::new(FreezeNotes { files: Notes::new(notes), helper: helper.map(start) });
         Self { limit: limit.min(LONGEST_LIMIT), watchdog: Watchdog::new(Arc::clone(&notes)), notes }
     }
 
     /// For one who only ends what others began.
-    pub(super) fn without_guard(notes: PathBuf) -> Self {
+    pub(super) fn without_helper(notes: PathBuf) -> Self {
         Self::new(notes, LONGEST_LIMIT, None)
     }
 
@@ -95,7 +95,7 @@ impl Freezer {
 
     /// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
     /// others do not wait for it, nor does the start.
-    pub(super) fn thaw_leftovers(&self) -> Result<()> {
+    pub(super) fn thaw_left_frozen(&self) -> Result<()> {
         let deadline = Instant::now() + THAWING;
         let mut thawing = Vec::new();
         for mount in self.notes.mounts()? {
@@ -131,19 +131,19 @@ impl Freezer {
     }
 }
 
-/// Now, for a freeze must not wait for a program to start. Without a guard a freeze is still safe
+/// Now, for a freeze must not wait for a program to start. Without a helper a freeze is still safe
 /// as long as this process, or the next one, runs.
-fn start(command: GuardCommand) -> ThawGuard {
-    let guard = ThawGuard::new(command);
-    warn_without_guard(guard.ensure_running());
-    guard
+fn start(command: HelperCommand) -> ThawHelper {
+    let helper = ThawHelper::new(command);
+    warn_without_helper(helper.ensure_running());
+    helper
 }
 
-fn warn_without_guard(outcome: orlop_sys::Result<()>) {
+fn warn_without_helper(outcome: orlop_sys::Result<()>) {
     if let Err(error) = outcome {
         tracing::warn!(
             %error,
-            "no thaw guard: if this process is killed in the middle of a snapshot, the volume's \
+            "no thaw helper: if this process is killed in the middle of a snapshot, the volume's \
              writers wait for its restart"
         );
     }
@@ -153,7 +153,7 @@ fn warn_without_guard(outcome: orlop_sys::Result<()>) {
 struct FreezeNotes {
     /// Under a digest of the path, which may be longer than a file name.
     files: Notes,
-    guard: Option<ThawGuard>,
+    helper: Option<ThawHelper>,
 }
 
 impl FreezeNotes {
@@ -161,9 +161,9 @@ impl FreezeNotes {
         let name = note_name(mount);
         // Before the freeze: after it, a crash could leave it without a note.
         self.files.write(&name, mount.to_string().as_bytes())?;
-        self.tell_guard(|guard| guard.note(mount.as_path()));
+        self.tell_helper(|helper| helper.register(mount.as_path()));
         fs::freeze(mount.as_path()).map_err(|failure| {
-            self.tell_guard(|guard| guard.forget(mount.as_path()));
+            self.tell_helper(|helper| helper.unregister(mount.as_path()));
             if let Err(error) = self.files.ensure_removed(&name) {
                 tracing::warn!(%mount, %error, "cannot remove the note of a freeze that failed");
             }
@@ -182,7 +182,7 @@ impl FreezeNotes {
             Err(failure) if failure.is_not_found() => ThawOutcome::WasNotFrozen,
             outcome => outcome.doing("thaw")?,
         };
-        self.tell_guard(|guard| guard.forget(mount.as_path()));
+        self.tell_helper(|helper| helper.unregister(mount.as_path()));
         self.files.ensure_removed(&note_name(mount))?;
         Ok(outcome)
     }
@@ -204,9 +204,9 @@ impl FreezeNotes {
         }
     }
 
-    fn tell_guard(&self, tell: impl FnOnce(&ThawGuard) -> orlop_sys::Result<()>) {
-        if let Some(guard) = &self.guard {
-            warn_without_guard(tell(guard));
+    fn tell_helper(&self, tell: impl FnOnce(&ThawHelper) -> orlop_sys::Result<()>) {
+        if let Some(helper) = &self.helper {
+            warn_without_helper(tell(helper));
         }
     }
 

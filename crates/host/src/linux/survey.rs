@@ -147,7 +147,7 @@ impl Survey {
 
     /// Only for when no daemon runs: for one, these are normal.
     pub fn frozen(&self) -> Result<Vec<Finding>> {
-        let freezer = Rc::new(Freezer::without_guard(self.run_dir.frozen()));
+        let freezer = Rc::new(Freezer::without_helper(self.run_dir.frozen()));
         let mut findings = Vec::new();
         for mount in freezer.noted()? {
             let freezer = Rc::clone(&freezer);

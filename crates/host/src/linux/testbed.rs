@@ -35,7 +35,7 @@ pub(super) fn config_in(directory: &Path) -> LinuxHostConfig {
         default_fs: None,
         workload_cgroup: "/".to_owned(),
         freeze_limit: Duration::from_secs(3600),
-        guard: None,
+        thaw_helper: None,
     }
 }
 

@@ -140,7 +140,7 @@ fn a_relative_run_directory_is_refused() {
         default_fs: None,
         workload_cgroup: "/".to_owned(),
         freeze_limit: Duration::from_secs(1),
-        guard: None,
+        thaw_helper: None,
     };
     let error = LinuxHost::new(config).err().unwrap().to_string();
     assert!(error.contains("ORLOP_RUN_DIR"), "{error}");

@@ -140,7 +140,7 @@ fn image(
         managed_size: settings.image_size.as_deref().map(image_size).transpose()?,
         create: settings.create.unwrap_or(true),
         // Whoever serves it keeps one.
-        thaw_guard: None,
+        thaw_helper: None,
     })
 }
 

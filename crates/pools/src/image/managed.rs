@@ -13,10 +13,10 @@ use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
 use orlop_sys::extents::extents;
 use orlop_sys::file::{self, BackingKind, Space};
 use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
-use orlop_sys::guard::{GuardCommand, ThawGuard};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
+use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
 use super::failure::Doing;
 use super::layout::ensure_private_directory;
@@ -117,17 +117,17 @@ impl Managed {
     }
 
     /// Held still for a moment, with all volumes in it.
-    pub(super) fn ensure_growth_written(&self, guard: Option<GuardCommand>) -> Result<()> {
+    pub(super) fn ensure_growth_written(&self, helper: Option<HelperCommand>) -> Result<()> {
         let writing = || format!("write back the growth of {}", self.mount_point.display());
         let root = self.root();
         if filesystem::growth_is_written(root, &self.device.path(), FsKind::Xfs).doing(writing)? {
             return Ok(());
         }
-        // Whatever ends this, the guard thaws when it is let go; if it was killed as well, the
+        // Whatever ends this, the helper thaws when it is let go; if it was killed as well, the
         // next start does.
-        let guard = guard.map(ThawGuard::new);
-        if let Some(Err(error)) = guard.as_ref().map(|guard| guard.note(root)) {
-            tracing::warn!(%error, "no thaw guard while the pool's image is written back");
+        let helper = helper.map(ThawHelper::new);
+        if let Some(Err(error)) = helper.as_ref().map(|helper| helper.register(root)) {
+            tracing::warn!(%error, "no thaw helper while the pool's image is written back");
         }
         filesystem::freeze(root).doing(writing)?;
         filesystem::ensure_thawed(root).doing(writing).map(drop)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use orlop_model::{Error, PoolId, Result, Topology};
-use orlop_sys::guard::GuardCommand;
+use orlop_sys::thaw_helper::HelperCommand;
 
 use super::ImagePool;
 use super::attach::LoopDevices;
@@ -37,7 +37,7 @@ pub struct ImagePoolConfig {
     /// becoming an empty pool on whatever is below.
     pub create: bool,
     /// The process that thaws a managed image, should this one be killed while it is frozen.
-    pub thaw_guard: Option<GuardCommand>,
+    pub thaw_helper: Option<HelperCommand>,
 }
 
 impl ImagePool {
@@ -89,7 +89,7 @@ fn open_managed(config: &ImagePoolConfig, header: &PoolHeader, is_new: bool) -> 
         Layout::new(&config.path).sweep_staging(header.id())?;
     }
     let managed = Managed::open(&config.path, header.id(), config.managed_size)?;
-    managed.ensure_growth_written(config.thaw_guard.clone())?;
+    managed.ensure_growth_written(config.thaw_helper.clone())?;
     Ok(managed)
 }
 

@@ -145,7 +145,7 @@ impl Bed {
             overcommit_percent: 100,
             managed_size: None,
             create: true,
-            thaw_guard: None,
+            thaw_helper: None,
         }
     }
 

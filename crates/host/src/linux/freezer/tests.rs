@@ -95,7 +95,7 @@ fn a_new_process_thaws_what_the_old_one_left() {
     std::fs::write(bed.file("run/frozen/.half-written.new"), "/").unwrap();
     assert!(is_frozen(&staged.path));
 
-    bed.host().thaw_leftovers().unwrap();
+    bed.host().thaw_left_frozen().unwrap();
     assert!(!is_frozen(&staged.path));
     assert_eq!(notes(&bed.file("run")), 1, "but for the half-written one");
 }
@@ -114,7 +114,7 @@ fn what_is_no_note_of_a_freeze_is_ignored_and_kept() {
     std::fs::write(at("no-path"), "").unwrap();
     std::os::unix::fs::symlink("a-loop", at("a-loop")).unwrap();
 
-    bed.host().thaw_leftovers().unwrap();
+    bed.host().thaw_left_frozen().unwrap();
     assert!(!is_frozen(&staged.path));
     assert_eq!(notes(&bed.file("run")), foreign.len(), "only what was ours is gone");
 }

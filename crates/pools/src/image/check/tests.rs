@@ -14,7 +14,7 @@ fn config(path: &Path) -> ImagePoolConfig {
         overcommit_percent: 100,
         managed_size: None,
         create: true,
-        thaw_guard: None,
+        thaw_helper: None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! A daemon of our own is killed while it holds a filesystem frozen. This test program plays
-//! both the daemon and its guard, each with an argument that no test is named like.
+//! both the daemon and its helper, each with an argument that no test is named like.
 
 #![allow(clippy::disallowed_methods, reason = "the daemon to be killed is this program itself")]
 
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{FsType, Host, TargetPath};
 use orlop_sys::file;
-use orlop_sys::guard::{self, GuardCommand};
+use orlop_sys::thaw_helper::{self, HelperCommand};
 
 use super::super::super::LinuxHost;
 use super::super::super::testbed::{Testbed, config_in};
 use super::{is_frozen, notes};
 
 const PLAY_DAEMON: &str = "play-the-daemon";
-const PLAY_GUARD: &str = "play-the-thaw-guard";
+const PLAY_HELPER: &str = "play-the-thaw-helper";
 const STAGED: &str = "ORLOP_TEST_STAGED";
 
 fn is_asked_to(play: &str) -> bool {
@@ -26,9 +26,9 @@ fn is_asked_to(play: &str) -> bool {
 }
 
 #[test]
-fn plays_the_guard() {
-    if is_asked_to(PLAY_GUARD) {
-        guard::run(std::io::stdin().lock());
+fn plays_the_helper() {
+    if is_asked_to(PLAY_HELPER) {
+        thaw_helper::run(std::io::stdin().lock());
     }
 }
 
@@ -42,7 +42,7 @@ fn plays_the_daemon() {
     let directory = staged.as_path().parent().unwrap();
     let _lock = file::try_lock(&directory.join("lock")).unwrap().unwrap();
     let mut config = config_in(directory);
-    config.guard = Some(guard_command());
+    config.thaw_helper = Some(helper_command());
     let host = LinuxHost::new(config).unwrap();
     host.freeze(&staged).unwrap();
     println!("\nfrozen");
@@ -51,10 +51,10 @@ fn plays_the_daemon() {
     }
 }
 
-fn guard_command() -> GuardCommand {
-    let test = format!("{}::plays_the_guard", module());
-    let arguments = ["--exact", &test, PLAY_GUARD].map(OsString::from);
-    GuardCommand { arguments: arguments.into(), ..GuardCommand::this_program("") }
+fn helper_command() -> HelperCommand {
+    let test = format!("{}::plays_the_helper", module());
+    let arguments = ["--exact", &test, PLAY_HELPER].map(OsString::from);
+    HelperCommand { arguments: arguments.into(), ..HelperCommand::this_program("") }
 }
 
 /// As the test program names it, without the crate.
@@ -82,7 +82,7 @@ impl Daemon {
         daemon
     }
 
-    fn guard(&self) -> PathBuf {
+    fn helper(&self) -> PathBuf {
         let parent = format!("PPid:\t{}", self.0.id());
         let is_child = |process: &PathBuf| {
             std::fs::read_to_string(process.join("status"))
@@ -129,27 +129,27 @@ fn a_killed_daemon_leaves_nothing_frozen_and_nothing_locked() {
         let mut daemon = Daemon::freezing(&staged.path);
         assert!(is_frozen(&staged.path), "{fs}");
         assert!(file::try_lock(&bed.file("lock")).unwrap().is_none(), "the daemon has it");
-        let guard = daemon.guard();
-        let open = std::fs::read_dir(guard.join("fd")).unwrap().count();
-        assert_eq!(open, 3, "the guard keeps nothing open but its standard streams");
+        let helper = daemon.helper();
+        let open = std::fs::read_dir(helper.join("fd")).unwrap().count();
+        assert_eq!(open, 3, "the helper keeps nothing open but its standard streams");
 
         daemon.kill();
         assert!(file::try_lock(&bed.file("lock")).unwrap().is_some(), "the lock is free");
         wait_until("the filesystem is thawed", || !is_frozen(&staged.path));
-        wait_until("the guard has ended", || has_ended(&guard));
+        wait_until("the helper has ended", || has_ended(&helper));
 
-        // What the guard did leaves a note, which the next start finds and takes away.
+        // What the helper did leaves a note, which the next start finds and takes away.
         assert_eq!(notes(&bed.file("run")), 1);
-        host.thaw_leftovers().unwrap();
+        host.thaw_left_frozen().unwrap();
         assert_eq!(notes(&bed.file("run")), 0);
     }
 }
 
 #[test]
-fn without_its_guard_a_freeze_goes_on() {
+fn without_its_helper_a_freeze_goes_on() {
     let Some(bed) = Testbed::new() else { return };
     let mut config = bed.config();
-    config.guard = Some(GuardCommand { program: "/missing".into(), arguments: Vec::new() });
+    config.thaw_helper = Some(HelperCommand { program: "/missing".into(), arguments: Vec::new() });
     let host = LinuxHost::new(config).unwrap();
     let staged = bed.mounted(&host, FsType::Ext4, "stage");
     host.freeze(&staged.path).unwrap();
@@ -158,10 +158,10 @@ fn without_its_guard_a_freeze_goes_on() {
 }
 
 #[test]
-fn a_guard_leaves_alone_what_its_daemon_thawed() {
+fn a_helper_leaves_alone_what_its_daemon_thawed() {
     let Some(bed) = Testbed::new() else { return };
     let mut config = bed.config();
-    config.guard = Some(guard_command());
+    config.thaw_helper = Some(helper_command());
     let host = LinuxHost::new(config).unwrap();
     let staged = bed.mounted(&host, FsType::Xfs, "stage");
     for _ in 0..3 {

@@ -1,18 +1,18 @@
-//! A process that thaws what its owner froze and can thaw no more.
+//! A helper process that thaws filesystems if the daemon dies while they are frozen.
 //!
-//! A daemon that is killed while a filesystem is frozen leaves all writers hanging until somebody
-//! starts it again. So it keeps a small process beside it, connected by a pipe whose other end
-//! only the daemon has: before each freeze it notes the mount point there, after the thaw it
-//! takes the note back. The end of the pipe is the end of the daemon, however it came; then the
-//! guard thaws what is still noted, and ends too.
+//! A daemon that is killed while a filesystem is frozen leaves all writers hanging until
+//! it is started again. So it keeps a small process beside it, connected by a pipe whose other end
+//! only the daemon has: before each freeze it registers the mount point there, after the thaw
+//! it unregisters it. The end of the pipe is the end of the daemon, however it came; then the
+//! helper thaws what is still registered, and ends too.
 //!
-//! Where the daemon is the first process of a container, the kernel kills the guard together with
+//! Where the daemon is the first process of a container, the kernel kills the helper together with
 //! it; then the next start of the daemon has to thaw.
 //!
-//! A note is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
+//! A message is `+` or `-`, the path, and a zero byte, which no path holds. One that is cut short is
 //! without meaning: the freeze it announces has not begun, or the thaw it reports is done.
 
-pub(crate) mod notes;
+pub(crate) mod messages;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,24 +27,24 @@ use crate::abi;
 use crate::crash;
 use crate::error::{Context, Result};
 use crate::tool;
-use notes::Note;
+use messages::Message;
 
-pub use notes::run;
+pub use messages::run;
 
 /// A program that calls [`run`] on its standard input.
 #[derive(Debug, Clone)]
-pub struct GuardCommand {
+pub struct HelperCommand {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
 }
 
-impl GuardCommand {
+impl HelperCommand {
     /// The program that runs now, also if its file was replaced since.
     pub fn this_program(argument: &str) -> Self {
         Self { program: "/proc/self/exe".into(), arguments: vec![argument.into()] }
     }
 
-    fn start(&self) -> Result<Running> {
+    fn start(&self) -> Result<HelperProcess> {
         let mut command = tool::command(&self.program);
         command
             .args(&self.arguments)
@@ -55,34 +55,34 @@ impl GuardCommand {
             .stderr(Stdio::inherit());
         abi::set_apart(&mut command);
         let child = tool::spawn(&mut command).effect_on("start", &self.program)?;
-        let running = Running { child };
+        let running = HelperProcess { child };
         if let Some(pipe) = &running.child.stdin {
-            // A guard that is stopped must not stop its owner, once the pipe is full.
+            // A helper that is stopped must not stop its owner, once the pipe is full.
             fcntl_setfl(pipe, OFlags::NONBLOCK).on("set up the pipe of", &self.program)?;
         }
         Ok(running)
     }
 }
 
-/// The owner's side. When it goes, it waits for the guard to end.
-pub struct ThawGuard {
-    command: GuardCommand,
-    state: Mutex<State>,
+/// The owner's side. When it goes, it waits for the helper to end.
+pub struct ThawHelper {
+    command: HelperCommand,
+    state: Mutex<HelperState>,
 }
 
 #[derive(Default)]
-struct State {
-    noted: BTreeSet<PathBuf>,
-    running: Option<Running>,
+struct HelperState {
+    registered: BTreeSet<PathBuf>,
+    running: Option<HelperProcess>,
 }
 
-impl ThawGuard {
-    /// Starts nothing yet; the first note would.
-    pub fn new(command: GuardCommand) -> Self {
+impl ThawHelper {
+    /// Starts nothing yet; the first registration would.
+    pub fn new(command: HelperCommand) -> Self {
         Self { command, state: Mutex::default() }
     }
 
-    /// Starts the guard now, so that no freeze waits for it.
+    /// Starts the helper now, so that no freeze waits for it.
     pub fn ensure_running(&self) -> Result<()> {
         let mut state = self.lock();
         if state.running.is_none() {
@@ -91,24 +91,24 @@ impl ThawGuard {
         Ok(())
     }
 
-    /// To be called before a freeze. On an error there is no guard for it; the next note tries
+    /// To be called before a freeze. On an error there is no helper for it; the next call tries
     /// to start one.
-    pub fn note(&self, mount_point: &Path) -> Result<()> {
+    pub fn register(&self, mount_point: &Path) -> Result<()> {
         let mut state = self.lock();
-        state.noted.insert(mount_point.to_owned());
-        state.tell(&self.command, &Note::Frozen(mount_point))
+        state.registered.insert(mount_point.to_owned());
+        state.send(&self.command, &Message::Frozen(mount_point))
     }
 
-    /// To be called after the thaw; what was not noted is no concern of the guard.
-    pub fn forget(&self, mount_point: &Path) -> Result<()> {
+    /// To be called after the thaw; what was not registered is no concern of the helper.
+    pub fn unregister(&self, mount_point: &Path) -> Result<()> {
         let mut state = self.lock();
-        if !state.noted.remove(mount_point) || state.running.is_none() {
+        if !state.registered.remove(mount_point) || state.running.is_none() {
             return Ok(());
         }
-        state.tell(&self.command, &Note::Thawed(mount_point))
+        state.send(&self.command, &Message::Thawed(mount_point))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HelperState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,10 +118,10 @@ impl ThawGuard {
     }
 }
 
-impl State {
-    fn tell(&mut self, command: &GuardCommand, note: &Note<'_>) -> Result<()> {
+impl HelperState {
+    fn send(&mut self, command: &HelperCommand, message: &Message<'_>) -> Result<()> {
         if let Some(mut running) = self.running.take() {
-            match running.send(&note.encoded()) {
+            match running.send(&message.encoded()) {
                 Ok(()) => {
                     crash::after("tell the guard");
                     self.running = Some(running);
@@ -130,7 +130,7 @@ impl State {
                 Err(error) => {
                     tracing::warn!(
                         %error,
-                        "the thaw guard has ended or does not respond; starting another"
+                        "the thaw helper has ended or does not respond; starting another"
                     );
                     running.abandon();
                 }
@@ -138,39 +138,39 @@ impl State {
         }
         let mut running = command.start()?;
         let all: Vec<u8> =
-            self.noted.iter().flat_map(|path| Note::Frozen(path).encoded()).collect();
+            self.registered.iter().flat_map(|path| Message::Frozen(path).encoded()).collect();
         running.send(&all).effect_on("tell the guard", &command.program)?;
         self.running = Some(running);
         Ok(())
     }
 }
 
-struct Running {
+struct HelperProcess {
     child: Child,
 }
 
-impl Running {
-    fn send(&mut self, notes: &[u8]) -> std::io::Result<()> {
+impl HelperProcess {
+    fn send(&mut self, messages: &[u8]) -> std::io::Result<()> {
         match &mut self.child.stdin {
-            Some(pipe) => pipe.write_all(notes),
+            Some(pipe) => pipe.write_all(messages),
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
         }
     }
 
-    /// Ends a guard that does not listen before the pipe closes: should it come back, it would
+    /// Ends a helper that does not listen before the pipe closes: should it come back, it would
     /// take that for the death of its owner and end freezes that are in order.
     fn abandon(mut self) {
         if let Err(error) = self.child.kill() {
-            tracing::warn!(%error, "cannot end a thaw guard that does not respond");
+            tracing::warn!(%error, "cannot end a thaw helper that does not respond");
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
         // Closes the pipe first.
         if let Err(error) = self.child.wait() {
-            tracing::warn!(%error, "cannot read the exit status of the thaw guard");
+            tracing::warn!(%error, "cannot read the exit status of the thaw helper");
         }
     }
 }

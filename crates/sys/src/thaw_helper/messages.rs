@@ -1,4 +1,4 @@
-//! The guard's side of the pipe.
+//! The helper's side of the pipe.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,12 +20,12 @@ const ATTEMPTS: u32 = 60;
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Note<'a> {
+pub(crate) enum Message<'a> {
     Frozen(&'a Path),
     Thawed(&'a Path),
 }
 
-impl<'a> Note<'a> {
+impl<'a> Message<'a> {
     pub(crate) fn encoded(&self) -> Vec<u8> {
         let (sign, path) = match self {
             Self::Frozen(path) => (FROZEN, path),
@@ -34,7 +34,7 @@ impl<'a> Note<'a> {
         [&[sign], path.as_os_str().as_bytes(), &[END]].concat()
     }
 
-    /// `None` for what is no whole note.
+    /// `None` for what is no whole message.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (sign, path) = bytes.strip_suffix(&[END])?.split_first()?;
         if path.is_empty() {
@@ -49,11 +49,11 @@ impl<'a> Note<'a> {
     }
 }
 
-/// The guard's whole life: reads notes until they end, then thaws what is noted as frozen.
-pub fn run(notes: impl BufRead) {
+/// The helper's whole life: reads messages until they end, then thaws what is still frozen.
+pub fn run(messages: impl BufRead) {
     // Started through /proc/self/exe, it would stand as "exe" in a list of processes.
-    let _ = set_name(c"thaw-guard");
-    let mut frozen = still_frozen(notes);
+    let _ = set_name(c"thaw-helper");
+    let mut frozen = still_frozen(messages);
     for _ in 0..ATTEMPTS {
         frozen.retain(|mount_point| !is_thawed(mount_point));
         if frozen.is_empty() {
@@ -69,14 +69,14 @@ pub fn run(notes: impl BufRead) {
     }
 }
 
-fn still_frozen(mut notes: impl BufRead) -> BTreeSet<PathBuf> {
+fn still_frozen(mut messages: impl BufRead) -> BTreeSet<PathBuf> {
     let mut frozen = BTreeSet::new();
     let mut bytes = Vec::new();
-    // A pipe that cannot be read is as good as closed: nobody else would thaw.
-    while notes.read_until(END, &mut bytes).is_ok_and(|length| length > 0) {
-        match Note::decode(&bytes) {
-            Some(Note::Frozen(path)) => frozen.insert(path.to_owned()),
-            Some(Note::Thawed(path)) => frozen.remove(path),
+    // A pipe that cannot be read is as good as closed: no other process would thaw.
+    while messages.read_until(END, &mut bytes).is_ok_and(|length| length > 0) {
+        match Message::decode(&bytes) {
+            Some(Message::Frozen(path)) => frozen.insert(path.to_owned()),
+            Some(Message::Thawed(path)) => frozen.remove(path),
             None => false,
         };
         bytes.clear();

@@ -9,25 +9,25 @@ use super::*;
 use crate::filesystem::{self, FsKind, ThawOutcome, ensure_thawed};
 use crate::testbed::{Volume, root};
 
-/// An argument that no test is named like: its presence makes this program the guard.
-const PLAY: &str = "play-the-thaw-guard";
+/// An argument that no test is named like: its presence makes this program the helper.
+const PLAY: &str = "play-the-thaw-helper";
 
-fn this_test_program() -> GuardCommand {
-    let arguments = ["--exact", "guard::tests::plays_the_guard", PLAY].map(OsString::from);
-    GuardCommand { arguments: arguments.into(), ..GuardCommand::this_program("") }
+fn this_test_program() -> HelperCommand {
+    let arguments = ["--exact", "thaw_helper::tests::plays_the_helper", PLAY].map(OsString::from);
+    HelperCommand { arguments: arguments.into(), ..HelperCommand::this_program("") }
 }
 
 #[test]
-fn plays_the_guard() {
+fn plays_the_helper() {
     if std::env::args().any(|argument| argument == PLAY) {
         run(std::io::stdin().lock());
     }
 }
 
-fn guard() -> ThawGuard {
-    let guard = ThawGuard::new(this_test_program());
-    guard.ensure_running().unwrap();
-    guard
+fn helper() -> ThawHelper {
+    let helper = ThawHelper::new(this_test_program());
+    helper.ensure_running().unwrap();
+    helper
 }
 
 /// A mounted filesystem; a failed test must not leave it frozen.
@@ -70,7 +70,7 @@ fn states(process: u32) -> Vec<char> {
     stats.map(|stat| stat.rsplit(") ").next().unwrap().chars().next().unwrap()).collect()
 }
 
-/// Of all its threads: a test runs on one of its own, and the last to end closes the pipe.
+/// Of all its threads: each test runs on its own thread, and the last to end closes the pipe.
 fn wait_for_state(process: u32, wanted: char) {
     let generous = Instant::now() + Duration::from_secs(60);
     while states(process).iter().any(|state| *state != wanted) {
@@ -80,119 +80,119 @@ fn wait_for_state(process: u32, wanted: char) {
 }
 
 #[test]
-fn what_is_noted_is_thawed_at_the_end_and_nothing_else() {
+fn what_is_registered_is_thawed_at_the_end_and_nothing_else() {
     if !root() {
         return;
     }
-    let (noted, thawed, strange) =
+    let (registered, thawed, strange) =
         (Freezable::new(FsKind::Ext4), Freezable::new(FsKind::Xfs), Freezable::new(FsKind::Btrfs));
-    let guard = guard();
-    for volume in [&noted, &thawed] {
-        guard.note(volume.root()).unwrap();
+    let helper = helper();
+    for volume in [&registered, &thawed] {
+        helper.register(volume.root()).unwrap();
         volume.freeze();
     }
     assert!(thawed.was_frozen());
-    guard.forget(thawed.root()).unwrap();
-    guard.forget(strange.root()).unwrap();
-    // Somebody else's freezes.
+    helper.unregister(thawed.root()).unwrap();
+    helper.unregister(strange.root()).unwrap();
+    // Freezes of another process.
     thawed.freeze();
     strange.freeze();
 
-    drop(guard);
-    assert!(!noted.was_frozen());
+    drop(helper);
+    assert!(!registered.was_frozen());
     assert!(thawed.was_frozen() && strange.was_frozen());
 }
 
 #[test]
-fn a_dead_guard_is_replaced_and_the_new_one_knows_all() {
+fn a_dead_helper_is_replaced_and_the_new_one_knows_all() {
     if !root() {
         return;
     }
     let (first, second) = (Freezable::new(FsKind::Ext4), Freezable::new(FsKind::Xfs));
-    let guard = guard();
-    guard.note(first.root()).unwrap();
+    let helper = helper();
+    helper.register(first.root()).unwrap();
     first.freeze();
-    let dead = guard.process_id().unwrap();
+    let dead = helper.process_id().unwrap();
     kill_process(pid(dead), Signal::KILL).unwrap();
     wait_for_state(dead, 'Z');
 
-    guard.note(second.root()).unwrap();
+    helper.register(second.root()).unwrap();
     second.freeze();
-    assert_ne!(guard.process_id().unwrap(), dead);
+    assert_ne!(helper.process_id().unwrap(), dead);
     assert!(!Path::new(&format!("/proc/{dead}")).exists(), "it was waited for");
-    drop(guard);
+    drop(helper);
     assert!(!first.was_frozen() && !second.was_frozen());
 }
 
 #[test]
-fn a_guard_that_hangs_is_replaced_without_ending_a_freeze() {
+fn a_helper_that_hangs_is_replaced_without_ending_a_freeze() {
     if !root() {
         return;
     }
     let volume = Freezable::new(FsKind::Ext4);
-    let guard = guard();
-    guard.note(volume.root()).unwrap();
+    let helper = helper();
+    helper.register(volume.root()).unwrap();
     volume.freeze();
-    let stopped = guard.process_id().unwrap();
+    let stopped = helper.process_id().unwrap();
     kill_process(pid(stopped), Signal::STOP).unwrap();
     wait_for_state(stopped, 'T');
 
     // More than any pipe holds.
     let elsewhere = PathBuf::from(format!("/{}", "long/".repeat(800)));
     for _ in 0..300 {
-        guard.note(&elsewhere).unwrap();
+        helper.register(&elsewhere).unwrap();
     }
-    guard.forget(&elsewhere).unwrap();
-    assert_ne!(guard.process_id().unwrap(), stopped);
+    helper.unregister(&elsewhere).unwrap();
+    assert_ne!(helper.process_id().unwrap(), stopped);
     assert!(filesystem::freeze(volume.root()).unwrap_err().is_busy(), "still frozen");
-    drop(guard);
+    drop(helper);
     assert!(!volume.was_frozen());
 }
 
 #[test]
-fn the_guard_stands_apart_from_its_owner() {
+fn the_helper_stands_apart_from_its_owner() {
     if !root() {
         return;
     }
     let volume = Freezable::new(FsKind::Ext4);
-    let guard = guard();
-    let process = guard.process_id().unwrap();
+    let helper = helper();
+    let process = helper.process_id().unwrap();
     assert_eq!(getsid(Some(pid(process))).unwrap(), pid(process));
     assert_eq!(std::fs::read_link(format!("/proc/{process}/cwd")).unwrap(), Path::new("/"));
 
-    guard.note(volume.root()).unwrap();
+    helper.register(volume.root()).unwrap();
     volume.freeze();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(pid(process), signal).unwrap();
     }
-    guard.note(Path::new("/missing")).unwrap();
-    assert_eq!(guard.process_id(), Some(process));
-    drop(guard);
+    helper.register(Path::new("/missing")).unwrap();
+    assert_eq!(helper.process_id(), Some(process));
+    drop(helper);
     assert!(!volume.was_frozen());
 }
 
 #[test]
-fn a_guard_that_cannot_start_is_an_error_each_time() {
-    let command = GuardCommand { program: "/missing/program".into(), arguments: Vec::new() };
-    let guard = ThawGuard::new(command);
-    assert!(guard.ensure_running().unwrap_err().is_not_found());
+fn a_helper_that_cannot_start_is_an_error_each_time() {
+    let command = HelperCommand { program: "/missing/program".into(), arguments: Vec::new() };
+    let helper = ThawHelper::new(command);
+    assert!(helper.ensure_running().unwrap_err().is_not_found());
     for _ in 0..2 {
-        assert!(guard.note(Path::new("/a")).unwrap_err().is_not_found());
-        guard.forget(Path::new("/a")).unwrap();
+        assert!(helper.register(Path::new("/a")).unwrap_err().is_not_found());
+        helper.unregister(Path::new("/a")).unwrap();
     }
 }
 
 #[test]
-fn a_note_that_is_cut_short_has_no_meaning() {
+fn a_message_that_is_cut_short_has_no_meaning() {
     if !root() {
         return;
     }
     let volume = Freezable::new(FsKind::Xfs);
-    let whole = Note::Frozen(volume.root()).encoded();
+    let whole = Message::Frozen(volume.root()).encoded();
     volume.freeze();
     run(BufReader::new(&whole[..whole.len() - 1]));
     run(BufReader::new(&[b"?".as_slice(), &whole].concat()[..]));
-    run(BufReader::new(&b"\0\0+\0+/missing\0-/never noted\0"[..]));
+    run(BufReader::new(&b"\0\0+\0+/missing\0-/never registered\0"[..]));
     assert!(volume.was_frozen());
     volume.freeze();
     run(BufReader::new(&[&whole[..], b"-/somewhere"].concat()[..]));
