@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::capability::VolumeCapabilityExt;
 use crate::on_node::OnNode;
-use orlop_sys::throttle::Controller;
+use orlop_sys::cgroup_io::IoController;
 use orlop_sys::tool;
 
 /// Removed when dropped.
@@ -34,10 +34,10 @@ impl Cgroup {
     }
 
     fn at(name: &str) -> Self {
-        let found = Controller::detect("/").expect("look for cgroups");
+        let found = IoController::detect("/").expect("look for cgroups");
         let (mount, is_unified) = match found.expect("a machine that can limit I/O") {
-            Controller::V1 { mount, .. } => (mount, false),
-            Controller::V2 { mount, .. } => (mount, true),
+            IoController::V1 { mount, .. } => (mount, false),
+            IoController::V2 { mount, .. } => (mount, true),
         };
         let path = mount.join(name);
         std::fs::create_dir(&path).expect("make a cgroup");

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use orlop_sys::cgroup_io::{IoController, Limits};
 use orlop_sys::loopdev::{self, LoopDevice};
-use orlop_sys::throttle::{Controller, Limits};
 use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -135,7 +135,7 @@ fn while_busy(mut step: impl FnMut() -> orlop_sys::Result<()>) -> orlop_sys::Res
 /// The kernel keeps limits with a device's number: the next one to get it would be slow.
 fn lift_limits(device: &LoopDevice) {
     if let (Ok(Some(controller)), Ok((major, minor))) =
-        (Controller::detect("/"), device.device_number())
+        (IoController::detect("/"), device.device_number())
     {
         let _ = controller.apply(major, minor, &Limits::default());
     }

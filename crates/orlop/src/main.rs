@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use orlop_sys::{inherited, memory};
+use orlop_sys::{inherited, malloc};
 
 mod check;
 mod config;
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
-    memory::keep_little();
+    malloc::limit_arenas();
     let loaded = config::load(arguments.endpoint.as_deref(), arguments.config.as_deref());
     let (config, sockets) = match loaded {
         Ok(loaded) => loaded,

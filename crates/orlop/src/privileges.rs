@@ -1,7 +1,7 @@
 //! Which rights the daemon needs, by what it serves; docs/deploy/requirements.md has the
 //! same list with reasons.
 
-use orlop_sys::privilege::{self, CapabilitySet, Kept};
+use orlop_sys::privilege::{self, CapabilitySet, KeptCapabilities};
 
 use crate::config::Config;
 
@@ -37,7 +37,7 @@ pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
         return Ok(());
     }
     let needed = needed(config);
-    let Kept { capabilities, for_good } = privilege::keep_only(needed)?;
+    let KeptCapabilities { capabilities, for_good } = privilege::keep_only(needed)?;
     let missing = needed.difference(capabilities);
     let (kept, lacking) = (names(capabilities), names(missing));
     tracing::info!(kept, missing = lacking, "dropped all other capabilities");

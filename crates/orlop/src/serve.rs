@@ -10,7 +10,7 @@ use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
-use orlop_sys::{descriptors, memory};
+use orlop_sys::{descriptors, malloc};
 use tokio::sync::watch;
 
 use crate::check::Refusal;
@@ -96,7 +96,7 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
     });
     let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), features, stopping(stopped)));
 
-    let shrinking = tokio::spawn(stay_small());
+    let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
     let outcome = open_and_wait(config, host, (&executor, &pools), &mut signals).await;
     shrinking.abort();
@@ -128,12 +128,12 @@ async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Fail
 }
 
 /// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.
-async fn stay_small() {
+async fn trim_memory() {
     let mut resident = 0;
     loop {
         tokio::time::sleep(SHRINK_EVERY).await;
-        let looked = tokio::task::spawn_blocking(move || memory::give_back(resident)).await;
-        match looked {
+        let trimmed = tokio::task::spawn_blocking(move || malloc::trim(resident)).await;
+        match trimmed {
             Ok(Ok(now)) => resident = now,
             Ok(Err(error)) => tracing::debug!(%error, "cannot return freed memory to the system"),
             Err(_stopping) => return,

@@ -9,9 +9,9 @@ mod btrfs;
 mod child;
 mod descriptors;
 mod fiemap;
-#[cfg(target_env = "gnu")]
-mod heap;
 mod leases;
+#[cfg(target_env = "gnu")]
+mod malloc;
 mod pages;
 mod signals;
 
@@ -40,10 +40,10 @@ pub(crate) use fiemap::{
     ExtentPage, FIEMAP_EXTENT_LAST, FIEMAP_EXTENT_MERGED, FIEMAP_EXTENT_SHARED,
     FIEMAP_EXTENT_UNWRITTEN, FiemapExtent, extent_count,
 };
-#[cfg(target_env = "gnu")]
-pub(crate) use heap::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
 pub(crate) use leases::{Lease, take_lease};
 pub(crate) use linux_raw_sys::loop_device::loop_info64;
+#[cfg(target_env = "gnu")]
+pub(crate) use malloc::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number, trim_heaps};
 pub(crate) use pages::write_out_pages;
 pub(crate) use signals::{block_signals, take_signals};
 

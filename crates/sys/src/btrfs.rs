@@ -13,7 +13,7 @@ use crate::abi;
 use crate::crash;
 use crate::error::{Context, Result};
 use crate::file::{BackingKind, kind_of};
-use crate::resolve::{Place, open_existing};
+use crate::resolve::{ResolvedPath, open_existing};
 
 /// Every subvolume's root has this inode number, and nothing else on btrfs has.
 const ROOT_INODE: u64 = 256;
@@ -68,10 +68,10 @@ pub fn delete_subvolume(path: &Path) -> Result<()> {
 
 /// btrfs wants a descriptor of the directory that is good for more than naming it.
 fn open_parent(operation: &'static str, path: &Path) -> Result<(OwnedFd, OsString)> {
-    let place = Place::of(operation, path)?;
+    let resolved = ResolvedPath::of(operation, path)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat(&place.parent, ".", flags, Mode::empty()).on(operation, path)?;
-    Ok((parent, place.name))
+    let parent = openat(&resolved.parent, ".", flags, Mode::empty()).on(operation, path)?;
+    Ok((parent, resolved.name))
 }
 
 #[cfg(test)]

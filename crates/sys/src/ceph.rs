@@ -29,7 +29,7 @@ pub use image::{Image, Parent};
 pub use images::{Access, NewImage, can_clone_by_number};
 pub use locks::{IMAGE_LOCK, LockHolder};
 pub use objects::IoCtx;
-pub use omap::{Outcome, Update};
+pub use omap::{Update, UpdateOutcome};
 pub use snapshots::{ImageSnapshot, SnapshotRef, SnapshotSpace};
 pub use trash::{TRASH, Trashed};
 pub use watchers::Watcher;

@@ -11,7 +11,7 @@ use crate::loopdev::{LoopDevice, parse_device_number};
 use crate::mounts::mountinfo::{self, MountEntry};
 use crate::mounts::options::{FsOption, MountOptions};
 use crate::thaw_helper::messages::Message;
-use crate::{storage_daemon, throttle, tool};
+use crate::{cgroup_io, rbd_export, tool};
 
 /// As many entries as lines that parse, and each, written as the kernel writes it, is read back as
 /// it was.
@@ -61,7 +61,7 @@ pub fn tool_output(input: &[u8]) {
     let text = String::from_utf8_lossy(rest);
     match kind % 9 {
         0 => complaint(&text),
-        1 => drop(storage_daemon::clients_in(&text)),
+        1 => drop(rbd_export::clients_in(&text)),
         2 => answer_of_ceph(rest),
         3 => helper_message(rest),
         4 => device_numbers(&text),
@@ -98,9 +98,9 @@ fn device_numbers(text: &str) {
     if let Some((major, minor)) = parse_device_number(text) {
         assert_eq!(parse_device_number(&format!("{major}:{minor}\n")), Some((major, minor)));
     }
-    for (major, minor) in throttle::devices_named(text) {
+    for (major, minor) in cgroup_io::devices_named(text) {
         let line = format!("{major}:{minor} rbps=max wbps=1 riops=max wiops=max\n");
-        assert_eq!(throttle::devices_named(&line), [(major, minor)]);
+        assert_eq!(cgroup_io::devices_named(&line), [(major, minor)]);
     }
     if let Some(device) = LoopDevice::from_path(Path::new(text)) {
         assert_eq!(device.path(), Path::new(text));

@@ -15,6 +15,7 @@
 mod abi;
 pub mod btrfs;
 pub mod ceph;
+pub mod cgroup_io;
 mod crash;
 pub mod descriptors;
 pub mod device_lock;
@@ -26,17 +27,16 @@ pub mod filesystem;
 pub mod fuzzing;
 pub mod inherited;
 pub mod loopdev;
-pub mod memory;
+pub mod malloc;
 pub mod mounts;
 pub mod ownership;
 pub mod privilege;
 pub mod rand;
+pub mod rbd_export;
 mod resolve;
-pub mod storage_daemon;
 #[cfg(test)]
 mod testbed;
 pub mod thaw_helper;
-pub mod throttle;
 pub mod tool;
 
 pub use error::{Error, Result};

@@ -20,9 +20,9 @@ use crate::resolve;
 
 mod backing;
 mod discard;
+mod idleness;
 mod listing;
 mod open_files;
-mod stillness;
 mod unused;
 mod users;
 
@@ -34,7 +34,7 @@ use users::Sightings;
 pub(crate) use users::{first_process, is_below, remote_mounts};
 pub use users::{user_elsewhere, user_of};
 
-use stillness::Stillness;
+use idleness::Idleness;
 
 const CONTROL: &str = "/dev/loop-control";
 
@@ -325,7 +325,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let path = device.path();
     let began = Instant::now();
     let asked_before = backing(device)?.is_some_and(|there| there.detaching);
-    let mut stillness = Stillness::default();
+    let mut idleness = Idleness::default();
     let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
     let mut sightings = Sightings::default();
     for attempt in 0.. {
@@ -335,7 +335,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
         }
         if Instant::now() >= look_at {
             let waited_enough =
-                asked_before || began.elapsed() >= KERNEL_PATIENCE || stillness.is_certain(device);
+                asked_before || began.elapsed() >= KERNEL_PATIENCE || idleness.is_certain(device);
             if waited_enough || sightings.is_lasting(user_of(device).is_some()) {
                 break;
             }

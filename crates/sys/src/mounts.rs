@@ -1,12 +1,12 @@
 //! Mounts, by the mount API of Linux 5.2 and `mount_setattr` of 5.12: a mount is complete, with
 //! all its flags, before it appears anywhere.
 
+mod device;
 mod fstab;
-mod glance;
+mod lookup;
 pub(crate) mod mountinfo;
 pub(crate) mod options;
 mod point;
-mod showing;
 mod users;
 
 use std::ffi::OsString;
@@ -21,17 +21,17 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
+pub(crate) use device::block_device_at;
 pub use fstab::unmounted_above;
-pub use glance::{Glance, glance};
+pub use lookup::{MountLookup, look_up};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point, replace_mount_point};
-pub(crate) use showing::block_device_at;
 pub use users::user_of;
 
 use crate::abi;
 use crate::crash;
 use crate::error::{Context, Error, Result};
-use crate::resolve::{Place, open_existing, path_of};
+use crate::resolve::{ResolvedPath, open_existing, path_of};
 use options::{FsOption, MountOptions};
 
 /// A child that is being started has copies of our descriptors until it executes its program, which on
@@ -48,15 +48,15 @@ pub fn all_mounts() -> Result<Vec<MountEntry>> {
 
 /// The mount that one meets at `path`, if `path` is a mount point: the topmost of a stack.
 pub fn mount_at(path: &Path) -> Result<Option<MountEntry>> {
-    match Place::of("look for a mount at", path) {
-        Ok(place) => mount_at_place(&place, path),
+    match ResolvedPath::of("look for a mount at", path) {
+        Ok(resolved) => mount_at_resolved(&resolved, path),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn mount_at_place(place: &Place, path: &Path) -> Result<Option<MountEntry>> {
-    let Some(id) = mount_id_at(place, path)? else {
+fn mount_at_resolved(resolved: &ResolvedPath, path: &Path) -> Result<Option<MountEntry>> {
+    let Some(id) = mount_id_at(resolved, path)? else {
         return Ok(None);
     };
     Ok(all_mounts()?.into_iter().find(|entry| entry.id == id))
@@ -66,13 +66,13 @@ fn mount_at_place(place: &Place, path: &Path) -> Result<Option<MountEntry>> {
 /// because the text of mountinfo does not tell a mount from one that another mount hides: at a
 /// mount point it is another one than that of the directory around. Asked by fdinfo rather than
 /// statx: a filesystem that has shut down after an error answers the latter with EIO.
-fn mount_id_at(place: &Place, path: &Path) -> Result<Option<u64>> {
-    let fd = match place.open(OFlags::PATH) {
+fn mount_id_at(resolved: &ResolvedPath, path: &Path) -> Result<Option<u64>> {
+    let fd = match resolved.open(OFlags::PATH) {
         Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
         fd => fd.on("open", path)?,
     };
     let id = mount_id(&fd, path)?;
-    Ok((id != mount_id(&place.parent, path)?).then_some(id))
+    Ok((id != mount_id(&resolved.parent, path)?).then_some(id))
 }
 
 fn mount_id(fd: &OwnedFd, path: &Path) -> Result<u64> {
@@ -203,17 +203,17 @@ pub fn bind_at(source: &Path, target: &MountPoint, access: BindAccess) -> Result
 /// Takes away all mounts stacked at `target`. Not mounted, or missing, is fine; a mount in use is
 /// an error that [`Error::is_busy`].
 pub fn ensure_unmounted(target: &Path) -> Result<()> {
-    let place = match Place::of("unmount", target) {
+    let resolved = match ResolvedPath::of("unmount", target) {
         Err(error) if error.is_not_found() => return Ok(()),
-        place => place?,
+        resolved => resolved?,
     };
-    let path = OsString::from(place.path_through_descriptor());
+    let path = OsString::from(resolved.path_through_descriptor());
     let mut pauses = UNMOUNT_PAUSES.into_iter();
-    while let Some(id) = mount_id_at(&place, target)? {
+    while let Some(id) = mount_id_at(&resolved, target)? {
         match unmount(&path, UnmountFlags::NOFOLLOW) {
             Ok(()) => crash::after("unmount"),
             // Someone else was faster. If it is still there, it is a mount we may not take away.
-            Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&place, target)? != Some(id) => {}
+            Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&resolved, target)? != Some(id) => {}
             Err(Errno::BUSY) => match pauses.next() {
                 Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),
                 None => return Err(Errno::BUSY).on("unmount", target),

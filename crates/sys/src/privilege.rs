@@ -17,7 +17,7 @@ use crate::error::{Context, Result};
 const SELF: &str = "/proc/self";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptCapabilities {
     pub capabilities: CapabilitySet,
     /// Programs cannot get back what was given up. Not so where the right to see to that
     /// (`CAP_SETPCAP`) was missing from the start.
@@ -25,7 +25,7 @@ pub struct Kept {
 }
 
 /// Keeps those of `wanted` that the process has, and nothing else.
-pub fn keep_only(wanted: CapabilitySet) -> Result<Kept> {
+pub fn keep_only(wanted: CapabilitySet) -> Result<KeptCapabilities> {
     let process = Path::new(SELF);
     let had = capabilities(None).on("read the rights of", process)?;
     // First, for it needs a right that the next step gives up.
@@ -37,7 +37,7 @@ pub fn keep_only(wanted: CapabilitySet) -> Result<Kept> {
     set_capabilities(None, sets).effect_on("give up rights of", process)?;
     // No program that is started gets rights from its file, whoever owns it.
     set_no_new_privs(true).effect_on("give up rights of", process)?;
-    Ok(Kept { capabilities: kept, for_good })
+    Ok(KeptCapabilities { capabilities: kept, for_good })
 }
 
 /// False if that is not allowed.

@@ -13,12 +13,12 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use crate::error::{Context, Error, Result};
 
 /// A name in an opened directory; whether something exists under it is open.
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     pub(crate) parent: OwnedFd,
     pub(crate) name: OsString,
 }
 
-impl Place {
+impl ResolvedPath {
     pub(crate) fn of(operation: &'static str, path: &Path) -> Result<Self> {
         let name = last_component(operation, path)?;
         let parent = openat2(
@@ -56,7 +56,7 @@ pub(crate) fn open_existing(
     path: &Path,
     flags: OFlags,
 ) -> Result<OwnedFd> {
-    Place::of(operation, path)?.open(flags).on(operation, path)
+    ResolvedPath::of(operation, path)?.open(flags).on(operation, path)
 }
 
 /// The parent directory as `open` understands it: `.` for a bare name.

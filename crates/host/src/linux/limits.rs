@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{Device, Error, IoLimits, Result};
-use orlop_sys::throttle::{Controller, Limits};
+use orlop_sys::cgroup_io::{IoController, Limits};
 
 use super::failure::Doing;
 use super::notes::Notes;
@@ -16,7 +16,7 @@ use follower::{Follower, InForce, Shared};
 /// Limits go by device number and stay with it when the device is detached. Whoever gets the
 /// number next must be freed of them, also after a restart, so a note names each limited device.
 pub(super) struct Limiter {
-    controller: Option<Controller>,
+    controller: Option<IoController>,
     notes: Notes,
     limited: Mutex<BTreeSet<String>>,
     in_force: Arc<Shared>,
@@ -27,11 +27,12 @@ pub(super) struct Limiter {
 impl Limiter {
     /// Could [`Self::detect`] succeed? Changes nothing.
     pub(super) fn check_group(group: &str) -> Result<()> {
-        Controller::check(group).map_err(|failure| unusable(group, &failure))
+        IoController::check(group).map_err(|failure| unusable(group, &failure))
     }
 
     pub(super) fn detect(group: &str, notes: PathBuf) -> Result<Self> {
-        let controller = Controller::detect(group).map_err(|failure| unusable(group, &failure))?;
+        let controller =
+            IoController::detect(group).map_err(|failure| unusable(group, &failure))?;
         let notes = Notes::new(notes);
         let mut limited: BTreeSet<String> = notes.names()?.into_iter().collect();
         let in_force = Arc::new(Shared::default());
@@ -56,7 +57,7 @@ impl Limiter {
 
     /// Not before there is a limit, so that it costs nothing where there is none.
     fn ensure_followed(&self) -> Result<()> {
-        let top = self.controller.as_ref().and_then(Controller::group_to_follow);
+        let top = self.controller.as_ref().and_then(IoController::group_to_follow);
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(top), true) = (top, follower.is_none()) {
             *follower = Some(Follower::start(top, &self.in_force)?);
@@ -68,7 +69,7 @@ impl Limiter {
         self.controller().map(|_| ())
     }
 
-    fn controller(&self) -> Result<&Controller> {
+    fn controller(&self) -> Result<&IoController> {
         self.controller.as_ref().ok_or_else(|| {
             Error::precondition(
                 "this machine cannot limit I/O: it has neither a cgroup v2 hierarchy with the io \
@@ -97,7 +98,7 @@ impl Limiter {
     }
 
     /// Followed first: a group that is made while the others are written gets what is in force then.
-    fn apply(&self, controller: &Controller, device: &Device, limits: &Limits) -> Result<()> {
+    fn apply(&self, controller: &IoController, device: &Device, limits: &Limits) -> Result<()> {
         if !limits.is_unlimited()
             && let Err(error) = self.ensure_followed()
         {
@@ -125,7 +126,7 @@ impl Limiter {
 }
 
 /// Notes say which limits are ours, and the kernel what they are.
-fn noted(controller: &Controller, names: &BTreeSet<String>) -> InForce {
+fn noted(controller: &IoController, names: &BTreeSet<String>) -> InForce {
     let number = |name: &String| {
         let (major, minor) = name.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))

@@ -6,18 +6,18 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use orlop_model::{Device, Occupant, Result, TargetPath};
-use orlop_sys::mounts::{self, Glance, MountEntry};
+use orlop_sys::mounts::{self, MountEntry, MountLookup};
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 
 use super::failure::{Doing, explained, is_missing};
 
 pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
-    match mounts::glance(path.as_path()) {
-        Ok(Glance::Vacant) => Ok(None),
-        Ok(Glance::Filesystem { major, minor }) => Ok(Some(writable(major, minor, false))),
-        Ok(Glance::DeviceNode { major, minor }) => Ok(Some(writable(major, minor, true))),
-        Ok(Glance::Unclear) => listed_occupant(path),
+    match mounts::look_up(path.as_path()) {
+        Ok(MountLookup::NotMounted) => Ok(None),
+        Ok(MountLookup::Filesystem { major, minor }) => Ok(Some(writable(major, minor, false))),
+        Ok(MountLookup::DeviceNode { major, minor }) => Ok(Some(writable(major, minor, true))),
+        Ok(MountLookup::Unknown) => listed_occupant(path),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(explained("look for a mount", &error)),
     }
@@ -50,16 +50,20 @@ fn listed_occupant(path: &TargetPath) -> Result<Option<Occupant>> {
 }
 
 /// Any mount of the device's filesystem, and any bind of its node. The newest first.
-pub(super) fn mounts_showing(device: &Device) -> Result<Vec<MountEntry>> {
+pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
     let number = (device.major, device.minor);
     let mounts = mounts::all_mounts().doing("list the mounts")?;
-    Ok(mounts.into_iter().rev().filter(|entry| entry.shows(number, Path::new("/"))).collect())
+    Ok(mounts
+        .into_iter()
+        .rev()
+        .filter(|entry| entry.is_of_device(number, Path::new("/")))
+        .collect())
 }
 
 /// Without those that another mount hides: by their path one would reach that one instead.
 pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
     let mut found = Vec::new();
-    for entry in mounts_showing(device)? {
+    for entry in mounts_of_device(device)? {
         let point = entry.mount_point.to_str();
         let path = point.map(|text| TargetPath::parse("mount point", text));
         // Nothing that a call could have named.

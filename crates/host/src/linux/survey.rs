@@ -20,7 +20,7 @@ use super::freezer::Freezer;
 use super::limits::Limiter;
 use super::mounting::drop_copies;
 use super::notes::Notes;
-use super::occupancy::mounts_showing;
+use super::occupancy::mounts_of_device;
 use super::records::NodeRecords;
 use super::run_dir::{Claim, RunDirectory};
 
@@ -213,7 +213,7 @@ struct Uses {
 fn uses_of(labelled: &LabelledDevice) -> Result<Uses> {
     let device = &labelled.device;
     let number = (device.major, device.minor);
-    let shown = mounts_showing(device)?;
+    let shown = mounts_of_device(device)?;
     let bound = shown.iter().find(|entry| entry.binds_node(number, Path::new("/")));
     let bound = bound.map(|entry| format!("its node is bound at {}", entry.mount_point.display()));
     let lasting = bound.or_else(|| {

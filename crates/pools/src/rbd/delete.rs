@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{Access, Outcome, Written};
+use orlop_sys::ceph::{Access, UpdateOutcome, Written};
 
 use super::catalogue::RbdCatalogue;
 use super::flatten::Flattening;
@@ -76,8 +76,8 @@ impl Deletion {
                 }
                 Some(Found { image_id, state: NamedState::Draft }) => {
                     match self.try_discard(id, &image_id)? {
-                        Outcome::Done => {}
-                        Outcome::Differs => return Err(busy()),
+                        UpdateOutcome::Done => {}
+                        UpdateOutcome::Differs => return Err(busy()),
                     }
                 }
                 // Made after the one that was to be deleted.
@@ -87,8 +87,8 @@ impl Deletion {
                     let known = self.images.require(id)?;
                     self.check_unused(id, &known.image_id)?;
                     match self.try_mark_deleted(&known)? {
-                        Outcome::Done => self.ensure_trashed(id, &known.image_id)?,
-                        Outcome::Differs => return Err(busy()),
+                        UpdateOutcome::Done => self.ensure_trashed(id, &known.image_id)?,
+                        UpdateOutcome::Differs => return Err(busy()),
                     }
                     deleted = true;
                 }
@@ -123,20 +123,20 @@ impl Deletion {
     }
 
     /// Deletes a draft. `Differs`: it is none any more.
-    pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<Outcome> {
+    pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<UpdateOutcome> {
         let discarding = || format!("discard the draft of volume {id}");
         self.check_holds_nothing(id, image_id)?;
         for _ in 0..ATTEMPTS {
-            if self.try_either(discarding, image_id)? == Outcome::Done {
+            if self.try_either(discarding, image_id)? == UpdateOutcome::Done {
                 self.ensure_trashed(id, image_id)?;
-                return Ok(Outcome::Done);
+                return Ok(UpdateOutcome::Done);
             }
             match self.images.find(id)? {
                 Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {}
                 Some(_) | None => break,
             }
         }
-        Ok(Outcome::Differs)
+        Ok(UpdateOutcome::Differs)
     }
 
     /// A draft is empty or a clone, and has no data of its own. What has some was migrated, restored
@@ -170,11 +170,13 @@ impl Deletion {
 
     /// A daemon that was killed before there was an image has left names, and nothing that could be
     /// marked. It may also be alive, only slow, and quicker than each of both steps.
-    fn try_either(&self, discarding: impl Fn() -> String, image_id: &str) -> Result<Outcome> {
+    fn try_either(&self, discarding: impl Fn() -> String, image_id: &str) -> Result<UpdateOutcome> {
         let draft = ImageState::Draft;
         match self.images.take_step(&discarding, image_id, draft, &Step::Discard)? {
-            Outcome::Done => Ok(Outcome::Done),
-            Outcome::Differs => self.images.take_step(discarding, image_id, draft, &Step::Prevent),
+            UpdateOutcome::Done => Ok(UpdateOutcome::Done),
+            UpdateOutcome::Differs => {
+                self.images.take_step(discarding, image_id, draft, &Step::Prevent)
+            }
         }
     }
 
@@ -188,7 +190,7 @@ impl Deletion {
     }
 
     /// Deletes the record unless the volume is in a group, or joins one just now.
-    fn try_mark_deleted(&self, known: &Known) -> Result<Outcome> {
+    fn try_mark_deleted(&self, known: &Known) -> Result<UpdateOutcome> {
         let Known { image_id, text, record } = known;
         let id = &record.id;
         let deleting = || format!("delete volume {id}");

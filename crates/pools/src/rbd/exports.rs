@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Device, DeviceAccess, Devices, Error, PoolInfo, Result, VolumeId, VolumeRecord};
 use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions};
-use orlop_sys::storage_daemon::{Ending, Export, Source};
+use orlop_sys::rbd_export::{Export, ExportEnd, ExportSource};
 
 use super::failure::Doing;
 use super::fencing::{Fencing, attached_by_rival};
@@ -60,8 +60,8 @@ impl Exports {
         })
     }
 
-    fn source<'a>(&'a self, image: &'a str, access: DeviceAccess) -> Source<'a> {
-        Source {
+    fn source<'a>(&'a self, image: &'a str, access: DeviceAccess) -> ExportSource<'a> {
+        ExportSource {
             monitors: &self.config.monitors,
             user: &self.config.user,
             keyring: &self.config.keyring,
@@ -142,7 +142,7 @@ impl Devices for Exports {
         // until then.
         let lock = SizeLock::acquire_for(&self.session, id, &image_id, &export)?;
         let whole = lock.ensure_size(id, record.capacity_bytes)?;
-        export.show_size(whole).doing(refreshing)?;
+        export.set_size(whole).doing(refreshing)?;
         drop(lock);
         let mut size = None;
         for access in BOTH {
@@ -233,7 +233,7 @@ impl Exports {
             return self.ensure_unexported(id, access);
         }
         match (export.ensure_stopped().doing(ending)?, own) {
-            (Ending::InGoodOrder, _) | (_, None) => Ok(()),
+            (ExportEnd::Clean, _) | (_, None) => Ok(()),
             (_, Some(own)) => self.fencing.ensure_client_stopped(id, &own),
         }
     }
@@ -298,7 +298,7 @@ impl Exports {
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.devices.export(id, access);
         let ending = || format!("end the export of volume {id}");
-        let (mut ended, mut unregistered) = (Ending::Killed, None);
+        let (mut ended, mut unregistered) = (ExportEnd::Killed, None);
         if export.exists() {
             // Of a start that was interrupted before the client was registered.
             let was_running = is_running(&export, id)?;
@@ -312,7 +312,7 @@ impl Exports {
             DeviceAccess::ReadWrite if !self.config.serves_node => Ok(()),
             // It may have been killed just before it was asked to end.
             DeviceAccess::ReadWrite
-                if ended == Ending::InGoodOrder && !self.fencing.is_own_writer_watching(id)? =>
+                if ended == ExportEnd::Clean && !self.fencing.is_own_writer_watching(id)? =>
             {
                 self.fencing.forget_own_writer(id)
             }

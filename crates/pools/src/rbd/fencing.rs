@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, FOR_GOOD, Outcome, Update, Watcher, header_of, metadata_key};
+use orlop_sys::ceph::{Access, FOR_GOOD, Update, UpdateOutcome, Watcher, header_of, metadata_key};
 use serde::Deserialize;
 
 use super::images::{Images, Known, named_image};
@@ -79,8 +79,8 @@ impl Fencing {
                 update = update.expect(&key, owner.as_deref()).set(&key, node.as_str().as_bytes());
             }
             match self.session.ask(registering, |io| io.update(&header_of(&image_id), &update))? {
-                Outcome::Done => return Ok(()),
-                Outcome::Differs => {}
+                UpdateOutcome::Done => return Ok(()),
+                UpdateOutcome::Differs => {}
             }
         }
         Err(Error::Busy(format!("volume {id}")))

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId};
-use orlop_sys::ceph::{Access, Image, IoCtx, Outcome, SnapshotSpace, Trashed, header_of};
+use orlop_sys::ceph::{Access, Image, IoCtx, SnapshotSpace, Trashed, UpdateOutcome, header_of};
 
 use super::delete::Deletion;
 use super::flatten::Flattening;
@@ -283,8 +283,8 @@ fn free(io: &IoCtx, id: &str) -> orlop_sys::Result<Freeing> {
     // What was restored for a copy whose maker was killed could not be freed.
     trash(io, &kept_name(id), id)?;
     Ok(match Step::Free.take(io, id, ImageState::Trashed)? {
-        Outcome::Done => Freeing::Freed,
-        Outcome::Differs => Freeing::InUse,
+        UpdateOutcome::Done => Freeing::Freed,
+        UpdateOutcome::Differs => Freeing::InUse,
     })
 }
 

@@ -17,7 +17,7 @@
 //!
 //! Nothing is ever freed that is not marked as deleted.
 
-use orlop_sys::ceph::{IoCtx, Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{IoCtx, Update, UpdateOutcome, header_of, metadata_key};
 
 use super::layout::{DELETED, joined_key, record_key};
 
@@ -122,9 +122,9 @@ impl Step<'_> {
         io: &IoCtx,
         image_id: &str,
         from: ImageState,
-    ) -> orlop_sys::Result<Outcome> {
+    ) -> orlop_sys::Result<UpdateOutcome> {
         if from.after(self).is_none() {
-            return Ok(Outcome::Differs);
+            return Ok(UpdateOutcome::Differs);
         }
         let key = metadata_key(&record_key(image_id));
         let expecting = |was: Option<&[u8]>| Update::default().expect(&key, was);
@@ -137,7 +137,7 @@ impl Step<'_> {
             Self::Prevent => {
                 let update = Update::of_new_object().set(&key, DELETED);
                 match io.update(&header_of(image_id), &update) {
-                    Err(error) if error.is_taken() => Ok(Outcome::Differs),
+                    Err(error) if error.is_taken() => Ok(UpdateOutcome::Differs),
                     outcome => outcome,
                 }
             }
@@ -146,24 +146,26 @@ impl Step<'_> {
                     expecting(Some(was)).expect(&metadata_key(&joined_key(image_id)), joined);
                 write(io, image_id, &update.set(&key, DELETED))
             }
-            Self::Trash { name } => io.ensure_trashed(name, image_id).map(|()| Outcome::Done),
+            Self::Trash { name } => io.ensure_trashed(name, image_id).map(|()| UpdateOutcome::Done),
             Self::Restore { name } => match io.restore_from_trash(image_id, name) {
                 // Another process was faster.
-                Err(error) if error.is_not_found() || error.is_taken() => Ok(Outcome::Differs),
-                done => done.map(|()| Outcome::Done),
+                Err(error) if error.is_not_found() || error.is_taken() => {
+                    Ok(UpdateOutcome::Differs)
+                }
+                done => done.map(|()| UpdateOutcome::Done),
             },
             Self::Free => Ok(match io.try_free_trashed(image_id)? {
-                true => Outcome::Done,
-                false => Outcome::Differs,
+                true => UpdateOutcome::Done,
+                false => UpdateOutcome::Differs,
             }),
         }
     }
 }
 
 /// `Differs` also if the image itself is gone.
-fn write(io: &IoCtx, image_id: &str, update: &Update) -> orlop_sys::Result<Outcome> {
+fn write(io: &IoCtx, image_id: &str, update: &Update) -> orlop_sys::Result<UpdateOutcome> {
     match io.update(&header_of(image_id), update) {
-        Err(error) if error.is_not_found() => Ok(Outcome::Differs),
+        Err(error) if error.is_not_found() => Ok(UpdateOutcome::Differs),
         outcome => outcome,
     }
 }

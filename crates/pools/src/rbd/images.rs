@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, Image, IoCtx, Outcome};
+use orlop_sys::ceph::{Access, Image, IoCtx, UpdateOutcome};
 
 use super::image_state::{ImageState, NamedState, Step};
 use super::layout::{image_of, record_key, volume_prefix};
@@ -150,7 +150,7 @@ impl Images {
         image_id: &str,
         from: ImageState,
         step: &Step<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<UpdateOutcome> {
         self.session.ask(doing, |io| step.take(io, image_id, from))
     }
 
@@ -170,8 +170,8 @@ impl Images {
             let writing = || format!("write the record of {id}");
             let replace = Step::Replace { was: &text, record: &now };
             match self.take_step(writing, &image_id, ImageState::Whole, &replace)? {
-                Outcome::Done => return Ok(record),
-                Outcome::Differs => {}
+                UpdateOutcome::Done => return Ok(record),
+                UpdateOutcome::Differs => {}
             }
         }
         Err(Error::Busy(format!("volume {id}")))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use orlop_model::{Error, PoolInfo, Result};
-use orlop_sys::ceph::{Outcome, Update};
+use orlop_sys::ceph::{Update, UpdateOutcome};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -93,13 +93,13 @@ impl<What: Intended> Intent<What> {
         let writing = || format!("write the record of {}", self.name);
         let outcome = self.intents.records.update(writing, &update);
         self.committed = match &outcome {
-            Ok(Outcome::Done) => true,
-            Ok(Outcome::Differs) => false,
+            Ok(UpdateOutcome::Done) => true,
+            Ok(UpdateOutcome::Differs) => false,
             // Perhaps it was written, and the answer was lost. By the intent, if it is still
             // there, garbage collection finds it later.
             Err(_) => true,
         };
-        Ok(outcome? == Outcome::Done)
+        Ok(outcome? == UpdateOutcome::Done)
     }
 }
 
@@ -180,12 +180,14 @@ impl Intents {
 
     /// Of what is known to be needed no more, or whose daemon was killed. `Differs`: there is no
     /// intent.
-    pub(super) fn ensure_removed<What: Intended>(&self, name: &str) -> Result<Outcome> {
+    pub(super) fn ensure_removed<What: Intended>(&self, name: &str) -> Result<UpdateOutcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the intent {name}");
         match self.records.get(reading, &key)? {
-            None => Ok(Outcome::Differs),
-            Some(text) => self.remove_one::<What>(name, &text, u64::MAX).map(|()| Outcome::Done),
+            None => Ok(UpdateOutcome::Differs),
+            Some(text) => {
+                self.remove_one::<What>(name, &text, u64::MAX).map(|()| UpdateOutcome::Done)
+            }
         }
     }
 
@@ -213,9 +215,9 @@ impl Intents {
         let update = Update::default().expect(&key, Some(text)).set(&key, &intent.text()?);
         let claiming = || format!("remove the orphan {name}");
         match self.records.update(claiming, &update)? {
-            Outcome::Done => self.remove(name, &intent.what, intent.until),
+            UpdateOutcome::Done => self.remove(name, &intent.what, intent.until),
             // Committed just now, or removed by another process.
-            Outcome::Differs => Ok(()),
+            UpdateOutcome::Differs => Ok(()),
         }
     }
 }

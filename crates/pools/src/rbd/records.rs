@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use orlop_model::{Error, PoolInfo, Result};
-use orlop_sys::ceph::{IoCtx, Outcome, Update};
+use orlop_sys::ceph::{IoCtx, Update, UpdateOutcome};
 
 use super::layout::RECORDS;
 use super::session::Session;
@@ -45,7 +45,11 @@ impl Records {
         found.ok_or_else(|| self.lost())
     }
 
-    pub(super) fn update(&self, writing: impl Fn() -> String, update: &Update) -> Result<Outcome> {
+    pub(super) fn update(
+        &self,
+        writing: impl Fn() -> String,
+        update: &Update,
+    ) -> Result<UpdateOutcome> {
         let outcome = self.session.ask(writing, |io| match io.update(RECORDS, update) {
             Err(error) if error.is_not_found() => Ok(None),
             outcome => outcome.map(Some),

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Outcome, Update};
+use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Update, UpdateOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::failure::Doing;
@@ -177,11 +177,11 @@ fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> R
         )));
     };
     match intents.ensure_removed::<OfImages>(name)? {
-        Outcome::Done => {
+        UpdateOutcome::Done => {
             tracing::warn!(group, "removed an orphaned group of a daemon that was killed")
         }
         // A group without an intent has a record, and stays.
-        Outcome::Differs => {
+        UpdateOutcome::Differs => {
             session.ask(looking, |io| io.remove_from_group(&group, image_id))?;
         }
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::{Call, call, close, copied, owned};
+use super::handle::{CephCall, call, close, copied, owned};
 use super::library::{Handle, end_without_destructors};
 use super::locks::without_protocol;
 use super::objects::IoCtx;
@@ -56,7 +56,7 @@ fn seconds(duration: Duration) -> String {
 
 impl Cluster {
     pub fn connect(config: &ClusterConfig) -> Result<Arc<Self>> {
-        let connecting = Call { operation: "connect to", subject: &config.monitors };
+        let connecting = CephCall { operation: "connect to", subject: &config.monitors };
         let cluster = connecting.text("ceph")?;
         let user = connecting.text(&format!("client.{}", config.user))?;
         let mut handle = ptr::null_mut();
@@ -101,15 +101,15 @@ impl Cluster {
     }
 
     fn set_option(&self, option: &str, value: &str) -> Result<()> {
-        let setting = Call { operation: "set the option", subject: option };
+        let setting = CephCall { operation: "set the option", subject: option };
         let (option, value) = (setting.text(option)?, setting.text(value)?);
         let code = call!(rados.rados_conf_set(self.handle, option.as_ptr(), value.as_ptr()));
         setting.check(code)?;
         Ok(())
     }
 
-    fn call(&self, operation: &'static str) -> Call<'_> {
-        Call { operation, subject: &self.monitors }
+    fn call(&self, operation: &'static str) -> CephCall<'_> {
+        CephCall { operation, subject: &self.monitors }
     }
 
     pub(super) fn handle(&self) -> Handle {
@@ -161,7 +161,7 @@ impl Cluster {
     /// An object store that is asked anything by us, or by whoever connects later, has learned of it
     /// first: what the old client wrote until then is there, and nothing comes after it.
     pub fn blocklist(&self, address: &str, lasting: Duration) -> Result<()> {
-        let calling = Call { operation: "blocklist the client", subject: address };
+        let calling = CephCall { operation: "blocklist the client", subject: address };
         let seconds = u32::try_from(lasting.as_secs()).unwrap_or(u32::MAX);
         let address = calling.text(address)?;
         let text = address.as_ptr().cast_mut();

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::handle::{Call, call};
+use super::handle::{CephCall, call};
 use super::image::Image;
 use super::library::library;
 use super::snapshots::SnapshotRef;
@@ -92,7 +92,7 @@ impl Image {
     }
 }
 
-fn ended(comparing: &Call<'_>, code: c_int) -> Result<()> {
+fn ended(comparing: &CephCall<'_>, code: c_int) -> Result<()> {
     if code != ENOUGH {
         comparing.check(code)?;
     }

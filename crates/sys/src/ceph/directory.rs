@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 
-use super::handle::Call;
+use super::handle::CephCall;
 use super::objects::IoCtx;
 use crate::error::Result;
 
@@ -141,7 +141,7 @@ impl IoCtx {
 
     fn understood<T>(&self, object: &str, decoded: Option<T>) -> Result<T> {
         let subject = self.subject(object);
-        let asking = Call { operation: "ask", subject: &subject };
+        let asking = CephCall { operation: "ask", subject: &subject };
         decoded.ok_or_else(|| asking.refused("the answer is not of the form that it should be"))
     }
 }

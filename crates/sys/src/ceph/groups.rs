@@ -5,7 +5,7 @@ use std::ptr;
 
 use rustix::io::Errno;
 
-use super::handle::{Call, call, owned};
+use super::handle::{CephCall, call, owned};
 use super::image::Image;
 use super::library::RawGroup;
 use super::objects::IoCtx;
@@ -15,7 +15,7 @@ impl IoCtx {
     /// `EEXIST` if the name is taken.
     pub fn create_group(&self, group: &str) -> Result<()> {
         let subject = self.subject(group);
-        let creating = Call { operation: "create the group", subject: &subject };
+        let creating = CephCall { operation: "create the group", subject: &subject };
         let group = creating.text(group)?;
         creating.check(call!(rbd.rbd_group_create(self.handle(), group.as_ptr())))?;
         Ok(())
@@ -25,7 +25,7 @@ impl IoCtx {
     /// `false`: there was no such group.
     pub fn ensure_no_group(&self, group: &str) -> Result<bool> {
         let subject = self.subject(group);
-        let removing = Call { operation: "remove the group", subject: &subject };
+        let removing = CephCall { operation: "remove the group", subject: &subject };
         let group = removing.text(group)?;
         match removing.check(call!(rbd.rbd_group_remove(self.handle(), group.as_ptr()))) {
             Err(error) if error.is_not_found() => Ok(false),
@@ -36,7 +36,7 @@ impl IoCtx {
     /// `false`: the image is in another group. librbd goes by the image's name.
     pub fn try_add_to_group(&self, group: &str, image: &str) -> Result<bool> {
         let subject = self.subject(group);
-        let adding = Call { operation: "add an image to the group", subject: &subject };
+        let adding = CephCall { operation: "add an image to the group", subject: &subject };
         let (group, image) = (adding.text(group)?, adding.text(image)?);
         let io = self.handle();
         let code = call!(rbd.rbd_group_image_add(io, group.as_ptr(), io, image.as_ptr()));
@@ -48,7 +48,7 @@ impl IoCtx {
 
     pub fn remove_from_group(&self, group: &str, image_id: &str) -> Result<()> {
         let subject = self.subject(group);
-        let removing = Call { operation: "remove an image from the group", subject: &subject };
+        let removing = CephCall { operation: "remove an image from the group", subject: &subject };
         let (group, id) = (removing.text(group)?, removing.text(image_id)?);
         let io = self.handle();
         let code = call!(rbd.rbd_group_image_remove_by_id(io, group.as_ptr(), io, id.as_ptr()));
@@ -60,7 +60,7 @@ impl IoCtx {
     /// all of them meanwhile, and writers wait. All are made, or none is left.
     pub fn snapshot_group(&self, group: &str, name: &str) -> Result<()> {
         let subject = self.subject(group);
-        let making = Call { operation: "snapshot the group", subject: &subject };
+        let making = CephCall { operation: "snapshot the group", subject: &subject };
         let (group, name) = (making.text(group)?, making.text(name)?);
         let code = call!(rbd.rbd_group_snap_create(self.handle(), group.as_ptr(), name.as_ptr()));
         making.check(code)?;

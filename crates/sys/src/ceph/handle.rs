@@ -37,12 +37,12 @@ const LARGEST_ERRNO: c_int = 4095;
 
 /// Which operation failed, and on what: `POOL/IMAGE`, say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call<'a> {
+pub(super) struct CephCall<'a> {
     pub(super) operation: &'static str,
     pub(super) subject: &'a str,
 }
 
-impl Call<'_> {
+impl CephCall<'_> {
     /// Codes are negative error numbers; what is not negative is a count or nothing.
     pub(super) fn check(&self, code: c_int) -> Result<usize> {
         usize::try_from(code).map_err(|_| self.failed(code))

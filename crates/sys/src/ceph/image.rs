@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use super::handle::{Call, call, close, owned, terminated};
+use super::handle::{CephCall, call, close, owned, terminated};
 use super::library::{Handle, RawLinkedImage, RawSnapshot};
 use super::objects::IoCtx;
 use crate::error::Result;
@@ -46,8 +46,8 @@ impl Image {
         self.handle
     }
 
-    pub(super) fn call(&self, operation: &'static str) -> Call<'_> {
-        Call { operation, subject: &self.subject }
+    pub(super) fn call(&self, operation: &'static str) -> CephCall<'_> {
+        CephCall { operation, subject: &self.subject }
     }
 
     pub fn id(&self) -> Result<String> {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::Arc;
 
-use super::handle::{Call, call, close};
+use super::handle::{CephCall, call, close};
 use super::image::Image;
 use super::library::{Handle, library};
 use super::objects::IoCtx;
@@ -53,7 +53,7 @@ impl IoCtx {
     /// `EEXIST` if there is an image of that name; this decides between two that make it at once.
     pub fn create_image(&self, name: &str, new: NewImage<'_>) -> Result<()> {
         let subject = self.subject(name);
-        let creating = Call { operation: "create the image", subject: &subject };
+        let creating = CephCall { operation: "create the image", subject: &subject };
         let text = creating.text(name)?;
         let options = Options::new()?;
         options.set(&creating, OPTION_FEATURES, FEATURES)?;
@@ -73,7 +73,7 @@ impl IoCtx {
 
     fn clone_image(
         &self,
-        creating: &Call<'_>,
+        creating: &CephCall<'_>,
         (image, snapshot): (&str, SnapshotRef<'_>),
         name: &CStr,
         options: &Options,
@@ -98,7 +98,7 @@ impl IoCtx {
 
     pub fn open_image(self: &Arc<Self>, name: &str, access: Access) -> Result<Image> {
         let subject = self.subject(name);
-        let opening = Call { operation: "open the image", subject: &subject };
+        let opening = CephCall { operation: "open the image", subject: &subject };
         let text = opening.text(name)?;
         let (io, none) = (self.handle(), ptr::null());
         let mut handle = ptr::null_mut();
@@ -120,7 +120,7 @@ impl IoCtx {
         access: Access,
     ) -> Result<Image> {
         let subject = self.subject(id);
-        let opening = Call { operation: "open the image", subject: &subject };
+        let opening = CephCall { operation: "open the image", subject: &subject };
         let text = opening.text(id)?;
         let (name, number) = match snapshot {
             None => (None, None),
@@ -159,7 +159,7 @@ impl Options {
         Ok(Self { handle })
     }
 
-    fn set(&self, creating: &Call<'_>, option: c_int, value: u64) -> Result<()> {
+    fn set(&self, creating: &CephCall<'_>, option: c_int, value: u64) -> Result<()> {
         let code = call!(rbd.rbd_image_options_set_uint64(self.handle, option, value));
         creating.check(code)?;
         Ok(())

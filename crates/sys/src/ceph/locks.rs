@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::handle::{Call, call, terminated};
+use super::handle::{CephCall, call, terminated};
 use super::image::Image;
 use super::objects::IoCtx;
 use super::watchers::Watcher;
@@ -60,7 +60,7 @@ impl IoCtx {
         lease: Option<Duration>,
     ) -> Result<bool> {
         let subject = self.subject(object);
-        let locking = Call { operation: "lock", subject: &subject };
+        let locking = CephCall { operation: "lock", subject: &subject };
         let (name, lock) = (locking.text(object)?, locking.text(lock)?);
         let (cookie, description) = (locking.text(cookie)?, locking.text("")?);
         let mut lease = lease.map(|lease| libc::timeval {
@@ -86,7 +86,7 @@ impl IoCtx {
 
     pub fn unlock(&self, object: &str, lock: &str, cookie: &str) -> Result<()> {
         let subject = self.subject(object);
-        let unlocking = Call { operation: "unlock", subject: &subject };
+        let unlocking = CephCall { operation: "unlock", subject: &subject };
         let (name, lock) = (unlocking.text(object)?, unlocking.text(lock)?);
         let cookie = unlocking.text(cookie)?;
         let code =
@@ -97,7 +97,7 @@ impl IoCtx {
 
     pub fn lock_holder(&self, object: &str, lock: &str) -> Result<Option<LockHolder>> {
         let subject = self.subject(object);
-        let asking = Call { operation: "ask who has locked", subject: &subject };
+        let asking = CephCall { operation: "ask who has locked", subject: &subject };
         let (name, lock) = (asking.text(object)?, asking.text(lock)?);
         let mut exclusive = 0;
         let mut texts = [[0_u8; BUFFER]; 4];
@@ -149,7 +149,7 @@ impl IoCtx {
     /// Only from this holder. Whoever does that has stopped it before.
     pub fn ensure_lock_broken(&self, object: &str, lock: &str, holder: &LockHolder) -> Result<()> {
         let subject = self.subject(object);
-        let breaking = Call { operation: "break the lock of", subject: &subject };
+        let breaking = CephCall { operation: "break the lock of", subject: &subject };
         let (name, lock) = (breaking.text(object)?, breaking.text(lock)?);
         let (client, cookie) = (breaking.text(&holder.client)?, breaking.text(&holder.cookie)?);
         let code = call!(rados.rados_break_lock(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::cluster::Cluster;
-use super::handle::{Call, call, close};
+use super::handle::{CephCall, call, close};
 use super::library::Handle;
 use crate::error::Result;
 
@@ -33,7 +33,7 @@ unsafe impl Sync for IoCtx {}
 
 impl IoCtx {
     pub(super) fn open(cluster: Arc<Cluster>, pool: &str, namespace: &str) -> Result<Arc<Self>> {
-        let opening = Call { operation: "open the pool", subject: pool };
+        let opening = CephCall { operation: "open the pool", subject: pool };
         let (name, space) = (opening.text(pool)?, opening.text(namespace)?);
         let mut handle = ptr::null_mut();
         let code =
@@ -66,7 +66,7 @@ impl IoCtx {
     /// The whole of a small object.
     pub fn read(&self, object: &str) -> Result<Vec<u8>> {
         let subject = self.subject(object);
-        let reading = Call { operation: "read", subject: &subject };
+        let reading = CephCall { operation: "read", subject: &subject };
         let name = reading.text(object)?;
         let mut buffer = vec![0_u8; LARGEST_READ];
         let start = buffer.as_mut_ptr().cast::<c_char>();
@@ -118,7 +118,7 @@ impl IoCtx {
         input: &[u8],
     ) -> Result<Vec<u8>> {
         let subject = self.subject(object);
-        let executing = Call { operation: "ask", subject: &subject };
+        let executing = CephCall { operation: "ask", subject: &subject };
         let name = executing.text(object)?;
         let (class, method) = (executing.text(class)?, executing.text(method)?);
         let mut answer = vec![0_u8; LARGEST_READ];
@@ -167,7 +167,7 @@ impl WriteOp {
 
     pub(super) fn operate(&self, io: &IoCtx, operation: &'static str, object: &str) -> Result<()> {
         let subject = io.subject(object);
-        let writing = Call { operation, subject: &subject };
+        let writing = CephCall { operation, subject: &subject };
         let name = writing.text(object)?;
         let code = call!(rados.rados_write_op_operate(
             self.handle,

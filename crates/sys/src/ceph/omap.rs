@@ -5,7 +5,7 @@ use std::ptr;
 
 use rustix::io::Errno;
 
-use super::handle::{Call, call, close, copied};
+use super::handle::{CephCall, call, close, copied};
 use super::library::Handle;
 use super::objects::{CREATE_EXCLUSIVE, IoCtx, WriteOp};
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub struct Update {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UpdateOutcome {
     Done,
     /// Something was not as expected; nothing was changed.
     Differs,
@@ -106,12 +106,12 @@ fn start_of(bytes: &[u8]) -> *const c_char {
 
 impl IoCtx {
     /// `ENOENT` if there is no such object and none is to be made.
-    pub fn update(&self, object: &str, update: &Update) -> Result<Outcome> {
+    pub fn update(&self, object: &str, update: &Update) -> Result<UpdateOutcome> {
         let op = WriteOp::new()?;
         update.write_into(&op)?;
         match op.operate(self, "change", object) {
-            Ok(()) => Ok(Outcome::Done),
-            Err(error) if error.errno() == Some(Errno::CANCELED) => Ok(Outcome::Differs),
+            Ok(()) => Ok(UpdateOutcome::Done),
+            Err(error) if error.errno() == Some(Errno::CANCELED) => Ok(UpdateOutcome::Differs),
             Err(error) => Err(error),
         }
     }
@@ -153,7 +153,7 @@ impl IoCtx {
         limit: usize,
     ) -> Result<Vec<(String, Vec<u8>)>> {
         let subject = self.subject(object);
-        let reading = Call { operation: "read the keys of", subject: &subject };
+        let reading = CephCall { operation: "read the keys of", subject: &subject };
         let name = reading.text(object)?;
         let texts = (reading.text(after)?, reading.text(prefix)?);
         match self.read_page(&reading, &name, &texts, limit) {
@@ -164,7 +164,7 @@ impl IoCtx {
 
     fn read_page(
         &self,
-        reading: &Call<'_>,
+        reading: &CephCall<'_>,
         object: &CString,
         (after, prefix): &(CString, CString),
         limit: usize,
@@ -206,7 +206,7 @@ struct Values {
 }
 
 impl Values {
-    fn collect(&self, reading: &Call<'_>) -> Result<Vec<(String, Vec<u8>)>> {
+    fn collect(&self, reading: &CephCall<'_>) -> Result<Vec<(String, Vec<u8>)>> {
         let mut found = Vec::new();
         loop {
             let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::io::Errno;
 
 use super::directory::{encode, encoded};
-use super::handle::{Call, call, owned};
+use super::handle::{CephCall, call, owned};
 use super::library::RawTrashed;
 use super::objects::IoCtx;
 use crate::error::Result;
@@ -82,7 +82,7 @@ impl IoCtx {
 
     pub fn restore_from_trash(&self, id: &str, name: &str) -> Result<()> {
         let subject = self.subject(id);
-        let restoring = Call { operation: "restore from the trash", subject: &subject };
+        let restoring = CephCall { operation: "restore from the trash", subject: &subject };
         let (id, name) = (restoring.text(id)?, restoring.text(name)?);
         let code = call!(rbd.rbd_trash_restore(self.handle(), id.as_ptr(), name.as_ptr()));
         restoring.check(code)?;
@@ -93,7 +93,7 @@ impl IoCtx {
     /// a group, or someone has it open.
     pub fn try_free_trashed(&self, id: &str) -> Result<bool> {
         let subject = self.subject(id);
-        let freeing = Call { operation: "free", subject: &subject };
+        let freeing = CephCall { operation: "free", subject: &subject };
         let id = freeing.text(id)?;
         let code = call!(rbd.rbd_trash_remove(self.handle(), id.as_ptr(), false));
         match freeing.check(code) {
@@ -108,7 +108,7 @@ impl IoCtx {
 
     pub fn trash(&self) -> Result<Vec<Trashed>> {
         let subject = self.subject("");
-        let listing = Call { operation: "list the trash of", subject: &subject };
+        let listing = CephCall { operation: "list the trash of", subject: &subject };
         let blank = RawTrashed {
             id: ptr::null_mut(),
             name: ptr::null_mut(),

@@ -8,7 +8,7 @@ use rustix::path::Arg;
 
 use crate::crash;
 use crate::error::{Context, Result};
-use crate::resolve::Place;
+use crate::resolve::ResolvedPath;
 
 /// Deeper than anything made here; a tree that goes further is a mistake, and must not take the
 /// process down with its stack or its descriptors.
@@ -17,11 +17,11 @@ const DEEPEST: u32 = 64;
 /// Removes a file or a directory with all it holds. Missing is fine. Links are removed, not
 /// followed; a mount point below stops it (`EXDEV`, `EBUSY`) before anything mounted is touched.
 pub fn remove_tree(path: &Path) -> Result<()> {
-    let place = match Place::of("remove", path) {
+    let resolved = match ResolvedPath::of("remove", path) {
         Err(error) if error.is_not_found() => return Ok(()),
-        place => place?,
+        resolved => resolved?,
     };
-    remove_entry(&place.parent, place.name.as_os_str(), DEEPEST).on("remove", path)
+    remove_entry(&resolved.parent, resolved.name.as_os_str(), DEEPEST).on("remove", path)
 }
 
 fn remove_entry(parent: impl AsFd, name: impl Arg + Copy, levels: u32) -> CallResult<()> {

@@ -227,10 +227,10 @@ fn a_device_on_which_nothing_happens_is_busy() {
 }
 
 #[test]
-fn a_glance_at_a_device_is_no_lasting_use() {
+fn a_short_use_of_a_device_is_no_lasting_use() {
     let mut sightings = Sightings::default();
-    let glances = [true, true, false, true, false, true, true];
-    assert!(!glances.into_iter().any(|in_use| sightings.is_lasting(in_use)));
+    let uses = [true, true, false, true, false, true, true];
+    assert!(!uses.into_iter().any(|in_use| sightings.is_lasting(in_use)));
     assert!(sightings.is_lasting(true));
 }
 

@@ -70,7 +70,7 @@ fn mounted_for(process: &Path, number: (u32, u32), seen: &mut HashSet<u64>) -> O
         true => seen.insert(mount.id),
         false => !seen.contains(&mount.id),
     });
-    let mount = unseen.find(|mount| mount.shows(number, &root))?;
+    let mount = unseen.find(|mount| mount.is_of_device(number, &root))?;
     Some(format!("sees it mounted at {}", mount.mount_point.display()))
 }
 

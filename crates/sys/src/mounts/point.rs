@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::file::ensure_directories;
-use crate::resolve::{Place, parent_of};
+use crate::resolve::{ResolvedPath, parent_of};
 
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
@@ -22,21 +22,21 @@ const FILE_MODE: u32 = 0o640;
 /// anything else that is no directory, is an error.
 pub fn ensure_directory(path: &Path) -> Result<bool> {
     const OPERATION: &str = "make the directory";
-    let place = match Place::of(OPERATION, path) {
+    let resolved = match ResolvedPath::of(OPERATION, path) {
         Err(error) if error.is_not_found() => {
             let mode = Mode::from_raw_mode(DIRECTORY_MODE);
             ensure_directories(parent_of(path), mode).on(OPERATION, path)?;
-            Place::of(OPERATION, path)?
+            ResolvedPath::of(OPERATION, path)?
         }
-        place => place?,
+        resolved => resolved?,
     };
-    match mkdirat(&place.parent, &place.name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+    match mkdirat(&resolved.parent, &resolved.name, Mode::from_raw_mode(DIRECTORY_MODE)) {
         Ok(()) => {
             crash::after("make the directory");
             Ok(true)
         }
         Err(Errno::EXIST) => {
-            place.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
+            resolved.open(OFlags::PATH | OFlags::DIRECTORY).on(OPERATION, path)?;
             Ok(false)
         }
         Err(errno) => Err(errno).on(OPERATION, path),
@@ -47,9 +47,9 @@ pub fn ensure_directory(path: &Path) -> Result<bool> {
 /// too: that is how the file looks when one is bound on it.
 pub fn ensure_file(path: &Path) -> Result<bool> {
     const OPERATION: &str = "make the file";
-    let place = Place::of(OPERATION, path)?;
+    let resolved = ResolvedPath::of(OPERATION, path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    match openat(&place.parent, &place.name, flags, Mode::from_raw_mode(FILE_MODE)) {
+    match openat(&resolved.parent, &resolved.name, flags, Mode::from_raw_mode(FILE_MODE)) {
         Ok(_) => {
             crash::after("make the file");
             return Ok(true);
@@ -57,7 +57,7 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno).on(OPERATION, path),
     }
-    let there = place.open(OFlags::PATH).on(OPERATION, path)?;
+    let there = resolved.open(OFlags::PATH).on(OPERATION, path)?;
     let mode = fstat(there).on(OPERATION, path)?.st_mode;
     if FileType::from_raw_mode(mode) == FileType::Directory {
         return Err(Errno::ISDIR).on(OPERATION, path);
@@ -69,11 +69,11 @@ pub fn ensure_file(path: &Path) -> Result<bool> {
 /// alone, and reported: it was not made here to be mounted on, or something wrote below a mount.
 pub fn remove_mount_point(path: &Path) -> Result<()> {
     const OPERATION: &str = "remove the mount point";
-    let place = match Place::of(OPERATION, path) {
+    let resolved = match ResolvedPath::of(OPERATION, path) {
         Err(error) if error.is_not_found() => return Ok(()),
-        place => place?,
+        resolved => resolved?,
     };
-    let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+    let there = match statat(&resolved.parent, &resolved.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         there => there.on(OPERATION, path)?,
     };
@@ -85,7 +85,7 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
     } else {
         return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
     };
-    match unlinkat(&place.parent, &place.name, how) {
+    match unlinkat(&resolved.parent, &resolved.name, how) {
         Ok(()) => {
             crash::after(OPERATION);
             Ok(())
@@ -103,11 +103,11 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
 /// directory that is not empty (`ENOTEMPTY`), and a file that holds something.
 pub fn replace_mount_point(path: &Path) -> Result<()> {
     const OPERATION: &str = "replace the mount point";
-    let place = match Place::of(OPERATION, path) {
+    let resolved = match ResolvedPath::of(OPERATION, path) {
         Err(error) if error.is_not_found() => return Ok(()),
-        place => place?,
+        resolved => resolved?,
     };
-    let there = match statat(&place.parent, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+    let there = match statat(&resolved.parent, &resolved.name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         there => there.on(OPERATION, path)?,
     };
@@ -121,9 +121,9 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
     } else {
         return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
     };
-    let replaced = make_fresh(&place, &fresh, how).and_then(|made| {
+    let replaced = make_fresh(&resolved, &fresh, how).and_then(|made| {
         make_alike(&made, &there)?;
-        renameat(&place.parent, &fresh, &place.parent, &place.name)
+        renameat(&resolved.parent, &fresh, &resolved.parent, &resolved.name)
     });
     match replaced {
         Ok(()) => {
@@ -131,7 +131,7 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
             Ok(())
         }
         Err(errno) => {
-            if unlinkat(&place.parent, &fresh, how).is_ok() {
+            if unlinkat(&resolved.parent, &fresh, how).is_ok() {
                 crash::after("remove an unused mount point");
             }
             Err(errno).on(OPERATION, path)
@@ -140,20 +140,20 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
 }
 
 /// What a crash left of an earlier attempt may be half-made.
-fn make_fresh(place: &Place, name: &OsStr, how: AtFlags) -> rustix::io::Result<OwnedFd> {
-    if unlinkat(&place.parent, name, how).is_ok() {
+fn make_fresh(resolved: &ResolvedPath, name: &OsStr, how: AtFlags) -> rustix::io::Result<OwnedFd> {
+    if unlinkat(&resolved.parent, name, how).is_ok() {
         crash::after("remove an unused mount point");
     }
     let private = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if how != AtFlags::REMOVEDIR {
         let made = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        return openat(&place.parent, name, made, private)
+        return openat(&resolved.parent, name, made, private)
             .inspect(|_| crash::after("make a mount point"));
     }
-    mkdirat(&place.parent, name, private | Mode::XUSR)?;
+    mkdirat(&resolved.parent, name, private | Mode::XUSR)?;
     crash::after("make a mount point");
-    openat(&place.parent, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+    openat(&resolved.parent, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
 fn make_alike(made: &OwnedFd, model: &Stat) -> rustix::io::Result<()> {

@@ -21,7 +21,7 @@ fn what_is_given_up_is_gone_for_good() {
     let wanted = CapabilitySet::CHOWN | CapabilitySet::SYS_ADMIN;
     let giving_up = thread::spawn(move || {
         let kept = keep_only(wanted).unwrap();
-        assert_eq!(kept, Kept { capabilities: wanted, for_good: true });
+        assert_eq!(kept, KeptCapabilities { capabilities: wanted, for_good: true });
         let mask = format!("{:016x}", wanted.bits());
         for field in ["CapPrm", "CapEff", "CapBnd"] {
             assert_eq!(told(field), mask, "{field}");
@@ -35,7 +35,7 @@ fn what_is_given_up_is_gone_for_good() {
         let again = keep_only(CapabilitySet::all()).unwrap();
         assert_eq!(again.capabilities, wanted);
         let less = keep_only(CapabilitySet::CHOWN).unwrap();
-        assert_eq!(less, Kept { capabilities: CapabilitySet::CHOWN, for_good: false });
+        assert_eq!(less, KeptCapabilities { capabilities: CapabilitySet::CHOWN, for_good: false });
         assert_eq!(told("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
     });
     giving_up.join().unwrap();

@@ -34,7 +34,7 @@ fn magic_links_of_proc_are_refused() {
 #[test]
 fn a_path_must_end_in_a_name() {
     for path in ["/", "..", "/tmp/.."] {
-        assert!(Place::of("open", Path::new(path)).is_err(), "{path}");
+        assert!(ResolvedPath::of("open", Path::new(path)).is_err(), "{path}");
     }
 }
 

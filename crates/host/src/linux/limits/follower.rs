@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orlop_model::Result;
-use orlop_sys::throttle::{Limits, NewGroups, Stop, limit_new_group};
+use orlop_sys::cgroup_io::{Limits, NewGroups, Stop, limit_new_group};
 
 use super::super::failure::Doing;
 

@@ -17,9 +17,9 @@ struct Cgroup {
 impl Cgroup {
     fn new(purpose: &str) -> Self {
         let name = format!("orlop-host-{purpose}-{}", std::process::id());
-        let controller = Controller::detect("/").unwrap();
+        let controller = IoController::detect("/").unwrap();
         let path = match controller.expect("this machine limits I/O somehow") {
-            Controller::V1 { mount, .. } | Controller::V2 { mount, .. } => mount.join(&name),
+            IoController::V1 { mount, .. } | IoController::V2 { mount, .. } => mount.join(&name),
         };
         std::fs::create_dir(&path).unwrap();
         Self { path, name }
@@ -105,7 +105,7 @@ fn an_unlimited_device_costs_nothing() {
     let device = bed.device("image", MIB);
     let limiter = limiter(&bed, &group);
     // Set behind its back: still there, so nothing was written.
-    let controller = Controller::detect(&group.name).unwrap().unwrap();
+    let controller = IoController::detect(&group.name).unwrap().unwrap();
     let set = |limits: &IoLimits| {
         let limits = kernel_limits(limits);
         controller.apply(device.major, device.minor, &limits).unwrap();

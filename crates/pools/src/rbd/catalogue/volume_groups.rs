@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeGroupId, VolumeGroupRecord, VolumeId};
-use orlop_sys::ceph::{Outcome, Update, header_of, metadata_key};
+use orlop_sys::ceph::{Update, UpdateOutcome, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
 use super::super::failure::Doing;
@@ -126,8 +126,8 @@ impl VolumeGroups {
                 .expect(&metadata_key(&record_key(&image_id)), Some(&text))
                 .set(&metadata_key(&joined_key(&image_id)), mark.as_bytes());
             match self.session.ask(marking, |io| io.update(&header_of(&image_id), &update))? {
-                Outcome::Done => return Ok(()),
-                Outcome::Differs => {}
+                UpdateOutcome::Done => return Ok(()),
+                UpdateOutcome::Differs => {}
             }
         }
         Err(Error::Busy(format!("volume {id}")))
@@ -146,8 +146,10 @@ impl VolumeGroups {
     fn write_group(&self, id: &VolumeGroupId, update: &Update) -> Result<()> {
         let writing = || format!("write volume group {id}");
         match self.records.update(writing, update)? {
-            Outcome::Done => Ok(()),
-            Outcome::Differs => Err(Error::Busy(format!("volume group {id}, or a volume of it"))),
+            UpdateOutcome::Done => Ok(()),
+            UpdateOutcome::Differs => {
+                Err(Error::Busy(format!("volume group {id}, or a volume of it")))
+            }
         }
     }
 }

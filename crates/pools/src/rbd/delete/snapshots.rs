@@ -1,7 +1,7 @@
 //! Deleting snapshots and group snapshots.
 
 use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId};
-use orlop_sys::ceph::{Outcome, Update};
+use orlop_sys::ceph::{Update, UpdateOutcome};
 
 use super::super::catalogue::{GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
 use super::super::intent::to_remove;
@@ -26,8 +26,8 @@ impl Deletion {
             Update::default().expect(&key, Some(&text)).remove(&key).set(&intent, &intent_text);
         let deleting = || format!("delete snapshot {id}");
         match self.records.update(deleting, &update)? {
-            Outcome::Done => {}
-            Outcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
+            UpdateOutcome::Done => {}
+            UpdateOutcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
         if let Err(error) = self.intents.ensure_removed::<OfImage>(&snapshot) {
@@ -56,8 +56,8 @@ impl Deletion {
         let deleting = || format!("delete group snapshot {id}");
         let update = update.set(&intent, &intent_text);
         match self.records.update(deleting, &update)? {
-            Outcome::Done => {}
-            Outcome::Differs => return Err(Error::Busy(format!("group snapshot {id}"))),
+            UpdateOutcome::Done => {}
+            UpdateOutcome::Differs => return Err(Error::Busy(format!("group snapshot {id}"))),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
         if let Err(error) = self.intents.ensure_removed::<OfImages>(name) {

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use orlop_model::{Device, DeviceAccess, Error, Result, VolumeId};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
-use orlop_sys::storage_daemon::Export;
+use orlop_sys::rbd_export::Export;
 
 use super::super::failure::Doing;
 use crate::in_use::{still_in_use, used_by};

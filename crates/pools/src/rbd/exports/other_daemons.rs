@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::loopdev;
-use orlop_sys::storage_daemon::Export;
+use orlop_sys::rbd_export::Export;
 
 use super::super::failure::Doing;
 use super::Exports;

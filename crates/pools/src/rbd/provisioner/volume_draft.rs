@@ -15,7 +15,7 @@ use orlop_model::{
     ContentSource, Draft, Error, NewVolume, Provisioning, Result, SnapshotId, VolumeRecord,
 };
 use orlop_sys::ceph::{
-    Access, NewImage, Outcome, Parent, SnapshotRef, Update, header_of, metadata_key,
+    Access, NewImage, Parent, SnapshotRef, Update, UpdateOutcome, header_of, metadata_key,
 };
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
@@ -165,14 +165,14 @@ impl CapturedDraft {
         let writing = || format!("write the record of {}", self.record.id);
         let commit = Step::Commit { record: &text };
         match self.pool.images.take_step(writing, &image_id, ImageState::Draft, &commit)? {
-            Outcome::Done => {
+            UpdateOutcome::Done => {
                 self.pool.flattening.request_if_deep(&self.record.id, &image_id);
                 if matches!(self.content, Content::Copy(_)) {
                     self.pool.intents.remove_all_for::<OfImage>(&copy_purpose(&self.record.id));
                 }
                 Ok(self.record.clone())
             }
-            Outcome::Differs => Err(self.overtaken()),
+            UpdateOutcome::Differs => Err(self.overtaken()),
         }
     }
 
@@ -206,8 +206,8 @@ impl CapturedDraft {
             }
         }
         match self.pool.deletion.try_discard(id, image_id)? {
-            Outcome::Done => Ok(()),
-            Outcome::Differs => Err(self.overtaken()),
+            UpdateOutcome::Done => Ok(()),
+            UpdateOutcome::Differs => Err(self.overtaken()),
         }
     }
 

@@ -51,7 +51,7 @@ fn a_device_that_nothing_uses_is_detached() {
 }
 
 #[test]
-fn a_glance_at_a_device_does_not_keep_it() {
+fn a_short_use_of_a_device_does_not_keep_it() {
     let looks = |found: [bool; 4]| {
         let mut found = found.into_iter();
         lasting(|| found.next().unwrap().then(|| "blkid".to_owned()))

@@ -11,7 +11,7 @@ const NOTICEABLE: u64 = 2 << 20;
 /// For a process with many threads that rarely work. glibc gives them up to eight heaps for each
 /// processor, and once a large buffer was freed takes others of its size from the heaps too.
 #[cfg(target_env = "gnu")]
-pub fn keep_little() {
+pub fn limit_arenas() {
     use crate::abi::{M_ARENA_MAX, M_MMAP_THRESHOLD, set_heap_number};
 
     /// Threads do not get into each other's way at the rates of a control plane.
@@ -28,12 +28,12 @@ pub fn keep_little() {
 
 /// Other C libraries have one heap.
 #[cfg(not(target_env = "gnu"))]
-pub fn keep_little() {}
+pub fn limit_arenas() {}
 
 /// Lets the kernel have what is free, if this process has grown since `before` bytes of it were
 /// resident; returns how many are now. A heap keeps the most that it ever held: without this, one
 /// list of all volumes would stay resident for good.
-pub fn give_back(before: u64) -> Result<u64> {
+pub fn trim(before: u64) -> Result<u64> {
     let resident = resident()?;
     if resident < before.saturating_add(NOTICEABLE) {
         return Ok(resident.min(before));

@@ -29,7 +29,7 @@ const CLIENT_MARK: &str = "authenticate success, global_id ";
 
 /// Which image, and how to reach it. The key stays in its keyring.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct ExportSource<'a> {
     pub monitors: &'a str,
     /// Without `client.`
     pub user: &'a str,
@@ -42,8 +42,8 @@ pub struct Source<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    InGoodOrder,
+pub enum ExportEnd {
+    Clean,
     /// By us, or before. The cluster has to be told, or others wait for what it had.
     Killed,
 }
@@ -92,7 +92,7 @@ impl Export {
     /// Returns when the image is open and the file shows it. There must be nothing of an earlier one.
     /// While the cluster is away an image cannot be opened: that ends with `ETIMEDOUT` and leaves no
     /// process, which has no file to show yet, so that nobody misses it.
-    pub fn start(&self, source: &Source<'_>, limit: Duration) -> Result<()> {
+    pub fn start(&self, source: &ExportSource<'_>, limit: Duration) -> Result<()> {
         // Of a start that was interrupted, by whatever has killed us then.
         self.kill_unfinished()?;
         fs::DirBuilder::new()
@@ -133,7 +133,8 @@ impl Export {
         for entry in fs::read_dir(processes).on("list", processes)? {
             let name = entry.on("list", processes)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-            let Some(process) = number.map(|number| self.showing(number)).transpose()?.flatten()
+            let Some(process) =
+                number.map(|number| self.exporting_process(number)).transpose()?.flatten()
             else {
                 continue;
             };
@@ -155,7 +156,7 @@ impl Export {
 
     /// No timeouts for operations: a workload waits until the cluster is back, rather than see
     /// errors that a filesystem would not survive.
-    fn configured(&self, source: &Source<'_>) -> String {
+    fn configured(&self, source: &ExportSource<'_>) -> String {
         format!(
             "[global]\nmon_host = {}\nkeyring = {}\nlog_file = {}\nlog_to_stderr = false\n\
              admin_socket =\nclient_mount_timeout = 30\ndebug_monc = 5/5\n",
@@ -165,7 +166,7 @@ impl Export {
         )
     }
 
-    fn arguments(&self, source: &Source<'_>) -> Vec<String> {
+    fn arguments(&self, source: &ExportSource<'_>) -> Vec<String> {
         let (read_only, writable) = if source.read_only { ("on", "off") } else { ("off", "on") };
         let namespace = match source.namespace {
             "" => String::new(),
@@ -222,7 +223,7 @@ impl Export {
 
     /// The image has grown; the export has to be told, as it looked only once. Both sizes are then
     /// this one, so it must not be smaller than the image.
-    pub fn show_size(&self, bytes: u64) -> Result<()> {
+    pub fn set_size(&self, bytes: u64) -> Result<()> {
         let path = self.file();
         let file = OpenOptions::new().write(true).open(&path).on("open", &path)?;
         if file.metadata().on("look at", &path)?.len() == bytes {
@@ -252,13 +253,13 @@ impl Export {
 
     /// Lets go of the image and removes the directory. Nothing may be on its way to the image any more:
     /// a process that does not end by itself is killed.
-    pub fn ensure_stopped(&self) -> Result<Ending> {
+    pub fn ensure_stopped(&self) -> Result<ExportEnd> {
         let ending = match self.process()? {
             // Whoever started it was killed before it told its number; it would show the image on,
             // and keep it open, once nobody knows of it.
             None => {
                 self.kill_unfinished()?;
-                Ending::Killed
+                ExportEnd::Killed
             }
             Some(process) => self.end(&process)?,
         };
@@ -268,20 +269,20 @@ impl Export {
         Ok(ending)
     }
 
-    fn end(&self, process: &OwnedFd) -> Result<Ending> {
-        let shown = self.file();
+    fn end(&self, process: &OwnedFd) -> Result<ExportEnd> {
+        let exported = self.file();
         for (signal, ending) in
-            [(Signal::TERM, Ending::InGoodOrder), (Signal::KILL, Ending::Killed)]
+            [(Signal::TERM, ExportEnd::Clean), (Signal::KILL, ExportEnd::Killed)]
         {
             match pidfd_send_signal(process, signal) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &shown),
+                Err(errno) => return Err(errno).on("end the export of", &exported),
             }
-            if ends_soon(process).on("wait for the export of", &shown)? {
+            if ends_soon(process).on("wait for the export of", &exported)? {
                 return Ok(ending);
             }
         }
-        Err(Errno::BUSY).on("end the export of", &shown)
+        Err(Errno::BUSY).on("end the export of", &exported)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor
@@ -296,10 +297,10 @@ impl Export {
         let Some(number) = text.trim().parse().ok().and_then(Pid::from_raw) else {
             return Ok(None);
         };
-        self.showing(number)
+        self.exporting_process(number)
     }
 
-    fn showing(&self, number: Pid) -> Result<Option<OwnedFd>> {
+    fn exporting_process(&self, number: Pid) -> Result<Option<OwnedFd>> {
         let descriptor = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),

@@ -23,16 +23,16 @@ fn a_filesystem_is_known_by_its_device_wherever_it_is_bound() {
         let dir = scratch();
         let target = dir.path().join("target");
         ensure_directory(&target).unwrap();
-        assert_eq!(glance(&target).unwrap(), Glance::Vacant);
+        assert_eq!(look_up(&target).unwrap(), MountLookup::NotMounted);
         let _target = Mounted::guard(&target);
         bind(volume.root(), &target, BindAccess::ReadWrite).unwrap();
         for path in [volume.root(), &target] {
-            assert_eq!(glance(path).unwrap(), Glance::Filesystem { major, minor }, "{kind}");
+            assert_eq!(look_up(path).unwrap(), MountLookup::Filesystem { major, minor }, "{kind}");
         }
         std::fs::create_dir(target.join("below")).unwrap();
-        assert_eq!(glance(&target.join("below")).unwrap(), Glance::Vacant);
+        assert_eq!(look_up(&target.join("below")).unwrap(), MountLookup::NotMounted);
         ensure_unmounted(&target).unwrap();
-        assert_eq!(glance(&target).unwrap(), Glance::Vacant);
+        assert_eq!(look_up(&target).unwrap(), MountLookup::NotMounted);
     }
 }
 
@@ -48,9 +48,9 @@ fn a_device_node_is_known_by_its_own_number() {
     let _mounted = Mounted::guard(&target);
     bind(&disk.path(), &target, BindAccess::ReadWrite).unwrap();
     let (major, minor) = number_of(&disk);
-    assert_eq!(glance(&target).unwrap(), Glance::DeviceNode { major, minor });
+    assert_eq!(look_up(&target).unwrap(), MountLookup::DeviceNode { major, minor });
     // The node in /dev is no mount.
-    assert_eq!(glance(&disk.path()).unwrap(), Glance::Vacant);
+    assert_eq!(look_up(&disk.path()).unwrap(), MountLookup::NotMounted);
 }
 
 #[test]
@@ -64,16 +64,16 @@ fn what_the_path_alone_cannot_tell_is_unclear() {
     ensure_directory(&target).unwrap();
     let _target = Mounted::guard(&target);
     bind(read_only.root(), &target, BindAccess::ReadOnly).unwrap();
-    assert_eq!(glance(&target).unwrap(), Glance::Unclear);
+    assert_eq!(look_up(&target).unwrap(), MountLookup::Unknown);
 
     let without_number = Volume::new(FsKind::Btrfs);
-    assert_eq!(glance(without_number.root()).unwrap(), Glance::Unclear);
+    assert_eq!(look_up(without_number.root()).unwrap(), MountLookup::Unknown);
 
     let shut_down = Volume::new(FsKind::Xfs);
     let point = shut_down.root().as_os_str();
     let shutdown = ["-x", "-c", "shutdown"].map(std::ffi::OsStr::new);
     tool::run("xfs_io", shutdown.into_iter().chain([point])).unwrap();
-    assert_eq!(glance(shut_down.root()).unwrap(), Glance::Unclear);
+    assert_eq!(look_up(shut_down.root()).unwrap(), MountLookup::Unknown);
 }
 
 #[test]
@@ -86,6 +86,6 @@ fn links_and_what_is_missing_are_vacant() {
     let at = |name: &str| dir.path().join(name);
     symlink(volume.root(), at("link")).unwrap();
     for name in ["link", "missing", "missing/below"] {
-        assert_eq!(glance(&at(name)).unwrap(), Glance::Vacant, "{name}");
+        assert_eq!(look_up(&at(name)).unwrap(), MountLookup::NotMounted, "{name}");
     }
 }

@@ -1,15 +1,15 @@
-//! Alone in its process: other tests would use memory meanwhile.
+//! Alone in its process: other tests would use memory at the same time.
 
 #![cfg(target_env = "gnu")]
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
-use orlop_sys::memory::{give_back, keep_little, resident};
+use orlop_sys::malloc::{limit_arenas, resident, trim};
 
 const MIB: u64 = 1 << 20;
 
 #[test]
 fn what_was_freed_goes_back_to_the_kernel() {
-    keep_little();
+    limit_arenas();
     let before = resident().unwrap();
     // Small enough to come from a heap; the one that stays keeps the heap from being cut short.
     let mut things: Vec<Vec<u8>> = (0..200_000).map(|_| vec![1; 200]).collect();
@@ -17,8 +17,8 @@ fn what_was_freed_goes_back_to_the_kernel() {
     assert!(full > before + 30 * MIB, "{before} {full}");
     let last = things.pop().unwrap();
     drop(things);
-    let after = give_back(before).unwrap();
+    let after = trim(before).unwrap();
     assert!(after < before + 5 * MIB, "{before} {full} {after}");
     assert_eq!(last.len(), 200);
-    assert!(give_back(after).unwrap() <= after, "nothing has grown");
+    assert!(trim(after).unwrap() <= after, "nothing has grown");
 }

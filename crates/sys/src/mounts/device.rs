@@ -17,7 +17,7 @@ impl MountEntry {
 
     /// Does the mount show this device: its filesystem, or its node? `root` is where this process
     /// finds the root of the namespace that the mount is in.
-    pub fn shows(&self, (major, minor): (u32, u32), root: &Path) -> bool {
+    pub fn is_of_device(&self, (major, minor): (u32, u32), root: &Path) -> bool {
         self.filesystem_is_on((major, minor)) || self.binds_node((major, minor), root)
     }
 

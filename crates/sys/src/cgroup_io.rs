@@ -4,7 +4,7 @@
 //! detached and attached again to another file still has it.
 
 mod files;
-mod follow;
+mod new_groups;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::error::{Context, Error, Result};
 use crate::mounts::{MountEntry, all_mounts};
 use files::{Written, read_words, subgroups, write_line};
-pub use follow::{NewGroups, Stop};
+pub use new_groups::{NewGroups, Stop};
 
 /// `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,16 +35,16 @@ impl Limits {
 
 /// Where limits are set: one group, below which the workloads run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Controller {
+pub enum IoController {
     /// cgroup v2: a group's limit holds for all below it. The root has none, so there it is set
     /// on each of its children.
     V2 { mount: PathBuf, group: PathBuf },
     /// cgroup v1: a group's limit holds for its own processes only, so it is set on all below.
-    /// Groups made later have none until they get it: see [`Controller::group_to_follow`].
+    /// Groups made later have none until they get it: see [`IoController::group_to_follow`].
     V1 { mount: PathBuf, group: PathBuf },
 }
 
-impl Controller {
+impl IoController {
     /// `group` is a path below the hierarchy's root: "/", "kubepods", "kubepods.slice/x".
     /// `Ok(None)` if this host has no way to limit I/O; a group that does not exist is an error.
     pub fn detect(group: &str) -> Result<Option<Self>> {

@@ -15,35 +15,35 @@ const SOME: Limits = Limits {
 /// A group of the host with one below it, removed in the end.
 struct Groups {
     name: String,
-    controller: Controller,
+    controller: IoController,
 }
 
 impl Groups {
     fn new() -> Self {
-        let root = match Controller::detect("/").unwrap() {
-            Some(Controller::V1 { group, .. } | Controller::V2 { group, .. }) => group,
+        let root = match IoController::detect("/").unwrap() {
+            Some(IoController::V1 { group, .. } | IoController::V2 { group, .. }) => group,
             None => panic!("this host has no cgroup that limits I/O"),
         };
         let name = format!("orlop-test-{:08x}", u32::from_le_bytes(random_bytes().unwrap()));
         std::fs::create_dir_all(root.join(&name).join("below")).unwrap();
-        let controller = Controller::detect(&name).unwrap().unwrap();
+        let controller = IoController::detect(&name).unwrap().unwrap();
         Self { name, controller }
     }
 
     fn path(&self) -> &Path {
         match &self.controller {
-            Controller::V1 { group, .. } | Controller::V2 { group, .. } => group,
+            IoController::V1 { group, .. } | IoController::V2 { group, .. } => group,
         }
     }
 
     /// What the kernel says is set for the device.
     fn lines(&self, device: &str) -> Vec<String> {
         let files: Vec<PathBuf> = match &self.controller {
-            Controller::V1 { group, .. } => [group.clone(), group.join("below")]
+            IoController::V1 { group, .. } => [group.clone(), group.join("below")]
                 .iter()
                 .flat_map(|group| legacy_files(&SOME).map(|(file, _)| group.join(file)))
                 .collect(),
-            Controller::V2 { group, .. } => vec![group.join("io.max")],
+            IoController::V2 { group, .. } => vec![group.join("io.max")],
         };
         let text: String =
             files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
@@ -68,7 +68,7 @@ fn limits_are_set_read_back_changed_and_taken_away() {
     let disk = Disk::new(dir.path(), MIB);
     let (major, minor) = disk.device.device_number().unwrap();
     let device = format!("{major}:{minor} ");
-    let is_legacy = matches!(groups.controller, Controller::V1 { .. });
+    let is_legacy = matches!(groups.controller, IoController::V1 { .. });
 
     for _ in 0..2 {
         groups.controller.apply(major, minor, &SOME).unwrap();
@@ -115,11 +115,11 @@ fn a_group_must_exist_below_the_root() {
     if !root() {
         return;
     }
-    assert!(Controller::detect("no-such-group").unwrap_err().is_not_found());
+    assert!(IoController::detect("no-such-group").unwrap_err().is_not_found());
     let groups = Groups::new();
-    assert!(Controller::detect(&format!("../{}", groups.name)).is_err());
+    assert!(IoController::detect(&format!("../{}", groups.name)).is_err());
     assert_eq!(
-        Controller::detect(&format!("/{}/", groups.name)).unwrap().unwrap(),
+        IoController::detect(&format!("/{}/", groups.name)).unwrap().unwrap(),
         groups.controller
     );
 }
@@ -144,10 +144,10 @@ impl Unified {
         Self { dir }
     }
 
-    fn detect(&self, group: &str) -> Result<Option<Controller>> {
+    fn detect(&self, group: &str) -> Result<Option<IoController>> {
         let at = self.dir.path().display();
         let text = format!("1 0 0:1 / {at} rw - cgroup2 none rw");
-        Controller::detect_among(&parse_mountinfo(&text), group)
+        IoController::detect_among(&parse_mountinfo(&text), group)
     }
 
     fn read(&self, file: &str) -> String {
@@ -194,7 +194,7 @@ fn a_nested_group_gets_the_controller_from_all_above() {
 #[test]
 fn without_a_controller_that_can_be_written_there_is_none() {
     assert_eq!(Unified::new("cpu memory").detect("pods").unwrap(), None);
-    assert_eq!(Controller::detect_among(&[], "/").unwrap(), None);
+    assert_eq!(IoController::detect_among(&[], "/").unwrap(), None);
     let read_only = "1 0 0:1 / /nowhere ro - cgroup none rw,blkio";
-    assert_eq!(Controller::detect_among(&parse_mountinfo(read_only), "/").unwrap(), None);
+    assert_eq!(IoController::detect_among(&parse_mountinfo(read_only), "/").unwrap(), None);
 }

@@ -8,27 +8,27 @@ use super::{LoopDevice, numbers_in};
 
 /// Half a second apart. Not in a row: a filesystem in use writes every now and then, if only its journal, but
 /// an unmount does not pause.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
-/// What the device has done until the last look, and how many looks found that nothing was added.
+/// What the device has done until the last check, and how many checks found that nothing was added.
 #[derive(Debug, Default)]
-pub(super) struct Stillness {
+pub(super) struct Idleness {
     done: Option<Vec<u64>>,
-    looks: u32,
+    checks: u32,
 }
 
-impl Stillness {
-    /// True once several looks found that the device had done nothing.
+impl Idleness {
+    /// True once several checks found that the device had done nothing.
     pub(super) fn is_certain(&mut self, device: &LoopDevice) -> bool {
-        self.note(done_by(device))
+        self.observe(done_by(device))
     }
 
-    fn note(&mut self, done: Option<Vec<u64>>) -> bool {
+    fn observe(&mut self, done: Option<Vec<u64>>) -> bool {
         if done.is_some() && done == self.done {
-            self.looks += 1;
+            self.checks += 1;
         }
         self.done = done;
-        self.looks >= LOOKS
+        self.checks >= CHECKS
     }
 }
 
@@ -48,15 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_device_that_pauses_is_still() {
-        let is_still = |done: &[Option<u64>]| {
-            let mut stillness = Stillness::default();
-            done.iter().any(|done| stillness.note(done.map(|count| vec![count])))
+    fn only_a_device_that_pauses_is_idle() {
+        let is_idle = |done: &[Option<u64>]| {
+            let mut idleness = Idleness::default();
+            done.iter().any(|done| idleness.observe(done.map(|count| vec![count])))
         };
-        assert!(is_still(&[Some(1); 5]));
-        assert!(is_still(&[Some(1), Some(1), Some(1), Some(2), None, Some(3), Some(3), Some(3)]));
-        assert!(!is_still(&[Some(1), Some(1), Some(1), Some(1), Some(2), Some(3)]));
-        assert!(!is_still(&[Some(1), Some(2), Some(3), Some(4), Some(5), Some(6)]));
-        assert!(!is_still(&[None, None, None, None, None, None]));
+        assert!(is_idle(&[Some(1); 5]));
+        assert!(is_idle(&[Some(1), Some(1), Some(1), Some(2), None, Some(3), Some(3), Some(3)]));
+        assert!(!is_idle(&[Some(1), Some(1), Some(1), Some(1), Some(2), Some(3)]));
+        assert!(!is_idle(&[Some(1), Some(2), Some(3), Some(4), Some(5), Some(6)]));
+        assert!(!is_idle(&[None, None, None, None, None, None]));
     }
 }

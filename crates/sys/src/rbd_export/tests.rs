@@ -3,8 +3,8 @@
 use super::*;
 use crate::testbed::scratch;
 
-fn source() -> Source<'static> {
-    Source {
+fn source() -> ExportSource<'static> {
+    ExportSource {
         monitors: "[v2:127.0.0.1:1]",
         user: "orlop",
         keyring: Path::new("/etc/ceph/ceph.client.orlop.keyring"),
@@ -15,13 +15,13 @@ fn source() -> Source<'static> {
     }
 }
 
-fn joined(source: &Source<'_>) -> String {
+fn joined(source: &ExportSource<'_>) -> String {
     Export::at(PathBuf::from("/run/a,b")).arguments(source).join(" ")
 }
 
 #[test]
 fn a_comma_does_not_end_a_value() {
-    let arguments = joined(&Source { pool: "a,readonly=on", ..source() });
+    let arguments = joined(&ExportSource { pool: "a,readonly=on", ..source() });
     assert!(arguments.contains("pool=a,,readonly=on,"));
     assert!(arguments.contains("mountpoint=/run/a,,b/image,"));
 }
@@ -30,7 +30,7 @@ fn a_comma_does_not_end_a_value() {
 fn what_is_read_only_is_so_on_both_sides() {
     let writable = joined(&source());
     assert!(writable.contains("read-only=off") && writable.contains("writable=on"));
-    let read_only = joined(&Source { read_only: true, namespace: "team", ..source() });
+    let read_only = joined(&ExportSource { read_only: true, namespace: "team", ..source() });
     assert!(read_only.contains("read-only=on") && read_only.contains("writable=off"));
     assert!(read_only.contains("namespace=team,"));
 }
@@ -73,7 +73,7 @@ fn is_shown_by_anyone(export: &Export) -> bool {
 fn a_start_that_takes_too_long_leaves_no_process() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
-    let nobody = Source { monitors: NOBODY, ..source() };
+    let nobody = ExportSource { monitors: NOBODY, ..source() };
     let late = export.start(&nobody, Duration::from_secs(2)).unwrap_err();
     assert_eq!(late.errno(), Some(Errno::TIMEDOUT), "{late}");
     assert!(!is_shown_by_anyone(&export));
@@ -89,7 +89,7 @@ fn an_export_that_nobody_knows_the_process_of_is_stopped() {
     let starting = {
         let export = export.clone();
         std::thread::spawn(move || {
-            let nobody = Source { monitors: NOBODY, ..source() };
+            let nobody = ExportSource { monitors: NOBODY, ..source() };
             export.start(&nobody, Duration::from_secs(60))
         })
     };
