@@ -203,7 +203,7 @@ impl Engine {
         }
         let ours = match &recorded {
             Some(publication) => self.is_present(pool, &id, publication)?,
-            None => self.occupied_by(pool, &id, target)?,
+            None => self.mount_of(pool, &id, target)?,
         };
         if ours {
             self.unmount(&id, target)?;
@@ -291,7 +291,7 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
     ) -> Result<Vec<Publication>> {
-        self.publications_that(id, |publication| self.occupied_by(pool, id, &publication.target))
+        self.publications_that(id, |publication| self.mount_of(pool, id, &publication.target))
     }
 
     /// The publications on record of which something is still there to be taken away.
@@ -320,19 +320,19 @@ impl Engine {
     /// A device node at a target that we recorded was put there by us, even if its device is gone
     /// and its number says nothing any more; unless another volume was published there since.
     fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
-        if self.occupied_by(pool, id, &publication.target)? {
+        if self.mount_of(pool, id, &publication.target)? {
             return Ok(true);
         }
-        let occupant = self.host.occupant(&publication.target)?;
+        let mounted = self.host.mount_at(&publication.target)?;
         let is_node =
-            publication.capability.is_block() && occupant.is_some_and(|at| at.is_device_node);
+            publication.capability.is_block() && mounted.is_some_and(|at| at.is_device_node);
         Ok(is_node && !self.is_of_another(id, &publication.target)?)
     }
 
     /// Is another volume published at the path, by its record and by what is there? Of a pool that is
     /// not in service the record has to do.
     fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
-        if self.host.occupant(target)?.is_none() {
+        if self.host.mount_at(target)?.is_none() {
             return Ok(false);
         }
         for other in self.host.node_records()?.iter().filter(|other| *other != id) {
@@ -341,7 +341,7 @@ impl Engine {
                 Err(Error::Damaged { .. }) => false,
                 Err(error) => return Err(error),
             };
-            let is_there = |pool: &PoolRef| self.occupied_by(pool, other, target);
+            let is_there = |pool: &PoolRef| self.mount_of(pool, other, target);
             if names_it && self.pools.get(other.pool()).map_or(Ok(true), is_there)? {
                 return Ok(true);
             }

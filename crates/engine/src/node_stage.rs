@@ -58,7 +58,7 @@ impl Engine {
                 self.ensure_unstaged(pool, id, path)
             }
             // The same place by another path, or a stage of which the record was lost.
-            Some(stage) if self.occupied_by(pool, id, path)? => {
+            Some(stage) if self.mount_of(pool, id, path)? => {
                 self.check_unpublished(pool, id)?;
                 check_answers(pool, id)?;
                 self.unmount(id, path)?;
@@ -70,7 +70,7 @@ impl Engine {
             }
             Some(_) => Ok(()),
             // The record is lost, but the kernel knows whose this is.
-            None if self.occupied_by(pool, id, path)? => {
+            None if self.mount_of(pool, id, path)? => {
                 self.check_mounted_only_at(pool, id, path)?;
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
@@ -249,7 +249,7 @@ impl Engine {
         path: &TargetPath,
     ) -> Result<()> {
         let mut node = self.host.node_record(id)?;
-        if self.occupied_by(pool, id, path)? {
+        if self.mount_of(pool, id, path)? {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
             self.unmount(id, path)?;
         }
@@ -270,7 +270,7 @@ impl Engine {
     /// What a crash in [`Engine::grow_aside`] may have left.
     fn clear_aside(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         let aside = self.host.private_stage(id)?;
-        if self.occupied_by(pool, id, &aside)? {
+        if self.mount_of(pool, id, &aside)? {
             self.host.ensure_unmounted(&aside)?;
         }
         self.host.ensure_target_removed(&aside)
@@ -298,29 +298,29 @@ impl Engine {
         let live = if stage.capability.is_block() {
             pool.devices().attached(id, stage_access(pool, &stage))?.is_some()
         } else {
-            self.occupied_by(pool, id, &stage.path)?
+            self.mount_of(pool, id, &stage.path)?
         };
         Ok(live.then_some(stage))
     }
 
     /// Is a device of this volume what is mounted at the path?
-    pub(crate) fn occupied_by(
+    pub(crate) fn mount_of(
         &self,
         pool: &PoolRef,
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<bool> {
-        let Some(occupant) = self.host.occupant(path)? else {
+        let Some(mounted) = self.host.mount_at(path)? else {
             return Ok(false);
         };
-        let is_occupant = |device: Option<Device>| device.is_some_and(|d| occupant.is_of(&d));
-        Ok(is_occupant(pool.devices().attached(id, DeviceAccess::ReadWrite)?)
-            || is_occupant(pool.devices().attached(id, DeviceAccess::ReadOnly)?))
+        let is_mounted = |device: Option<Device>| device.is_some_and(|d| mounted.is_of(&d));
+        Ok(is_mounted(pool.devices().attached(id, DeviceAccess::ReadWrite)?)
+            || is_mounted(pool.devices().attached(id, DeviceAccess::ReadOnly)?))
     }
 
     /// For a volume of which nothing is recorded here: fine, unless something is at the path.
     pub(crate) fn check_vacant(&self, volume: &VolumeRef, path: &TargetPath) -> Result<()> {
-        if self.host.occupant(path)?.is_none() {
+        if self.host.mount_at(path)?.is_none() {
             return Ok(());
         }
         let exists = match volume {

@@ -68,7 +68,7 @@ impl Engine {
         path: &TargetPath,
     ) -> Result<bool> {
         if !stage.capability.is_block() {
-            return self.occupied_by(pool, id, path);
+            return self.mount_of(pool, id, path);
         }
         let Some(number) = self.host.device_node_at(path)? else {
             return Ok(false);
@@ -98,10 +98,10 @@ impl Engine {
         path: &TargetPath,
         device: &Device,
     ) -> Result<VolumeStats> {
-        if !self.occupied_by(pool, id, path)? {
+        if !self.mount_of(pool, id, path)? {
             return Ok(gone("the volume is not mounted there any more"));
         }
-        let read_only = self.host.occupant(path)?.is_some_and(|at| at.filesystem_read_only);
+        let read_only = self.host.mount_at(path)?.is_some_and(|at| at.filesystem_read_only);
         let usage = match self.host.usage(path) {
             Ok(usage) => usage,
             Err(error) => return Ok(gone(&error.to_string())),

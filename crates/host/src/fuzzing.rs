@@ -19,7 +19,7 @@ fn node_record(text: &[u8]) {
 }
 
 /// The first line is what the kernel said, the others are options that may hold secrets: none of
-/// them is left standing as a word of its own (GEN-38).
+/// them is left standing as a separate word (GEN-38).
 fn hidden_options(text: &str) {
     let mut lines = text.lines();
     let said = lines.next().unwrap_or_default();

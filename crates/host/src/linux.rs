@@ -4,16 +4,16 @@
 mod failure;
 mod filesystem;
 mod freezer;
+mod fs_tools;
 mod limits;
+mod machine_scan;
+mod mount_lookup;
 pub(crate) mod mount_options;
 mod mounting;
-mod notes;
-mod occupancy;
-mod off_limits;
-mod offer;
+mod protected_paths;
 pub(crate) mod records;
 mod run_dir;
-mod survey;
+mod run_files;
 #[cfg(test)]
 mod testbed;
 #[cfg(test)]
@@ -23,22 +23,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord,
-    Occupant, PoolId, Result, TargetPath, Usage, VolumeId,
+    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, MountState,
+    NodeRecord, PoolId, Result, TargetPath, Usage, VolumeId,
 };
 use orlop_sys::file;
 use orlop_sys::thaw_helper::HelperCommand;
 use orlop_sys::{loopdev, ownership, rand};
 
-use failure::Doing;
+use failure::HostResultExt;
 use freezer::Freezer;
+use fs_tools::FsTools;
 use limits::Limiter;
-use notes::Notes;
-use off_limits::OffLimits;
-use offer::Offer;
+pub use machine_scan::{MachineScan, VolumeExistence};
+use protected_paths::ProtectedPaths;
 use records::NodeRecords;
-use run_dir::{Mine, RunDirectory};
-pub use survey::{Survey, VolumeStanding};
+use run_dir::{RunDirectory, RunDirectoryLock};
+use run_files::RunFiles;
 
 #[derive(Debug, Clone)]
 pub struct LinuxHostConfig {
@@ -47,54 +47,54 @@ pub struct LinuxHostConfig {
     /// Must this process be the only one that uses the run directory?
     pub alone: bool,
     /// Nothing is mounted on, above or in these; the run directory need not be among them.
-    pub off_limits: Vec<PathBuf>,
+    pub protected_paths: Vec<PathBuf>,
     /// `None`: all whose tools are installed.
     pub filesystems: Option<Vec<FsType>>,
     pub default_fs: Option<FsType>,
     /// The cgroup of the workloads whose I/O is limited, relative to the controller's mount.
     pub workload_cgroup: String,
-    /// How long a filesystem stays frozen when nobody thaws it.
+    /// How long a filesystem stays frozen when its caller does not thaw it.
     pub freeze_limit: Duration,
     /// The process that thaws should this one be killed; `None`: there is none.
     pub thaw_helper: Option<HelperCommand>,
 }
 
 pub struct LinuxHost {
-    offer: Offer,
+    fs_tools: FsTools,
     run_dir: RunDirectory,
     records: NodeRecords,
     freezer: Freezer,
     limiter: Limiter,
-    off_limits: OffLimits,
-    mine: Option<Mine>,
+    protected_paths: ProtectedPaths,
+    lock: Option<RunDirectoryLock>,
 }
 
 impl LinuxHost {
     pub fn new(config: LinuxHostConfig) -> Result<Self> {
         let run_dir = RunDirectory::ensure(&config.run_dir)?;
-        let mine = config.alone.then(|| run_dir.take()).transpose()?;
-        let mut off_limits = config.off_limits;
-        off_limits.push(config.run_dir);
+        let lock = config.alone.then(|| run_dir.take()).transpose()?;
+        let mut protected_paths = config.protected_paths;
+        protected_paths.push(config.run_dir);
         Ok(Self {
-            off_limits: OffLimits::new(off_limits, run_dir.inline()),
-            offer: Offer::choose(config.filesystems, config.default_fs)?,
+            protected_paths: ProtectedPaths::new(protected_paths, run_dir.inline()),
+            fs_tools: FsTools::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
             limiter: Limiter::detect(&config.workload_cgroup, run_dir.limited())?,
             run_dir,
-            mine,
+            lock,
         })
     }
 
     /// Would [`Self::new`] refuse this? Changes nothing, and does not mind a daemon that runs.
     pub fn check(config: &LinuxHostConfig) -> Result<()> {
         RunDirectory::check(&config.run_dir)?;
-        Offer::choose(config.filesystems.clone(), config.default_fs)?;
+        FsTools::choose(config.filesystems.clone(), config.default_fs)?;
         Limiter::check_group(&config.workload_cgroup)
     }
 
-    /// Thaws every filesystem that a note says was frozen when its process ended. For a process
-    /// that is alone in the run directory: then nobody else is just making a snapshot.
+    /// Thaws every filesystem that a marker says was frozen when its process ended. For a process
+    /// that is alone in the run directory: then no other process is just making a snapshot.
     pub fn thaw_left_frozen(&self) -> Result<()> {
         self.freezer.thaw_left_frozen()
     }
@@ -102,35 +102,35 @@ impl LinuxHost {
     /// For an orderly end. Threads that are left wait in the kernel, and a successor need not wait for
     /// them; it has the run directory when this process has ended.
     pub fn leave(&self) {
-        if let Some(mine) = &self.mine {
-            mine.leave();
+        if let Some(lock) = &self.lock {
+            lock.leave();
         }
     }
 
-    /// Before anything of the pool is used here: only then may somebody who finds a device and no
-    /// record take it for a leftover. The pool has the same stamp for as long as no daemon with
+    /// Before anything of the pool is used here: only then may the doctor, if it finds a device and
+    /// no record, take it for an orphan. The pool has the same stamp for as long as no daemon with
     /// another run directory serves it.
-    pub fn note_pool(&self, id: &PoolId, stamp: &str) -> Result<()> {
-        Notes::new(self.run_dir.pools()).write(&id.to_string(), stamp.as_bytes())
+    pub fn mark_pool(&self, id: &PoolId, stamp: &str) -> Result<()> {
+        RunFiles::new(self.run_dir.pools()).write(&id.to_string(), stamp.as_bytes())
     }
 
-    pub fn is_noted_pool(&self, id: &PoolId, stamp: &str) -> Result<bool> {
+    pub fn is_marked_pool(&self, id: &PoolId, stamp: &str) -> Result<bool> {
         self.run_dir.is_of_pool(id, Some(stamp))
     }
 
     /// Volumes of the pool are in use of which nothing is recorded here.
-    pub fn withdraw_pool(&self, id: &PoolId) -> Result<()> {
-        Notes::new(self.run_dir.pools()).ensure_removed(&id.to_string())
+    pub fn unmark_pool(&self, id: &PoolId) -> Result<()> {
+        RunFiles::new(self.run_dir.pools()).ensure_removed(&id.to_string())
     }
 }
 
 impl Host for LinuxHost {
     fn filesystems(&self) -> &[FsType] {
-        self.offer.filesystems()
+        self.fs_tools.filesystems()
     }
 
     fn check_health(&self) -> Result<()> {
-        self.offer.check_tools()
+        self.fs_tools.check_tools()
     }
 
     fn random_uuid(&self) -> Result<FsUuid> {
@@ -162,29 +162,31 @@ impl Host for LinuxHost {
         filesystem::ensure_grown_mounted(device, fs, at, &self.freezer)
     }
 
-    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
-        occupancy::occupant(path)
+    fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
+        mount_lookup::mount_at(path)
     }
 
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
-        occupancy::device_node_at(path)
+        mount_lookup::device_node_at(path)
     }
 
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
-        occupancy::mounts_of(device)
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
+        mount_lookup::mounts_of(device)
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {
-        occupancy::target_exists(path)
+        mount_lookup::target_exists(path)
     }
 
     fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
-        self.off_limits.check(path)
+        self.protected_paths.check(path)
     }
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.off_limits.check_stage(target)?;
-        mounting::ensure_mounted(request, target, |place| self.off_limits.check_stage_place(place))
+        self.protected_paths.check_stage(target)?;
+        mounting::ensure_mounted(request, target, |place| {
+            self.protected_paths.check_resolved_stage(place)
+        })
     }
 
     fn ensure_bound_directory(
@@ -193,14 +195,16 @@ impl Host for LinuxHost {
         target: &TargetPath,
         read_only: bool,
     ) -> Result<()> {
-        self.off_limits.check(target)?;
-        let check = |place: &Path| self.off_limits.check_place(place);
+        self.protected_paths.check(target)?;
+        let check = |place: &Path| self.protected_paths.check_resolved(place);
         mounting::ensure_bound_directory(source, target, read_only, check)
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
-        self.off_limits.check(target)?;
-        mounting::ensure_bound_device(device, target, |place| self.off_limits.check_place(place))
+        self.protected_paths.check(target)?;
+        mounting::ensure_bound_device(device, target, |place| {
+            self.protected_paths.check_resolved(place)
+        })
     }
 
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
@@ -279,8 +283,8 @@ impl Host for LinuxHost {
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
         match self.records.read(id) {
             Err(Error::Damaged { what, reason }) => {
-                // First: the doctor must not take what is in use for a leftover (decision 0031).
-                self.withdraw_pool(id.pool())?;
+                // First: the doctor must not take what is in use for an orphan (decision 0031).
+                self.unmark_pool(id.pool())?;
                 let aside = self.records.set_aside(id)?;
                 tracing::warn!(
                     volume = %id,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, IoLimits, NodeRecord, Occupant, Result, TargetPath,
+    Device, DeviceSignature, Error, FsType, IoLimits, MountState, NodeRecord, Result, TargetPath,
     VolumeId,
 };
 
@@ -33,7 +33,7 @@ pub struct MemoryHost {
 #[derive(Default)]
 struct State {
     devices: BTreeMap<DeviceNumber, DeviceState>,
-    mounts: BTreeMap<TargetPath, Occupant>,
+    mounts: BTreeMap<TargetPath, MountState>,
     targets: BTreeSet<TargetPath>,
     writes: BTreeMap<(u32, u32), u64>,
     groups: BTreeMap<TargetPath, u32>,
@@ -135,8 +135,8 @@ impl MemoryHost {
 
     /// As after an I/O error: every mount of the device refuses writes.
     pub fn turn_filesystem_read_only(&self, device: &Device) {
-        for occupant in self.lock().mounts.values_mut() {
-            occupant.filesystem_read_only |= occupant.is_of(device);
+        for mounted in self.lock().mounts.values_mut() {
+            mounted.filesystem_read_only |= mounted.is_of(device);
         }
     }
 

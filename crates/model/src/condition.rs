@@ -1,4 +1,4 @@
-//! What is told about a volume's health and fill level.
+//! A volume's condition and fill level.
 
 /// A verdict for people (AL-11: never without a text).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::id::VolumeId;
 use crate::pool::Device;
 
-/// One thing that is wrong, in words for whoever has to decide about it.
+/// One thing that is wrong, in words for the operator who decides about it.
 pub struct Finding {
     /// A fixed word for programs, such as `data-missing`.
     pub code: &'static str,
@@ -15,7 +15,7 @@ pub struct Finding {
 }
 
 pub enum Remedy {
-    /// Can be put right without losing anything that anybody was promised.
+    /// Can be put right without losing anything that was promised.
     Repair(Repair),
     /// What a person has to do or decide.
     ByHand(String),

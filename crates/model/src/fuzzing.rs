@@ -24,7 +24,7 @@ pub fn identifiers(input: &[u8]) {
     names(&text);
     path(&text);
     uuid(&text);
-    told(&text);
+    shortened(&text);
     mount_flags(&text);
     let map = entries(&text);
     parameters(&map);
@@ -78,9 +78,9 @@ fn uuid(text: &str) {
     assert_eq!(FsUuid::try_from(printed).ok(), Some(uuid));
 }
 
-fn told(text: &str) {
-    let told = shown(text);
-    assert!(told.chars().count() <= 129 && !told.contains(char::is_control), "{told:?}");
+fn shortened(text: &str) {
+    let short = shown(text);
+    assert!(short.chars().count() <= 129 && !short.contains(char::is_control), "{short:?}");
 }
 
 /// What was vetted as one option stays one.

@@ -64,7 +64,7 @@ pub enum DeviceSignature {
 
 /// What is mounted at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Occupant {
+pub struct MountState {
     /// Device number of the filesystem's device, or of the device node bound there.
     pub major: u32,
     pub minor: u32,
@@ -75,7 +75,7 @@ pub struct Occupant {
     pub filesystem_read_only: bool,
 }
 
-impl Occupant {
+impl MountState {
     pub fn is_of(&self, device: &Device) -> bool {
         (self.major, self.minor) == (device.major, device.minor)
     }
@@ -107,7 +107,7 @@ pub trait Host: Send + Sync {
     /// Mends what an unmounted filesystem says is wrong with it.
     fn check_filesystem(&self, device: &Device, fs: FsType) -> Result<()>;
 
-    /// Gives an unmounted copy an identity of its own.
+    /// Gives an unmounted copy its own identity.
     fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()>;
 
     /// Where a filesystem can grow before it is mounted (ext4), do it.
@@ -116,14 +116,14 @@ pub trait Host: Send + Sync {
     /// Grows a mounted filesystem to its device's size. `Precondition` where the kernel refuses.
     fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()>;
 
-    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>>;
+    fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>>;
 
     /// Major and minor number of the block device that a path leads to, also by a link.
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>>;
 
     /// Where the device can be reached by a path: mounts of its filesystem and of its node, the
     /// newest first. Other mount namespaces may have more.
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>>;
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>>;
 
     /// Is anything at the path, mounted or not?
     fn target_exists(&self, path: &TargetPath) -> Result<bool>;
@@ -178,14 +178,14 @@ pub trait Host: Send + Sync {
     /// neither a hanging call nor a crash freezes a workload for good.
     fn freeze(&self, mount: &TargetPath) -> Result<()>;
 
-    /// Was it frozen all the time until now? If not, what was copied meanwhile is not consistent.
+    /// Was it frozen all the time until now? If not, what was copied in that time is not consistent.
     fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool>;
 
     /// Tells the device which blocks the mounted filesystem does not use.
     fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
 
     /// Grows with every write to the device, by whomever. `None` while one is under way: when
-    /// that will land cannot be told.
+    /// that will land is unknown.
     fn device_writes(&self, device: &Device) -> Result<Option<u64>>;
 
     /// Writes back what is only in memory.

@@ -66,7 +66,7 @@ pub enum Consistency {
     /// As after a power cut: what was flushed is there, in order.
     #[default]
     Crash,
-    /// Nobody was writing, or the filesystem was frozen: clean, with all that was written.
+    /// Nothing was writing, or the filesystem was frozen: clean, with all that was written.
     Filesystem,
 }
 

@@ -1,5 +1,5 @@
 //! Configuration: a TOML file if one is named, ORLOP_* variables on top, checked as a whole
-//! before anything starts. A setting that nobody reads is a mistake, so unknown ones are errors.
+//! before anything starts. A setting that is never read is a mistake, so unknown ones are errors.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

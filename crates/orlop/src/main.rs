@@ -123,7 +123,7 @@ fn tell(plan: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The reason stands on a line of its own at the end of stderr, whatever the log format.
+/// The reason stands on a separate line at the end of stderr, whatever the log format.
 fn complain(code: u8, error: &dyn std::error::Error) -> ExitCode {
     // A closed stderr is no reason to change the exit code.
     let _ = writeln!(std::io::stderr(), "orlop: {error}");

@@ -89,7 +89,7 @@ fn begin_to_close(pool: OpenPool) -> Option<(String, Receiver<()>)> {
     let (done, closed) = mpsc::sync_channel(1);
     let close = move || {
         pool.close();
-        // Nobody waits for it any more only if it took too long.
+        // The receiver is gone only if it took too long.
         let _ = done.send(());
     };
     match thread::Builder::new().name("close-pool".to_owned()).spawn(close) {

@@ -292,7 +292,7 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
     let is_alone = engine.unrecorded(id)?.is_empty();
     if let Some(stamp) = pool.run_stamp()
         && is_alone
-        && host.is_noted_pool(id, &stamp)?
+        && host.is_marked_pool(id, &stamp)?
     {
         return Ok(());
     }
@@ -300,15 +300,15 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
         .map_err(|error| Error::failed(format!("open pool {}", pool.name()), error))?;
     let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
     match pool.set_run_stamp(stamp.clone()) {
-        Ok(()) if is_alone => host.note_pool(id, &stamp),
-        Ok(()) => host.withdraw_pool(id),
+        Ok(()) if is_alone => host.mark_pool(id, &stamp),
+        Ok(()) => host.unmark_pool(id),
         Err(error) => {
             tracing::warn!(
                 %error,
                 "cannot record the run directory in the pool; the doctor will report orphans \
                  of this pool and not repair them"
             );
-            host.withdraw_pool(id)
+            host.unmark_pool(id)
         }
     }
 }

@@ -92,7 +92,7 @@ fn list(config: &Config) -> orlop_model::Result<ExitCode> {
 fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
     let (_, mut inspection) = inspect(config, path)?;
     describe(path, &inspection);
-    Ok(tell(&mut inspection, |finding| (judged(finding, false), DOCTOR)).exit_code())
+    Ok(print_findings(&mut inspection, |finding| (judged(finding, false), DOCTOR)).exit_code())
 }
 
 fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCode> {
@@ -100,7 +100,7 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     describe(path, &inspection);
     refuse_used(path, &inspection)?;
     refuse_copy(config, &pool.path, &inspection)?;
-    let told = tell(&mut inspection, |finding| match finding.code {
+    let report = print_findings(&mut inspection, |finding| match finding.code {
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
@@ -108,9 +108,9 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
         LastOwner { name: pool.name.clone(), topology: pool.topology.clone(), run_stamp: None };
     if !yes {
         say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.topology)));
-        return Ok(told.exit_code());
+        return Ok(report.exit_code());
     }
-    if told.failed {
+    if report.failed {
         return Err(Error::precondition(format!(
             "the pool at {} is not adopted: not all publications could be cleared, see above; mend \
              that and adopt it again",
@@ -120,10 +120,10 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     // Last: until it is written, an interrupted adoption shows where the pool came from.
     inspection.set_last_owner(&owner)?;
     say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
-    Ok(told.exit_code())
+    Ok(report.exit_code())
 }
 
-/// With what the configuration says of the pool, if it is one of its own.
+/// With what the configuration says of the pool, if it has this pool.
 fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig, Inspection)> {
     let looking = || format!("look at the pool at {}", path.display());
     let path = path.canonicalize().map_err(|error| Error::failed(looking(), error))?;
@@ -190,7 +190,7 @@ fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> 
     Ok(())
 }
 
-/// Ids of volumes hold the pool's id, so two pools of one id cannot be told apart.
+/// Ids of volumes hold the pool's id, so two pools of one id cannot be distinguished.
 fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
     for other in image_pools(config).filter(|other| !is_at(other, path)) {
         if ImagePool::id_at(&other.path)?.as_ref() == Some(&inspection.id) {
@@ -217,30 +217,30 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
 
 /// What became of the findings.
 #[derive(Default)]
-struct Told {
+struct PrintedFindings {
     left: bool,
     /// A repair was tried in vain, or a publication can only be cleared by hand.
     failed: bool,
 }
 
-impl Told {
+impl PrintedFindings {
     fn exit_code(&self) -> ExitCode {
         if self.left { ExitCode::from(FINDINGS) } else { ExitCode::SUCCESS }
     }
 }
 
 /// Each line with what has to be said for its repair.
-fn tell(
+fn print_findings(
     inspection: &mut Inspection,
     mut judge: impl FnMut(Finding) -> (Line, &'static str),
-) -> Told {
-    let mut told = Told::default();
+) -> PrintedFindings {
+    let mut report = PrintedFindings::default();
     for finding in std::mem::take(&mut inspection.findings) {
         let (line, repairing) = judge(finding);
         say(&line.text(repairing));
-        told.left |= line.outcome != Outcome::Repaired;
-        told.failed |= line.outcome == Outcome::Failed
+        report.left |= line.outcome != Outcome::Repaired;
+        report.failed |= line.outcome == Outcome::Failed
             || (line.code == FOREIGN_PUBLICATION && line.outcome == Outcome::ByHand);
     }
-    told
+    report
 }

@@ -1,4 +1,4 @@
-//! `orlop serve`: put the parts together, answer until told to stop, leave nothing half-done.
+//! `orlop serve`: put the parts together, answer until a signal stops it, leave nothing half-done.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: config.run_dir.join(&config.driver_name),
         alone: config.uses_machine(),
-        off_limits: config.pools.iter().filter_map(PoolConfig::directory).collect(),
+        protected_paths: config.pools.iter().filter_map(PoolConfig::directory).collect(),
         filesystems: config.filesystems.clone(),
         default_fs: config.default_fs,
         workload_cgroup: config.workload_cgroup.clone(),

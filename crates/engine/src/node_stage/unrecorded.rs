@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
         }
-        let mount = device && self.occupied_by(pool, id, &wanted.path)?;
+        let mount = device && self.mount_of(pool, id, &wanted.path)?;
         Ok(Found { device, mount })
     }
 
@@ -71,7 +71,7 @@ impl Engine {
         if !found.device {
             return self.ensure_unstaged(pool, id, &wanted.path);
         }
-        if !found.mount && self.occupied_by(pool, id, &wanted.path)? {
+        if !found.mount && self.mount_of(pool, id, &wanted.path)? {
             self.host.ensure_unmounted(&wanted.path)?;
         }
         self.host.save_node_record(id, &NodeRecord::default())

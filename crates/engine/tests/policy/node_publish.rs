@@ -37,7 +37,7 @@ fn at(id: &VolumeId, target: &str, mode: AccessMode) -> PublishVolume {
 }
 
 fn is_read_only(bench: &Bench, target: &str) -> bool {
-    bench.host.occupant(&path(target)).unwrap().expect("something is there").read_only
+    bench.host.mount_at(&path(target)).unwrap().expect("something is there").read_only
 }
 
 #[derive(Debug, PartialEq)]
@@ -228,7 +228,7 @@ fn a_block_device_stands_at_the_target() {
     for _ in 0..2 {
         bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
     }
-    let there = bench.host.occupant(&path(TARGET)).unwrap().unwrap();
+    let there = bench.host.mount_at(&path(TARGET)).unwrap().unwrap();
     assert!(there.is_device_node && there.is_of(&bench.device(&id)));
     bench.unpublish(&id, TARGET).unwrap();
     bench.unstage(&id).unwrap();
@@ -254,7 +254,7 @@ fn a_read_only_block_device_is_another_device_with_the_same_limits() {
 
     let read_only = bench.attached(&id, DeviceAccess::ReadOnly).unwrap();
     assert_ne!(read_only, bench.device(&id));
-    assert!(bench.host.occupant(&path(OTHER_TARGET)).unwrap().unwrap().is_of(&read_only));
+    assert!(bench.host.mount_at(&path(OTHER_TARGET)).unwrap().unwrap().is_of(&read_only));
     assert_eq!(bench.host.limits(&read_only).write_iops, Some(50));
 
     bench.unpublish(&id, OTHER_TARGET).unwrap();
@@ -401,7 +401,7 @@ fn a_publication_of_another_volume_is_not_taken_away() {
     bench.engine.publish_volume(&request).unwrap();
     for _ in 0..2 {
         bench.unpublish(&first, TARGET).unwrap();
-        let there = bench.host.occupant(&path(TARGET)).unwrap().expect("it was taken away");
+        let there = bench.host.mount_at(&path(TARGET)).unwrap().expect("it was taken away");
         assert!(there.is_of(&bench.device(&second)));
     }
     bench.unstage(&first).unwrap();
@@ -421,7 +421,7 @@ fn a_target_that_somebody_else_holds_is_not_taken() {
         PublishVolume { way: PublishWay::Staged { staging: elsewhere }, ..publish(&other, TARGET) };
     refused!(bench.engine.publish_volume(&request), Error::Precondition(_));
     assert!(bench.node_record(&other).publications.is_empty());
-    assert!(bench.host.occupant(&path(TARGET)).unwrap().unwrap().is_of(&bench.device(&mine)));
+    assert!(bench.host.mount_at(&path(TARGET)).unwrap().unwrap().is_of(&bench.device(&mine)));
 }
 
 #[test]

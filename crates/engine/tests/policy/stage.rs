@@ -157,7 +157,7 @@ fn reading_stages_are_grown_before_they_turn_read_only() {
         let bench = Bench::new();
         let id = bench.create("v");
         bench.engine.stage_volume(&request(&id)).unwrap();
-        let there = bench.host.occupant(&path(STAGING)).unwrap().unwrap();
+        let there = bench.host.mount_at(&path(STAGING)).unwrap().unwrap();
         assert!(there.read_only && there.filesystem_read_only, "{what}");
         assert_eq!(bench.host.count(Op::Mount), 2, "{what}: writable to grow, then read-only");
         bench.engine.stage_volume(&request(&id)).unwrap();

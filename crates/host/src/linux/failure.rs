@@ -52,18 +52,18 @@ pub(super) fn is_missing(failure: &orlop_sys::Error) -> bool {
     matches!(failure.errno(), Some(Errno::NOENT | Errno::NOTDIR))
 }
 
-pub(super) trait Doing<T> {
+pub(super) trait HostResultExt<T> {
     fn doing(self, what: &str) -> Result<T>;
 }
 
-impl<T> Doing<T> for orlop_sys::Result<T> {
+impl<T> HostResultExt<T> for orlop_sys::Result<T> {
     fn doing(self, what: &str) -> Result<T> {
         self.map_err(|failure| explained(what, &failure))
     }
 }
 
 /// std's own file calls, which carry no path.
-impl<T> Doing<T> for std::io::Result<T> {
+impl<T> HostResultExt<T> for std::io::Result<T> {
     fn doing(self, what: &str) -> Result<T> {
         self.map_err(|failure| {
             if failure.kind() == std::io::ErrorKind::StorageFull

@@ -4,9 +4,9 @@ use orlop_model::{Device, DeviceSignature, Error, FsType, FsUuid, Result, Target
 use orlop_sys::filesystem::{self as fs, Format, FsKind, Signature};
 use rustix::io::Errno;
 
-use super::failure::{Doing, explained};
+use super::failure::{HostResultExt, explained};
 use super::freezer::Freezer;
-use super::occupancy::occupant;
+use super::mount_lookup::mount_at;
 
 pub(super) fn kind_of(fs: FsType) -> FsKind {
     match fs {
@@ -122,7 +122,7 @@ pub(super) fn ensure_grown_mounted(
 ) -> Result<()> {
     // Growing goes by path: where the volume is not mounted, it would reach the filesystem that
     // holds the empty directory.
-    if !occupant(at)?.is_some_and(|there| there.is_of(device) && !there.is_device_node) {
+    if !mount_at(at)?.is_some_and(|there| there.is_of(device) && !there.is_device_node) {
         return Err(Error::precondition(format!(
             "the volume is not mounted at {at}, so its filesystem cannot grow there"
         )));
@@ -149,7 +149,7 @@ pub(super) fn ensure_grown_mounted(
 
 pub(super) fn ensure_trimmed(mount: &TargetPath) -> Result<()> {
     // Trimming goes by path, as growing does.
-    if occupant(mount)?.is_none_or(|there| there.is_device_node) {
+    if mount_at(mount)?.is_none_or(|there| there.is_device_node) {
         return Err(Error::precondition(format!(
             "no filesystem is mounted at {mount}, so it cannot be trimmed"
         )));

@@ -2,7 +2,7 @@
 //!
 //! A workload must never stay frozen because of us. Four things see to that: the caller thaws;
 //! a watchdog thaws when the caller is late; a helper process thaws when this one is killed; and a
-//! note under the run directory, written before the freeze, lets the next process thaw what
+//! marker under the run directory, written before the freeze, lets the next process thaw what
 //! neither could.
 
 mod watchdog;
@@ -17,10 +17,10 @@ use orlop_model::{Error, NameDigest, Result, TargetPath};
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
-use super::failure::{Doing, explained};
-use super::notes::Notes;
-use super::occupancy::occupant;
-use watchdog::{Freeze, Watchdog};
+use super::failure::{HostResultExt, explained};
+use super::mount_lookup::mount_at;
+use super::run_files::RunFiles;
+use watchdog::{FreezeState, Watchdog};
 
 /// No configured limit is above this; it keeps the arithmetic of deadlines from overflowing.
 const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -29,31 +29,36 @@ const THAWING: Duration = Duration::from_secs(20);
 
 pub(super) struct Freezer {
     limit: Duration,
-    notes: Arc<FreezeNotes>,
+    markers: Arc<FreezeMarkers>,
     watchdog: Watchdog,
 }
 
 impl Freezer {
-    pub(super) fn new(notes: PathBuf, limit: Duration, helper: Option<HelperCommand>) -> Self {
-        let notes = Arc::new(FreezeNotes { files: Notes::new(notes), helper: helper.map(start) });
-        Self { limit: limit.min(LONGEST_LIMIT), watchdog: Watchdog::new(Arc::clone(&notes)), notes }
+    pub(super) fn new(markers: PathBuf, limit: Duration, helper: Option<HelperCommand>) -> Self {
+        let markers =
+            Arc::new(FreezeMarkers { files: RunFiles::new(markers), helper: helper.map(start) });
+        Self {
+            limit: limit.min(LONGEST_LIMIT),
+            watchdog: Watchdog::new(Arc::clone(&markers)),
+            markers,
+        }
     }
 
     /// For one who only ends what others began.
-    pub(super) fn without_helper(notes: PathBuf) -> Self {
-        Self::new(notes, LONGEST_LIMIT, None)
+    pub(super) fn without_helper(markers: PathBuf) -> Self {
+        Self::new(markers, LONGEST_LIMIT, None)
     }
 
     pub(super) fn freeze(&self, mount: &TargetPath) -> Result<()> {
         // FIFREEZE goes by path: where no volume is mounted, it would stop the machine's own
         // filesystem.
-        if occupant(mount)?.is_none_or(|there| there.is_device_node) {
+        if mount_at(mount)?.is_none_or(|there| there.is_device_node) {
             return Err(Error::precondition(format!(
                 "no filesystem is mounted at {mount}, so it cannot be frozen"
             )));
         }
         self.watchdog.begin(mount)?;
-        match self.notes.freeze(mount) {
+        match self.markers.freeze(mount) {
             // The time starts now: FIFREEZE itself may wait long for writers, and a thaw in the
             // middle of it would have no effect.
             Ok(()) => {
@@ -67,30 +72,32 @@ impl Freezer {
         }
     }
 
-    /// True if nobody, the watchdog included, thawed it before.
+    /// True if nothing, not even the watchdog, thawed it before.
     pub(super) fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
         let freeze = self.watchdog.claim(mount);
-        let outcome = self.notes.thaw(mount).inspect_err(|_| {
+        let outcome = self.markers.thaw(mount).inspect_err(|_| {
             if freeze.is_some() {
                 self.watchdog.retry(mount);
             }
         })?;
         self.watchdog.forget(mount);
         let in_time = match freeze {
-            Some(Freeze::Until(_)) => true,
-            Some(Freeze::InHand | Freeze::Overdue(_) | Freeze::Expired) | None => false,
+            Some(FreezeState::Until(_)) => true,
+            Some(FreezeState::InHand | FreezeState::Overdue(_) | FreezeState::Expired) | None => {
+                false
+            }
         };
         Ok(in_time && outcome == ThawOutcome::Thawed)
     }
 
-    /// Mounts that were noted as frozen and not as thawed since.
-    pub(super) fn noted(&self) -> Result<Vec<TargetPath>> {
-        self.notes.mounts()
+    /// Mounts that were marked as frozen and not thawed since.
+    pub(super) fn marked(&self) -> Result<Vec<TargetPath>> {
+        self.markers.mounts()
     }
 
-    /// Takes its note away as well; not frozen any more is fine.
-    pub(super) fn end_noted(&self, mount: &TargetPath) -> Result<()> {
-        self.notes.thaw(mount).map(|_| ())
+    /// Takes its marker away as well; not frozen any more is fine.
+    pub(super) fn thaw_marked(&self, mount: &TargetPath) -> Result<()> {
+        self.markers.thaw(mount).map(|_| ())
     }
 
     /// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
@@ -98,7 +105,7 @@ impl Freezer {
     pub(super) fn thaw_left_frozen(&self) -> Result<()> {
         let deadline = Instant::now() + THAWING;
         let mut thawing = Vec::new();
-        for mount in self.notes.mounts()? {
+        for mount in self.markers.mounts()? {
             let thawed = self.begin_to_thaw(&mount)?;
             thawing.push((mount, thawed));
         }
@@ -113,16 +120,16 @@ impl Freezer {
         Ok(())
     }
 
-    /// Meanwhile nothing here freezes it.
+    /// Nothing here freezes it until it is thawed.
     fn begin_to_thaw(&self, mount: &TargetPath) -> Result<Receiver<()>> {
         let (done, thawed) = mpsc::sync_channel(1);
-        let (notes, watchdog, mount) =
-            (Arc::clone(&self.notes), self.watchdog.clone(), mount.clone());
+        let (markers, watchdog, mount) =
+            (Arc::clone(&self.markers), self.watchdog.clone(), mount.clone());
         watchdog.begin(&mount)?;
         let thaw = move || {
-            notes.thaw_leftover(&mount);
+            markers.thaw_one_left_frozen(&mount);
             watchdog.forget(&mount);
-            // Nobody waits for it any more only if it took too long.
+            // The receiver is gone only if it took too long.
             let _ = done.send(());
         };
         let thread = thread::Builder::new().name("thaw".to_owned());
@@ -149,17 +156,17 @@ fn warn_without_helper(outcome: orlop_sys::Result<()>) {
     }
 }
 
-/// What is frozen, noted with all who could have to thaw it.
-struct FreezeNotes {
+/// What is frozen, registered with all who could have to thaw it.
+struct FreezeMarkers {
     /// Under a digest of the path, which may be longer than a file name.
-    files: Notes,
+    files: RunFiles,
     helper: Option<ThawHelper>,
 }
 
-impl FreezeNotes {
+impl FreezeMarkers {
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
-        let name = note_name(mount);
-        // Before the freeze: after it, a crash could leave it without a note.
+        let name = marker_name(mount);
+        // Before the freeze: after it, a crash could leave it without a marker.
         self.files.write(&name, mount.to_string().as_bytes())?;
         self.tell_helper(|helper| helper.register(mount.as_path()));
         fs::freeze(mount.as_path()).map_err(|failure| {
@@ -183,17 +190,17 @@ impl FreezeNotes {
             outcome => outcome.doing("thaw")?,
         };
         self.tell_helper(|helper| helper.unregister(mount.as_path()));
-        self.files.ensure_removed(&note_name(mount))?;
+        self.files.ensure_removed(&marker_name(mount))?;
         Ok(outcome)
     }
 
-    fn thaw_leftover(&self, mount: &TargetPath) {
+    fn thaw_one_left_frozen(&self, mount: &TargetPath) {
         match self.thaw(mount) {
             Ok(ThawOutcome::Thawed) => {
                 tracing::warn!(%mount, "thawed a filesystem that was left frozen");
             }
             Ok(ThawOutcome::WasNotFrozen) => {}
-            // Its note stays, so the next start tries again.
+            // Its marker stays, so the next start tries again.
             Err(error) => {
                 tracing::error!(
                     %mount,
@@ -210,7 +217,7 @@ impl FreezeNotes {
         }
     }
 
-    fn noted_in(&self, name: &str) -> Result<TargetPath> {
+    fn marked_mount(&self, name: &str) -> Result<TargetPath> {
         let contents = self.files.read(name)?.unwrap_or_default();
         let text =
             String::from_utf8(contents).map_err(|error| Error::failed("read a note", error))?;
@@ -220,7 +227,7 @@ impl FreezeNotes {
     fn mounts(&self) -> Result<Vec<TargetPath>> {
         let mut mounts = Vec::new();
         for name in self.files.names()? {
-            match self.noted_in(&name) {
+            match self.marked_mount(&name) {
                 Ok(mount) => mounts.push(mount),
                 // Not ours, most likely, and so not ours to remove; the others get their turn.
                 Err(error) => {
@@ -237,7 +244,7 @@ impl FreezeNotes {
     }
 }
 
-fn note_name(mount: &TargetPath) -> String {
+fn marker_name(mount: &TargetPath) -> String {
     NameDigest::of_text(&mount.to_string()).as_str().to_owned()
 }
 

@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use orlop_model::{Device, Error, IoLimits, Result};
 use orlop_sys::cgroup_io::{IoController, Limits};
 
-use super::failure::Doing;
-use super::notes::Notes;
-use follower::{Follower, InForce, Shared};
+use super::failure::HostResultExt;
+use super::run_files::RunFiles;
+use follower::{Follower, InForce, SharedLimits};
 
-/// Limits go by device number and stay with it when the device is detached. Whoever gets the
-/// number next must be freed of them, also after a restart, so a note names each limited device.
+/// Limits go by device number and stay with it when the device is detached. The next
+/// device with that number must be freed of them, also after a restart, so a marker names each limited device.
 pub(super) struct Limiter {
     controller: Option<IoController>,
-    notes: Notes,
+    markers: RunFiles,
     limited: Mutex<BTreeSet<String>>,
-    in_force: Arc<Shared>,
+    in_force: Arc<SharedLimits>,
     /// From the first limit on, where new groups have to be followed.
     follower: Mutex<Option<Follower>>,
 }
@@ -30,23 +30,24 @@ impl Limiter {
         IoController::check(group).map_err(|failure| unusable(group, &failure))
     }
 
-    pub(super) fn detect(group: &str, notes: PathBuf) -> Result<Self> {
+    pub(super) fn detect(group: &str, markers: PathBuf) -> Result<Self> {
         let controller =
             IoController::detect(group).map_err(|failure| unusable(group, &failure))?;
-        let notes = Notes::new(notes);
-        let mut limited: BTreeSet<String> = notes.names()?.into_iter().collect();
-        let in_force = Arc::new(Shared::default());
+        let markers = RunFiles::new(markers);
+        let mut limited: BTreeSet<String> = markers.names()?.into_iter().collect();
+        let in_force = Arc::new(SharedLimits::default());
         if let Some(controller) = &controller {
             // An earlier process set these, and followed until it ended.
-            *in_force.lock() = noted(controller, &limited);
+            *in_force.lock() = marked(controller, &limited);
         }
-        // Notes can be lost without a reboot; the kernel's own list cannot.
+        // Markers can be lost without a reboot; the kernel's own list cannot.
         if let Some(controller) = &controller {
             let found = controller.limited_devices().doing("read the I/O limits in force")?;
             limited.extend(found.into_iter().map(|(major, minor)| format!("{major}:{minor}")));
         }
         let follower = Mutex::default();
-        let limiter = Self { controller, notes, limited: Mutex::new(limited), in_force, follower };
+        let limiter =
+            Self { controller, markers, limited: Mutex::new(limited), in_force, follower };
         if !limiter.in_force.lock().is_empty()
             && let Err(error) = limiter.ensure_followed()
         {
@@ -86,12 +87,12 @@ impl Limiter {
         let controller = self.controller()?;
         if !limits.is_unlimited() {
             // Before the limit itself: a crash between the two costs one needless write later.
-            self.notes.write(&number, b"")?;
+            self.markers.write(&number, b"")?;
             self.limited().insert(number.clone());
         }
         self.apply(controller, device, &kernel_limits(limits))?;
         if limits.is_unlimited() {
-            self.notes.ensure_removed(&number)?;
+            self.markers.ensure_removed(&number)?;
             self.limited().remove(&number);
         }
         Ok(())
@@ -125,8 +126,8 @@ impl Limiter {
     }
 }
 
-/// Notes say which limits are ours, and the kernel what they are.
-fn noted(controller: &IoController, names: &BTreeSet<String>) -> InForce {
+/// Markers say which limits are ours, and the kernel what they are.
+fn marked(controller: &IoController, names: &BTreeSet<String>) -> InForce {
     let number = |name: &String| {
         let (major, minor) = name.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))

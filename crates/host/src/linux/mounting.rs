@@ -6,9 +6,9 @@ use orlop_model::{Device, Error, FsType, MountRequest, Result, TargetPath};
 use orlop_sys::mounts::{self, BindAccess, FsMount, MountPoint};
 use rustix::io::Errno;
 
-use super::failure::{Doing, explained, is_missing, named};
+use super::failure::{HostResultExt, explained, is_missing, named};
+use super::mount_lookup::mount_at;
 use super::mount_options::without_options;
-use super::occupancy::occupant;
 use crate::same_mount;
 
 pub(super) fn ensure_mounted(
@@ -16,7 +16,7 @@ pub(super) fn ensure_mounted(
     target: &TargetPath,
     check: impl Fn(&Path) -> Result<()>,
 ) -> Result<()> {
-    if let Some(there) = occupant(target)? {
+    if let Some(there) = mount_at(target)? {
         return same_mount::check_filesystem(target, &there, request);
     }
     let created = mounts::ensure_directory(target.as_path()).doing("prepare a mount point")?;
@@ -45,8 +45,8 @@ pub(super) fn ensure_bound_directory(
     read_only: bool,
     check: impl Fn(&Path) -> Result<()>,
 ) -> Result<()> {
-    let staged = same_mount::staged(source, occupant(source)?)?;
-    if let Some(there) = occupant(target)? {
+    let staged = same_mount::staged(source, mount_at(source)?)?;
+    if let Some(there) = mount_at(target)? {
         return same_mount::check_bind(target, &there, &staged, read_only);
     }
     let access = match read_only {
@@ -64,7 +64,7 @@ pub(super) fn ensure_bound_device(
     target: &TargetPath,
     check: impl Fn(&Path) -> Result<()>,
 ) -> Result<()> {
-    if let Some(there) = occupant(target)? {
+    if let Some(there) = mount_at(target)? {
         return same_mount::check_device(target, &there, device);
     }
     let created = mounts::ensure_file(target.as_path()).doing("prepare a target")?;

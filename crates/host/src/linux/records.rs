@@ -4,29 +4,29 @@ use std::path::PathBuf;
 
 use orlop_model::{Error, NodeRecord, Result, VolumeId};
 
-use super::notes::Notes;
+use super::run_files::RunFiles;
 
 const SUFFIX: &str = ".json";
 
 pub(super) struct NodeRecords {
-    notes: Notes,
+    files: RunFiles,
 }
 
 impl NodeRecords {
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self { notes: Notes::new(directory) }
+        Self { files: RunFiles::new(directory) }
     }
 
     pub(super) fn read(&self, id: &VolumeId) -> Result<NodeRecord> {
         let name = file_name(id);
         let damaged = |error: &dyn std::fmt::Display| {
-            let path = self.notes.path(&name);
+            let path = self.files.path(&name);
             Error::damaged(format!("the node record {}", path.display()), error)
         };
-        if self.notes.is_directory(&name)? {
+        if self.files.is_directory(&name)? {
             return Err(damaged(&"it is a directory"));
         }
-        let Some(contents) = self.notes.read(&name)? else {
+        let Some(contents) = self.files.read(&name)? else {
             return Ok(NodeRecord::default());
         };
         parse(&contents).map_err(|error| damaged(&error))
@@ -37,28 +37,28 @@ impl NodeRecords {
         let name = file_name(id);
         let mut aside = format!("{name}.damaged");
         for number in 1.. {
-            if !self.notes.has(&aside)? {
+            if !self.files.has(&aside)? {
                 break;
             }
             aside = format!("{name}.damaged.{number}");
         }
-        self.notes.rename(&name, &aside)?;
-        Ok(self.notes.path(&aside))
+        self.files.rename(&name, &aside)?;
+        Ok(self.files.path(&aside))
     }
 
     pub(super) fn save(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
         let name = file_name(id);
         if record.is_empty() {
-            return self.notes.ensure_removed(&name);
+            return self.files.ensure_removed(&name);
         }
         let contents = to_text(record)
             .map_err(|error| Error::failed(format!("write the node record of {id}"), error))?;
-        self.notes.write(&name, &contents)
+        self.files.write(&name, &contents)
     }
 
     /// In the order of ids. What is not named after a volume is passed over.
     pub(super) fn ids(&self) -> Result<Vec<VolumeId>> {
-        let names = self.notes.names()?;
+        let names = self.files.names()?;
         let mut ids: Vec<VolumeId> =
             names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
         ids.sort_unstable();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, PoolId, Result, TargetPath, VolumeId};
 use orlop_sys::file::{self, Lock, Presence};
 
-use super::failure::Doing;
-use super::notes::Notes;
+use super::failure::HostResultExt;
+use super::run_files::RunFiles;
 
 /// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
 /// that is left waits for a device (decision 0041).
@@ -22,20 +22,20 @@ pub(super) struct RunDirectory {
     root: TargetPath,
 }
 
-/// What somebody who only looks finds: a daemon, or none, and then none starts as long as this lives.
-pub(super) struct Claim {
+/// What the doctor finds: a daemon, or none, and then none starts as long as this lives.
+pub(super) struct RunDirectoryClaim {
     pub(super) by_daemon: bool,
-    _mine: Option<Mine>,
+    _lock: Option<RunDirectoryLock>,
 }
 
 /// For as long as it lives, this process is the only daemon in the directory.
-pub(super) struct Mine {
-    /// Ends before the lock does: whoever gets that must not wait for us.
+pub(super) struct RunDirectoryLock {
+    /// Ends before the lock does: the process that gets that must not wait for us.
     presence: Option<Presence>,
     _lock: Lock,
 }
 
-impl Mine {
+impl RunDirectoryLock {
     /// No thread of this process does anything more there that a successor has to wait for.
     pub(super) fn leave(&self) {
         if let Some(presence) = &self.presence {
@@ -71,7 +71,7 @@ impl RunDirectory {
         Ok(())
     }
 
-    pub(super) fn take(&self) -> Result<Mine> {
+    pub(super) fn take(&self) -> Result<RunDirectoryLock> {
         let lock = file::try_lock(&self.lock_file()).doing("lock the run directory")?;
         let lock = lock.ok_or_else(|| {
             Error::precondition(format!(
@@ -80,7 +80,7 @@ impl RunDirectory {
                 self.root
             ))
         })?;
-        Ok(Mine { presence: Some(self.enter()?), _lock: lock })
+        Ok(RunDirectoryLock { presence: Some(self.enter()?), _lock: lock })
     }
 
     /// Waits for the threads of a killed daemon, for a while.
@@ -104,21 +104,24 @@ impl RunDirectory {
 
     /// Makes nothing: where no daemon ever was, there is no file to lock. Threads that a daemon left
     /// behind are as good as a daemon: what they do last is not seen yet.
-    pub(super) fn claim(&self) -> Result<Claim> {
+    pub(super) fn claim(&self) -> Result<RunDirectoryClaim> {
         const DOING: &str = "look for a daemon";
         let file = self.lock_file();
         if !file.try_exists().doing(DOING)? {
-            return Ok(Claim { by_daemon: false, _mine: None });
+            return Ok(RunDirectoryClaim { by_daemon: false, _lock: None });
         }
         let Some(lock) = file::try_lock(&file).doing(DOING)? else {
-            return Ok(Claim { by_daemon: true, _mine: None });
+            return Ok(RunDirectoryClaim { by_daemon: true, _lock: None });
         };
         let presence = match Presence::try_alone(&self.volumes()) {
-            Ok(None) => return Ok(Claim { by_daemon: true, _mine: None }),
+            Ok(None) => return Ok(RunDirectoryClaim { by_daemon: true, _lock: None }),
             Err(error) if error.is_not_found() => None,
             found => found.doing(DOING)?,
         };
-        Ok(Claim { by_daemon: false, _mine: Some(Mine { presence, _lock: lock }) })
+        Ok(RunDirectoryClaim {
+            by_daemon: false,
+            _lock: Some(RunDirectoryLock { presence, _lock: lock }),
+        })
     }
 
     fn lock_file(&self) -> PathBuf {
@@ -148,8 +151,8 @@ impl RunDirectory {
     /// Does this directory have the records of all that is used of the pool? By the stamp that the
     /// pool has.
     pub(super) fn is_of_pool(&self, id: &PoolId, stamp: Option<&str>) -> Result<bool> {
-        let noted = Notes::new(self.pools()).read(&id.to_string())?;
-        Ok(stamp.is_some() && noted.as_deref() == stamp.map(str::as_bytes))
+        let marked = RunFiles::new(self.pools()).read(&id.to_string())?;
+        Ok(stamp.is_some() && marked.as_deref() == stamp.map(str::as_bytes))
     }
 
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {

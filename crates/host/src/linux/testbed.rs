@@ -30,7 +30,7 @@ pub(super) fn config_in(directory: &Path) -> LinuxHostConfig {
     LinuxHostConfig {
         run_dir: directory.join("run"),
         alone: false,
-        off_limits: Vec::new(),
+        protected_paths: Vec::new(),
         filesystems: None,
         default_fs: None,
         workload_cgroup: "/".to_owned(),
@@ -122,7 +122,7 @@ impl Drop for Testbed {
         let here = self.directory.path().canonicalize().unwrap();
         let below = |point: &Path| point.starts_with(&here);
         let all = mounts::all_mounts().unwrap();
-        // The last mounted first. A frozen filesystem would keep its device for ever.
+        // The last mounted first. A frozen filesystem would never release its device.
         for point in all.iter().rev().map(|entry| &entry.mount_point) {
             if below(point) {
                 let _ = filesystem::ensure_thawed(point);

@@ -23,11 +23,11 @@ fn lives_a_whole_life(fs: FsType) {
         host.ensure_bound_directory(&staged.path, &readable, true).unwrap();
     }
     for (path, read_only) in [(&staged.path, false), (&writable, false), (&readable, true)] {
-        let occupant = host.occupant(path).unwrap().unwrap();
-        assert!(occupant.is_of(&staged.device), "{fs} at {path}: {occupant:?}");
-        assert!(!occupant.is_device_node);
-        assert_eq!(occupant.read_only, read_only, "{fs} at {path}");
-        assert!(!occupant.filesystem_read_only);
+        let mounted = host.mount_at(path).unwrap().unwrap();
+        assert!(mounted.is_of(&staged.device), "{fs} at {path}: {mounted:?}");
+        assert!(!mounted.is_device_node);
+        assert_eq!(mounted.read_only, read_only, "{fs} at {path}");
+        assert!(!mounted.filesystem_read_only);
     }
 
     std::fs::write(writable.as_path().join("greeting"), "ahoy").unwrap();
@@ -44,7 +44,7 @@ fn lives_a_whole_life(fs: FsType) {
         for path in [&writable, &readable, &staged.path] {
             host.ensure_unmounted(path).unwrap();
             host.ensure_target_removed(path).unwrap();
-            assert_eq!(host.occupant(path).unwrap(), None);
+            assert_eq!(host.mount_at(path).unwrap(), None);
             assert!(!path.as_path().exists());
         }
     }
@@ -80,8 +80,8 @@ fn a_raw_device_is_bound_on_a_file() {
     for _ in 0..2 {
         host.ensure_bound_device(&device, &target).unwrap();
     }
-    let occupant = host.occupant(&target).unwrap().unwrap();
-    assert!(occupant.is_of(&device) && occupant.is_device_node);
+    let mounted = host.mount_at(&target).unwrap().unwrap();
+    assert!(mounted.is_of(&device) && mounted.is_device_node);
     let refused = host.ensure_bound_device(&other, &target).unwrap_err();
     assert!(matches!(refused, Error::Precondition(_)), "{refused}");
 
@@ -135,7 +135,7 @@ fn a_relative_run_directory_is_refused() {
     let config = LinuxHostConfig {
         run_dir: "run/orlop".into(),
         alone: true,
-        off_limits: Vec::new(),
+        protected_paths: Vec::new(),
         filesystems: Some(Vec::new()),
         default_fs: None,
         workload_cgroup: "/".to_owned(),
@@ -153,17 +153,17 @@ fn a_damaged_node_record_is_set_aside() {
     let id = VolumeId::new(PoolId::from_random([7; 4]), NameDigest::of_text("a"));
     let records = directory.path().join("run/volumes");
     let file = records.join(format!("{id}.json"));
-    let note = directory.path().join(format!("run/pools/{}", id.pool()));
+    let marker = directory.path().join(format!("run/pools/{}", id.pool()));
     let kinds: [fn(&Path); 3] = [
         |file| std::fs::write(file, "").unwrap(),
         |file| std::fs::write(file, "{\"stage\":").unwrap(),
         |file| std::fs::create_dir(file).unwrap(),
     ];
     for (before, damage) in kinds.into_iter().enumerate() {
-        host.note_pool(id.pool(), "stamp").unwrap();
+        host.mark_pool(id.pool(), "stamp").unwrap();
         damage(&file);
         assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default());
-        assert!(!note.exists(), "the doctor would take its device for a leftover");
+        assert!(!marker.exists(), "the doctor would take its device for an orphan");
         assert_eq!(std::fs::read_dir(&records).unwrap().count(), before + 1, "none is lost");
         assert!(host.node_records().unwrap().is_empty());
         assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default(), "and once is enough");

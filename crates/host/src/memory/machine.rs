@@ -1,8 +1,8 @@
 //! [`Host`] over maps.
 
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, NodeRecord,
-    Occupant, Result, TargetPath, Usage, VolumeId,
+    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, MountState,
+    NodeRecord, Result, TargetPath, Usage, VolumeId,
 };
 
 use super::{Freeze, MemoryHost, Op, State};
@@ -80,19 +80,19 @@ impl Host for MemoryHost {
         Ok(())
     }
 
-    fn occupant(&self, path: &TargetPath) -> Result<Option<Occupant>> {
+    fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
         Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
     }
 
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
-        let there = self.occupant(path)?.filter(|there| there.is_device_node);
+        let there = self.mount_at(path)?.filter(|there| there.is_device_node);
         Ok(there.map(|there| (there.major, there.minor)))
     }
 
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
+    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
         let state = self.attempt(Op::LookUp)?;
-        let shown = state.mounts.iter().filter(|(_, occupant)| occupant.is_of(device));
-        Ok(shown.map(|(path, occupant)| (path.clone(), *occupant)).collect())
+        let shown = state.mounts.iter().filter(|(_, mounted)| mounted.is_of(device));
+        Ok(shown.map(|(path, mounted)| (path.clone(), *mounted)).collect())
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {
@@ -121,10 +121,10 @@ impl Host for MemoryHost {
                 return Err(Error::failed(doing, "bad superblock"));
             }
         }
-        let mounted = Occupant {
+        let mounted = MountState {
             read_only: request.read_only,
             filesystem_read_only: request.read_only,
-            ..occupied_by(request.device)
+            ..mount_of(request.device)
         };
         state.mount(target, mounted);
         let on = format!("{} {target}", number(request.device));
@@ -143,7 +143,7 @@ impl Host for MemoryHost {
         if let Some(there) = state.mounts.get(target) {
             return same_mount::check_bind(target, there, &staged, read_only);
         }
-        let bound = Occupant { read_only: read_only || staged.read_only, ..staged };
+        let bound = MountState { read_only: read_only || staged.read_only, ..staged };
         state.mount(target, bound);
         state.done(Op::BindDirectory, target.to_string());
         Ok(())
@@ -154,7 +154,7 @@ impl Host for MemoryHost {
         if let Some(there) = state.mounts.get(target) {
             return same_mount::check_device(target, there, device);
         }
-        let bound = Occupant { is_device_node: true, ..occupied_by(device) };
+        let bound = MountState { is_device_node: true, ..mount_of(device) };
         state.mount(target, bound);
         state.done(Op::BindDevice, format!("{} {target}", number(device)));
         Ok(())
@@ -299,9 +299,9 @@ impl Host for MemoryHost {
 }
 
 impl State {
-    fn mount(&mut self, target: &TargetPath, occupant: Occupant) {
+    fn mount(&mut self, target: &TargetPath, mounted: MountState) {
         self.targets.insert(target.clone());
-        self.mounts.insert(target.clone(), occupant);
+        self.mounts.insert(target.clone(), mounted);
     }
 
     fn grow(&mut self, op: Op, device: &Device) {
@@ -321,8 +321,8 @@ fn clean_filesystem(fs: FsType, uuid: FsUuid) -> DeviceSignature {
     DeviceSignature::Filesystem { fs, uuid, needs_check: false }
 }
 
-fn occupied_by(device: &Device) -> Occupant {
-    Occupant {
+fn mount_of(device: &Device) -> MountState {
+    MountState {
         major: device.major,
         minor: device.minor,
         is_device_node: false,

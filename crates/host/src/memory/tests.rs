@@ -42,8 +42,8 @@ fn a_volume_lives_as_on_a_real_machine() {
         host.ensure_mounted(&request(&device), &stage).unwrap();
         host.ensure_bound_directory(&stage, &target, true).unwrap();
     }
-    let occupant = host.occupant(&target).unwrap().unwrap();
-    assert!(occupant.is_of(&device) && occupant.read_only);
+    let mounted = host.mount_at(&target).unwrap().unwrap();
+    assert!(mounted.is_of(&device) && mounted.read_only);
     assert!(is_refused(&host.ensure_bound_directory(&stage, &target, false)));
     assert!(is_refused(&host.ensure_target_removed(&target)));
 
@@ -72,14 +72,14 @@ fn a_failure_is_met_once_and_has_no_effect() {
     let (device, target) = (device(1), path("/block"));
     host.fail_next(Op::BindDevice, Error::failed("bind", "as wished"));
     assert!(host.ensure_bound_device(&device, &target).is_err());
-    assert_eq!(host.occupant(&target).unwrap(), None);
+    assert_eq!(host.mount_at(&target).unwrap(), None);
     host.ensure_bound_device(&device, &target).unwrap();
-    assert!(host.occupant(&target).unwrap().unwrap().is_device_node);
+    assert!(host.mount_at(&target).unwrap().unwrap().is_device_node);
     assert_eq!(host.count(Op::BindDevice), 1);
 }
 
 #[test]
-fn a_filesystem_grows_only_when_told() {
+fn a_filesystem_grows_only_on_request() {
     let host = MemoryHost::default();
     let device = device(1);
     let stage = staged(&host, &device);
@@ -151,7 +151,7 @@ fn a_reboot_leaves_only_what_is_on_devices() {
     assert_eq!(host.limits(&device), slow);
 
     host.reboot();
-    assert_eq!(host.occupant(&stage).unwrap(), None);
+    assert_eq!(host.mount_at(&stage).unwrap(), None);
     assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default());
     assert_eq!(host.limits(&device), IoLimits::default());
     assert_ne!(host.signature(&device).unwrap(), DeviceSignature::Blank);

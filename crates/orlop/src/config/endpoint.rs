@@ -56,7 +56,7 @@ fn required(endpoint: Option<&str>) -> Result<PathBuf, ConfigError> {
     }
 }
 
-/// A socket of its own for CSI-Addons; without it, the one socket has everything.
+/// A separate socket for CSI-Addons; without it, the one socket has everything.
 fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, ConfigError> {
     const SETTING: &str = "ORLOP_ADDONS_ENDPOINT";
     let Some(endpoint) = endpoint.filter(|endpoint| !endpoint.is_empty()) else {

@@ -139,7 +139,7 @@ fn image(
         overcommit_percent: overcommit(settings.overcommit)?,
         managed_size: settings.image_size.as_deref().map(image_size).transpose()?,
         create: settings.create.unwrap_or(true),
-        // Whoever serves it keeps one.
+        // The daemon that serves it starts one.
         thaw_helper: None,
     })
 }
@@ -215,7 +215,7 @@ fn refuse(problem: &str, given: &[(&str, bool)]) -> Result<(), ConfigError> {
     }
 }
 
-/// The longest is a minute: whoever asks gives up before that, and asks again.
+/// The longest is a minute: an orchestrator gives up before that, and tries again.
 fn timeout(given: Option<u32>) -> Result<Duration, ConfigError> {
     match given.unwrap_or(LONGEST_TIMEOUT_SECONDS) {
         seconds @ 1..=LONGEST_TIMEOUT_SECONDS => Ok(Duration::from_secs(u64::from(seconds))),

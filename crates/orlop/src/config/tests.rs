@@ -116,8 +116,8 @@ fn a_floor_says_what_it_counts() {
         assert_eq!(image(&floor(text).unwrap()).floor, expected, "{text}");
     }
     for text in ["5", "1073741824"] {
-        let told = message(floor(text));
-        assert!(told.contains(&format!("write {text}%")), "{told}");
+        let message = message(floor(text));
+        assert!(message.contains(&format!("write {text}%")), "{message}");
     }
 }
 

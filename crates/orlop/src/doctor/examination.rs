@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use orlop_host::{Survey, VolumeStanding};
+use orlop_host::{MachineScan, VolumeExistence};
 use orlop_model::{Error, Finding, NodeId, Result, VolumeId};
 use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
 use orlop_pools::rbd::RbdPool;
@@ -21,7 +21,7 @@ pub(crate) struct Examination {
     pub(crate) findings: Vec<Finding>,
     /// What could not be looked at, and why.
     pub(crate) unseen: Vec<String>,
-    machine: Option<Survey>,
+    machine: Option<MachineScan>,
 }
 
 pub(crate) struct PoolSeen {
@@ -114,40 +114,40 @@ impl Examination {
 
     fn see_machine(&mut self, config: &Config, sockets: Option<&Sockets>) -> Result<()> {
         let run_dir = config.run_dir.join(&config.driver_name);
-        let survey = Survey::of(&run_dir, &config.workload_cgroup)?;
-        let in_use = survey.is_served()
+        let scan = MachineScan::of(&run_dir, &config.workload_cgroup)?;
+        let in_use = scan.is_served()
             || self.inspections().any(|inspection| inspection.in_use)
             || sockets.is_some_and(|sockets| answers(&sockets.csi));
-        let mut findings = self.survey(&survey, in_use)?;
+        let mut findings = self.scan(&scan, in_use)?;
         if in_use {
             std::thread::sleep(A_MOMENT);
-            findings = lasting(findings, &self.survey(&survey, in_use)?);
+            findings = lasting(findings, &self.scan(&scan, in_use)?);
         }
         self.findings.extend(findings);
-        self.machine = Some(survey);
+        self.machine = Some(scan);
         Ok(())
     }
 
-    fn survey(&self, survey: &Survey, in_use: bool) -> Result<Vec<Finding>> {
+    fn scan(&self, scan: &MachineScan, in_use: bool) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for inspection in self.inspections() {
             let owner = inspection.last_owner.as_ref();
             let stamp = owner.and_then(|owner| owner.run_stamp.as_deref());
-            findings.extend(survey.devices(&inspection.id, stamp, &inspection.devices)?);
+            findings.extend(scan.devices(&inspection.id, stamp, &inspection.devices)?);
         }
-        findings.extend(survey.node_records(|id| self.standing(id))?);
-        findings.extend(survey.limits()?);
+        findings.extend(scan.node_records(|id| self.existence(id))?);
+        findings.extend(scan.limits()?);
         if !in_use {
-            findings.extend(survey.frozen()?);
+            findings.extend(scan.frozen()?);
         }
         Ok(findings)
     }
 
-    fn standing(&self, id: &VolumeId) -> VolumeStanding {
+    fn existence(&self, id: &VolumeId) -> VolumeExistence {
         match self.inspections().find(|inspection| inspection.id == *id.pool()) {
-            None => VolumeStanding::Unknown,
-            Some(inspection) if inspection.holds_volume(id) => VolumeStanding::There,
-            Some(_) => VolumeStanding::Gone,
+            None => VolumeExistence::Unknown,
+            Some(inspection) if inspection.holds_volume(id) => VolumeExistence::Exists,
+            Some(_) => VolumeExistence::Gone,
         }
     }
 }

@@ -21,7 +21,7 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_data;
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::{Layout, ObjectDir};
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;

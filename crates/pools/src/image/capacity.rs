@@ -17,9 +17,9 @@ use super::catalogue::object_index::{Account, ObjectIndex, StoredRecord};
 use super::directory::PoolDirectory;
 use crate::poison::lock;
 use crate::shortage::{Change, Shortage};
+pub(super) use formula::{Bytes, Demand};
 pub use formula::Floor;
 use formula::Headroom;
-pub(super) use formula::{Bytes, Demand};
 use ledger::Ledger;
 use usage_scan::Scanner;
 

@@ -17,7 +17,7 @@ use orlop_sys::file;
 
 use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::ObjectDir;
 use crate::recorded::to_text;
 use object_index::{ObjectIndex, StoredRecord};

@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::catalogue::ImageCatalogue;
 use super::copy_source::{check_data, used_bytes};
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use compare::Changes;
 use map::DataMap;
 use merge::Merged;

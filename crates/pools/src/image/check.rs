@@ -7,7 +7,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::filesystem::{self, FsKind};
 
 use super::ImagePool;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::making::check_can_make;
 use super::open::{ImagePoolConfig, check_kind, none_there};
 use super::pool_header::PoolHeader;

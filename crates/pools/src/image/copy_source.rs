@@ -7,7 +7,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::file::{self, BackingKind, CloneOutcome};
 
 use super::catalogue::object_index::{ObjectIndex, StoredRecord};
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 
 /// Above this many extents, sharing them all at once holds the source's writers for longer than
 /// 50 ms on XFS; shared beforehand in pieces, the rest takes a tenth of it. btrfs gains nothing.

@@ -10,7 +10,7 @@ use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind, Space};
 use orlop_sys::filesystem::keeps_order;
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::last_owner::LastOwner;
 use super::layout::Layout;
 use super::managed::Managed;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use orlop_model::Result;
 use orlop_sys::file;
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use crate::poison::lock;
 
 const NAME: &str = ".ballast";

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use orlop_model::Result;
 use orlop_sys::file::{self, Presence};
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::{Layout, ensure_private_directory};
 use super::managed;
 

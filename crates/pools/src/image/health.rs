@@ -9,7 +9,7 @@ use super::capacity::Capacity;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_length;
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use crate::recorded::Recorded;
 
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use orlop_sys::mounts;
 
 use super::ImagePool;
 use super::attach::all_attached;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::last_owner::LastOwner;
 use super::layout::{Layout, is_leftover, remove_leftover};
 use super::making::holds_volumes;

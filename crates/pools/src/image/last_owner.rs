@@ -9,7 +9,7 @@ use orlop_model::{Error, Result, Topology};
 use orlop_sys::file;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 
 const NAME: &str = "served-by.json";
 const LONGEST: usize = 1 << 20;

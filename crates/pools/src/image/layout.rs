@@ -24,7 +24,7 @@ use orlop_sys::file::{BackingKind, RenameOutcome};
 use orlop_sys::{btrfs, file};
 use rustix::fs::{FlockOperation, flock};
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::{managed, pool_header};
 
 const VOLUMES: &str = "volumes";

@@ -10,7 +10,7 @@ use std::path::Path;
 use orlop_model::{Error, Result, SnapshotId, VolumeId};
 use orlop_sys::mounts;
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::{self, Layout, STAGING, ensure_private_directory, ensure_root};
 use super::managed;
 use super::open::ImagePoolConfig;

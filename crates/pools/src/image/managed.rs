@@ -18,7 +18,7 @@ use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::ensure_private_directory;
 
 pub(super) const IMAGE: &str = "pool.xfs";

@@ -10,7 +10,7 @@ use orlop_sys::file::{self, BackingKind, RenameOutcome};
 use super::capacity::{Capacity, NewObject, Reservation};
 use super::catalogue::object_index::{ObjectIndex, SHARED, StoredRecord};
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::ObjectDir;
 use crate::recorded::{Recorded, to_text};
 

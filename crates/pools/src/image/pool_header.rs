@@ -15,7 +15,7 @@ use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
 use super::entering::enter;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::Layout;
 
 pub(super) const NAME: &str = "orlop.pool";

@@ -6,7 +6,7 @@ use std::path::Path;
 use orlop_model::Result;
 use orlop_sys::file::{self, RenameOutcome};
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::{Layout, ensure_private_directory};
 
 /// Moves a directory away, durably. A crash before the rename leaves it where it was, and after

@@ -3,7 +3,7 @@
 use orlop_model::{Error, Result};
 use orlop_sys::loopdev;
 
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::Layout;
 
 /// Without root nothing is attached, and most loop devices of a machine are none of this pool's. But

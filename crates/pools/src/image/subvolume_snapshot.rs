@@ -9,7 +9,7 @@ use orlop_sys::btrfs;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::CopySource;
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::{MOMENT, ObjectDir};
 use super::provisioner::is_thick;
 use crate::poison::lock;

@@ -19,7 +19,7 @@ use orlop_sys::rand::random_bytes;
 use super::capacity::Capacity;
 use super::copy_source::CopySource;
 use super::directory::PoolDirectory;
-use super::failure::Doing;
+use super::failure::ImageResultExt;
 use super::layout::TEMPLATE;
 use crate::poison::lock;
 

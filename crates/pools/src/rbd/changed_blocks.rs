@@ -9,7 +9,7 @@ use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::catalogue::{RbdCatalogue, SnapshotEntry, SnapshotLocation};
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::images::Images;
 use super::session::Session;
 

@@ -18,7 +18,7 @@ use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::rbd_export::{Export, ExportEnd, ExportSource};
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::fencing::{Fencing, attached_by_rival};
 use super::images::{Images, Known};
 use super::layout::image_of;

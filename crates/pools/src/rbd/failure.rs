@@ -6,11 +6,11 @@ use orlop_model::{Error, Result};
 use rustix::io::Errno;
 
 /// Says at what a call failed. The text is only built when it did.
-pub(super) trait Doing<T> {
+pub(super) trait RbdResultExt<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Doing<T> for orlop_sys::Result<T> {
+impl<T> RbdResultExt<T> for orlop_sys::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| match error.busy_device() {
             Some(device) => Error::Busy(device.display().to_string()),

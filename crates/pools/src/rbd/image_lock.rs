@@ -12,7 +12,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::ceph::{Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of};
 use orlop_sys::rand::random_bytes;
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::session::Session;
 
 /// Between what tells locks apart and the client that one is held for.

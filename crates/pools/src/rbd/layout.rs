@@ -28,7 +28,7 @@ use std::fmt::Display;
 use orlop_model::{NodeId, PoolId, Result, VolumeId};
 use orlop_sys::rand::random_bytes;
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 
 pub(super) const POOL_HEADER: &str = "orlop.pool";
 pub(super) const RECORDS: &str = "orlop.records";

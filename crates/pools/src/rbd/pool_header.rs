@@ -6,7 +6,7 @@ use orlop_model::{Error, GroupSnapshotId, PoolId, Result, SnapshotId, VolumeGrou
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::layout::{POOL_HEADER, RECORDS, VOLUMES};
 use super::session::Session;
 

@@ -19,7 +19,7 @@ use orlop_sys::ceph::{Access, Extent, Written, can_clone_by_number};
 use super::capacity::Capacity;
 use super::catalogue::RbdCatalogue;
 use super::delete::Deletion;
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::flatten::Flattening;
 use super::images::Images;
 use super::intent::Intents;

@@ -13,7 +13,7 @@ use orlop_model::{Error, PoolId, Result};
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use crate::poison::lock;
 use circuit_breaker::CircuitBreaker;
 pub(super) use circuit_breaker::Probe;

@@ -9,7 +9,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::header_of;
 use orlop_sys::rbd_export::Export;
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::image_lock::{ImageLock, held_for};
 use super::session::Session;
 

@@ -15,7 +15,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Update, UpdateOutcome};
 use serde::{Deserialize, Serialize};
 
-use super::failure::Doing;
+use super::failure::RbdResultExt;
 use super::garbage::finish_removals;
 use super::image_lock::{ImageLock, open_to_change};
 use super::images::Images;

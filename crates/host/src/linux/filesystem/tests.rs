@@ -46,7 +46,7 @@ fn an_identity_that_differs_is_noticed() {
     let host = bed.host();
     let device = bed.device("image", SMALL);
     let uuid = host.random_uuid().unwrap();
-    // The last -U counts: as if mkfs had not done what it was told.
+    // The last -U counts: as if mkfs had ignored its arguments.
     let other = host.random_uuid().unwrap();
     let options = ["-U".to_owned(), other.to_string()];
     let error = host.format(&device, FsType::Ext4, uuid, &options).unwrap_err();
@@ -90,8 +90,8 @@ fn a_copy_is_mounted_beside_its_original() {
         host.ensure_mounted(&read_write(&copy, fs), &path).unwrap();
         let copied = std::fs::read_to_string(path.as_path().join("file")).unwrap();
         assert_eq!(copied, "the same", "{fs}");
-        assert!(host.occupant(&path).unwrap().unwrap().is_of(&copy), "{fs}");
-        let there = host.occupant(&original.path).unwrap().unwrap();
+        assert!(host.mount_at(&path).unwrap().unwrap().is_of(&copy), "{fs}");
+        let there = host.mount_at(&original.path).unwrap().unwrap();
         assert!(there.is_of(&original.device), "{fs}");
         host.ensure_unmounted(&path).unwrap();
     }

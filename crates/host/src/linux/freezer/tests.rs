@@ -21,7 +21,7 @@ fn is_frozen(mount: &TargetPath) -> bool {
     }
 }
 
-fn notes(run_dir: &Path) -> usize {
+fn markers(run_dir: &Path) -> usize {
     std::fs::read_dir(run_dir.join("frozen")).unwrap().count()
 }
 
@@ -33,14 +33,14 @@ fn a_frozen_filesystem_holds_its_writers() {
         let staged = bed.mounted(&host, fs, fs.as_str());
         host.freeze(&staged.path).unwrap();
         assert!(is_frozen(&staged.path), "{fs}");
-        assert_eq!(notes(&bed.file("run")), 1);
+        assert_eq!(markers(&bed.file("run")), 1);
 
         let file = staged.path.as_path().join("file");
         let writer = std::thread::spawn(move || std::fs::write(file, "at last"));
         assert!(host.ensure_thawed(&staged.path).unwrap(), "{fs}");
         writer.join().unwrap().unwrap();
         assert!(!is_frozen(&staged.path), "{fs}");
-        assert_eq!(notes(&bed.file("run")), 0);
+        assert_eq!(markers(&bed.file("run")), 0);
         assert!(!host.ensure_thawed(&staged.path).unwrap(), "not frozen now");
     }
 }
@@ -61,7 +61,7 @@ fn several_are_frozen_at_once() {
 }
 
 #[test]
-fn the_watchdog_ends_a_freeze_that_nobody_ends() {
+fn the_watchdog_ends_a_freeze_that_its_caller_does_not() {
     let Some(bed) = Testbed::new() else { return };
     let mut config = bed.config();
     config.freeze_limit = Duration::from_millis(50);
@@ -70,7 +70,7 @@ fn the_watchdog_ends_a_freeze_that_nobody_ends() {
     for _ in 0..2 {
         host.freeze(&staged.path).unwrap();
         let generous = Instant::now() + Duration::from_secs(60);
-        while notes(&bed.file("run")) > 0 {
+        while markers(&bed.file("run")) > 0 {
             assert!(Instant::now() < generous, "the watchdog did not thaw");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -97,7 +97,7 @@ fn a_new_process_thaws_what_the_old_one_left() {
 
     bed.host().thaw_left_frozen().unwrap();
     assert!(!is_frozen(&staged.path));
-    assert_eq!(notes(&bed.file("run")), 1, "but for the half-written one");
+    assert_eq!(markers(&bed.file("run")), 1, "but for the half-written one");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_is_no_note_of_a_freeze_is_ignored_and_kept() {
 
     bed.host().thaw_left_frozen().unwrap();
     assert!(!is_frozen(&staged.path));
-    assert_eq!(notes(&bed.file("run")), foreign.len(), "only what was ours is gone");
+    assert_eq!(markers(&bed.file("run")), foreign.len(), "only what was ours is gone");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_freeze_of_another_is_left_alone() {
     fs::freeze(staged.path.as_path()).unwrap();
     let refused = host.freeze(&staged.path);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
-    assert_eq!(notes(&bed.file("run")), 0);
+    assert_eq!(markers(&bed.file("run")), 0);
     let outcome = fs::ensure_thawed(staged.path.as_path()).unwrap();
     assert_eq!(outcome, ThawOutcome::Thawed);
     host.freeze(&staged.path).unwrap();
@@ -142,7 +142,7 @@ fn a_second_freeze_does_not_spoil_the_first() {
     host.freeze(&staged.path).unwrap();
     let refused = host.freeze(&staged.path);
     assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
-    assert_eq!(notes(&bed.file("run")), 1);
+    assert_eq!(markers(&bed.file("run")), 1);
     assert!(host.ensure_thawed(&staged.path).unwrap());
 }
 

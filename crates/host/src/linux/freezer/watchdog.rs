@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, TargetPath};
 
-use super::FreezeNotes;
+use super::FreezeMarkers;
 
 /// How soon a thaw that the kernel refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freeze {
-    /// Somebody is freezing or thawing it at this moment; all others wait.
+pub(super) enum FreezeState {
+    /// A thread is freezing or thawing it at this moment; all others wait.
     InHand,
     Until(Instant),
     /// The kernel refused the thaw; to be tried again then.
     Overdue(Instant),
-    /// Thawed here, and whoever froze it has not come back yet.
+    /// Thawed here, and the call that froze it has not come back yet.
     Expired,
 }
 
-impl Freeze {
+impl FreezeState {
     fn due(self) -> Option<Instant> {
         match self {
             Self::Until(due) | Self::Overdue(due) => Some(due),
@@ -33,76 +33,77 @@ impl Freeze {
 
 #[derive(Clone)]
 pub(super) struct Watchdog {
-    shared: Arc<Shared>,
+    inner: Arc<WatchdogInner>,
 }
 
-struct Shared {
-    notes: Arc<FreezeNotes>,
+struct WatchdogInner {
+    markers: Arc<FreezeMarkers>,
     watched: Mutex<Watched>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Watched {
-    freezes: HashMap<TargetPath, Freeze>,
+    freezes: HashMap<TargetPath, FreezeState>,
     has_thread: bool,
 }
 
 impl Watchdog {
-    pub(super) fn new(notes: Arc<FreezeNotes>) -> Self {
-        let shared = Shared { notes, watched: Mutex::default(), changed: Condvar::new() };
-        Self { shared: Arc::new(shared) }
+    pub(super) fn new(markers: Arc<FreezeMarkers>) -> Self {
+        let inner = WatchdogInner { markers, watched: Mutex::default(), changed: Condvar::new() };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Takes a mount in hand that is about to be frozen. Starts the thread now: once the
     /// filesystem is frozen, it would be too late to find out that there can be none.
     pub(super) fn begin(&self, mount: &TargetPath) -> Result<()> {
-        let mut watched = self.shared.lock();
+        let mut watched = self.inner.lock();
         match watched.freezes.get(mount) {
-            None | Some(Freeze::Expired) => {}
-            Some(Freeze::InHand | Freeze::Until(_) | Freeze::Overdue(_)) => {
+            None | Some(FreezeState::Expired) => {}
+            Some(FreezeState::InHand | FreezeState::Until(_) | FreezeState::Overdue(_)) => {
                 return Err(Error::precondition(format!(
                     "the filesystem at {mount} is frozen already"
                 )));
             }
         }
         if !watched.has_thread {
-            let shared = Arc::clone(&self.shared);
+            let inner = Arc::clone(&self.inner);
             std::thread::Builder::new()
                 .name("thaw-watchdog".to_owned())
-                .spawn(move || shared.run())
+                .spawn(move || inner.run())
                 .map_err(|error| Error::failed("start the watchdog of a freeze", error))?;
             watched.has_thread = true;
         }
-        watched.freezes.insert(mount.clone(), Freeze::InHand);
+        watched.freezes.insert(mount.clone(), FreezeState::InHand);
         Ok(())
     }
 
-    /// Takes a mount in hand that is about to be thawed, once nobody else has it there: a thaw of
+    /// Takes a mount in hand that is about to be thawed, once no other thread has it: a thaw of
     /// ours that comes late must not end the next freeze. Tells what it was until now.
-    pub(super) fn claim(&self, mount: &TargetPath) -> Option<Freeze> {
-        let in_hand = |watched: &mut Watched| watched.freezes.get(mount) == Some(&Freeze::InHand);
-        let free = self.shared.changed.wait_while(self.shared.lock(), in_hand);
+    pub(super) fn claim(&self, mount: &TargetPath) -> Option<FreezeState> {
+        let in_hand =
+            |watched: &mut Watched| watched.freezes.get(mount) == Some(&FreezeState::InHand);
+        let free = self.inner.changed.wait_while(self.inner.lock(), in_hand);
         let mut watched = free.unwrap_or_else(PoisonError::into_inner);
         let freeze = watched.freezes.get_mut(mount)?;
-        Some(std::mem::replace(freeze, Freeze::InHand))
+        Some(std::mem::replace(freeze, FreezeState::InHand))
     }
 
     pub(super) fn watch(&self, mount: &TargetPath, until: Instant) {
-        self.shared.put(mount, Freeze::Until(until));
+        self.inner.put(mount, FreezeState::Until(until));
     }
 
     pub(super) fn retry(&self, mount: &TargetPath) {
-        self.shared.put(mount, Freeze::Overdue(Instant::now() + RETRY));
+        self.inner.put(mount, FreezeState::Overdue(Instant::now() + RETRY));
     }
 
     pub(super) fn forget(&self, mount: &TargetPath) {
-        self.shared.lock().freezes.remove(mount);
-        self.shared.changed.notify_all();
+        self.inner.lock().freezes.remove(mount);
+        self.inner.changed.notify_all();
     }
 }
 
-impl Shared {
+impl WatchdogInner {
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +115,7 @@ impl Shared {
             watched = if late.is_empty() {
                 self.wait(watched)
             } else {
-                // The kernel may take its time: others can freeze and thaw meanwhile.
+                // The kernel may take its time: others can freeze and thaw in that time.
                 drop(watched);
                 late.iter().for_each(|mount| self.thaw_late(mount));
                 self.lock()
@@ -136,14 +137,14 @@ impl Shared {
     }
 
     fn thaw_late(&self, mount: &TargetPath) {
-        let freeze = match self.notes.thaw(mount) {
+        let freeze = match self.markers.thaw(mount) {
             Ok(_) => {
                 tracing::error!(
                     %mount,
                     "a snapshot held its filesystem frozen for too long; the filesystem was \
                      thawed"
                 );
-                Freeze::Expired
+                FreezeState::Expired
             }
             Err(error) => {
                 tracing::error!(
@@ -152,13 +153,13 @@ impl Shared {
                     "a snapshot holds its filesystem frozen for too long, and thawing it \
                      failed"
                 );
-                Freeze::Overdue(Instant::now() + RETRY)
+                FreezeState::Overdue(Instant::now() + RETRY)
             }
         };
         self.put(mount, freeze);
     }
 
-    fn put(&self, mount: &TargetPath, freeze: Freeze) {
+    fn put(&self, mount: &TargetPath, freeze: FreezeState) {
         self.lock().freezes.insert(mount.clone(), freeze);
         self.changed.notify_all();
     }
@@ -166,14 +167,14 @@ impl Shared {
 
 impl Watched {
     fn has_something_to_watch(&self) -> bool {
-        self.freezes.values().any(|freeze| *freeze != Freeze::Expired)
+        self.freezes.values().any(|freeze| *freeze != FreezeState::Expired)
     }
 
     fn take_late(&mut self, now: Instant) -> Vec<TargetPath> {
         let mut late = Vec::new();
         for (mount, freeze) in &mut self.freezes {
             if freeze.due().is_some_and(|due| due <= now) {
-                *freeze = Freeze::InHand;
+                *freeze = FreezeState::InHand;
                 late.push(mount.clone());
             }
         }

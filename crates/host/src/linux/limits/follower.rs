@@ -10,20 +10,20 @@ use std::time::Duration;
 use orlop_model::Result;
 use orlop_sys::cgroup_io::{Limits, NewGroups, Stop, limit_new_group};
 
-use super::super::failure::Doing;
+use super::super::failure::HostResultExt;
 
 const DOING: &str = "follow the workloads' cgroups";
 /// After an error that is not expected to pass soon.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// What every group is to have, by the device's major and minor number. A change holds the lock
-/// until all groups have it: one that is made meanwhile gets what holds afterwards.
+/// until all groups have it: one that is made during that gets what holds afterwards.
 pub(super) type InForce = BTreeMap<(u32, u32), Limits>;
 
 #[derive(Default)]
-pub(super) struct Shared(Mutex<InForce>);
+pub(super) struct SharedLimits(Mutex<InForce>);
 
-impl Shared {
+impl SharedLimits {
     pub(super) fn lock(&self) -> MutexGuard<'_, InForce> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ pub(super) struct Follower {
 
 impl Follower {
     /// From now on every new group is limited; those that are there are limited soon.
-    pub(super) fn start(top: &Path, shared: &Arc<Shared>) -> Result<Self> {
+    pub(super) fn start(top: &Path, shared: &Arc<SharedLimits>) -> Result<Self> {
         let stop = Arc::new(Stop::new().doing(DOING)?);
         let (mut groups, found) = NewGroups::below(top).doing(DOING)?;
         let (shared, ending) = (Arc::clone(shared), Arc::clone(&stop));

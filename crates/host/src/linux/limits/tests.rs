@@ -8,7 +8,7 @@ const SLOW: IoLimits = IoLimits {
     write_bytes_per_second: Some(2_000_000),
 };
 
-/// A cgroup of its own, in whichever hierarchy this machine limits I/O.
+/// A new cgroup, in whichever hierarchy this machine limits I/O.
 struct Cgroup {
     path: PathBuf,
     name: String,
@@ -51,9 +51,9 @@ impl Drop for Cgroup {
 }
 
 fn limiter(bed: &Testbed, group: &Cgroup) -> Limiter {
-    let notes = bed.file("limited");
-    std::fs::create_dir_all(&notes).unwrap();
-    Limiter::detect(&group.name, notes).unwrap()
+    let markers = bed.file("limited");
+    std::fs::create_dir_all(&markers).unwrap();
+    Limiter::detect(&group.name, markers).unwrap()
 }
 
 #[test]
@@ -89,11 +89,11 @@ fn limits_of_an_earlier_process_do_not_stay_with_the_device() {
 #[test]
 fn limits_are_found_again_when_the_notes_are_lost() {
     let Some(bed) = Testbed::new() else { return };
-    let group = Cgroup::new("unnoted");
+    let group = Cgroup::new("unmarked");
     let device = bed.device("image", MIB);
     limiter(&bed, &group).ensure(&device, &SLOW).unwrap();
-    let notes = std::fs::read_dir(bed.file("limited")).unwrap();
-    notes.for_each(|note| std::fs::remove_file(note.unwrap().path()).unwrap());
+    let markers = std::fs::read_dir(bed.file("limited")).unwrap();
+    markers.for_each(|marker| std::fs::remove_file(marker.unwrap().path()).unwrap());
     limiter(&bed, &group).ensure(&device, &IoLimits::default()).unwrap();
     assert_eq!(group.limits_of(&device), Vec::<String>::new());
 }
@@ -128,7 +128,7 @@ fn a_machine_without_a_controller_says_so() {
     let scratch = tempfile::tempdir().unwrap();
     let limiter = Limiter {
         controller: None,
-        notes: Notes::new(scratch.path().to_owned()),
+        markers: RunFiles::new(scratch.path().to_owned()),
         limited: Mutex::default(),
         in_force: Arc::default(),
         follower: Mutex::default(),

@@ -25,7 +25,7 @@ fn a_taken_path_is_refused() {
     assert_refused(host.ensure_bound_directory(&two.path, &target, false));
     assert_refused(host.ensure_bound_directory(&one.path, &target, true));
     assert_refused(host.ensure_bound_device(&one.device, &target));
-    let there = host.occupant(&target).unwrap().unwrap();
+    let there = host.mount_at(&target).unwrap().unwrap();
     assert!(there.is_of(&one.device), "nothing was mounted over it");
 }
 
@@ -48,7 +48,7 @@ fn a_mount_of_other_access_is_refused() {
         for _ in 0..2 {
             host.ensure_bound_directory(&staged.path, &target, false).unwrap();
         }
-        assert!(host.occupant(&target).unwrap().unwrap().read_only, "{fs}");
+        assert!(host.mount_at(&target).unwrap().unwrap().read_only, "{fs}");
         host.ensure_unmounted(&target).unwrap();
     }
 }
@@ -65,14 +65,14 @@ fn an_empty_directory_is_not_published() {
 }
 
 #[test]
-fn paths_without_a_mount_have_no_occupant() {
+fn paths_without_a_mount_have_no_mount() {
     let Some(bed) = Testbed::new() else { return };
     let host = bed.host();
     std::fs::create_dir(bed.file("directory")).unwrap();
     std::fs::write(bed.file("file"), "").unwrap();
     std::os::unix::fs::symlink("/", bed.file("link")).unwrap();
     for name in ["missing", "missing/below", "directory", "file", "file/below", "link"] {
-        assert_eq!(host.occupant(&bed.path(name)).unwrap(), None, "{name}");
+        assert_eq!(host.mount_at(&bed.path(name)).unwrap(), None, "{name}");
         host.ensure_unmounted(&bed.path(name)).unwrap();
     }
 }
@@ -102,7 +102,7 @@ fn a_link_is_not_mounted_over() {
     let link = bed.path("link");
     assert!(host.ensure_bound_directory(&staged.path, &link, false).is_err());
     assert!(host.ensure_bound_device(&staged.device, &link).is_err());
-    assert_eq!(host.occupant(&bed.path("elsewhere")).unwrap(), None);
+    assert_eq!(host.mount_at(&bed.path("elsewhere")).unwrap(), None);
     assert!(bed.file("link").is_symlink());
 }
 

@@ -13,7 +13,7 @@ use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 
 use super::{LoopDevices, ObjectDir, Slots};
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 /// A device that was just detached lets go of its file a moment after it is gone, and a program that
 /// was just started has all files of this process open until its own code begins.

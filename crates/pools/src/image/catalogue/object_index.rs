@@ -10,7 +10,7 @@ use std::thread;
 use orlop_model::{Error, PoolId, Result, SnapshotRecord, VolumeRecord};
 use orlop_sys::file;
 
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::image::layout::ObjectDir;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record};

@@ -9,7 +9,7 @@ use std::sync::RwLock;
 use orlop_model::{Error, PoolId, Result};
 use orlop_sys::file;
 
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record, to_text};
 

@@ -7,7 +7,7 @@ use orlop_model::{ByteRange, Result};
 
 use super::Reading;
 use super::overlay::{Overlay, Verdict};
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 /// As much as is read at a time, and the unit in which differences are told.
 const STEP: usize = 64 << 10;

@@ -7,7 +7,7 @@ use orlop_sys::extents::{Extent, ExtentKind, Extents, extents};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 /// A part of a file that may hold something else than zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

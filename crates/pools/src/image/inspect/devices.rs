@@ -9,7 +9,7 @@ use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, VolumeI
 use orlop_sys::loopdev::LoopStatus;
 
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
-use super::super::failure::Doing;
+use super::super::failure::ImageResultExt;
 use super::super::layout::{Layout, ObjectDir};
 use super::super::managed;
 use super::entries;

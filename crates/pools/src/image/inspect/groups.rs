@@ -11,7 +11,7 @@ use orlop_model::{
 use orlop_sys::file;
 
 use super::super::catalogue::record_index::{SUFFIX, UNFINISHED};
-use super::super::failure::Doing;
+use super::super::failure::ImageResultExt;
 use super::{Ground, entries, name_of};
 use crate::recorded::{Recorded, read_record, to_text};
 

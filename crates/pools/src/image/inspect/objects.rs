@@ -9,7 +9,7 @@ use orlop_sys::file;
 use rustix::io::Errno;
 
 use super::super::catalogue::object_index::StoredRecord;
-use super::super::failure::Doing;
+use super::super::failure::ImageResultExt;
 use super::super::layout::ObjectDir;
 use super::{Ground, entries, name_of};
 use crate::recorded::{read_record, to_text};

@@ -6,7 +6,7 @@ use orlop_model::{Finding, Result};
 use orlop_sys::file::{self, Space};
 
 use super::super::capacity::Bytes;
-use super::super::failure::Doing;
+use super::super::failure::ImageResultExt;
 use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
 use super::Ground;

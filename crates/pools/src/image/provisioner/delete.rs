@@ -4,7 +4,7 @@ use orlop_model::Result;
 
 use super::ImageProvisioner;
 use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 impl ImageProvisioner {
     /// What is damaged is refused: someone may want to look at it, and it may not be what its

@@ -8,7 +8,7 @@ use orlop_model::{Error, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord
 use super::ImageProvisioner;
 use crate::image::catalogue::object_index::ObjectIndex;
 use crate::image::catalogue::record_index::RecordIndex;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::image::layout::{Layout, ObjectDir};
 use crate::image::quarantine::quarantine;
 

@@ -14,7 +14,7 @@ use orlop_sys::file::RenameOutcome;
 use super::ImageProvisioner;
 use super::snapshot_draft::SnapshotDraft;
 use crate::image::catalogue::record_index::RecordIndex;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::image::subvolume_snapshot::SubvolumeSnapshot;
 
 /// Each member holds its reservation, so either there is room for all or the draft is refused.

@@ -7,7 +7,7 @@ use orlop_sys::file;
 
 use super::ImageProvisioner;
 use crate::image::capacity::Demand;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 impl ImageProvisioner {
     pub(super) fn grow(&self, mut record: VolumeRecord, bytes: u64) -> Result<VolumeRecord> {

@@ -6,7 +6,7 @@ use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId};
 use orlop_sys::file;
 
 use super::ImageProvisioner;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 
 impl ImageProvisioner {
     pub(super) fn punch_zeroes(&self, id: &VolumeId) -> Result<()> {

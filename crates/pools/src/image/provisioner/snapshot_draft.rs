@@ -14,7 +14,7 @@ use crate::image::capacity::{Capacity, Demand, NewObject, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::directory::PoolDirectory;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::image::pending_object::PendingObject;
 
 /// The reservation is the last field, so that it is given back after the files are gone.

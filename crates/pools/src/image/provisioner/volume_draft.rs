@@ -13,7 +13,7 @@ use crate::image::capacity::{Capacity, Demand, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::directory::PoolDirectory;
-use crate::image::failure::Doing;
+use crate::image::failure::ImageResultExt;
 use crate::image::pending_object::{PendingObject, reserve};
 use crate::image::subvolume_snapshot::ThickDraft;
 use crate::image::templates;

@@ -12,7 +12,7 @@ use orlop_model::{Error, PoolInfo, Result, VolumeGroupId, VolumeGroupRecord, Vol
 use orlop_sys::ceph::{Update, UpdateOutcome, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
-use super::super::failure::Doing;
+use super::super::failure::RbdResultExt;
 use super::super::images::{Images, Known};
 use super::super::layout::{MEMBER, joined_key, record_key};
 use super::super::records::Records;

@@ -15,7 +15,7 @@ use orlop_sys::thaw_helper::{self, HelperCommand};
 
 use super::super::super::LinuxHost;
 use super::super::super::testbed::{Testbed, config_in};
-use super::{is_frozen, notes};
+use super::{is_frozen, markers};
 
 const PLAY_DAEMON: &str = "play-the-daemon";
 const PLAY_HELPER: &str = "play-the-thaw-helper";
@@ -107,7 +107,7 @@ impl Drop for Daemon {
     }
 }
 
-/// One that nobody waited for yet is still there, without a command line.
+/// A process that was not waited for yet is still there, without a command line.
 fn has_ended(process: &Path) -> bool {
     std::fs::read(process.join("cmdline")).map_or(true, |command| command.is_empty())
 }
@@ -138,10 +138,10 @@ fn a_killed_daemon_leaves_nothing_frozen_and_nothing_locked() {
         wait_until("the filesystem is thawed", || !is_frozen(&staged.path));
         wait_until("the helper has ended", || has_ended(&helper));
 
-        // What the helper did leaves a note, which the next start finds and takes away.
-        assert_eq!(notes(&bed.file("run")), 1);
+        // What the helper did leaves a marker, which the next start finds and takes away.
+        assert_eq!(markers(&bed.file("run")), 1);
         host.thaw_left_frozen().unwrap();
-        assert_eq!(notes(&bed.file("run")), 0);
+        assert_eq!(markers(&bed.file("run")), 0);
     }
 }
 

@@ -6,11 +6,11 @@ use orlop_sys::filesystem::{self as fs, FsKind};
 use super::filesystem::kind_of;
 
 /// The filesystems that were usable at start, the default first.
-pub(super) struct Offer {
+pub(super) struct FsTools {
     filesystems: Vec<FsType>,
 }
 
-impl Offer {
+impl FsTools {
     pub(super) fn choose(configured: Option<Vec<FsType>>, default: Option<FsType>) -> Result<Self> {
         let usable = match configured {
             Some(wanted) => {

@@ -6,36 +6,36 @@ use std::path::{Path, PathBuf};
 
 use orlop_model::{Error, Result, TargetPath};
 
-pub(super) struct OffLimits {
+pub(super) struct ProtectedPaths {
     directories: Vec<PathBuf>,
     /// Inside of them, but made for volumes that have no stage of a caller's.
     private_stages: PathBuf,
 }
 
-impl OffLimits {
+impl ProtectedPaths {
     pub(super) fn new(directories: Vec<PathBuf>, private_stages: PathBuf) -> Self {
         Self { directories, private_stages }
     }
 
     /// Of a stage, which may be one of our own.
     pub(super) fn check_stage(&self, target: &TargetPath) -> Result<()> {
-        self.check_stage_place(&resolved(target.as_path()))
+        self.check_resolved_stage(&resolved(target.as_path()))
     }
 
     /// Of whatever a caller names.
     pub(super) fn check(&self, target: &TargetPath) -> Result<()> {
-        self.check_place(&resolved(target.as_path()))
+        self.check_resolved(&resolved(target.as_path()))
     }
 
-    pub(super) fn check_stage_place(&self, place: &Path) -> Result<()> {
+    pub(super) fn check_resolved_stage(&self, place: &Path) -> Result<()> {
         match place.starts_with(resolved(&self.private_stages)) {
             true => Ok(()),
-            false => self.check_place(place),
+            false => self.check_resolved(place),
         }
     }
 
     /// Of a path without links.
-    pub(super) fn check_place(&self, place: &Path) -> Result<()> {
+    pub(super) fn check_resolved(&self, place: &Path) -> Result<()> {
         let overlaps = |directory: &&PathBuf| {
             let directory = resolved(directory);
             place.starts_with(&directory) || directory.starts_with(place)

@@ -19,15 +19,15 @@ fn a_default_that_is_not_offered_is_a_mistake() {
 
 #[test]
 fn none_is_a_choice() {
-    let offer = Offer::choose(Some(Vec::new()), None).unwrap();
-    assert!(offer.filesystems().is_empty());
-    offer.check_tools().unwrap();
+    let tools = FsTools::choose(Some(Vec::new()), None).unwrap();
+    assert!(tools.filesystems().is_empty());
+    tools.check_tools().unwrap();
 }
 
 #[test]
 fn what_is_installed_is_offered() {
-    let offer = Offer::choose(None, None).unwrap();
+    let tools = FsTools::choose(None, None).unwrap();
     let installed: Vec<FsType> = FsType::ALL.into_iter().filter(|fs| is_installed(*fs)).collect();
-    assert_eq!(offer.filesystems(), installed);
-    offer.check_tools().unwrap();
+    assert_eq!(tools.filesystems(), installed);
+    tools.check_tools().unwrap();
 }

@@ -1,4 +1,5 @@
-//! Small files, one for each thing that must be undone if this process ends too early.
+//! Small files of the run directory: node records, and markers of what must be undone if this process
+//! ends too early.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -6,15 +7,15 @@ use std::path::{Path, PathBuf};
 use orlop_model::{Error, Result};
 use orlop_sys::file;
 
-use super::failure::Doing;
+use super::failure::HostResultExt;
 
 const LONGEST: usize = 1 << 20;
 
-pub(super) struct Notes {
+pub(super) struct RunFiles {
     directory: PathBuf,
 }
 
-impl Notes {
+impl RunFiles {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
@@ -29,7 +30,7 @@ impl Notes {
             .doing("write to the run directory")
     }
 
-    /// `None`: there is no such note.
+    /// `None`: there is no such file.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         match file::read_small(&path, LONGEST) {
@@ -51,7 +52,7 @@ impl Notes {
         }
     }
 
-    /// Gone meanwhile is fine.
+    /// A file that is gone already is fine.
     pub(super) fn rename(&self, name: &str, new: &str) -> Result<()> {
         let path = self.path(name);
         match std::fs::rename(&path, self.path(new)) {

@@ -15,14 +15,14 @@ use orlop_model::{
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
 
-use super::failure::Doing;
+use super::failure::HostResultExt;
 use super::freezer::Freezer;
 use super::limits::Limiter;
+use super::mount_lookup::mounts_of_device;
 use super::mounting::drop_copies;
-use super::notes::Notes;
-use super::occupancy::mounts_of_device;
 use super::records::NodeRecords;
-use super::run_dir::{Claim, RunDirectory};
+use super::run_dir::{RunDirectory, RunDirectoryClaim};
+use super::run_files::RunFiles;
 
 /// udev looks at each device for a moment when it is attached, or no longer mounted.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,22 +30,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VolumeStanding {
-    There,
+pub enum VolumeExistence {
+    Exists,
     Gone,
     /// Its pool is not among those that are looked at.
     Unknown,
 }
 
 /// No daemon starts in a run directory that had none, as long as this lives.
-pub struct Survey {
+pub struct MachineScan {
     run_dir: RunDirectory,
-    claim: Claim,
+    claim: RunDirectoryClaim,
     records: Rc<NodeRecords>,
     workload_cgroup: String,
 }
 
-impl Survey {
+impl MachineScan {
     /// Makes nothing: a machine that never served anything has no run directory.
     pub fn of(run_dir: &Path, workload_cgroup: &str) -> Result<Self> {
         let run_dir = RunDirectory::at(run_dir)?;
@@ -73,20 +73,20 @@ impl Survey {
         for labelled in devices {
             let record = match self.records.read(&labelled.volume) {
                 Ok(record) => record,
-                // Told by `node_records`.
+                // Reported by `node_records`.
                 Err(Error::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
             };
             let finding = judge(labelled, &record, uses_of(labelled)?);
             findings.extend(match labelled.behind {
-                BehindDevice::Volume if !is_its_own => finding.map(|it| self.only_told(it)),
+                BehindDevice::Volume if !is_its_own => finding.map(|it| self.report_only(it)),
                 BehindDevice::Volume | BehindDevice::LostData | BehindDevice::Nothing => finding,
             });
         }
         Ok(findings)
     }
 
-    fn only_told(&self, mut finding: Finding) -> Finding {
+    fn report_only(&self, mut finding: Finding) -> Finding {
         finding.remedy = Remedy::ByHand(format!(
             "the run directory {} is not the one of all daemons that served this pool since this \
              machine started: look with the ORLOP_RUN_DIR and ORLOP_DRIVER_NAME of the others",
@@ -97,12 +97,12 @@ impl Survey {
 
     pub fn node_records(
         &self,
-        standing: impl Fn(&VolumeId) -> VolumeStanding,
+        existence: impl Fn(&VolumeId) -> VolumeExistence,
     ) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for id in self.records.ids()? {
             match self.records.read(&id) {
-                Ok(record) if standing(&id) == VolumeStanding::Gone => {
+                Ok(record) if existence(&id) == VolumeExistence::Gone => {
                     findings.push(self.record_of_nothing(id, &record)?);
                 }
                 Ok(_) => {}
@@ -149,7 +149,7 @@ impl Survey {
     pub fn frozen(&self) -> Result<Vec<Finding>> {
         let freezer = Rc::new(Freezer::without_helper(self.run_dir.frozen()));
         let mut findings = Vec::new();
-        for mount in freezer.noted()? {
+        for mount in freezer.marked()? {
             let freezer = Rc::clone(&freezer);
             findings.push(Finding::repairable(
                 "frozen",
@@ -157,29 +157,29 @@ impl Survey {
                 "a daemon was killed while it held this filesystem still: all that writes to it \
                  waits",
                 "thaw it",
-                move || freezer.end_noted(&mount),
+                move || freezer.thaw_marked(&mount),
             ));
         }
         Ok(findings)
     }
 
-    /// Limits stay with a device's number when the device is gone, and meet whoever gets it next.
+    /// Limits stay with a device's number when the device is gone, and apply to the next device with it.
     pub fn limits(&self) -> Result<Vec<Finding>> {
-        let notes = Notes::new(self.run_dir.limited());
+        let markers = RunFiles::new(self.run_dir.limited());
         let mut findings = Vec::new();
-        for number in notes.names()? {
+        for number in markers.names()? {
             let Some((major, minor)) = parse_number(&number) else { continue };
             if is_attached(major, minor)? {
                 continue;
             }
-            let (group, notes) = (self.workload_cgroup.clone(), self.run_dir.limited());
+            let (group, markers) = (self.workload_cgroup.clone(), self.run_dir.limited());
             let device = Device { path: PathBuf::from(&number), major, minor };
             findings.push(Finding::repairable(
                 "stray-limit",
                 format!("device {number}"),
                 "I/O limits are set for this number, but no volume has it any more",
                 "lift them",
-                move || Limiter::detect(&group, notes)?.ensure(&device, &IoLimits::default()),
+                move || Limiter::detect(&group, markers)?.ensure(&device, &IoLimits::default()),
             ));
         }
         Ok(findings)
@@ -205,7 +205,7 @@ fn is_attached(major: u32, minor: u32) -> Result<bool> {
 struct Uses {
     /// Where it is mounted in this mount namespace.
     mounted: Vec<PathBuf>,
-    /// A use that a repair could not end without harm: whoever has a node of the device would find
+    /// A use that a repair could not end without harm: a process that has a node of the device would find
     /// another volume behind it once its number is used again.
     lasting: Option<String>,
 }

@@ -6,7 +6,7 @@ use super::*;
 
 struct Ground {
     directory: tempfile::TempDir,
-    off_limits: OffLimits,
+    protected_paths: ProtectedPaths,
 }
 
 fn ground() -> Ground {
@@ -15,8 +15,8 @@ fn ground() -> Ground {
     for name in ["pools/a", "run", "elsewhere"] {
         std::fs::create_dir_all(at(name)).unwrap();
     }
-    let off_limits = OffLimits::new(vec![at("pools/a"), at("run")], at("run/inline"));
-    Ground { directory, off_limits }
+    let protected_paths = ProtectedPaths::new(vec![at("pools/a"), at("run")], at("run/inline"));
+    Ground { directory, protected_paths }
 }
 
 impl Ground {
@@ -26,7 +26,7 @@ impl Ground {
     }
 
     fn is_allowed(&self, name: &str) -> bool {
-        self.off_limits.check(&self.target(name)).is_ok()
+        self.protected_paths.check(&self.target(name)).is_ok()
     }
 }
 
@@ -35,7 +35,7 @@ fn neither_on_nor_above_nor_in() {
     let ground = ground();
     for name in ["pools/a", "pools", "pools/a/volumes/x", "run", "run/volumes", "run/new/deep"] {
         assert!(!ground.is_allowed(name), "{name}");
-        assert!(ground.off_limits.check_stage(&ground.target(name)).is_err(), "{name}");
+        assert!(ground.protected_paths.check_stage(&ground.target(name)).is_err(), "{name}");
     }
     for name in ["elsewhere", "elsewhere/new/deep", "pools/ab", "pools/b"] {
         assert!(ground.is_allowed(name), "{name}");
@@ -46,8 +46,8 @@ fn neither_on_nor_above_nor_in() {
 fn a_private_stage_is_not_for_callers() {
     let ground = ground();
     let own = ground.target("run/inline/v");
-    assert!(ground.off_limits.check_stage(&own).is_ok());
-    assert!(ground.off_limits.check(&own).is_err());
+    assert!(ground.protected_paths.check_stage(&own).is_ok());
+    assert!(ground.protected_paths.check(&own).is_err());
 }
 
 #[test]

@@ -1,33 +1,33 @@
-//! What is mounted at a path, as the kernel tells it.
+//! What is mounted at a path, as the kernel reports it.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use orlop_model::{Device, Occupant, Result, TargetPath};
+use orlop_model::{Device, MountState, Result, TargetPath};
 use orlop_sys::mounts::{self, MountEntry, MountLookup};
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 
-use super::failure::{Doing, explained, is_missing};
+use super::failure::{HostResultExt, explained, is_missing};
 
-pub(super) fn occupant(path: &TargetPath) -> Result<Option<Occupant>> {
+pub(super) fn mount_at(path: &TargetPath) -> Result<Option<MountState>> {
     match mounts::look_up(path.as_path()) {
         Ok(MountLookup::NotMounted) => Ok(None),
         Ok(MountLookup::Filesystem { major, minor }) => Ok(Some(writable(major, minor, false))),
         Ok(MountLookup::DeviceNode { major, minor }) => Ok(Some(writable(major, minor, true))),
-        Ok(MountLookup::Unknown) => listed_occupant(path),
+        Ok(MountLookup::Unknown) => listed_mount(path),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(explained("look for a mount", &error)),
     }
 }
 
-fn writable(major: u32, minor: u32, is_device_node: bool) -> Occupant {
-    Occupant { major, minor, is_device_node, read_only: false, filesystem_read_only: false }
+fn writable(major: u32, minor: u32, is_device_node: bool) -> MountState {
+    MountState { major, minor, is_device_node, read_only: false, filesystem_read_only: false }
 }
 
-fn listed_occupant(path: &TargetPath) -> Result<Option<Occupant>> {
+fn listed_mount(path: &TargetPath) -> Result<Option<MountState>> {
     let entry = match mounts::mount_at(path.as_path()) {
         Ok(Some(entry)) => entry,
         Ok(None) => return Ok(None),
@@ -40,7 +40,7 @@ fn listed_occupant(path: &TargetPath) -> Result<Option<Occupant>> {
         .ok()
         .and_then(|metadata| block_device_number(&metadata));
     let (major, minor) = node.unwrap_or_else(|| filesystem_device_number(&entry));
-    Ok(Some(Occupant {
+    Ok(Some(MountState {
         major,
         minor,
         is_device_node: node.is_some(),
@@ -61,14 +61,14 @@ pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
 }
 
 /// Without those that another mount hides: by their path one would reach that one instead.
-pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, Occupant)>> {
+pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
     let mut found = Vec::new();
     for entry in mounts_of_device(device)? {
         let point = entry.mount_point.to_str();
         let path = point.map(|text| TargetPath::parse("mount point", text));
         // Nothing that a call could have named.
         let Some(Ok(path)) = path else { continue };
-        if let Some(there) = occupant(&path)?.filter(|there| there.is_of(device)) {
+        if let Some(there) = mount_at(&path)?.filter(|there| there.is_of(device)) {
             found.push((path, there));
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {
     }
 }
 
-/// btrfs, which may span devices, has an anonymous number (0:N) of its own; its device is then
+/// btrfs, which may span devices, has its own anonymous number (0:N); its device is then
 /// known by the path it was mounted from. A filesystem without a device keeps the anonymous
 /// number, which no device has.
 fn filesystem_device_number(entry: &MountEntry) -> (u32, u32) {
