@@ -10,7 +10,6 @@ mod fields;
 mod ids;
 mod paging;
 mod parameters;
-mod quantity;
 
 pub(crate) use capability::{
     capability, capability_in_use, capability_set, capability_set_to_validate,

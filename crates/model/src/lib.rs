@@ -40,5 +40,5 @@ pub use record::{
     Consistency, ContentSource, ControllerPublication, FormatState, FsUuid, GroupSnapshotRecord,
     ReaderState, SnapshotRecord, Timestamp, VolumeGroupRecord, VolumeRecord,
 };
-pub use size::{ALLOCATION_UNIT, CapacityRange};
+pub use size::{ALLOCATION_UNIT, Bytes, CapacityRange, parse_quantity, parse_size};
 pub use topology::{Topology, TopologyRequirement};

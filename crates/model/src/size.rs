@@ -1,4 +1,4 @@
-//! Sizes and the ranges that callers ask for.
+//! Sizes: the ranges that callers ask for, and sizes as people read and write them.
 
 use std::fmt;
 
@@ -85,6 +85,82 @@ fn round_up(bytes: u64) -> Result<u64> {
     Ok(bytes.div_ceil(ALLOCATION_UNIT) * ALLOCATION_UNIT)
 }
 
+/// A size as people read it, to one decimal.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let Self(bytes) = self;
+        match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
+            Some((shift, unit)) => {
+                let tenths = (u128::from(*bytes) * 10) >> shift;
+                write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
+            }
+            None => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+const SETTING_UNITS: [(&str, u64); 13] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("k", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+    ("", 1),
+];
+
+const QUANTITY_UNITS: [(&str, u64); 13] = [
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("Pi", 1 << 50),
+    ("Ei", 1 << 60),
+    ("k", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+    ("P", 1_000_000_000_000_000),
+    ("E", 1_000_000_000_000_000_000),
+    ("", 1),
+];
+
+/// A size in a setting: a whole number with a unit, as in `10GiB`, `10 Gi` or `500M`; without one, bytes.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (digits, unit) = split_unit(text);
+    multiplied(digits, unit.trim(), &SETTING_UNITS)
+}
+
+/// A size in a pod's manifest: a whole number with a suffix of a Kubernetes quantity; without one,
+/// bytes. `None` for anything else, for zero, and for what no wire field could hold.
+pub fn parse_quantity(text: &str) -> Option<i64> {
+    let (digits, unit) = split_unit(text);
+    let bytes = multiplied(digits, unit, &QUANTITY_UNITS)?;
+    i64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    text.split_at(text.trim_end_matches(|c: char| !c.is_ascii_digit()).len())
+}
+
+fn multiplied(digits: &str, unit: &str, units: &[(&str, u64)]) -> Option<u64> {
+    // A number may have a sign; a size has none.
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    digits.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -121,5 +197,56 @@ mod tests {
     fn no_range_takes_the_preferred_size() {
         assert_eq!(CapacityRange::choose(None, MIB, 5 * MIB).unwrap(), 5 * MIB);
         assert_eq!(CapacityRange::choose(None, 9 * MIB, 5 * MIB).unwrap(), 9 * MIB);
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        let shown = |bytes| Bytes(bytes).to_string();
+        assert_eq!(shown(1023), "1023 bytes");
+        assert_eq!(shown(1536), "1.5 KiB");
+        assert_eq!(shown(10 << 30), "10.0 GiB");
+        assert_eq!(shown(u64::MAX), "16777215.9 TiB");
+    }
+
+    #[test]
+    fn settings_have_binary_and_decimal_units() {
+        assert_eq!(parse_size("10GiB"), Some(10 << 30));
+        assert_eq!(parse_size("10 Gi"), Some(10 << 30));
+        assert_eq!(parse_size("500M"), Some(500_000_000));
+        assert_eq!(parse_size("4096"), Some(4096));
+        for bad in ["", "GiB", "1.5GiB", "-1", "+1GiB", "1Q", "99999999999TiB"] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_whole_numbers_with_a_suffix() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("500Mi", 500 << 20),
+            ("1Gi", 1 << 30),
+            ("10G", 10_000_000_000),
+            ("3Ki", 3 << 10),
+            ("2k", 2_000),
+            ("1Ti", 1 << 40),
+            ("7E", 7_000_000_000_000_000_000),
+        ] {
+            assert_eq!(parse_quantity(text), Some(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "Gi",
+            "1.5Gi",
+            "-1Gi",
+            "+1",
+            "1 Gi",
+            "1GiB",
+            "1K",
+            "0Gi",
+            "8Ei",
+            "99999999999999999999",
+        ] {
+            assert_eq!(parse_quantity(text), None, "{text}");
+        }
     }
 }

@@ -15,7 +15,6 @@ mod names;
 mod origin;
 mod pools;
 mod settle;
-mod size;
 mod variables;
 
 pub(crate) use file::LogFormat;

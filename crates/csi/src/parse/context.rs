@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use orlop_engine::request::{InlineVolume, PublishContext, VolumeContext};
-use orlop_model::{CapacityRange, Error, Result};
+use orlop_model::{CapacityRange, Error, Result, parse_quantity};
 
 use super::fields::{about, check_map_size};
 use super::parameters::volume_parameters;
-use super::quantity::parse_bytes;
 use crate::features::Features;
 use crate::reply::READ_ONLY_KEY;
 
@@ -67,14 +66,14 @@ pub(crate) fn inline_volume(
         return Ok(None);
     }
     let mut parameters = context.clone();
-    let range = parameters.remove(SIZE_KEY).map(|size| parse_size(&size)).transpose()?;
+    let range = parameters.remove(SIZE_KEY).map(|size| inline_size(&size)).transpose()?;
     let (parameters, limits) =
         volume_parameters(&parameters, features).map_err(|error| about(VOLUME_CONTEXT, error))?;
     Ok(Some(InlineVolume { range, parameters, limits }))
 }
 
-fn parse_size(text: &str) -> Result<CapacityRange> {
-    let bytes = parse_bytes(text).ok_or_else(|| {
+fn inline_size(text: &str) -> Result<CapacityRange> {
+    let bytes = parse_quantity(text).ok_or_else(|| {
         Error::invalid(VOLUME_CONTEXT, "size is not a size such as 500Mi, 1Gi or 10G")
     })?;
     CapacityRange::parse(bytes, 0)

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orlop_csi::Mode;
-use orlop_model::{FsType, NodeId, Topology};
+use orlop_model::{FsType, NodeId, Topology, parse_size};
 use orlop_pools::image::{Floor, ImagePoolConfig};
 use orlop_pools::rbd::RbdPoolConfig;
 
+use super::ConfigError;
 use super::file::PoolSettings;
 use super::settle::bytes;
-use super::{ConfigError, size};
 
 const DEFAULT_NAME: &str = "default";
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
@@ -262,7 +262,7 @@ fn floor(given: Option<&str>) -> Result<Floor, ConfigError> {
     let wrong = |problem: String| Err(ConfigError::new("ORLOP_POOL_FLOOR", problem));
     let parsed = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse().ok().filter(|p| *p < 100).map(Floor::Percent),
-        None => size::parse(text).map(Floor::Bytes),
+        None => parse_size(text).map(Floor::Bytes),
     };
     match parsed {
         // Some bytes are no floor; most likely it was to be a percentage.

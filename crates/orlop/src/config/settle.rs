@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_csi::Mode;
-use orlop_model::{ALLOCATION_UNIT, FsType};
+use orlop_model::{ALLOCATION_UNIT, FsType, parse_size};
 
 use super::file::Settings;
 use super::pools::{self, Surroundings};
-use super::{Config, ConfigError, LogConfig, Origin, names, size};
+use super::{Config, ConfigError, LogConfig, Origin, names};
 
 const DEFAULT_LEVEL: &str = "info";
 const DEFAULT_RUN_DIR: &str = "/run/orlop";
@@ -153,7 +153,7 @@ fn freeze_limit(given: Option<u32>) -> Result<Duration, ConfigError> {
 }
 
 pub(super) fn bytes(setting: &str, text: &str) -> Result<u64, ConfigError> {
-    let parsed = size::parse(text).filter(|bytes| *bytes >= ALLOCATION_UNIT);
+    let parsed = parse_size(text).filter(|bytes| *bytes >= ALLOCATION_UNIT);
     parsed.ok_or_else(|| {
         let problem = format!(
             "{text:?} is not a size of at least 1MiB, such as 10GiB: a whole number with a unit \

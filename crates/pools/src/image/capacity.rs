@@ -9,7 +9,7 @@ mod usage_scan;
 
 use std::sync::{Arc, Mutex};
 
-use orlop_model::{Error, PoolCapacity, Provisioning, Result, VolumeRecord};
+use orlop_model::{Bytes, Error, PoolCapacity, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{BackingKind, Space};
 
 use super::catalogue::ImageCatalogue;
@@ -17,7 +17,7 @@ use super::catalogue::object_index::{Account, ObjectIndex, StoredRecord};
 use super::directory::PoolDirectory;
 use crate::poison::lock;
 use crate::shortage::{Change, Shortage};
-pub(super) use formula::{Bytes, Demand};
+pub(super) use formula::Demand;
 pub use formula::Floor;
 use formula::Headroom;
 use ledger::Ledger;

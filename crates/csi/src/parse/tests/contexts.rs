@@ -1,6 +1,5 @@
 use orlop_model::{IoLimits, Provisioning};
 
-use super::super::quantity::parse_bytes;
 use super::super::*;
 use super::*;
 
@@ -86,26 +85,5 @@ fn an_inline_volume_has_a_size_and_parameters() {
     for bad in [("size", "1 Gi"), ("size", "0"), ("colour", "red")] {
         let error = inline(&[bad]).unwrap_err().to_string();
         assert!(error.starts_with("volume_context: "), "{error}");
-    }
-}
-
-#[test]
-fn sizes_are_whole_numbers_with_a_unit() {
-    for (text, bytes) in [
-        ("1", 1),
-        ("500Mi", 500 << 20),
-        ("1Gi", 1 << 30),
-        ("10G", 10_000_000_000),
-        ("3Ki", 3 << 10),
-        ("2k", 2_000),
-        ("1Ti", 1 << 40),
-        ("7E", 7_000_000_000_000_000_000),
-    ] {
-        assert_eq!(parse_bytes(text), Some(bytes), "{text}");
-    }
-    for text in
-        ["", "Gi", "1.5Gi", "-1Gi", "+1", "1GiB", "1K", "0Gi", "8Ei", "99999999999999999999"]
-    {
-        assert_eq!(parse_bytes(text), None, "{text}");
     }
 }

@@ -1,8 +1,6 @@
 //! How much can be promised: the arithmetic, and nothing else.
 
-use std::fmt;
-
-use orlop_model::{ALLOCATION_UNIT, Error, PoolCapacity, Provisioning, Result};
+use orlop_model::{ALLOCATION_UNIT, Bytes, Error, PoolCapacity, Provisioning, Result};
 
 /// What stays free: below it nothing new is promised, and every volume reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,23 +142,6 @@ fn percent_of(bytes: u64, percent: u32) -> u64 {
 
 fn saturated(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// A size as people write it, to one decimal.
-pub(in crate::image) struct Bytes(pub(in crate::image) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        let Self(bytes) = self;
-        match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
-            Some((shift, unit)) => {
-                let tenths = (u128::from(*bytes) * 10) >> shift;
-                write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
-            }
-            None => write!(f, "{bytes} bytes"),
-        }
-    }
 }
 
 #[cfg(test)]

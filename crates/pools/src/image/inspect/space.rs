@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use orlop_model::{Finding, Result};
+use orlop_model::{Bytes, Finding, Result};
 use orlop_sys::file::{self, Space};
 
-use super::super::capacity::Bytes;
 use super::super::failure::ImageResultExt;
 use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;

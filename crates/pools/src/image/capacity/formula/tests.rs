@@ -89,12 +89,3 @@ fn what_never_fits_is_out_of_range() {
     let too_long = room.check_ever_possible("p", &volume(901 * MIB));
     assert!(matches!(too_long, Err(Error::OutOfRange(_))));
 }
-
-#[test]
-fn sizes_read_well() {
-    let shown = |bytes| Bytes(bytes).to_string();
-    assert_eq!(shown(1023), "1023 bytes");
-    assert_eq!(shown(1536), "1.5 KiB");
-    assert_eq!(shown(10 << 30), "10.0 GiB");
-    assert_eq!(shown(u64::MAX), "16777215.9 TiB");
-}
