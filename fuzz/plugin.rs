@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orlop_engine::request::NodeInfo;
-use orlop_engine::{Engine, Settings};
+use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
 use orlop_model::{NodeId, PoolId, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
@@ -25,7 +25,7 @@ pub(crate) fn engine() -> Engine {
     let config = MemoryPoolConfig { topology: place(), ..MemoryPoolConfig::default() };
     // Inputs hold ids of this pool.
     let pool = MemoryPool::with_id(PoolId::from_random([0; 4]), config);
-    let settings = Settings {
+    let settings = EngineSettings {
         node_id: node(),
         place: place(),
         attach: true,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use csi_conformance::options::{Hooks, Options};
 use orlop_csi::{Executor, Features, Mode};
 use orlop_engine::request::NodeInfo;
-use orlop_engine::{Engine, Settings};
+use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
 use orlop_model::{NodeId, Pool, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
@@ -50,7 +50,7 @@ impl MemoryPlugin {
         let node: NodeId = NODE.parse().map_err(|_| "the node's id".to_owned())?;
         let pools = pools(reach, &place)?;
         let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
-        let settings = Settings {
+        let settings = EngineSettings {
             node_id: node.clone(),
             place: place.clone(),
             attach: true,

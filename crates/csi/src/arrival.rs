@@ -24,10 +24,10 @@ type Data = <Body as http_body::Body>::Data;
 /// What is kept for a call from the moment its message begins to come, until this is dropped.
 #[derive(Clone)]
 pub(crate) struct Arrival {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ArrivalState>>,
 }
 
-struct State {
+struct ArrivalState {
     /// `None` for calls that are not counted.
     calls: Option<Arc<Semaphore>>,
     connection: Option<ConnectionRef>,
@@ -42,14 +42,14 @@ impl Arrival {
         calls: Option<Arc<Semaphore>>,
     ) -> (Self, Request<Body>) {
         let connection = request.extensions().get().cloned();
-        let state = State { calls, connection, kept: None, failure: None };
+        let state = ArrivalState { calls, connection, kept: None, failure: None };
         let arrival = Self { state: Arc::new(Mutex::new(state)) };
         let arriving = |body| Arriving { body, limit: None, arrival: arrival.clone() };
         let request = request.map(|body| Body::new(arriving(body)));
         (arrival, request)
     }
 
-    /// Why there was no whole message. What reads messages has words of its own for it, in which a
+    /// Why there was no whole message. What reads messages has its own words for it, in which a
     /// caller that hung up looks like a defect here.
     pub(crate) fn failure(&self) -> Option<Status> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()

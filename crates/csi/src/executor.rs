@@ -83,22 +83,22 @@ impl Subject {
     fn limit(&self, engine: &Engine) -> LimitKey {
         let pool = self.pool().filter(|pool| engine.serves(pool)).cloned();
         let kind = match self {
-            Self::Any | Self::Pool(_) => Kind::Controller,
-            Self::Node(_) | Self::Clearing(_) => Kind::Node,
-            Self::Stream(_) => Kind::Stream,
+            Self::Any | Self::Pool(_) => CallKind::Controller,
+            Self::Node(_) | Self::Clearing(_) => CallKind::Node,
+            Self::Stream(_) => CallKind::Stream,
         };
         LimitKey { kind, pool }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum CallKind {
     Controller,
     Node,
     Stream,
 }
 
-impl Kind {
+impl CallKind {
     fn width(self) -> u32 {
         match self {
             Self::Controller | Self::Node => OPERATIONS,
@@ -109,13 +109,13 @@ impl Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LimitKey {
-    kind: Kind,
+    kind: CallKind,
     pool: Option<PoolId>,
 }
 
 /// What becomes of a request limit once nothing runs under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterWait {
     GoOn,
     Close,
 }
@@ -163,8 +163,8 @@ impl Executor {
     }
 
     /// Pools that do not answer: what runs on them is not waited for.
-    pub fn silent_pools(&self) -> Vec<PoolId> {
-        self.engine().map(|engine| engine.silent_pools()).unwrap_or_default()
+    pub fn hung_pools(&self) -> Vec<PoolId> {
+        self.engine().map(|engine| engine.hung_pools()).unwrap_or_default()
     }
 
     /// Waits until nothing runs any more, also what runs for callers that hung up, and lets
@@ -172,10 +172,10 @@ impl Executor {
     /// cannot be called off, and ends as if the daemon had been killed.
     pub async fn drained(&self) {
         for (name, limit) in self.close_limits() {
-            self.wait_for(&name, &limit, Then::Close).await;
+            self.wait_for(&name, &limit, AfterWait::Close).await;
         }
         self.health_checks.drained().await;
-        while self.engine().is_ok_and(|engine| engine.is_asking()) {
+        while self.engine().is_ok_and(|engine| engine.is_probing()) {
             tokio::time::sleep(LOOK_AGAIN / 10).await;
         }
     }
@@ -193,11 +193,11 @@ impl Executor {
     /// Waits for a moment in which nothing runs, but for pools that do not answer.
     pub(crate) async fn idle(&self) {
         for (name, limit) in self.limits() {
-            self.wait_for(&name, &limit, Then::GoOn).await;
+            self.wait_for(&name, &limit, AfterWait::GoOn).await;
         }
     }
 
-    async fn wait_for(&self, name: &LimitKey, limit: &RequestLimit, then: Then) {
+    async fn wait_for(&self, name: &LimitKey, limit: &RequestLimit, then: AfterWait) {
         const SAY_AGAIN: u32 = 10;
         self.stopping_since.get_or_init(Instant::now);
         let all = limit.free.acquire_many(limit.width);
@@ -206,7 +206,7 @@ impl Executor {
             tokio::select! {
                 // Fails only if the limit is closed, and then it was drained before.
                 all = &mut all => {
-                    if then == Then::Close {
+                    if then == AfterWait::Close {
                         limit.free.close();
                     }
                     drop(all);
@@ -222,7 +222,7 @@ impl Executor {
                     running,
                     "stopping without waiting for calls that are blocked in the kernel"
                 );
-                if then == Then::Close {
+                if then == AfterWait::Close {
                     limit.free.close();
                 }
                 return;
@@ -235,21 +235,21 @@ impl Executor {
 
     /// Will nothing that runs under the limit end before a pool responds again?
     fn is_lost(&self, name: &LimitKey, running: usize) -> bool {
-        if name.kind == Kind::Node && self.is_over_for_nodes() {
+        if name.kind == CallKind::Node && self.is_over_for_nodes() {
             return true;
         }
         let Ok(engine) = self.engine() else { return false };
-        let silent = engine.silent_pools();
+        let hung = engine.hung_pools();
         let lost_elsewhere = |pool: &PoolId| {
-            let lost = engine.calls_lost_elsewhere(pool);
+            let lost = engine.calls_hung_elsewhere(pool);
             lost > 0 && lost >= running
         };
         match (name.kind, &name.pool) {
-            (_, None) => !silent.is_empty(),
-            (_, Some(pool)) if silent.contains(pool) => true,
+            (_, None) => !hung.is_empty(),
+            (_, Some(pool)) if hung.contains(pool) => true,
             // Another pool may have taken the volume that it is to create.
-            (Kind::Controller, Some(pool)) => lost_elsewhere(pool),
-            (Kind::Node | Kind::Stream, Some(_)) => false,
+            (CallKind::Controller, Some(pool)) => lost_elsewhere(pool),
+            (CallKind::Node | CallKind::Stream, Some(_)) => false,
         }
     }
 
@@ -280,7 +280,7 @@ impl Executor {
         Ok(limit)
     }
 
-    /// Streams end at their next step: whoever reads one can take it up again later, from
+    /// Streams end at their next step: its reader can take it up again later, from
     /// where it broke off.
     pub(crate) fn end_streams(&self) {
         self.open_streams.close();
@@ -301,9 +301,9 @@ impl Executor {
         }
         let limit = self.limit(name)?;
         let permit = limit.permit(check).await?;
-        let engine = engine.waiting_in(&limit.room);
+        let engine = engine.with_waiter_limit(&limit.waiters);
         let work = move || {
-            let _under_way = pool.and_then(|pool| engine.under_way(&pool));
+            let _call = pool.and_then(|pool| engine.begin_call(&pool));
             work(&engine)
         };
         begin(permit, work).await

@@ -98,7 +98,7 @@ async fn streams_are_bounded_and_end_before_operations_do() {
     executor.end_streams();
     assert_eq!(executor.try_open_stream().err(), Some(Error::Stopping));
     executor.idle().await;
-    let limit = executor.limit(LimitKey { kind: Kind::Controller, pool: None }).unwrap();
+    let limit = executor.limit(LimitKey { kind: CallKind::Controller, pool: None }).unwrap();
     assert_eq!(limit.run(|| Ok(7)).await, Ok(7));
 }
 
@@ -117,7 +117,7 @@ async fn pools_and_nodes_have_places_of_their_own() {
     let executor = Executor::starting();
     let pool = |text: &str| Some(text.parse::<PoolId>().unwrap());
     let names = [None, pool("01234567"), pool("fedcba98")].into_iter().flat_map(|pool| {
-        [Kind::Controller, Kind::Node, Kind::Stream]
+        [CallKind::Controller, CallKind::Node, CallKind::Stream]
             .map(|kind| LimitKey { kind, pool: pool.clone() })
     });
     for name in names {
@@ -146,7 +146,7 @@ async fn what_runs_is_counted_while_all_places_are_waited_for() {
 #[tokio::test]
 async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
     let executor = Executor { node_patience: Duration::ZERO, ..Executor::starting() };
-    let limit = executor.limit(LimitKey { kind: Kind::Node, pool: None }).unwrap();
+    let limit = executor.limit(LimitKey { kind: CallKind::Node, pool: None }).unwrap();
     let held = hold(&limit).await;
     tokio::time::timeout(Duration::from_secs(60), executor.drained()).await.unwrap();
     assert!(!held.done.load(Ordering::SeqCst));
@@ -159,7 +159,7 @@ async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
 async fn a_stop_waits_for_calls_of_the_controller() {
     let executor = Arc::new(Executor { node_patience: Duration::ZERO, ..Executor::starting() });
     let held =
-        hold(&executor.limit(LimitKey { kind: Kind::Controller, pool: None }).unwrap()).await;
+        hold(&executor.limit(LimitKey { kind: CallKind::Controller, pool: None }).unwrap()).await;
     let stopping = Arc::clone(&executor);
     let draining = tokio::spawn(async move { stopping.drained().await });
     tokio::time::sleep(2 * LOOK_AGAIN).await;

@@ -65,7 +65,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Answering {
-        let call = Call::begin(request.uri().path());
+        let call = CallSpan::begin(request.uri().path());
         let span = call.span.clone();
         // Neither kept waiting nor counted: probes come through when all else is too much.
         let calls = (!call.is_routine).then(|| Arc::clone(&self.calls));
@@ -108,14 +108,14 @@ fn with_message(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// A call that fails at once says so in its headers, before any body. How a stream ends is told
-/// by whoever feeds it.
+/// A call that fails at once says so in its headers, before any body. How a stream ends is
+/// reported by the task that feeds it.
 fn refusal(response: &Response<Body>) -> Option<Status> {
     Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
 }
 
 /// One call, from its first byte to its answer.
-struct Call {
+struct CallSpan {
     span: Span,
     begun: Instant,
     is_routine: bool,
@@ -149,7 +149,7 @@ const ROUTINE: [&str; 8] = [
     "GetCapabilities",
 ];
 
-impl Call {
+impl CallSpan {
     fn begin(path: &str) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +227,7 @@ fn importance(code: Code, is_question: bool) -> Importance {
     }
 }
 
-impl Drop for Call {
+impl Drop for CallSpan {
     fn drop(&mut self) {
         if !self.has_ended {
             let message = "the caller hung up; what has begun goes on";

@@ -1,4 +1,4 @@
-//! Serves the services on a socket until told to stop.
+//! Serves the services on a socket until a signal stops it.
 
 use std::future::Future;
 use std::io;

@@ -58,7 +58,7 @@ fn answer<Reply>(outcome: Result<Reply>) -> Answer<Reply> {
     answer_whole(outcome.map(Response::new))
 }
 
-/// A reply that comes with metadata of its own.
+/// A reply that comes with its own metadata.
 fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
     outcome.map_err(|error| status::from_error(&error))
 }
@@ -67,7 +67,7 @@ fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
 /// CA-17, CA-18, V0-43). Ready while any pool serves: sidecars wait for that, and liveness probes
 /// restart what is not, for the sake of one pool among several. Where none serves, whatever is wrong
 /// with a pool or a tool is one thing to a prober. A pool that is away is not: it comes back by
-/// itself, and a plugin that is restarted for it would only have to wait anew, as when it starts
+/// itself, and a plugin that is restarted for it would only have to wait again, as when it starts
 /// (ID-26).
 async fn readiness(executor: &Executor) -> Result<bool> {
     match executor.check_health().await {

@@ -1,5 +1,5 @@
 //! The UNIX socket: made without a moment of wider permissions, never taken from a live
-//! daemon, and removed by whoever made it.
+//! daemon, and removed by the process that made it.
 
 use std::fs::{DirBuilder, File, symlink_metadata};
 use std::io;
@@ -82,7 +82,7 @@ impl Drop for Socket {
     }
 }
 
-/// Makes the socket, and the directory for it if that is missing. A socket that nobody answers
+/// Makes the socket, and the directory for it if that is missing. A socket that no process answers
 /// on is replaced.
 pub fn bind(path: &Path) -> Result<Socket, BindError> {
     bind_within(path, LOCK_PATIENCE)
@@ -109,7 +109,7 @@ fn bind_within(path: &Path, patience: Duration) -> Result<Socket, BindError> {
     Ok(Socket { listener: Some(listener), path: path.to_owned(), file })
 }
 
-/// Would [`bind`] refuse this path whoever else runs? Changes nothing. A daemon that answers there may
+/// Would [`bind`] refuse this path whatever else runs? Changes nothing. A daemon that answers there may
 /// be the one that is to be replaced.
 pub fn check(path: &Path) -> Result<(), BindError> {
     SocketAddrUnix::new(path).map_err(|_| BindError::BadPath(path.to_owned()))?;
@@ -119,7 +119,7 @@ pub fn check(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// A descriptor of the socket's file, not a connection to whoever listens there.
+/// A descriptor of the socket's file, not a connection to the process that listens there.
 fn open_itself(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())

@@ -14,7 +14,7 @@ pub(crate) fn from_error(error: &Error) -> Status {
     Status::new(code(error), shortened(&error.to_string(), LONGEST_MESSAGE))
 }
 
-/// CSI-Addons has a code of its own for a failure of which nothing is known but that it happened
+/// CSI-Addons has a separate code for a failure of which nothing is known but that it happened
 /// (RS-07); for all that is known, the codes are the same.
 pub(crate) fn from_reclaim_error(error: &Error) -> Status {
     let status = from_error(error);

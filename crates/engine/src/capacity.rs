@@ -23,7 +23,7 @@ impl Engine {
         for pool in self.pools.values().filter(|pool| fits(pool, query)) {
             let provisioning = query.parameters.provisioning;
             match self
-                .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
+                .query(pool, move |pool| pool.provisioner().capacity(provisioning))
                 .and_then(|answer| answer)
             {
                 Ok(capacity) => {
@@ -92,10 +92,13 @@ mod tests {
     fn a_steady_figure_is_never_more_and_hardly_less() {
         const MIB: u64 = 1 << 20;
         for bytes in [0, 1, MIB - 1, MIB, 5 * MIB + 7, 1 << 31, (1 << 37) + 12345, u64::MAX] {
-            let told = steady(bytes);
-            assert!(told <= bytes && bytes - told < MIB.max(bytes / 2048 + 1), "{bytes}: {told}");
-            assert_eq!(steady(told), told);
-            assert_eq!(told % ALLOCATION_UNIT, 0);
+            let reported = steady(bytes);
+            assert!(
+                reported <= bytes && bytes - reported < MIB.max(bytes / 2048 + 1),
+                "{bytes}: {reported}"
+            );
+            assert_eq!(steady(reported), reported);
+            assert_eq!(reported % ALLOCATION_UNIT, 0);
         }
         let terabytes = 3 << 40;
         assert_eq!(steady(terabytes + 4096), steady(terabytes + 900 * MIB));

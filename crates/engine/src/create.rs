@@ -8,19 +8,19 @@ use orlop_model::{
 
 use crate::difference::{differs, parameters_differ, source_differs};
 use crate::engine::{Engine, PoolRef};
-use crate::locks::{Held, Key};
+use crate::locks::{Key, LockGuard};
 use crate::placement::{Wanted, check_same_pool};
 use crate::request::{CreateVolume, Volume};
 use crate::sharing::commit_reads_source;
 
 /// A source that exists, cannot go away while it is held, and will be copied.
-struct Source<'a> {
+struct LockedSource<'a> {
     pool: &'a PoolRef,
     size_bytes: u64,
     format: FormatState,
-    /// Set when the source is a volume, whose writers have to be held still for the cut.
+    /// Set when the source is a volume, whose writers have to be quiesced for the point-in-time copy.
     volume: Option<VolumeRecord>,
-    _lock: Held,
+    _lock: LockGuard,
 }
 
 impl Engine {
@@ -28,7 +28,7 @@ impl Engine {
         self.create_volume_from(request, None)
     }
 
-    /// For a caller that keeps a place of this pool, which is therefore tried first.
+    /// For a call that counts against the limit of this pool, which is therefore tried first.
     pub fn create_volume_from(
         &self,
         request: &CreateVolume,
@@ -83,7 +83,7 @@ impl Engine {
         request: &CreateVolume,
         home: Option<&PoolId>,
         ephemeral: bool,
-        source_lock: Option<Held>,
+        source_lock: Option<LockGuard>,
     ) -> Result<Volume> {
         let mut source = match &request.source {
             Some(source) => Some(self.hold_source(source, &request.parameters, source_lock)?),
@@ -119,9 +119,14 @@ impl Engine {
         candidates.sort_by_key(|pool| home.is_some_and(|home| home != pool.id()));
         for pool in candidates {
             let new = plan.on(&pool, digest, request);
-            let guest = if home == Some(pool.id()) { Ok(None) } else { self.as_guest(&pool, home) };
-            let begun = guest.and_then(|guest| Ok((guest, pool.provisioner().begin_volume(&new)?)));
-            let (_guest, draft) = match begun {
+            let permit = if home == Some(pool.id()) {
+                Ok(None)
+            } else {
+                self.admit_foreign_call(&pool, home)
+            };
+            let begun =
+                permit.and_then(|permit| Ok((permit, pool.provisioner().begin_volume(&new)?)));
+            let (_permit, draft) = match begun {
                 Ok(begun) => begun,
                 // Nothing of it can be seen yet, so another pool may take the volume.
                 Err(
@@ -152,7 +157,7 @@ impl Engine {
         &self,
         pool: &PoolRef,
         mut draft: Box<dyn Draft<VolumeRecord>>,
-        source: Option<Source<'_>>,
+        source: Option<LockedSource<'_>>,
     ) -> Result<VolumeRecord> {
         match source.as_ref().and_then(|source| source.volume.as_ref()) {
             Some(volume) => {
@@ -172,14 +177,14 @@ impl Engine {
         &self,
         source: &ContentSource,
         wanted: &VolumeParameters,
-        lock: Option<Held>,
-    ) -> Result<Source<'_>> {
+        lock: Option<LockGuard>,
+    ) -> Result<LockedSource<'_>> {
         match source {
             ContentSource::Snapshot(id) => {
                 let lock = self.locks.shared(Key::Snapshot(id.digest().clone()))?;
                 let (pool, snapshot) = self.require_snapshot(id)?;
                 let (size_bytes, format) = (snapshot.size_bytes, snapshot.format);
-                Ok(Source { pool, size_bytes, format, volume: None, _lock: lock })
+                Ok(LockedSource { pool, size_bytes, format, volume: None, _lock: lock })
             }
             ContentSource::Volume(id) => {
                 // Before the lock: a volume that is to be made from a lost one of its name, or from
@@ -193,7 +198,7 @@ impl Engine {
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
                 let size_bytes = volume.capacity_bytes;
-                Ok(Source { pool, size_bytes, format, volume: Some(volume), _lock: lock })
+                Ok(LockedSource { pool, size_bytes, format, volume: Some(volume), _lock: lock })
             }
         }
     }
@@ -202,7 +207,7 @@ impl Engine {
     fn settle_capabilities(
         &self,
         wanted: &CapabilitySet,
-        source: Option<&Source<'_>>,
+        source: Option<&LockedSource<'_>>,
     ) -> Result<CapabilitySet> {
         if !wanted.wants_mount() {
             return Ok(wanted.clone());
@@ -248,7 +253,7 @@ impl Engine {
         &self,
         request: &CreateVolume,
         capabilities: &CapabilitySet,
-        source: Option<&Source<'_>>,
+        source: Option<&LockedSource<'_>>,
     ) -> Result<u64> {
         let floor = smallest_volume(capabilities);
         let Some(source) = source else {

@@ -10,16 +10,16 @@ use orlop_model::{
     VolumeCapability, VolumeId, VolumeRecord,
 };
 
-use crate::locks::{Held, Key, Locks, WaitingRoom};
-use crate::node_load::{NodeLoad, SharedLoad};
+use crate::locks::{Key, LockGuard, Locks, WaiterLimit};
+use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
+use crate::pool_breaker::PoolBreaker;
 use crate::request::{NodeInfo, Volume, VolumeContext};
-use crate::vitals::Vitals;
 use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
 
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct EngineSettings {
     pub node_id: NodeId,
     /// Where this node is.
     pub place: Topology,
@@ -44,28 +44,28 @@ pub struct AbsentPool {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) pools: BTreeMap<PoolId, PoolRef>,
-    pub(crate) vitals: BTreeMap<PoolId, Arc<Vitals>>,
+    pub(crate) breakers: BTreeMap<PoolId, Arc<PoolBreaker>>,
     pub(crate) absent: Vec<AbsentPool>,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: EngineSettings,
     pub(crate) locks: Locks,
-    pub(crate) load: Arc<NodeLoad>,
-    pub(crate) shared_load: Arc<SharedLoad>,
+    pub(crate) node_volumes: Arc<NodeVolumeCount>,
+    pub(crate) shared_node_volumes: Arc<SharedVolumeCount>,
     pub(crate) membership: Arc<Membership>,
 }
 
 impl Engine {
     /// Takes the pools over.
-    pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: Settings) -> Result<Self> {
+    pub fn new(pools: Vec<PoolRef>, host: Arc<dyn Host>, settings: EngineSettings) -> Result<Self> {
         let none = Self {
             pools: BTreeMap::new(),
-            vitals: BTreeMap::new(),
+            breakers: BTreeMap::new(),
             absent: Vec::new(),
             host,
             locks: Locks::new(settings.lock_patience),
             settings,
-            load: Arc::default(),
-            shared_load: Arc::default(),
+            node_volumes: Arc::default(),
+            shared_node_volumes: Arc::default(),
             membership: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
@@ -80,20 +80,20 @@ impl Engine {
                 format!("it has the same id as pool {}: one is a copy of the other", other.name()),
             ));
         }
-        self.tell_unrecorded(&pool)?;
+        self.report_unrecorded(&pool)?;
         self.take_over_local(&pool)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());
-        let vitals = Arc::new(Vitals::of(Arc::clone(&pool)));
-        with.vitals.insert(pool.id().clone(), vitals);
+        let breaker = Arc::new(PoolBreaker::of(Arc::clone(&pool)));
+        with.breakers.insert(pool.id().clone(), breaker);
         with.pools.insert(pool.id().clone(), pool);
         Ok(with)
     }
 
-    /// For a call whose place only those use that wait in this room.
+    /// For a call that shares its request limit with those that wait under this one.
     #[must_use]
-    pub fn waiting_in(&self, room: &WaitingRoom) -> Self {
-        Self { locks: self.locks.waited_for_in(room), ..self.clone() }
+    pub fn with_waiter_limit(&self, waiters: &WaiterLimit) -> Self {
+        Self { locks: self.locks.with_waiter_limit(waiters), ..self.clone() }
     }
 
     /// With a pool that is configured and cannot be used yet: for that reason, until it comes.
@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<Held> {
+    pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
         self.locks.exclusive(Key::Volume(digest.clone()))
     }
 
@@ -126,22 +126,22 @@ impl Engine {
         &self,
         digest: &NameDigest,
         path: &TargetPath,
-    ) -> Result<(Held, Held)> {
+    ) -> Result<(LockGuard, LockGuard)> {
         let locks = self.locks.with_one_deadline();
         let volume = locks.exclusive(Key::Volume(digest.clone()))?;
         Ok((volume, locks.exclusive(Key::Path(path.clone()))?))
     }
 
     /// Of a source: it stays as it is while it is copied, by however many.
-    pub(crate) fn share_volume(&self, digest: &NameDigest) -> Result<Held> {
+    pub(crate) fn share_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
         self.locks.shared(Key::Volume(digest.clone()))
     }
 
-    pub(crate) fn lock_snapshot(&self, digest: &NameDigest) -> Result<Held> {
+    pub(crate) fn lock_snapshot(&self, digest: &NameDigest) -> Result<LockGuard> {
         self.locks.exclusive(Key::Snapshot(digest.clone()))
     }
 
-    /// `None`: the pool is not served here. While a pool is absent nobody knows its id, so an id
+    /// `None`: the pool is not served here. While a pool is absent its id is unknown, so an id
     /// that no other pool has may be of that one.
     pub(crate) fn pool(&self, id: &PoolId) -> Result<Option<&PoolRef>> {
         match self.pools.get(id) {

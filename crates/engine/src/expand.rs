@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::request::{Expanded, NodeExpand};
 
 impl Engine {
-    /// Always followed by the node: a device that is in use has to be told of its new size.
+    /// Always followed by the node: a device that is in use has to learn its new size.
     pub fn expand_volume(
         &self,
         id: &VolumeId,

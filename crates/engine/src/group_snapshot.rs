@@ -10,7 +10,7 @@ use orlop_model::{
 use crate::create::copied_format;
 use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
-use crate::locks::{Held, Key, Locks};
+use crate::locks::{Key, LockGuard, Locks};
 use crate::request::{CreateGroupSnapshot, GroupSnapshot};
 
 impl Engine {
@@ -28,7 +28,7 @@ impl Engine {
         for source in &sources {
             members.push(self.new_member(pool, request, source)?);
         }
-        // A member is on the pool before its group is: until then nobody may take it for a leftover.
+        // A member is on the pool before its group is: until then it must not be taken for an orphan.
         let _member_locks = lock_snapshots(&locks, members.iter().map(|member| &member.id))?;
         let _capture_locks = locks.all(digests().map(Key::Capture).collect(), Locks::exclusive)?;
         let id = GroupSnapshotId::new(pool.id().clone(), digest);
@@ -90,7 +90,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// GG-27: volumes of one pool only can be cut together.
+    /// GG-27: only volumes of one pool can be in one group snapshot.
     fn require_together(
         &self,
         volumes: &BTreeSet<VolumeId>,
@@ -146,7 +146,7 @@ impl Engine {
 fn lock_snapshots<'a>(
     locks: &Locks,
     snapshots: impl IntoIterator<Item = &'a SnapshotId>,
-) -> Result<Vec<Held>> {
+) -> Result<Vec<LockGuard>> {
     let keys = snapshots.into_iter().map(|id| Key::Snapshot(id.digest().clone())).collect();
     locks.all(keys, Locks::exclusive)
 }

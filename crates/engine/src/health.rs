@@ -13,7 +13,7 @@ impl Engine {
         let mut serves = false;
         let mut complaints = Vec::new();
         for pool in self.pools.values() {
-            match self.ask(pool, |pool| pool.health().check()).and_then(|checked| checked) {
+            match self.query(pool, |pool| pool.health().check()).and_then(|checked| checked) {
                 Ok(()) => serves = true,
                 Err(sick) => complaints.push(sick),
             }

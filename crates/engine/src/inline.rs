@@ -36,7 +36,7 @@ impl Engine {
         let _locks = self.lock_volume_at(&NameDigest::of(&name), &request.target)?;
         let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
-        let _guest = self.as_guest(pool, None)?;
+        let _guest = self.admit_foreign_call(pool, None)?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
             capability: request.capability.clone(),
@@ -122,13 +122,13 @@ impl Engine {
         node: &NodeRecord,
     ) -> Result<()> {
         let path = self.host.private_stage(id)?;
-        // Staged by a call of its own, hence not inline; the pool, which may be away, is not asked.
+        // Staged by a separate call, hence not inline; the pool, which may be away, is not asked.
         if node.stage.as_ref().is_some_and(|stage| stage.path != path) {
             return Ok(());
         }
         let ephemeral = match pool.catalogue().volume(id) {
             Ok(record) => record.is_some_and(|record| record.ephemeral),
-            // Nobody knows what it is, so it is kept; the workload's path is clear all the same.
+            // What it is is unknown, so it is kept; the workload's path is clear all the same.
             Err(Error::Damaged { .. }) => false,
             Err(error) => return Err(error),
         };
@@ -149,7 +149,7 @@ impl Engine {
         self.remove_volume(pool, id)
     }
 
-    /// A daemon with another run directory or driver name staged the volume at a path of its own, and
+    /// A daemon with another run directory or driver name staged the volume at its own path, and
     /// its record is not here. Wherever else the volume is mounted, it is still in use.
     fn ensure_no_former_stage(
         &self,

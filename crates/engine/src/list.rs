@@ -37,8 +37,8 @@ impl Engine {
     /// A pool that does not answer is known by heart, but nothing can be said of its data.
     fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Condition> {
         let asked = ids.to_vec();
-        self.ask(pool, move |pool| pool.health().conditions(&asked)).unwrap_or_else(|silent| {
-            ids.iter().map(|_| Condition::abnormal(silent.to_string())).collect()
+        self.query(pool, move |pool| pool.health().conditions(&asked)).unwrap_or_else(|error| {
+            ids.iter().map(|_| Condition::abnormal(error.to_string())).collect()
         })
     }
 

@@ -4,7 +4,7 @@
 //! Calls that hold several locks take them in the order of [`Key`]: the kinds as they are listed
 //! there, one kind by digest or path. So no two wait for each other.
 
-mod waiting_room;
+mod waiter_limit;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{Error, NameDigest, Result, TargetPath};
 
-use waiting_room::Seat;
-pub use waiting_room::WaitingRoom;
+pub use waiter_limit::WaiterLimit;
+use waiter_limit::WaiterSlot;
 
 /// For one object. A call that waits keeps a thread and its place among the operations, and one slow
 /// object must not use up those of its pool.
@@ -45,47 +45,47 @@ impl Key {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum LockMode {
     Exclusive,
     Shared,
 }
 
 /// Who has the lock of one object, and who wants it.
 #[derive(Debug, Default)]
-struct Entry {
+struct LockEntry {
     writer: bool,
     readers: usize,
-    queue: VecDeque<(u64, Mode)>,
+    queue: VecDeque<(u64, LockMode)>,
 }
 
-impl Entry {
-    fn is_free_for(&self, mode: Mode) -> bool {
+impl LockEntry {
+    fn is_free_for(&self, mode: LockMode) -> bool {
         match mode {
-            Mode::Exclusive => !self.writer && self.readers == 0,
-            Mode::Shared => !self.writer,
+            LockMode::Exclusive => !self.writer && self.readers == 0,
+            LockMode::Shared => !self.writer,
         }
     }
 
     /// Nothing that came earlier and excludes it is still waiting.
-    fn is_turn_of(&self, ticket: u64, mode: Mode) -> bool {
+    fn is_turn_of(&self, ticket: u64, mode: LockMode) -> bool {
         let mut earlier = self.queue.iter().take_while(|(other, _)| *other != ticket);
         match mode {
-            Mode::Exclusive => earlier.next().is_none(),
-            Mode::Shared => earlier.all(|(_, other)| *other == Mode::Shared),
+            LockMode::Exclusive => earlier.next().is_none(),
+            LockMode::Shared => earlier.all(|(_, other)| *other == LockMode::Shared),
         }
     }
 
-    fn take(&mut self, mode: Mode) {
+    fn take(&mut self, mode: LockMode) {
         match mode {
-            Mode::Exclusive => self.writer = true,
-            Mode::Shared => self.readers += 1,
+            LockMode::Exclusive => self.writer = true,
+            LockMode::Shared => self.readers += 1,
         }
     }
 
-    fn release(&mut self, mode: Mode) {
+    fn release(&mut self, mode: LockMode) {
         match mode {
-            Mode::Exclusive => self.writer = false,
-            Mode::Shared => self.readers = self.readers.saturating_sub(1),
+            LockMode::Exclusive => self.writer = false,
+            LockMode::Shared => self.readers = self.readers.saturating_sub(1),
         }
     }
 
@@ -95,14 +95,14 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: HashMap<Key, Entry>,
+struct LockState {
+    entries: HashMap<Key, LockEntry>,
     tickets: u64,
 }
 
-impl State {
+impl LockState {
     fn forget_if_unused(&mut self, key: &Key) {
-        if self.entries.get(key).is_some_and(Entry::is_unused) {
+        if self.entries.get(key).is_some_and(LockEntry::is_unused) {
             self.entries.remove(key);
         }
     }
@@ -117,13 +117,13 @@ impl State {
 
 #[derive(Debug, Default)]
 struct Table {
-    state: Mutex<State>,
+    state: Mutex<LockState>,
     changed: Condvar,
 }
 
 impl Table {
     /// The state is consistent between any two statements, so a panic elsewhere does not spoil it.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,26 +134,26 @@ pub(crate) struct Locks {
     patience: Duration,
     /// Of a call that takes several, for all of them.
     deadline: Option<Instant>,
-    room: WaitingRoom,
+    waiters: WaiterLimit,
 }
 
 /// Released when dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LockGuard {
     table: Arc<Table>,
     key: Key,
-    mode: Mode,
+    mode: LockMode,
 }
 
 impl Locks {
     /// `patience` is how long a lock is waited for.
     pub(crate) fn new(patience: Duration) -> Self {
-        Self { table: Arc::default(), patience, deadline: None, room: WaitingRoom::default() }
+        Self { table: Arc::default(), patience, deadline: None, waiters: WaiterLimit::default() }
     }
 
-    /// The same locks, for a call that waits in this room.
-    pub(crate) fn waited_for_in(&self, room: &WaitingRoom) -> Self {
-        Self { room: room.clone(), ..self.clone() }
+    /// The same locks, for a call that waits under this limit.
+    pub(crate) fn with_waiter_limit(&self, waiters: &WaiterLimit) -> Self {
+        Self { waiters: waiters.clone(), ..self.clone() }
     }
 
     /// For a call that takes several: all together are waited for as long as one is. Else it would
@@ -163,26 +163,26 @@ impl Locks {
         Self { deadline: Some(deadline), ..self.clone() }
     }
 
-    pub(crate) fn exclusive(&self, key: Key) -> Result<Held> {
-        self.acquire(key, Mode::Exclusive)
+    pub(crate) fn exclusive(&self, key: Key) -> Result<LockGuard> {
+        self.acquire(key, LockMode::Exclusive)
     }
 
     /// For sources that are only read: many copies of one may be made at once.
-    pub(crate) fn shared(&self, key: Key) -> Result<Held> {
-        self.acquire(key, Mode::Shared)
+    pub(crate) fn shared(&self, key: Key) -> Result<LockGuard> {
+        self.acquire(key, LockMode::Shared)
     }
 
     /// All of one kind, in the order that all keep to.
     pub(crate) fn all(
         &self,
         keys: BTreeSet<Key>,
-        take: impl Fn(&Self, Key) -> Result<Held>,
-    ) -> Result<Vec<Held>> {
+        take: impl Fn(&Self, Key) -> Result<LockGuard>,
+    ) -> Result<Vec<LockGuard>> {
         let locks = self.with_one_deadline();
         keys.into_iter().map(|key| take(&locks, key)).collect()
     }
 
-    fn acquire(&self, key: Key, mode: Mode) -> Result<Held> {
+    fn acquire(&self, key: Key, mode: LockMode) -> Result<LockGuard> {
         let mut state = self.table.state();
         let entry = state.entries.entry(key.clone()).or_default();
         if entry.queue.is_empty() && entry.is_free_for(mode) {
@@ -190,11 +190,11 @@ impl Locks {
         } else {
             self.wait(state, &key, mode)?;
         }
-        Ok(Held { table: Arc::clone(&self.table), key, mode })
+        Ok(LockGuard { table: Arc::clone(&self.table), key, mode })
     }
 
-    fn wait(&self, mut state: MutexGuard<'_, State>, key: &Key, mode: Mode) -> Result<()> {
-        let Some(_seat) = self.try_enter(&state, key) else {
+    fn wait(&self, mut state: MutexGuard<'_, LockState>, key: &Key, mode: LockMode) -> Result<()> {
+        let Some(_slot) = self.try_wait(&state, key) else {
             state.forget_if_unused(key);
             return Err(Error::Busy(key.describe()));
         };
@@ -222,12 +222,12 @@ impl Locks {
         if granted { Ok(()) } else { Err(Error::Busy(key.describe())) }
     }
 
-    fn try_enter(&self, state: &State, key: &Key) -> Option<Seat> {
+    fn try_wait(&self, state: &LockState, key: &Key) -> Option<WaiterSlot> {
         let others = state.entries.get(key).map_or(0, |entry| entry.queue.len());
         if self.patience.is_zero() || others >= MOST_FOR_ONE {
             return None;
         }
-        self.room.try_enter()
+        self.waiters.try_add()
     }
 
     #[cfg(test)]
@@ -241,7 +241,7 @@ impl Locks {
     }
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let mut state = self.table.state();
         if let Some(entry) = state.entries.get_mut(&self.key) {

@@ -7,7 +7,7 @@ use crate::request::BlockRanges;
 
 impl Engine {
     /// No lock is held while ranges are read: the files are open, so a snapshot that is deleted
-    /// meanwhile stays readable to the end.
+    /// during that time stays readable to the end.
     pub fn allocated_blocks(&self, id: &SnapshotId, start: u64) -> Result<BlockRanges> {
         let snapshot = self.snapshot(id)?;
         check_start(&snapshot, start)?;

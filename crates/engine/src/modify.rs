@@ -5,7 +5,7 @@ use orlop_model::{DeviceAccess, IoLimits, IoLimitsChange, Result, VolumeId};
 use crate::engine::{Engine, PoolRef};
 
 impl Engine {
-    /// The record comes first: a crash before the device was told is mended by the repeated
+    /// The record comes first: a crash before the device has the limits is mended by the repeated
     /// call, and by the next stage.
     pub fn modify_volume(&self, id: &VolumeId, change: &IoLimitsChange) -> Result<()> {
         let _lock = self.lock_volume(id.digest())?;

@@ -193,7 +193,7 @@ impl Engine {
         let Some(pool) = self.pool_of(&id)? else { return self.check_vacant(volume, target) };
         let _guest = match volume {
             VolumeRef::Issued(_) => None,
-            VolumeRef::Foreign(_) => self.as_guest(pool, None)?,
+            VolumeRef::Foreign(_) => self.admit_foreign_call(pool, None)?,
         };
         let mut node = self.host.node_record(&id)?;
         let recorded = node.publication(target).cloned();
@@ -203,7 +203,7 @@ impl Engine {
         }
         let ours = match &recorded {
             Some(publication) => self.is_present(pool, &id, publication)?,
-            None => self.mount_of(pool, &id, target)?,
+            None => self.is_mounted_from(pool, &id, target)?,
         };
         if ours {
             self.unmount(&id, target)?;
@@ -291,7 +291,9 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
     ) -> Result<Vec<Publication>> {
-        self.publications_that(id, |publication| self.mount_of(pool, id, &publication.target))
+        self.publications_that(id, |publication| {
+            self.is_mounted_from(pool, id, &publication.target)
+        })
     }
 
     /// The publications on record of which something is still there to be taken away.
@@ -320,7 +322,7 @@ impl Engine {
     /// A device node at a target that we recorded was put there by us, even if its device is gone
     /// and its number says nothing any more; unless another volume was published there since.
     fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
-        if self.mount_of(pool, id, &publication.target)? {
+        if self.is_mounted_from(pool, id, &publication.target)? {
             return Ok(true);
         }
         let mounted = self.host.mount_at(&publication.target)?;
@@ -341,7 +343,7 @@ impl Engine {
                 Err(Error::Damaged { .. }) => false,
                 Err(error) => return Err(error),
             };
-            let is_there = |pool: &PoolRef| self.mount_of(pool, other, target);
+            let is_there = |pool: &PoolRef| self.is_mounted_from(pool, other, target);
             if names_it && self.pools.get(other.pool()).map_or(Ok(true), is_there)? {
                 return Ok(true);
             }

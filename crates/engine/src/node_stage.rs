@@ -58,7 +58,7 @@ impl Engine {
                 self.ensure_unstaged(pool, id, path)
             }
             // The same place by another path, or a stage of which the record was lost.
-            Some(stage) if self.mount_of(pool, id, path)? => {
+            Some(stage) if self.is_mounted_from(pool, id, path)? => {
                 self.check_unpublished(pool, id)?;
                 check_answers(pool, id)?;
                 self.unmount(id, path)?;
@@ -70,7 +70,7 @@ impl Engine {
             }
             Some(_) => Ok(()),
             // The record is lost, but the kernel knows whose this is.
-            None if self.mount_of(pool, id, path)? => {
+            None if self.is_mounted_from(pool, id, path)? => {
                 self.check_mounted_only_at(pool, id, path)?;
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
@@ -152,7 +152,7 @@ impl Engine {
             pool.devices().ensure_attached(&record.id, DeviceAccess::ReadOnly)?;
             return Ok(());
         }
-        // Before the workload can write: from here on nobody may take the volume for blank.
+        // Before the workload can write: from here on the volume must not be taken for blank.
         self.mark_raw(pool, record)?;
         pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite)?;
         Ok(())
@@ -249,7 +249,7 @@ impl Engine {
         path: &TargetPath,
     ) -> Result<()> {
         let mut node = self.host.node_record(id)?;
-        if self.mount_of(pool, id, path)? {
+        if self.is_mounted_from(pool, id, path)? {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
             self.unmount(id, path)?;
         }
@@ -270,7 +270,7 @@ impl Engine {
     /// What a crash in [`Engine::grow_aside`] may have left.
     fn clear_aside(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         let aside = self.host.private_stage(id)?;
-        if self.mount_of(pool, id, &aside)? {
+        if self.is_mounted_from(pool, id, &aside)? {
             self.host.ensure_unmounted(&aside)?;
         }
         self.host.ensure_target_removed(&aside)
@@ -298,13 +298,13 @@ impl Engine {
         let live = if stage.capability.is_block() {
             pool.devices().attached(id, stage_access(pool, &stage))?.is_some()
         } else {
-            self.mount_of(pool, id, &stage.path)?
+            self.is_mounted_from(pool, id, &stage.path)?
         };
         Ok(live.then_some(stage))
     }
 
     /// Is a device of this volume what is mounted at the path?
-    pub(crate) fn mount_of(
+    pub(crate) fn is_mounted_from(
         &self,
         pool: &PoolRef,
         id: &VolumeId,

@@ -68,7 +68,7 @@ impl Engine {
         path: &TargetPath,
     ) -> Result<bool> {
         if !stage.capability.is_block() {
-            return self.mount_of(pool, id, path);
+            return self.is_mounted_from(pool, id, path);
         }
         let Some(number) = self.host.device_node_at(path)? else {
             return Ok(false);
@@ -98,7 +98,7 @@ impl Engine {
         path: &TargetPath,
         device: &Device,
     ) -> Result<VolumeStats> {
-        if !self.mount_of(pool, id, path)? {
+        if !self.is_mounted_from(pool, id, path)? {
             return Ok(gone("the volume is not mounted there any more"));
         }
         let read_only = self.host.mount_at(path)?.is_some_and(|at| at.filesystem_read_only);

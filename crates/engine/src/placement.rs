@@ -40,13 +40,13 @@ impl Engine {
             ));
         }
         let answer = |(_, pool): &(usize, PoolRef)| self.check_answers(pool.id());
-        if let Some(Err(silent)) = ranked.iter().map(answer).find(Result::is_err) {
+        if let Some(Err(error)) = ranked.iter().map(answer).find(Result::is_err) {
             ranked.retain(|candidate| answer(candidate).is_ok());
             if ranked.is_empty() {
-                return Err(silent);
+                return Err(error);
             }
         }
-        // Where there is no choice, nobody has to be asked.
+        // Where there is no choice, no pool has to be asked.
         if ranked.len() > 1 {
             let provisioning = wanted.parameters.provisioning;
             ranked.sort_by_cached_key(|(rank, pool)| {
@@ -59,7 +59,7 @@ impl Engine {
     /// A pool that cannot tell is tried last; creating there then says what is wrong with it.
     fn free_space(&self, pool: &PoolRef, provisioning: Provisioning) -> u64 {
         let capacity = self
-            .ask(pool, move |pool| pool.provisioner().capacity(provisioning))
+            .query(pool, move |pool| pool.provisioner().capacity(provisioning))
             .and_then(|answer| answer);
         capacity.map_or(0, |capacity| capacity.available_bytes)
     }

@@ -51,7 +51,7 @@ impl Engine {
         }
         self.ensure_left(pool, volume, &leaving)?;
         for node in &leaving {
-            self.load.remove(node, volume);
+            self.node_volumes.remove(node, volume);
         }
         Ok(())
     }

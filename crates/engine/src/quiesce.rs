@@ -1,4 +1,4 @@
-//! Copying volumes that may be in use: writers are held still for the cut and no longer.
+//! Copying volumes that may be in use: writers are quiesced for the point-in-time copy and no longer.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
-use crate::locks::{Held, Key};
+use crate::locks::{Key, LockGuard};
 
 /// A frozen filesystem. Thawed when dropped, so that no error path and no panic leaves a
 /// workload hanging.
@@ -19,13 +19,13 @@ struct Frozen<'a> {
 
 impl<'a> Frozen<'a> {
     fn freeze(host: &'a dyn Host, mount: &'a TargetPath) -> Result<Self> {
-        // A freeze that fails has frozen nothing; a thaw would end that of somebody else.
+        // A freeze that fails has frozen nothing; a thaw would end that of another process.
         host.freeze(mount)?;
         Ok(Self { host, mount })
     }
 
     /// Did writers stay still the whole time? A thaw that fails is tried once more by the drop; one
-    /// that worked is not repeated, as it could end the freeze of somebody else.
+    /// that worked is not repeated, as it could end the freeze of another process.
     fn thaw(self) -> Result<bool> {
         let held = self.host.ensure_thawed(self.mount)?;
         std::mem::forget(self);
@@ -49,7 +49,7 @@ impl Drop for Frozen<'_> {
 /// Who could write to a volume while it is copied.
 enum Writers {
     None,
-    /// On another node, out of reach: nobody holds it still, and it may stop in mid-write.
+    /// On another node, out of reach: it is not quiesced, and it may stop in mid-write.
     Elsewhere,
     /// A filesystem that can be frozen, at one of its mounts.
     Filesystem {
@@ -70,7 +70,7 @@ impl Engine {
         &self,
         pool: &PoolRef,
         source: &VolumeRecord,
-    ) -> Result<Option<Held>> {
+    ) -> Result<Option<LockGuard>> {
         match self.writers_of(pool, source)? {
             Writers::None | Writers::Elsewhere => Ok(None),
             Writers::Filesystem { .. } | Writers::Device { .. } => {
@@ -122,8 +122,8 @@ impl Engine {
             .try_for_each(|(id, before, device)| self.check_unwritten(pool, &id, &device, before))
     }
 
-    /// Copying piece by piece while somebody writes gives a state that never was. Nobody can stop
-    /// writers of a raw device, but whether there were any can be told.
+    /// Copying piece by piece while a workload writes gives a state that never was. Writers of
+    /// a raw device cannot be stopped, but whether there were any can be seen.
     fn check_unwritten(
         &self,
         pool: &PoolRef,

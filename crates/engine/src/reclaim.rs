@@ -22,7 +22,7 @@ impl Engine {
         Ok(Reclaimed { before_bytes, after_bytes: pool.provisioner().used_bytes(&id)? })
     }
 
-    /// On the pool, while nobody uses the volume.
+    /// On the pool, while nothing uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
         let _lock = self.lock_volume(id.digest())?;
         let (pool, record) = self.require_volume(id)?;

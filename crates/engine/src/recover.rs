@@ -4,7 +4,7 @@
 //! killed leaves nothing else to put right: its record is written before a device is attached and
 //! removed after it is detached, so the call that comes again finishes it.
 //!
-//! A device without a record is therefore no leftover of a call. The run directory or the driver's
+//! A device without a record is therefore no orphan of a call. The run directory or the driver's
 //! name was changed, or the records were lost, and the device may well be in use: through a node
 //! that was bound in another mount namespace, or that a container runtime made and that is in no
 //! mount table. If it were detached, its number would go to another volume, which would then be read
@@ -15,7 +15,7 @@ use orlop_model::{PoolId, Result, VolumeId};
 use crate::engine::{Engine, PoolRef};
 
 impl Engine {
-    pub(crate) fn tell_unrecorded(&self, pool: &PoolRef) -> Result<()> {
+    pub(crate) fn report_unrecorded(&self, pool: &PoolRef) -> Result<()> {
         for id in self.unrecorded_in(pool)? {
             tracing::warn!(
                 volume = %id,

@@ -1,4 +1,4 @@
-//! What callers ask of the engine and what they are told, as values that are valid by
+//! What callers ask of the engine and what it answers, as values that are valid by
 //! construction.
 
 use std::collections::{BTreeMap, BTreeSet};

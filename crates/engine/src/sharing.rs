@@ -14,7 +14,7 @@ impl Engine {
         if pool.shared().is_some() {
             return Ok(());
         }
-        self.load.add_all_of(pool)?;
+        self.node_volumes.add_all_of(pool)?;
         self.membership.add_all_of(pool)?;
         self.discard_unpublished_inline(pool)
     }
@@ -42,11 +42,11 @@ impl Engine {
     ) -> Result<()> {
         let most = self.settings.max_volumes;
         if pool.shared().is_some() {
-            self.shared_load.try_add(node, most, self.pools.values())?;
+            self.shared_node_volumes.try_add(node, most, self.pools.values())?;
             return publish();
         }
-        self.load.try_add(node, volume, most)?;
-        publish().inspect_err(|_| self.load.remove(node, volume))
+        self.node_volumes.try_add(node, volume, most)?;
+        publish().inspect_err(|_| self.node_volumes.remove(node, volume))
     }
 
     /// The entry of a node that may still write stays until it cannot: it keeps others out. Marked

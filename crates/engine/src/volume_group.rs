@@ -13,7 +13,7 @@ use orlop_model::{Error, NameDigest, Result, VolumeGroupId, VolumeGroupRecord, V
 use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::list::{is_more_than, one_more_than, page};
-use crate::locks::{Held, Key, Locks};
+use crate::locks::{Key, LockGuard, Locks};
 use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
 
 /// Which group each volume is in. Rebuilt from the pools at start. Shared pools are asked instead.
@@ -219,7 +219,7 @@ impl Engine {
     }
 }
 
-fn lock_volumes(locks: &Locks, volumes: &BTreeSet<VolumeId>) -> Result<Vec<Held>> {
+fn lock_volumes(locks: &Locks, volumes: &BTreeSet<VolumeId>) -> Result<Vec<LockGuard>> {
     let keys = volumes.iter().map(|id| Key::Volume(id.digest().clone())).collect();
     locks.all(keys, Locks::exclusive)
 }

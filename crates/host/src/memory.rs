@@ -27,11 +27,11 @@ type DeviceNumber = (u32, u32);
 
 pub struct MemoryHost {
     filesystems: Vec<FsType>,
-    state: Mutex<State>,
+    state: Mutex<MachineState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MachineState {
     devices: BTreeMap<DeviceNumber, DeviceState>,
     mounts: BTreeMap<TargetPath, MountState>,
     targets: BTreeSet<TargetPath>,
@@ -185,12 +185,12 @@ impl MemoryHost {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MachineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, unless a test wants this operation to fail.
-    fn attempt(&self, op: Op) -> Result<MutexGuard<'_, State>> {
+    fn attempt(&self, op: Op) -> Result<MutexGuard<'_, MachineState>> {
         let mut state = self.lock();
         if let Some(index) = state.interludes.iter().position(|(during, _)| *during == op) {
             let (_, happen) = state.interludes.remove(index);
@@ -205,7 +205,7 @@ impl MemoryHost {
     }
 }
 
-impl State {
+impl MachineState {
     fn device(&mut self, device: &Device) -> &mut DeviceState {
         self.devices.entry((device.major, device.minor)).or_default()
     }

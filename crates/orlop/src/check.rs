@@ -2,7 +2,7 @@
 //! ask here, so that they agree. Nothing is made or changed, no cluster is asked, and a daemon that
 //! runs with the same settings is no obstacle: it may be about to be restarted.
 
-mod apart;
+mod overlap;
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigError, Origin, PoolConfig, Sockets};
 use crate::serve::host_config;
 use crate::telemetry;
 
-pub(crate) type Refusal = Box<dyn Error + Send + Sync>;
+pub(crate) type CheckError = Box<dyn Error + Send + Sync>;
 
 /// In which the kernel alone makes files, by the numbers of statfs(2).
 const KERNEL_FILESYSTEMS: [(u64, &str); 9] = [
@@ -33,7 +33,7 @@ const KERNEL_FILESYSTEMS: [(u64, &str); 9] = [
 ];
 
 /// What a start would do that is not there yet, in words.
-pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, Refusal> {
+pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, CheckError> {
     check_machine(config, sockets)?;
     let mut plan = Vec::new();
     if config.run_dir.symlink_metadata().is_err() {
@@ -46,10 +46,10 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, R
 }
 
 /// All but the pools: a pool's disk may hang, and a start answers before it reads them.
-pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Refusal> {
+pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), CheckError> {
     let located = |error| config.origin.locate(error);
     telemetry::check(&config.log).map_err(located)?;
-    apart::check(config, sockets).map_err(located)?;
+    overlap::check(config, sockets).map_err(located)?;
     let endpoints =
         [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
     for (setting, socket) in endpoints {
@@ -63,7 +63,7 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Re
 }
 
 /// A start asks this of a pool that did not open, to tell a mistake from a failure.
-pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<String>, Refusal> {
+pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<String>, CheckError> {
     let name = pool.name();
     let checked = match pool {
         PoolConfig::Image(image) => {
@@ -86,7 +86,7 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<St
     }
 }
 
-fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> Refusal {
+fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> CheckError {
     let orlop_model::Error::Invalid { field, reason } = error else { return error.into() };
     let mut mistake = ConfigError::new(field, reason);
     if let Some(pool) = pool {

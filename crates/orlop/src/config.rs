@@ -14,7 +14,7 @@ pub(crate) mod fuzzing;
 mod names;
 mod origin;
 mod pools;
-mod settle;
+mod validate;
 mod variables;
 
 pub(crate) use file::LogFormat;
@@ -105,9 +105,9 @@ pub(crate) fn load(
 }
 
 fn fit(settings: file::Settings, endpoint: Option<&str>) -> Result<(Config, Sockets), ConfigError> {
-    let sockets = endpoint::settle(&settings, endpoint)?;
+    let sockets = endpoint::validate(&settings, endpoint)?;
     pools::require_one(&settings.pools)?;
-    let config = settle::settle(settings)?;
+    let config = validate::validate(settings)?;
     endpoint::check_apart(&sockets, &config)?;
     Ok((config, sockets))
 }
@@ -119,9 +119,9 @@ pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Socket
     let given = std::env::var("CSI_ENDPOINT").ok();
     let sockets = match given.as_deref().or(settings.endpoint.as_deref()) {
         None | Some("") => None,
-        Some(_) => Some(endpoint::settle(&settings, given.as_deref()).map_err(located)?),
+        Some(_) => Some(endpoint::validate(&settings, given.as_deref()).map_err(located)?),
     };
-    let config = settle::settle(settings).map_err(located)?;
+    let config = validate::validate(settings).map_err(located)?;
     Ok((Config { origin, ..config }, sockets))
 }
 

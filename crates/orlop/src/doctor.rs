@@ -14,14 +14,16 @@ use orlop_model::{Finding, Remedy};
 
 use crate::config;
 pub(crate) use examination::Examination;
-pub(crate) use report::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, contents, hint_at_root, say};
+pub(crate) use report::{
+    COULD_NOT_LOOK, FINDINGS, Line, RepairOutcome, contents, hint_at_root, say,
+};
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Needs root, and the configuration of the daemon: its ORLOP_* variables or --config.\n\n\
     Exit codes: 0 nothing is inconsistent, 1 something is, 2 something could not be examined."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct DoctorArguments {
     /// The TOML file that the daemon is started with; variables win over it
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -36,7 +38,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
     let loaded = config::load_to_look(arguments.config.as_deref()).and_then(|(config, sockets)| {
         config::require_pool(&config)?;
         Ok((config, sockets))
@@ -55,13 +57,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 pub(crate) fn judged(finding: Finding, repair: bool) -> Line {
     let Finding { code, subject, problem, remedy } = finding;
     let (remedy, outcome) = match remedy {
-        Remedy::ByHand(advice) => (advice, Outcome::ByHand),
-        Remedy::Repair(it) if !repair => (it.act, Outcome::Repairable),
+        Remedy::ByHand(advice) => (advice, RepairOutcome::ByHand),
+        Remedy::Repair(it) if !repair => (it.act, RepairOutcome::Repairable),
         Remedy::Repair(it) => {
             let act = it.act.clone();
             match it.perform() {
-                Ok(()) => (act, Outcome::Repaired),
-                Err(error) => (format!("{act}: {error}"), Outcome::Failed),
+                Ok(()) => (act, RepairOutcome::Repaired),
+                Err(error) => (format!("{act}: {error}"), RepairOutcome::Failed),
             }
         }
     };

@@ -10,8 +10,8 @@ mod check;
 mod config;
 mod doctor;
 mod open_pools;
-mod opening;
 mod pool_command;
+mod pool_startup;
 mod privileges;
 mod serve;
 mod signals;
@@ -36,11 +36,11 @@ enum Command {
     Serve(ServeArguments),
 
     /// Find inconsistent records, data, devices and mounts; changes nothing without --repair
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
 
     /// Look at pools, or take over one that comes from another machine
     #[command(subcommand)]
-    Pool(pool_command::Command),
+    Pool(pool_command::PoolCommand),
 
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_helper::SUBCOMMAND)]

@@ -59,16 +59,16 @@ impl OpenPools {
 
     /// Nothing uses them any more, but for those that do not answer: to close one of them would take
     /// without end. What is added afterwards is closed at once.
-    pub(crate) fn close(&self, silent: &[PoolId]) {
+    pub(crate) fn close(&self, hung: &[PoolId]) {
         let open = {
             let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             pools.closed = true;
             std::mem::take(&mut pools.open)
         };
-        let (silent, answering): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|pool| silent.contains(&pool.id()));
+        let (hung, answering): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|pool| hung.contains(&pool.id()));
         // Also what is done when it is dropped would wait for its disk.
-        std::mem::forget(silent);
+        std::mem::forget(hung);
         close_all(answering);
     }
 }

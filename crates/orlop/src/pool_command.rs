@@ -11,14 +11,16 @@ use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwne
 
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
-use crate::doctor::{COULD_NOT_LOOK, FINDINGS, Line, Outcome, contents, hint_at_root, judged, say};
+use crate::doctor::{
+    COULD_NOT_LOOK, FINDINGS, Line, RepairOutcome, contents, hint_at_root, judged, say,
+};
 
 const DOCTOR: &str = "orlop doctor --repair";
 /// What the doctor calls a publication to a node that does not have the pool.
 const FOREIGN_PUBLICATION: &str = "foreign-publication";
 
 #[derive(clap::Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum PoolCommand {
     /// List the configured pools, with their ids
     List(Around),
 
@@ -50,20 +52,20 @@ pub(crate) struct Around {
     config: Option<PathBuf>,
 }
 
-pub(crate) fn run(command: Command) -> ExitCode {
+pub(crate) fn run(command: PoolCommand) -> ExitCode {
     let around = match &command {
-        Command::List(around) | Command::Show { around, .. } | Command::Adopt { around, .. } => {
-            around
-        }
+        PoolCommand::List(around)
+        | PoolCommand::Show { around, .. }
+        | PoolCommand::Adopt { around, .. } => around,
     };
     let (config, _) = match config::load_to_look(around.config.as_deref()) {
         Ok(loaded) => loaded,
         Err(error) => return complain(COULD_NOT_LOOK, &error),
     };
     let done = match command {
-        Command::List(_) => list(&config),
-        Command::Show { path, .. } => show(&config, &path),
-        Command::Adopt { path, yes, .. } => adopt(&config, &path, yes),
+        PoolCommand::List(_) => list(&config),
+        PoolCommand::Show { path, .. } => show(&config, &path),
+        PoolCommand::Adopt { path, yes, .. } => adopt(&config, &path, yes),
     };
     match done {
         Ok(code) => code,
@@ -238,9 +240,9 @@ fn print_findings(
     for finding in std::mem::take(&mut inspection.findings) {
         let (line, repairing) = judge(finding);
         say(&line.text(repairing));
-        report.left |= line.outcome != Outcome::Repaired;
-        report.failed |= line.outcome == Outcome::Failed
-            || (line.code == FOREIGN_PUBLICATION && line.outcome == Outcome::ByHand);
+        report.left |= line.outcome != RepairOutcome::Repaired;
+        report.failed |= line.outcome == RepairOutcome::Failed
+            || (line.code == FOREIGN_PUBLICATION && line.outcome == RepairOutcome::ByHand);
     }
     report
 }

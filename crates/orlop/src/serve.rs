@@ -13,10 +13,10 @@ use orlop_pools::rbd::RbdPool;
 use orlop_sys::{descriptors, malloc};
 use tokio::sync::watch;
 
-use crate::check::Refusal;
+use crate::check::CheckError;
 use crate::config::{Config, PoolConfig, Sockets};
 use crate::open_pools::OpenPools;
-use crate::opening;
+use crate::pool_startup;
 use crate::signals::Signals;
 use crate::{privileges, thaw_helper};
 
@@ -28,7 +28,7 @@ const SHRINK_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub(crate) struct Failure {
-    why: Refusal,
+    why: CheckError,
     is_misconfiguration: bool,
 }
 
@@ -38,7 +38,7 @@ impl Failure {
     }
 
     /// Found only when the pools were opened, as a pool's disk may hang and the socket answers before.
-    pub(crate) fn misconfigured(why: Refusal) -> Self {
+    pub(crate) fn misconfigured(why: CheckError) -> Self {
         Self { why, is_misconfiguration: true }
     }
 
@@ -105,7 +105,7 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
     executor.drained().await;
-    pools.close(&executor.silent_pools());
+    pools.close(&executor.hung_pools());
     outcome?;
     tracing::info!("stopped");
     Ok(())
@@ -150,14 +150,15 @@ async fn open_and_wait(
 ) -> Result<(), Failure> {
     let (shared, serving) = (Arc::clone(pools), Arc::clone(executor));
     let serve = move |engine: &Engine| serving.ready(Arc::new(engine.clone()));
-    let opening = tokio::task::spawn_blocking(move || opening::open(&config, host, &shared, serve));
+    let opening =
+        tokio::task::spawn_blocking(move || pool_startup::open(&config, host, &shared, serve));
     let opened = tokio::select! {
         opened = opening => opened.map_err(Failure::of)??,
         () = signals.received() => return Ok(()),
     };
     executor.ready(Arc::new(opened.engine.clone()));
     tracing::info!(absent = opened.absent.len(), "ready");
-    opening::await_absent(executor, opened, pools).map_err(Failure::of)?;
+    pool_startup::open_absent_later(executor, opened, pools).map_err(Failure::of)?;
     signals.received().await;
     tracing::info!("stopping: finishing running calls");
     Ok(())

@@ -23,7 +23,7 @@ mod trash;
 mod watchers;
 
 pub use cluster::{Cluster, ClusterConfig, FOR_GOOD};
-pub use diff::{Extent, Written, can_compare_by_number};
+pub use diff::{DiffExtent, Written, can_compare_by_number};
 pub use directory::{header_of, metadata_key};
 pub use image::{Image, Parent};
 pub use images::{Access, NewImage, can_clone_by_number};

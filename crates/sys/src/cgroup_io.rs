@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::error::{Context, Error, Result};
 use crate::mounts::{MountEntry, all_mounts};
-use files::{Written, read_words, subgroups, write_line};
+use files::{WriteOutcome, read_words, subgroups, write_line};
 pub use new_groups::{NewGroups, Stop};
 
 /// `None` is no limit.
@@ -87,7 +87,7 @@ impl IoController {
     }
 
     /// Sets all four limits for the device. Setting them again, or taking away what is not there,
-    /// is fine, and so is a group that disappears meanwhile.
+    /// is fine, and so is a group that disappears at the same time.
     pub fn apply(&self, major: u32, minor: u32, limits: &Limits) -> Result<()> {
         match self {
             Self::V2 { mount, group } => {
@@ -185,14 +185,14 @@ pub(crate) fn devices_named(text: &str) -> Vec<(u32, u32)> {
 /// Missing is the file, not the group, where the controller is off: then there is nothing to set.
 fn write_limit(group: &Path, file: &str, line: &str, limits: &Limits) -> Result<()> {
     match write_line(group, file, line)? {
-        Written::Done | Written::GroupGone => Ok(()),
-        Written::NoSuchFile => {
+        WriteOutcome::Done | WriteOutcome::GroupGone => Ok(()),
+        WriteOutcome::NoSuchFile => {
             tracing::debug!(group = %group.display(), file, "cannot set I/O limits in this cgroup");
             Ok(())
         }
         // Limits of a device that is gone are gone with it.
-        Written::NoSuchDevice if limits.is_unlimited() => Ok(()),
-        Written::NoSuchDevice => Err(Errno::NODEV).on("limit the I/O in", group),
+        WriteOutcome::NoSuchDevice if limits.is_unlimited() => Ok(()),
+        WriteOutcome::NoSuchDevice => Err(Errno::NODEV).on("limit the I/O in", group),
     }
 }
 

@@ -41,15 +41,15 @@ mod armed {
     pub(crate) fn after(effect: &str) {
         let Some(directory) = DIRECTORY.as_deref() else { return };
         let place = Location::caller();
-        let told = format!("{effect} ({}:{})\n", place.file(), place.line());
-        tell(&directory.join("effects"), &told, false);
+        let line = format!("{effect} ({}:{})\n", place.file(), place.line());
+        tell(&directory.join("effects"), &line, false);
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         *left = match *left {
             Some(more) if directory.join("armed").exists() => Some(more),
             Some(_) | None => arm(directory),
         };
         match *left {
-            Some(0) => end(directory, &told),
+            Some(0) => end(directory, &line),
             Some(more) => *left = Some(more - 1),
             None => {}
         }
@@ -67,8 +67,8 @@ mod armed {
         let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
     }
 
-    fn end(directory: &Path, told: &str) -> ! {
-        tell(&directory.join("crashed"), told, true);
+    fn end(directory: &Path, line: &str) -> ! {
+        tell(&directory.join("crashed"), line, true);
         let _ = kill_process(getpid(), Signal::KILL);
         std::process::abort()
     }

@@ -1,7 +1,7 @@
 //! Where the data of a file lies on its device.
 //!
 //! Two files of one filesystem that map a range to the same address hold the same data there,
-//! as long as both are open and nobody writes to them: what one of them still holds is not freed,
+//! as long as both are open and nothing writes to them: what one of them still holds is not freed,
 //! so its place is not used again.
 
 use std::fs::File;
@@ -74,7 +74,7 @@ pub enum ExtentKind {
 /// the file, where space can be reserved.
 ///
 /// The map is read in pages, so memory does not grow with the file. Of a file that is written to
-/// meanwhile the pages are of different instants.
+/// in that time the pages are of different instants.
 pub fn extents(file: File, start: u64) -> Extents {
     Extents { file, page: ExtentPage::empty(), next_in_page: 0, position: start, complete: false }
 }
@@ -83,7 +83,7 @@ pub struct Extents {
     file: File,
     page: ExtentPage,
     next_in_page: usize,
-    /// All before this was told.
+    /// All before this was reported.
     position: u64,
     /// The page is the last one.
     complete: bool,

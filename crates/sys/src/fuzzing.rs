@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::ceph::directory::{Decoder, encode};
+use crate::ceph::directory::{CephDecoder, encode};
 use crate::filesystem::btrfs::{self, SUPERBLOCK_BYTES};
 use crate::filesystem::ext4::Ext4Superblock;
 use crate::filesystem::signature::{Signature, classify, is_zero};
@@ -78,8 +78,8 @@ fn complaint(text: &str) {
 }
 
 fn answer_of_ceph(answer: &[u8]) {
-    drop(Decoder::new(answer).text());
-    let Some(pairs) = Decoder::new(answer).pairs() else { return };
+    drop(CephDecoder::new(answer).text());
+    let Some(pairs) = CephDecoder::new(answer).pairs() else { return };
     let mut again = u32::try_from(pairs.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
     for (name, id) in &pairs {
         encode(&mut again, name.as_bytes());

@@ -1,6 +1,6 @@
 //! Loop devices, by ioctl.
 //!
-//! A device belongs to whoever's label it carries. Labels and the backing file's inode are kept by
+//! A device belongs to the caller whose label it carries. Labels and the backing file's inode are kept by
 //! the kernel, so who attached what is known again after a restart.
 
 use std::fs::File;
@@ -46,7 +46,7 @@ const SECTOR: u32 = 4096;
 const ATTACH_ATTEMPTS: u32 = 256;
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
 /// For a device that was to be detached before: it was waited for then, and the caller holds the
-/// volume's lock meanwhile.
+/// volume's lock in that time.
 const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
 /// For a device that no process can be seen to use, as long as something is done on it: the kernel is
 /// still at the end of an unmount, which writes to whatever the device is on.
@@ -86,7 +86,7 @@ impl LoopDevice {
         self.sysfs().join("queue")
     }
 
-    /// Told by sysfs, for opening a device keeps others from detaching it.
+    /// Read from sysfs, for opening a device keeps others from detaching it.
     fn has_backing_file(&self) -> bool {
         self.sysfs().join("loop").exists()
     }
@@ -289,7 +289,7 @@ pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
 /// Detaches the device if it carries `label`; another label means that it is someone else's by
 /// now, and ours is long gone.
 ///
-/// While somebody has the device open the kernel only marks it to go at the last close. It is
+/// While a process has the device open the kernel only marks it to go at the last close. It is
 /// waited for briefly, then the answer is an error that [`Error::is_busy`]. One that a program of
 /// an earlier daemon works on is left alone, with an error that [`Error::busy_device`]
 /// knows.
@@ -360,7 +360,7 @@ fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool
     if !is_ours(&fd)? {
         return Ok(false);
     }
-    // A program that was told this number would find another file behind it.
+    // A program that was given this number would find another file behind it.
     let _lock = DeviceLock::take_if_free(&path)?;
     match abi::loop_clear(&fd) {
         Ok(()) => {

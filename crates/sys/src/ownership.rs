@@ -54,7 +54,7 @@ fn give_directory_contents(
     group: Gid,
 ) -> CallResult<Vec<PathBuf>> {
     let fd = match open_below(root, directory) {
-        // Removed meanwhile, replaced by a link, or a mount of something else.
+        // Removed since, replaced by a link, or a mount of something else.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(Vec::new()),
         fd => fd?,
     };

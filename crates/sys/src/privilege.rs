@@ -1,6 +1,6 @@
 //! Rights of this process, given up for good.
 //!
-//! Rights belong to threads; whoever gives some up does so before there is a second thread, and
+//! Rights belong to threads; a process gives some up before it has a second thread, and
 //! all threads and programs that follow have no more.
 
 use std::path::Path;
@@ -35,7 +35,7 @@ pub fn keep_only(wanted: CapabilitySet) -> Result<KeptCapabilities> {
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).effect_on("give up rights of", process)?;
-    // No program that is started gets rights from its file, whoever owns it.
+    // No program that is started gets rights from its file, whatever its owner.
     set_no_new_privs(true).effect_on("give up rights of", process)?;
     Ok(KeptCapabilities { capabilities: kept, for_good })
 }

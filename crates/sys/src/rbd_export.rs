@@ -1,8 +1,8 @@
 //! An RBD image as a file, by a FUSE export of qemu-storage-daemon.
 //!
-//! Everything of one export is in a directory of its own: the file that it shows, its
-//! configuration, its log, the number of its process. The process is its own session and nobody's
-//! child, so it outlives who started it and is found again by what is in the directory.
+//! Everything of one export is in its own directory: the file that it shows, its
+//! configuration, its log, the number of its process. The process is its own session and a child
+//! of no daemon, so it outlives the one that started it and is found again by what is in the directory.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -44,7 +44,7 @@ pub struct ExportSource<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportEnd {
     Clean,
-    /// By us, or before. The cluster has to be told, or others wait for what it had.
+    /// By us, or before. The cluster has to blocklist it, or others wait for what it had.
     Killed,
 }
 
@@ -91,7 +91,7 @@ impl Export {
 
     /// Returns when the image is open and the file shows it. There must be nothing of an earlier one.
     /// While the cluster is away an image cannot be opened: that ends with `ETIMEDOUT` and leaves no
-    /// process, which has no file to show yet, so that nobody misses it.
+    /// process, which has no file to show yet, so that no workload misses it.
     pub fn start(&self, source: &ExportSource<'_>, limit: Duration) -> Result<()> {
         // Of a start that was interrupted, by whatever has killed us then.
         self.kill_unfinished()?;
@@ -172,7 +172,7 @@ impl Export {
             "" => String::new(),
             name => format!("namespace={},", quoted(name)),
         };
-        // Without a cache of its own, other nodes see what was written as soon as it is.
+        // Without its own cache, other nodes see what was written as soon as it is.
         let blockdev = format!(
             "driver=rbd,node-name=image,pool={},{namespace}image={},conf={},user={},\
              read-only={read_only},cache.direct=on,discard=unmap",
@@ -221,7 +221,7 @@ impl Export {
         }
     }
 
-    /// The image has grown; the export has to be told, as it looked only once. Both sizes are then
+    /// The image has grown; the export has to learn it, as it looked only once. Both sizes are then
     /// this one, so it must not be smaller than the image.
     pub fn set_size(&self, bytes: u64) -> Result<()> {
         let path = self.file();
@@ -233,7 +233,7 @@ impl Export {
     }
 
     /// Returns when all is done that was asked of it before: it takes one request after the other,
-    /// and waits for the cluster meanwhile.
+    /// and waits for the cluster in between.
     pub fn wait_until_idle(&self) -> Result<()> {
         let path = self.file();
         OpenOptions::new().read(true).open(&path).on("open", &path).map(drop)
@@ -255,8 +255,8 @@ impl Export {
     /// a process that does not end by itself is killed.
     pub fn ensure_stopped(&self) -> Result<ExportEnd> {
         let ending = match self.process()? {
-            // Whoever started it was killed before it told its number; it would show the image on,
-            // and keep it open, once nobody knows of it.
+            // The daemon that started it was killed before it wrote its number; it would export the image
+            // on, and keep it open, once no record names it.
             None => {
                 self.kill_unfinished()?;
                 ExportEnd::Killed

@@ -24,7 +24,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// The smallest that every kind of filesystem can be made in.
 pub(crate) const SMALL: u64 = 320 * MIB;
 
-/// False if the run opted out of tests that need root; without that, being somebody else fails.
+/// False if the run opted out of tests that need root; without that, being another user fails.
 pub(crate) fn root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
         return false;
@@ -194,9 +194,9 @@ impl Drop for Silent {
 
 /// For what must not wait for a server that does not answer. The time is far more than it takes.
 pub(crate) fn answered<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || tell.send(ask()));
-    told.recv_timeout(Duration::from_secs(60)).expect("a server that does not answer was asked")
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(ask()));
+    receiver.recv_timeout(Duration::from_secs(60)).expect("a server that does not answer was asked")
 }
 
 /// A small filesystem in use, with all that holds it.

@@ -141,7 +141,7 @@ pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
 }
 
 /// Between fork and exec a child has copies of all descriptors, and what one of them claims stays
-/// claimed. Who has such a descriptor for a moment holds back the start of programs meanwhile.
+/// claimed. Who has such a descriptor for a moment holds back the start of programs in that time.
 static STARTING: RwLock<()> = RwLock::new(());
 
 pub(crate) fn hold_starts() -> RwLockReadGuard<'static, ()> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use orlop_engine::WaitingRoom;
+use orlop_engine::WaiterLimit;
 use orlop_model::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
@@ -18,7 +18,7 @@ pub(super) struct RequestLimit {
     /// Not what is missing from `free`: who waits until all are free has those that are.
     running: Arc<AtomicUsize>,
     /// For those of them that wait for a lock.
-    pub(super) room: WaitingRoom,
+    pub(super) waiters: WaiterLimit,
 }
 
 /// The right to run one call, for as long as it is held.
@@ -36,7 +36,7 @@ impl Drop for Permit {
 impl RequestLimit {
     pub(super) fn new(width: u32) -> Self {
         let free = Arc::new(Semaphore::new(permits(width)));
-        Self { width, free, running: Arc::default(), room: WaitingRoom::default() }
+        Self { width, free, running: Arc::default(), waiters: WaiterLimit::default() }
     }
 
     pub(super) fn running(&self) -> usize {

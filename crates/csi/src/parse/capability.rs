@@ -12,20 +12,20 @@ use crate::proto::csi::v1::volume_capability::{AccessType as WireAccess, MountVo
 const FIELD: &str = "volume_capability";
 
 /// Why a capability cannot be had. What follows from "unsupported" depends on the call.
-enum Refusal {
+enum CapabilityRefusal {
     /// It breaks the protocol, everywhere.
     Malformed(Error),
     /// A legal wish for something that is not made here (AM-04, AM-18).
     Unsupported(String),
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for CapabilityRefusal {
     fn from(error: Error) -> Self {
         Self::Malformed(error)
     }
 }
 
-impl Refusal {
+impl CapabilityRefusal {
     fn or_invalid(self) -> Error {
         match self {
             Self::Malformed(error) => error,
@@ -43,12 +43,12 @@ impl Refusal {
 
 /// In a call that asks what could be: anything unsupported is an invalid argument.
 pub(crate) fn capability(wire: v1::VolumeCapability) -> Result<VolumeCapability> {
-    parse(wire).map_err(Refusal::or_invalid)
+    parse(wire).map_err(CapabilityRefusal::or_invalid)
 }
 
 /// In NodeStageVolume and NodePublishVolume, where a volume exists that was made for less.
 pub(crate) fn capability_in_use(wire: v1::VolumeCapability) -> Result<VolumeCapability> {
-    parse(wire).map_err(Refusal::or_precondition)
+    parse(wire).map_err(CapabilityRefusal::or_precondition)
 }
 
 pub(crate) fn capability_set(wire: Vec<v1::VolumeCapability>) -> Result<CapabilitySet> {
@@ -65,8 +65,10 @@ pub(crate) fn capability_set_to_validate(
     for each in wire {
         match parse(each) {
             Ok(capability) => capabilities.push(capability),
-            Err(Refusal::Malformed(error)) => return Err(error),
-            Err(Refusal::Unsupported(reason)) => unsupported = unsupported.or(Some(reason)),
+            Err(CapabilityRefusal::Malformed(error)) => return Err(error),
+            Err(CapabilityRefusal::Unsupported(reason)) => {
+                unsupported = unsupported.or(Some(reason))
+            }
         }
     }
     Ok(match unsupported {
@@ -75,7 +77,7 @@ pub(crate) fn capability_set_to_validate(
     })
 }
 
-fn parse(wire: v1::VolumeCapability) -> std::result::Result<VolumeCapability, Refusal> {
+fn parse(wire: v1::VolumeCapability) -> std::result::Result<VolumeCapability, CapabilityRefusal> {
     let Some(access) = wire.access_type else {
         return Err(Error::invalid(FIELD, "asks for neither block nor mount").into());
     };
@@ -91,10 +93,10 @@ fn parse(wire: v1::VolumeCapability) -> std::result::Result<VolumeCapability, Re
     })
 }
 
-fn parse_mode(number: i32) -> std::result::Result<AccessMode, Refusal> {
+fn parse_mode(number: i32) -> std::result::Result<AccessMode, CapabilityRefusal> {
     let Ok(mode) = Mode::try_from(number) else {
         let reason = format!("access mode {number} is not one of CSI 1.12's");
-        return Err(Refusal::Unsupported(reason));
+        return Err(CapabilityRefusal::Unsupported(reason));
     };
     Ok(match mode {
         Mode::Unknown => return Err(Error::invalid(FIELD, "has no access mode").into()),
@@ -108,7 +110,7 @@ fn parse_mode(number: i32) -> std::result::Result<AccessMode, Refusal> {
     })
 }
 
-fn parse_mount(mount: MountVolume) -> std::result::Result<MountAccess, Refusal> {
+fn parse_mount(mount: MountVolume) -> std::result::Result<MountAccess, CapabilityRefusal> {
     check_length("fs_type", &mount.fs_type)?;
     let group = parse_group(&mount.volume_mount_group)?;
     let flags = MountFlags::parse(mount.mount_flags)?;
@@ -119,8 +121,8 @@ fn parse_mount(mount: MountVolume) -> std::result::Result<MountAccess, Refusal> 
     Ok(MountAccess { fs, flags, group })
 }
 
-fn unsupported(error: Error) -> Refusal {
-    Refusal::Unsupported(error.to_string())
+fn unsupported(error: Error) -> CapabilityRefusal {
+    CapabilityRefusal::Unsupported(error.to_string())
 }
 
 /// `u32::MAX` is the kernel's "leave it as it is", not a group.

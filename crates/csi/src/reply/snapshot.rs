@@ -38,7 +38,7 @@ fn timestamp(moment: Timestamp) -> prost_types::Timestamp {
 /// value for each snapshot.
 pub(crate) const CONSISTENCY_KEY: &str = "orlop-consistency";
 
-/// Peers bound the size of headers. Of more members than this, only the least is told that
+/// Peers bound the size of headers. Of more members than this, only the least is reported that
 /// holds for all of them, in the name of the group.
 const MOST_VALUES: usize = 64;
 

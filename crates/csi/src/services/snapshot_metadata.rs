@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Status};
 
-use self::pages::{Page, Pages};
+use self::pages::{Pages, RangePage};
 use super::{Answer, answer, note_snapshot};
 use crate::connections::InFlight;
 use crate::executor::Executor;
@@ -85,7 +85,7 @@ fn busy_with<Message>(request: &Request<Message>) -> Option<InFlight> {
     request.extensions().get().map(InFlight::with)
 }
 
-/// A connection is not silent while somebody reads a stream on it, however slowly. Streams are few;
+/// A connection is not silent while a caller reads a stream on it, however slowly. Streams are few;
 /// of other calls only those that are being answered keep theirs.
 fn kept_by<Message: Send + 'static>(
     stream: Unkept<Message>,
@@ -100,7 +100,7 @@ fn kept_by<Message: Send + 'static>(
 /// Extents have the sizes that they have (SM-10).
 const STYLE: v1::BlockMetadataType = v1::BlockMetadataType::VariableLength;
 
-fn allocated_message(page: &Page) -> v1::GetMetadataAllocatedResponse {
+fn allocated_message(page: &RangePage) -> v1::GetMetadataAllocatedResponse {
     v1::GetMetadataAllocatedResponse {
         block_metadata_type: STYLE.into(),
         volume_capacity_bytes: reply::bytes(page.capacity_bytes),
@@ -108,7 +108,7 @@ fn allocated_message(page: &Page) -> v1::GetMetadataAllocatedResponse {
     }
 }
 
-fn delta_message(page: &Page) -> v1::GetMetadataDeltaResponse {
+fn delta_message(page: &RangePage) -> v1::GetMetadataDeltaResponse {
     v1::GetMetadataDeltaResponse {
         block_metadata_type: STYLE.into(),
         volume_capacity_bytes: reply::bytes(page.capacity_bytes),

@@ -1,4 +1,4 @@
-//! CSI-Addons: who this instance is, on the CSI socket and on one of its own.
+//! CSI-Addons: who this instance is, on the CSI socket and on a separate one.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ fn write(plugin: &Plugin, volume: &v1::Volume, blocks: impl IntoIterator<Item = 
     }
 }
 
-/// Every other block of the first `count` pairs, so that each is a range of its own.
+/// Every other block of the first `count` pairs, so that each is a separate range.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(|number| number * 2)
 }
@@ -108,7 +108,7 @@ async fn a_stream_can_be_taken_up_anywhere() {
 }
 
 #[tokio::test]
-async fn an_empty_volume_is_told_in_one_message() {
+async fn an_empty_volume_is_sent_in_one_message() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let (s, t) = (plugin.snapshot(&volume, "s").await, plugin.snapshot(&volume, "t").await);
@@ -310,7 +310,7 @@ async fn stopping_ends_a_stream_that_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_does_not_wait_for_a_stream_that_nobody_reads() {
+async fn stopping_does_not_wait_for_a_stream_that_is_not_read() {
     let mut plugin = Plugin::start().await;
     let stream = endless(&plugin).await;
     standstill(&plugin).await;

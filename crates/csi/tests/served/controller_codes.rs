@@ -321,7 +321,7 @@ async fn capacity_shrinks_as_it_is_promised() {
     plugin.volume("a").await;
     let after = capacity().await;
     let promised = before.available_capacity - after.available_capacity;
-    // It is told in steps of up to a GiB.
+    // It is reported in steps of up to a GiB.
     assert!((400 * MIB..=1424 * MIB).contains(&promised), "{promised}");
     assert!(after.maximum_volume_size > after.minimum_volume_size);
 
@@ -332,9 +332,9 @@ async fn capacity_shrinks_as_it_is_promised() {
     assert_eq!(code(plugin.controller().get_capacity(malformed).await), Code::InvalidArgument);
 }
 
-/// An orchestrator that is told of no room never sends the CreateVolume that says what is wrong.
+/// An orchestrator that sees no capacity never sends the CreateVolume that says what is wrong.
 #[tokio::test]
-async fn capacity_is_told_in_spite_of_a_typo_in_a_class() {
+async fn capacity_is_reported_in_spite_of_a_typo_in_a_class() {
     let plugin = Plugin::start().await;
     let ask = async |key: &str, value: &str| {
         let parameters = entry(key, value);

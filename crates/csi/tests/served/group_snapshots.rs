@@ -107,13 +107,13 @@ async fn what_is_guaranteed_stands_in_the_metadata() {
         ..Default::default()
     };
     let answer = plugin.controller().create_snapshot(request).await.unwrap();
-    let told = answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
+    let reported = answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
     let id = answer.into_inner().snapshot.unwrap().snapshot_id;
-    assert_eq!(told, format!("{id}=filesystem"));
+    assert_eq!(reported, format!("{id}=filesystem"));
 
     let request = create("g", &[&volume.volume_id, &other.volume_id]);
     let answer = groups(&plugin).create_volume_group_snapshot(request).await.unwrap();
-    let told: Vec<_> = answer
+    let reported: Vec<_> = answer
         .metadata()
         .get_all("orlop-consistency")
         .iter()
@@ -121,7 +121,7 @@ async fn what_is_guaranteed_stands_in_the_metadata() {
         .collect();
     let group = answer.into_inner().group_snapshot.unwrap();
     let expected: Vec<_> = members(&group).iter().map(|id| format!("{id}=filesystem")).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[tokio::test]
@@ -133,14 +133,14 @@ async fn a_large_group_says_the_least_that_holds_for_all() {
     }
     let sources: Vec<_> = ids.iter().map(String::as_str).collect();
     let answer = groups(&plugin).create_volume_group_snapshot(create("g", &sources)).await.unwrap();
-    let told: Vec<_> = answer
+    let reported: Vec<_> = answer
         .metadata()
         .get_all("orlop-consistency")
         .iter()
         .map(|value| value.to_str().unwrap().to_owned())
         .collect();
     let id = answer.into_inner().group_snapshot.unwrap().group_snapshot_id;
-    assert_eq!(told, [format!("{id}=filesystem")]);
+    assert_eq!(reported, [format!("{id}=filesystem")]);
 }
 
 #[tokio::test]

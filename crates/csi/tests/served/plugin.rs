@@ -11,7 +11,7 @@ use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
 use orlop_csi::{Executor, Features, Mode, ServeError};
 use orlop_engine::request::NodeInfo;
-use orlop_engine::{Engine, Settings};
+use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
 use orlop_model::{NodeId, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
@@ -152,7 +152,7 @@ fn node_id() -> NodeId {
 }
 
 fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
-    let settings = Settings {
+    let settings = EngineSettings {
         node_id: node_id(),
         place: place(),
         attach,

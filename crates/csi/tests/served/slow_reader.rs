@@ -15,10 +15,10 @@ const BLOCK: u64 = 4096;
 const RANGES: usize = 500;
 /// More than are kept.
 const OTHERS: usize = 600;
-/// Reached only if nobody is sent away.
+/// Reached only if no reader is disconnected.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// On a connection of its own, which takes some forty messages ahead.
+/// On a separate connection, which takes some forty messages ahead.
 async fn slow_reader(plugin: &Plugin) -> SnapshotMetadataClient<Channel> {
     let endpoint = Endpoint::from_shared(format!("unix://{}", plugin.socket.display())).unwrap();
     let endpoint = endpoint.initial_stream_window_size(1024);
@@ -47,14 +47,14 @@ async fn a_slow_reader_is_not_taken_for_a_silent_connection() {
     for _ in 0..OTHERS {
         others.push(UnixStream::connect(&plugin.socket).await.unwrap());
     }
-    // Whoever was silent for longer than the first of them has gone as well.
+    // A reader that was silent for longer than the first of them has gone as well.
     let mut greeting = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, others[0].read_to_end(&mut greeting)).await;
-    assert!(ended.is_ok(), "nobody was sent away");
+    assert!(ended.is_ok(), "no reader was disconnected");
 
-    let mut told = 1;
+    let mut received = 1;
     while stream.message().await.unwrap().is_some() {
-        told += 1;
+        received += 1;
     }
-    assert_eq!(told, RANGES);
+    assert_eq!(received, RANGES);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orlop_csi::proto::csi::v1;
-use orlop_engine::{Engine, Settings};
+use orlop_engine::{Engine, EngineSettings};
 use orlop_model::{Pool, Topology};
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
 use tokio::task::JoinHandle;
@@ -61,7 +61,7 @@ fn create(plugin: &Plugin, name: &str, pool: &str) -> Creating {
 async fn calls_that_wait_on_one_pool_abort_none_on_another() {
     let plugin = Plugin::with(Setup { ready: false, ..Setup::default() }).await;
     let [sick, well] = [(); 2].map(|()| Gated(Arc::default()));
-    let settings = Settings {
+    let settings = EngineSettings {
         node_id: NODE.parse().unwrap(),
         place: Topology::default(),
         attach: false,

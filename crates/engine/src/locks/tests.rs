@@ -96,7 +96,7 @@ fn whoever_came_first_goes_first() {
 }
 
 #[test]
-fn one_that_gives_up_is_in_nobodys_way() {
+fn a_call_that_gives_up_does_not_block_others() {
     let locks = Locks::new(Duration::from_millis(10));
     let reader = locks.shared(key("a")).unwrap();
     assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
@@ -130,8 +130,8 @@ fn only_so_many_wait_for_one_object() {
 #[test]
 fn a_full_waiting_room_turns_no_other_call_away() {
     let locks = Locks::new(LONG);
-    let (sick, well) = (WaitingRoom::default(), WaitingRoom::default());
-    let (sick, well) = (locks.waited_for_in(&sick), locks.waited_for_in(&well));
+    let (sick, well) = (WaiterLimit::default(), WaiterLimit::default());
+    let (sick, well) = (locks.with_waiter_limit(&sick), locks.with_waiter_limit(&well));
     let keys: Vec<_> = (0..).map(|number| key(&number.to_string())).take(40).collect();
     let mut held: Vec<_> = keys.iter().map(|key| locks.exclusive(key.clone()).unwrap()).collect();
     let last = held.pop();
@@ -148,11 +148,11 @@ fn a_full_waiting_room_turns_no_other_call_away() {
         let patient = scope.spawn(|| well.exclusive(key.clone()).is_ok());
         until_waiting_or_done(&locks, key, &patient);
         drop(last);
-        assert!(patient.join().unwrap(), "it was refused for the callers of another room");
+        assert!(patient.join().unwrap(), "it was refused for the callers of another waiters");
         drop(held);
     });
     assert!(locks.is_forgotten());
-    assert!(sick.room.is_empty(), "a seat is still taken");
+    assert!(sick.waiters.is_empty(), "a slot is still taken");
 }
 
 /// Else the first of a group's locks would be held for as long as all the others are waited for.

@@ -1,6 +1,6 @@
 //! From a device to a filesystem that may be mounted: made once, checked ever after.
 //!
-//! The record is written before each tool runs, with all that the tool will be told. So a crash
+//! The record is written before each tool runs, with all arguments that the tool will get. So a crash
 //! between any two steps leaves a state that says what may be done next, and mkfs never meets
 //! a volume that could hold data.
 
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     /// btrfs knows filesystems by UUID: mounting a copy beside its original would show the
-    /// original (before Linux 6.7). XFS is told not to mind, ext4 does not mind.
+    /// original (before Linux 6.7). XFS gets an option for it, ext4 does not mind.
     fn settle_copy(
         &self,
         pool: &PoolRef,
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// A volume that was used raw and is now to be mounted: what the workload made is taken as
-    /// it is, if it is what was asked for. Never formatted, as nobody here knows what is on it.
+    /// it is, if it is what was asked for. Never formatted, as what is on it is unknown here.
     fn adopt(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<FsType> {
         let wanted = self.filesystem_to_make(record)?;
         match self.host.signature(device)? {
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Only if nobody else has come further meanwhile: on a shared pool the volume may have been at
+    /// Only if no other daemon has come further since: on a shared pool the volume may have been at
     /// another node.
     fn set_format(
         &self,

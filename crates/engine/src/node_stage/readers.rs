@@ -94,7 +94,7 @@ impl Engine {
             Ok(())
         });
         match left {
-            // Then there is nobody to be told.
+            // Then no process is left to notify.
             Err(Error::NoSuchVolume(_) | Error::Damaged { .. }) => Ok(()),
             left => left.map(drop),
         }

@@ -8,7 +8,7 @@ use crate::engine::{Engine, PoolRef};
 
 /// Of a volume without a record, before it is staged.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct UnrecordedUse {
     device: bool,
     /// At the staging path.
     mount: bool,
@@ -38,9 +38,9 @@ impl Engine {
         id: &VolumeId,
         node: &NodeRecord,
         wanted: &Stage,
-    ) -> Result<Found> {
+    ) -> Result<UnrecordedUse> {
         if !node.is_empty() {
-            return Ok(Found { device: false, mount: false });
+            return Ok(UnrecordedUse { device: false, mount: false });
         }
         let mut device = false;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
@@ -56,8 +56,8 @@ impl Engine {
                 }
             }
         }
-        let mount = device && self.mount_of(pool, id, &wanted.path)?;
-        Ok(Found { device, mount })
+        let mount = device && self.is_mounted_from(pool, id, &wanted.path)?;
+        Ok(UnrecordedUse { device, mount })
     }
 
     /// Takes back what this call did, not what it found.
@@ -66,12 +66,12 @@ impl Engine {
         pool: &PoolRef,
         id: &VolumeId,
         wanted: &Stage,
-        found: Found,
+        found: UnrecordedUse,
     ) -> Result<()> {
         if !found.device {
             return self.ensure_unstaged(pool, id, &wanted.path);
         }
-        if !found.mount && self.mount_of(pool, id, &wanted.path)? {
+        if !found.mount && self.is_mounted_from(pool, id, &wanted.path)? {
             self.host.ensure_unmounted(&wanted.path)?;
         }
         self.host.save_node_record(id, &NodeRecord::default())

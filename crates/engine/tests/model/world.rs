@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orlop_engine::Settings;
+use orlop_engine::EngineSettings;
 use orlop_engine::request::{
     ControllerPublish, CreateGroupSnapshot, CreateVolume, CreateVolumeGroup, PublishVolume,
     PublishWay, SnapshotFilter, StageVolume, Validate, VolumeContext,
@@ -29,7 +29,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         let pools = vec![bench::pool("default", &Topology::default(), POOL)];
-        let settings = Settings { max_volumes: MOST_VOLUMES, ..bench::settings() };
+        let settings = EngineSettings { max_volumes: MOST_VOLUMES, ..bench::settings() };
         let bench = Bench::assembled(pools, MemoryHost::default(), settings);
         let id = |name| {
             VolumeId::new(bench.pool().id().clone(), NameDigest::of_text(&volume_name(name)))

@@ -8,7 +8,7 @@ use orlop_engine::request::{
     ControllerPublish, CreateSnapshot, CreateVolume, PublishContext, PublishVolume, PublishWay,
     StageVolume, VolumeContext, VolumeRef,
 };
-use orlop_engine::{Engine, Settings};
+use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, CapacityRange, ContentSource, Device, DeviceAccess,
@@ -30,7 +30,7 @@ pub(crate) struct Bench {
     pub(crate) engine: Arc<Engine>,
     pub(crate) host: Arc<MemoryHost>,
     pub(crate) pools: Vec<Arc<MemoryPool>>,
-    settings: Settings,
+    settings: EngineSettings,
 }
 
 impl Bench {
@@ -50,7 +50,7 @@ impl Bench {
     pub(crate) fn assembled(
         pools: Vec<MemoryPoolConfig>,
         host: MemoryHost,
-        settings: Settings,
+        settings: EngineSettings,
     ) -> Self {
         let pools: Vec<_> =
             pools.into_iter().map(|config| Arc::new(MemoryPool::new(config))).collect();
@@ -64,7 +64,7 @@ impl Bench {
         first.pool().share_with(&[&node(HERE), &node("n2")]);
         let pools = first.pools.clone();
         let host = Arc::new(MemoryHost::default());
-        let settings = Settings { node_id: node("n2"), ..first.settings.clone() };
+        let settings = EngineSettings { node_id: node("n2"), ..first.settings.clone() };
         let second = Self { engine: engine(&pools, &host, &settings), host, pools, settings };
         (first, second)
     }
@@ -151,7 +151,11 @@ impl Bench {
     }
 }
 
-fn engine(pools: &[Arc<MemoryPool>], host: &Arc<MemoryHost>, settings: &Settings) -> Arc<Engine> {
+fn engine(
+    pools: &[Arc<MemoryPool>],
+    host: &Arc<MemoryHost>,
+    settings: &EngineSettings,
+) -> Arc<Engine> {
     let pools = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
     Arc::new(Engine::new(pools, Arc::clone(host) as _, settings.clone()).unwrap())
 }
@@ -160,8 +164,8 @@ pub(crate) fn pool(name: &str, place: &Topology, capacity_bytes: u64) -> MemoryP
     MemoryPoolConfig { name: name.to_owned(), topology: place.clone(), capacity_bytes }
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> EngineSettings {
+    EngineSettings {
         node_id: node(HERE),
         place: zone("z1"),
         attach: true,

@@ -1,4 +1,4 @@
-//! ALREADY_EXISTS says what is there and what was asked for: whoever reads it has one of the two
+//! ALREADY_EXISTS says what is there and what was asked for: its reader has one of the two
 //! requests at most.
 
 use orlop_engine::request::{ControllerPublish, CreateVolume, PublishVolume, StageVolume};
@@ -18,7 +18,7 @@ fn tells<T>(outcome: Result<T>, words: &[&str]) {
 }
 
 #[test]
-fn a_volume_that_differs_is_told_with_what_was_asked_for() {
+fn a_volume_that_differs_is_reported_with_what_was_asked_for() {
     let bench = Bench::new();
     let source = bench.create("source");
     bench.create_as(CreateVolume {
@@ -51,24 +51,27 @@ fn a_volume_that_differs_is_told_with_what_was_asked_for() {
 }
 
 #[test]
-fn a_use_that_differs_is_told_with_what_was_asked_for() {
+fn a_use_that_differs_is_reported_with_what_was_asked_for() {
     let bench = Bench::new();
     let id = bench.create("v");
     let published = controller_publish(&id, HERE);
     bench.engine.controller_publish(&published).unwrap();
     let read_only = ControllerPublish { read_only: true, ..published };
-    let told = bench.engine.controller_publish(&read_only);
-    tells(told, &["readonly is false, but true is asked for"]);
+    let refused = bench.engine.controller_publish(&read_only);
+    tells(refused, &["readonly is false, but true is asked for"]);
 
     bench.stage(&id);
     let flags = mount_with(None, AccessMode::SingleNodeWriter, &["noatime"], None);
     let flagged = StageVolume { capability: flags.clone(), ..stage(&id) };
-    let told = bench.engine.stage_volume(&flagged);
-    assert!(!format!("{told:?}").contains("noatime"), "mount flags are shown: {told:?}");
-    tells(told, &["the stage of volume", STAGING, "other mount flags"]);
+    let refused = bench.engine.stage_volume(&flagged);
+    assert!(!format!("{refused:?}").contains("noatime"), "mount flags are shown: {refused:?}");
+    tells(refused, &["the stage of volume", STAGING, "other mount flags"]);
 
     bench.publish(&id);
     let read_only = PublishVolume { read_only: true, ..publish(&id, TARGET) };
-    let told = bench.engine.publish_volume(&read_only);
-    tells(told, &["the publication of volume", TARGET, "readonly is false, but true is asked for"]);
+    let refused = bench.engine.publish_volume(&read_only);
+    tells(
+        refused,
+        &["the publication of volume", TARGET, "readonly is false, but true is asked for"],
+    );
 }

@@ -1,6 +1,6 @@
 //! Which nodes may use a volume, and how.
 
-use orlop_engine::Settings;
+use orlop_engine::EngineSettings;
 use orlop_engine::request::{ControllerPublish, CreateVolume, PublishContext};
 use orlop_host::MemoryHost;
 use orlop_model::AccessMode::*;
@@ -198,7 +198,7 @@ fn a_volume_that_cannot_be_looked_up_is_not_called_unpublished() {
 
 #[test]
 fn a_full_node_takes_no_more_and_stays_full_after_a_restart() {
-    let settings = Settings { max_volumes: 2, ..settings() };
+    let settings = EngineSettings { max_volumes: 2, ..settings() };
     let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
     let mut bench = Bench::assembled(pools, MemoryHost::default(), settings);
     let [a, b, c] = ["a", "b", "c"].map(|name| bench.create(name));
@@ -218,7 +218,7 @@ fn a_full_node_takes_no_more_and_stays_full_after_a_restart() {
 
 #[test]
 fn a_publication_that_was_not_recorded_takes_no_place() {
-    let settings = Settings { max_volumes: 1, ..settings() };
+    let settings = EngineSettings { max_volumes: 1, ..settings() };
     let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
     let bench = Bench::assembled(pools, MemoryHost::default(), settings);
     let [a, b] = ["a", "b"].map(|name| bench.create(name));

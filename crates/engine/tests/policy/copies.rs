@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use orlop_engine::Settings;
+use orlop_engine::EngineSettings;
 use orlop_engine::request::StageVolume;
 use orlop_host::MemoryHost;
 use orlop_host::memory::Op;
@@ -156,7 +156,7 @@ fn a_copy_of_what_moved_meanwhile_is_thrown_away() {
     }
 }
 
-/// GEN-23: whoever comes while a copy is made is told to come again, or has nothing to do with it.
+/// GEN-23: a call that comes while a copy is made is refused as busy, or has nothing to do with it.
 #[test]
 fn while_a_copy_is_made_its_parts_are_busy_and_all_else_is_not() {
     let bench = Bench::new();
@@ -186,7 +186,7 @@ fn while_a_copy_is_made_its_parts_are_busy_and_all_else_is_not() {
 /// A filesystem is frozen by one at a time; the other waits instead of being refused.
 #[test]
 fn copies_of_a_mounted_source_wait_for_each_other() {
-    let settings = Settings { lock_patience: Duration::from_secs(60), ..settings() };
+    let settings = EngineSettings { lock_patience: Duration::from_secs(60), ..settings() };
     let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
     let bench = Bench::assembled(pools, MemoryHost::default(), settings);
     let origin = bench.create("origin");
@@ -266,7 +266,7 @@ fn a_source_is_free_again_once_it_is_cut() {
     }
 }
 
-/// Not "busy", which would be tried again for ever.
+/// Not "busy", which would be retried without end.
 #[test]
 fn a_lost_source_of_the_same_name_is_not_found() {
     let bench = Bench::new();
@@ -338,7 +338,7 @@ fn a_single_btrfs_is_synced_and_not_frozen() {
 }
 
 #[test]
-fn a_raw_device_is_copied_piece_by_piece_only_while_nobody_writes() {
+fn a_raw_device_is_copied_piece_by_piece_only_while_nothing_writes() {
     let bench = Bench::new();
     bench.pool().cut_piecemeal();
     let id = bench.create_as(block_volume("v"));

@@ -19,7 +19,7 @@ fn uuid(seed: u8) -> FsUuid {
     FsUuid::from_random([seed; 16])
 }
 
-/// Puts something on the volume's device while nobody uses it.
+/// Puts something on the volume's device while nothing uses it.
 fn write_behind_our_back(bench: &Bench, id: &VolumeId, signature: DeviceSignature) {
     let device = bench.pool().devices().ensure_attached(id, DeviceAccess::ReadWrite).unwrap();
     bench.host.set_signature(&device, signature);

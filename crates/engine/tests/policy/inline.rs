@@ -183,7 +183,7 @@ fn it_is_known_by_the_orchestrators_id() {
 }
 
 #[test]
-fn it_is_nobody_elses() {
+fn no_other_call_can_use_it() {
     let bench = Bench::new();
     bench.engine.publish_volume(&inline(TARGET)).unwrap();
     refused!(bench.engine.create_volume(&volume(ID)), Error::Conflict { .. });
@@ -223,7 +223,7 @@ fn without_room_there_is_none() {
     bench.assert_node_is_clean();
 }
 
-/// GEN-27: an unpublish that overtakes its publish must not be told that all is clean.
+/// GEN-27: an unpublish that overtakes its publish must not be answered with OK.
 #[test]
 fn while_it_is_being_made_it_is_busy() {
     let bench = Bench::new();

@@ -108,7 +108,7 @@ fn a_damaged_volume_is_neither_made_again_nor_deleted() {
 }
 
 #[test]
-fn a_single_volume_is_told_as_it_is_now() {
+fn a_single_volume_is_reported_as_it_is_now() {
     let bench = Bench::new();
     let id = bench.create("v");
     bench.engine.expand_volume(&id, &range(3 * GIB, 0), None).unwrap();

@@ -113,8 +113,8 @@ fn an_unknown_volume_is_not_found() {
     );
 }
 
-/// The record is already unlimited when the device is told; a device number with a limit that
-/// nobody remembers would slow whichever volume gets it next.
+/// The record is already unlimited when the device is changed; a device number with a forgotten
+/// limit would slow whichever volume gets it next.
 #[test]
 fn a_limit_that_could_not_be_lifted_goes_with_the_stage() {
     let bench = Bench::new();

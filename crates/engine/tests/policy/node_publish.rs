@@ -174,7 +174,7 @@ fn what_the_volume_is_not_made_for_is_refused() {
     let never = VolumeId::new(id.pool().clone(), NameDigest::of_text("never made"));
     refused!(bench.engine.publish_volume(&publish(&never, TARGET)), Error::NoSuchVolume(_));
     let foreign =
-        PublishVolume { volume: VolumeRef::parse("somebody-elses"), ..publish(&id, TARGET) };
+        PublishVolume { volume: VolumeRef::parse("another-drivers"), ..publish(&id, TARGET) };
     refused!(bench.engine.publish_volume(&foreign), Error::NoSuchVolume(_));
     assert_eq!(bench.host.mounts(), [path(STAGING)]);
 }
@@ -263,7 +263,7 @@ fn a_read_only_block_device_is_another_device_with_the_same_limits() {
     assert!(bench.host.limits(&read_only).is_unlimited(), "the number goes to another volume");
 }
 
-/// Each of the two devices has a page cache of its own.
+/// Each of the two devices has its own page cache.
 #[test]
 fn a_raw_volume_has_readers_or_writers_not_both() {
     let bench = Bench::new();
@@ -319,7 +319,7 @@ fn unpublishing_what_is_not_published_is_fine() {
     let id = bench.create("v");
     bench.unpublish(&id, TARGET).unwrap();
     let never = issued(&VolumeId::new(id.pool().clone(), NameDigest::of_text("never made")));
-    for unknown in [never, VolumeRef::parse("somebody-elses")] {
+    for unknown in [never, VolumeRef::parse("another-drivers")] {
         bench.engine.unpublish_volume(&unknown, &path(TARGET)).unwrap();
     }
 }
@@ -348,7 +348,7 @@ fn unpublishing_what_was_never_published_leaves_the_path_alone() {
     bench.stage(&first);
     bench.publish(&first);
     bench.engine.unpublish_volume_keeping_target(&issued(&first), &path(TARGET)).unwrap();
-    for volume in [issued(&other), VolumeRef::parse("somebody-elses")] {
+    for volume in [issued(&other), VolumeRef::parse("another-drivers")] {
         bench.engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
         assert!(bench.host.has_target(&path(TARGET)));
     }
@@ -377,7 +377,7 @@ fn unpublishing_does_not_touch_what_belongs_to_somebody_else() {
     // NN-04: it is not published there.
     bench.unpublish(&other, TARGET).unwrap();
     let never = issued(&VolumeId::new(mine.pool().clone(), NameDigest::of_text("never made")));
-    for unknown in [never, VolumeRef::parse("somebody-elses")] {
+    for unknown in [never, VolumeRef::parse("another-drivers")] {
         refused!(bench.engine.unpublish_volume(&unknown, &path(TARGET)), Error::NoSuchVolume(_));
     }
     assert_eq!(bench.host.mounts().len(), 2);

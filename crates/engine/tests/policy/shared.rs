@@ -83,7 +83,7 @@ fn a_node_is_fenced_before_another_may_have_the_volume() {
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     here.pool().fail_next("ensure_fenced", Error::failed("fence", "the cluster is away"));
     refused!(there.engine.controller_unpublish(&id, Some(&node(HERE))), Error::Failed { .. });
-    // Until it is certain that the old node cannot write, nobody else gets in, nor does it.
+    // Until it is certain that the old node cannot write, no other node gets in, nor does it.
     refused!(
         there.engine.controller_publish(&controller_publish(&id, THERE)),
         Error::Precondition(_)
@@ -246,7 +246,7 @@ fn a_copy_of_what_another_node_writes_is_as_after_a_power_cut() {
 }
 
 #[test]
-fn a_device_that_leads_nowhere_is_told_and_not_handed_out() {
+fn a_device_that_leads_nowhere_is_reported_and_not_handed_out() {
     let (here, _) = Bench::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
@@ -264,7 +264,7 @@ fn a_device_that_leads_nowhere_is_told_and_not_handed_out() {
 #[test]
 fn a_full_node_gets_no_more_and_has_the_last_word() {
     let (here, _) = Bench::sharing();
-    let full = orlop_engine::Settings { max_volumes: 1, ..settings() };
+    let full = orlop_engine::EngineSettings { max_volumes: 1, ..settings() };
     let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
     let engine = orlop_engine::Engine::new(pools, here.host.clone(), full).unwrap();
     let [first, second] = ["a", "b"].map(|name| here.create(name));
@@ -282,7 +282,7 @@ fn a_full_node_gets_no_more_and_has_the_last_word() {
 #[test]
 fn records_are_not_read_for_every_publication_to_a_node_with_much_room() {
     let (here, _) = Bench::sharing();
-    let roomy = orlop_engine::Settings { max_volumes: 102, ..settings() };
+    let roomy = orlop_engine::EngineSettings { max_volumes: 102, ..settings() };
     let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
     let engine = orlop_engine::Engine::new(pools, here.host.clone(), roomy).unwrap();
     let ids = ["a", "b", "c"].map(|name| here.create(name));

@@ -229,7 +229,7 @@ fn unstaging_where_nothing_is_staged_is_fine() {
     assert_eq!(bench.host.mounts(), [path(STAGING)]);
 
     let never = issued(&VolumeId::new(id.pool().clone(), NameDigest::of_text("never made")));
-    let foreign = VolumeRef::parse("somebody-elses");
+    let foreign = VolumeRef::parse("another-drivers");
     for unknown in [never, foreign] {
         bench.engine.unstage_volume(&unknown, &elsewhere).unwrap();
         refused!(bench.engine.unstage_volume(&unknown, &path(STAGING)), Error::NoSuchVolume(_));

@@ -125,7 +125,7 @@ fn a_filesystem_that_cannot_be_measured_is_abnormal() {
 }
 
 #[test]
-fn a_sick_pool_is_told_by_the_controller_and_by_the_node() {
+fn an_abnormal_pool_is_reported_by_the_controller_and_by_the_node() {
     let bench = Bench::new();
     let id = bench.create("v");
     bench.stage(&id);

@@ -5,7 +5,7 @@ use orlop_model::{
     NodeRecord, Result, TargetPath, Usage, VolumeId,
 };
 
-use super::{Freeze, MemoryHost, Op, State};
+use super::{Freeze, MachineState, MemoryHost, Op};
 use crate::same_mount;
 
 const PRIVATE_STAGES: &str = "/memory/inline";
@@ -298,7 +298,7 @@ impl Host for MemoryHost {
     }
 }
 
-impl State {
+impl MachineState {
     fn mount(&mut self, target: &TargetPath, mounted: MountState) {
         self.targets.insert(target.clone());
         self.mounts.insert(target.clone(), mounted);

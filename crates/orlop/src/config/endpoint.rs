@@ -8,7 +8,7 @@ use super::{Config, ConfigError, PoolConfig, Sockets};
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
 
-pub(super) fn settle(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
+pub(super) fn validate(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
     let csi = required(flag.or(settings.endpoint.as_deref()))?;
     let addons = addons(settings.addons_endpoint.as_deref(), &csi)?;
     Ok(Sockets { csi, addons })

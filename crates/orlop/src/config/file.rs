@@ -1,4 +1,4 @@
-//! The TOML file, as it is written. Everything is optional here; `settle` decides the rest.
+//! The TOML file, as it is written. Everything is optional here; `validate` decides the rest.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};

@@ -1,6 +1,6 @@
 //! Settings from arbitrary text.
 
-use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, pools, settle, variables};
+use super::{Config, ConfigError, PoolConfig, Sockets, endpoint, file, pools, validate, variables};
 
 /// A TOML file, a line of dashes, and `NAME=value` lines of variables. What is accepted fits
 /// together; what is not says which setting is wrong.
@@ -9,7 +9,7 @@ pub(crate) fn configuration(input: &[u8]) {
     let (toml, rest) = text.split_once("\n---\n").unwrap_or((&text, ""));
     let pairs = rest.lines().filter_map(|line| line.split_once('='));
     let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    match settled(toml, pairs) {
+    match validated(toml, pairs) {
         Ok((config, sockets)) => {
             check_sockets(&sockets);
             check(&config);
@@ -18,16 +18,16 @@ pub(crate) fn configuration(input: &[u8]) {
     }
 }
 
-fn settled(
+fn validated(
     toml: &str,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<(Config, Sockets), ConfigError> {
     let mut settings: file::Settings =
         toml::from_str(toml).map_err(|error| ConfigError::new("file", error.to_string()))?;
     variables::apply(&mut settings, variables)?;
-    let sockets = endpoint::settle(&settings, Some("unix:///run/x/csi.sock"))?;
+    let sockets = endpoint::validate(&settings, Some("unix:///run/x/csi.sock"))?;
     pools::require_one(&settings.pools)?;
-    Ok((settle::settle(settings)?, sockets))
+    Ok((validate::validate(settings)?, sockets))
 }
 
 fn check_sockets(sockets: &Sockets) {

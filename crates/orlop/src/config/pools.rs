@@ -10,7 +10,7 @@ use orlop_pools::rbd::RbdPoolConfig;
 
 use super::ConfigError;
 use super::file::PoolSettings;
-use super::settle::bytes;
+use super::validate::bytes;
 
 const DEFAULT_NAME: &str = "default";
 const DEFAULT_FLOOR: Floor = Floor::Percent(5);
@@ -59,7 +59,7 @@ pub(super) fn none_is_given() -> ConfigError {
     ConfigError::new("ORLOP_POOL", problem)
 }
 
-pub(super) fn settle(
+pub(super) fn validate(
     given: Vec<PoolSettings>,
     around: &Surroundings<'_>,
 ) -> Result<Vec<PoolConfig>, ConfigError> {

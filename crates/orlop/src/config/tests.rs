@@ -11,9 +11,9 @@ fn load_with(toml: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErr
         toml::from_str(toml).map_err(|e| ConfigError::new("file", e.to_string()))?;
     let variables = variables.iter().map(|(k, v)| (k.to_string(), v.to_string()));
     variables::apply(&mut settings, variables)?;
-    endpoint::settle(&settings, ENDPOINT)?;
+    endpoint::validate(&settings, ENDPOINT)?;
     pools::require_one(&settings.pools)?;
-    settle::settle(settings)
+    validate::validate(settings)
 }
 
 fn image(config: &Config) -> &ImagePoolConfig {
@@ -213,9 +213,9 @@ fn rights_are_given_up_unless_the_configuration_says_otherwise() {
 
 #[test]
 fn a_look_needs_neither_a_pool_nor_an_endpoint() {
-    let settled = settle::settle(file::Settings::default()).unwrap();
-    assert!(settled.pools.is_empty());
-    assert!(require_pool(&settled).unwrap_err().to_string().contains("ORLOP_POOL"));
+    let validated = validate::validate(file::Settings::default()).unwrap();
+    assert!(validated.pools.is_empty());
+    assert!(require_pool(&validated).unwrap_err().to_string().contains("ORLOP_POOL"));
 }
 
 #[test]

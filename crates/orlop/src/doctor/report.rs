@@ -15,7 +15,7 @@ pub(crate) const COULD_NOT_LOOK: u8 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Outcome {
+pub(crate) enum RepairOutcome {
     Repairable,
     Repaired,
     Failed,
@@ -28,17 +28,17 @@ pub(crate) struct Line {
     pub(crate) subject: String,
     pub(crate) problem: String,
     pub(crate) remedy: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RepairOutcome,
 }
 
 impl Line {
     /// `repairing` is what has to be said for a repair.
     pub(crate) fn text(&self, repairing: &str) -> String {
         let remedy = match self.outcome {
-            Outcome::Repairable => format!("{repairing} would {}", self.remedy),
-            Outcome::Repaired => format!("repaired: {}", self.remedy),
-            Outcome::Failed => format!("not repaired: {}", self.remedy),
-            Outcome::ByHand => format!("by hand: {}", self.remedy),
+            RepairOutcome::Repairable => format!("{repairing} would {}", self.remedy),
+            RepairOutcome::Repaired => format!("repaired: {}", self.remedy),
+            RepairOutcome::Failed => format!("not repaired: {}", self.remedy),
+            RepairOutcome::ByHand => format!("by hand: {}", self.remedy),
         };
         format!("{}: {}: {}; {remedy}", self.code, self.subject, self.problem)
     }
@@ -93,7 +93,7 @@ pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) 
             say("nothing inconsistent was found");
         }
     }
-    let is_left = |line: &Line| line.outcome != Outcome::Repaired;
+    let is_left = |line: &Line| line.outcome != RepairOutcome::Repaired;
     if !examination.unseen.is_empty() {
         hint_at_root();
         ExitCode::from(COULD_NOT_LOOK)

@@ -11,11 +11,11 @@ use orlop_model::{
 };
 
 use super::content::Content;
-use super::state::{Interlude, MemorySnapshot, MemoryVolume, Port, State};
+use super::state::{Interlude, MemorySnapshot, MemoryVolume, PoolState, Port};
 use crate::poison::lock;
 
 /// A test may want something to happen now, and may want the pool for that.
-fn begin_cut(shared: &Mutex<State>) -> Result<MutexGuard<'_, State>> {
+fn begin_cut(shared: &Mutex<PoolState>) -> Result<MutexGuard<'_, PoolState>> {
     let interlude = lock(shared).interlude.take();
     if let Some(Interlude(happen)) = interlude {
         happen();
@@ -27,14 +27,14 @@ fn begin_cut(shared: &Mutex<State>) -> Result<MutexGuard<'_, State>> {
 
 #[derive(Debug)]
 pub(super) struct VolumeDraft {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PoolState>>,
     record: VolumeRecord,
     /// Set by the cut.
     content: Option<Content>,
 }
 
 impl VolumeDraft {
-    pub(super) fn begin(shared: &Arc<Mutex<State>>, new: &NewVolume) -> Result<Self> {
+    pub(super) fn begin(shared: &Arc<Mutex<PoolState>>, new: &NewVolume) -> Result<Self> {
         let mut state = lock(shared);
         if let Some(volume) = state.volumes.get(&new.id) {
             volume.checked()?;
@@ -72,7 +72,7 @@ impl VolumeDraft {
         })
     }
 
-    fn source_content(&self, state: &mut State) -> Result<Content> {
+    fn source_content(&self, state: &mut PoolState) -> Result<Content> {
         match &self.record.source {
             None => Ok(Content::default()),
             Some(ContentSource::Volume(id)) => Ok(state.volume(id)?.content.clone()),
@@ -127,7 +127,7 @@ impl Drop for VolumeDraft {
 
 #[derive(Debug)]
 pub(super) struct SnapshotDraft {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PoolState>>,
     record: SnapshotRecord,
     /// Set by the cut.
     content: Option<Content>,
@@ -135,7 +135,7 @@ pub(super) struct SnapshotDraft {
 
 impl SnapshotDraft {
     pub(super) fn begin(
-        shared: &Arc<Mutex<State>>,
+        shared: &Arc<Mutex<PoolState>>,
         new: &NewSnapshot,
         group: Option<&GroupSnapshotId>,
     ) -> Result<Self> {
@@ -158,7 +158,7 @@ impl SnapshotDraft {
         })
     }
 
-    fn copy(&mut self, state: &mut State, now: Timestamp) -> Result<()> {
+    fn copy(&mut self, state: &mut PoolState, now: Timestamp) -> Result<()> {
         if self.content.is_none() {
             self.content = Some(state.volume(&self.record.source)?.content.clone());
             self.record.created = now;
@@ -166,7 +166,7 @@ impl SnapshotDraft {
         Ok(())
     }
 
-    fn enter(&self, state: &mut State) -> SnapshotRecord {
+    fn enter(&self, state: &mut PoolState) -> SnapshotRecord {
         let snapshot =
             state.snapshots.entry(self.record.id.clone()).or_insert_with(|| MemorySnapshot {
                 record: self.record.clone(),
@@ -194,14 +194,14 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
 
 #[derive(Debug)]
 pub(super) struct GroupSnapshotDraft {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PoolState>>,
     members: Vec<SnapshotDraft>,
     record: GroupSnapshotRecord,
     is_cut: bool,
 }
 
 impl GroupSnapshotDraft {
-    pub(super) fn begin(shared: &Arc<Mutex<State>>, new: &NewGroupSnapshot) -> Result<Self> {
+    pub(super) fn begin(shared: &Arc<Mutex<PoolState>>, new: &NewGroupSnapshot) -> Result<Self> {
         let draft = |member| SnapshotDraft::begin(shared, member, Some(&new.id));
         Ok(Self {
             state: Arc::clone(shared),

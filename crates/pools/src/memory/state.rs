@@ -11,7 +11,7 @@ use orlop_model::{
 use super::content::Content;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct PoolState {
     pub(super) capacity: u64,
     pub(super) reserved: u64,
     pub(super) volumes: BTreeMap<VolumeId, MemoryVolume>,
@@ -98,7 +98,7 @@ impl MemoryVolume {
     }
 }
 
-impl State {
+impl PoolState {
     pub(super) fn fault(&mut self, operation: &'static str) -> Result<()> {
         if let Some(reason) = &self.broken {
             return Err(Error::failed(operation, reason));

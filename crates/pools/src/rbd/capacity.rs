@@ -21,7 +21,7 @@ const PLENTY: u64 = 64 << 20;
 const COUNTING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Deserialize)]
-struct Usage {
+struct ClusterUsage {
     pools: Vec<PoolUsage>,
 }
 
@@ -61,7 +61,7 @@ impl Stats {
 
 /// `None`: the answer does not name the pool.
 pub(crate) fn available_to(pool: &str, answer: &[u8]) -> serde_json::Result<Option<u64>> {
-    let usage: Usage = serde_json::from_slice(answer)?;
+    let usage: ClusterUsage = serde_json::from_slice(answer)?;
     let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
     Ok(ours.map(|usage| usage.stats.available()))
 }

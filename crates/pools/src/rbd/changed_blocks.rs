@@ -57,7 +57,7 @@ impl ChangedBlocks for ObjectMaps {
         let looking = || format!("look at volume {id}");
         let mut found = false;
         let all = (0, image.size().doing(looking)?);
-        let look = |extent: orlop_sys::ceph::Extent| {
+        let look = |extent: orlop_sys::ceph::DiffExtent| {
             found |= extent.holds_data;
             !found
         };
@@ -115,7 +115,7 @@ impl Windows {
             Some(location) => Written::Since(location.reference()),
         };
         let (found, end) = (&mut self.found, self.end);
-        let note = |extent: orlop_sys::ceph::Extent| {
+        let note = |extent: orlop_sys::ceph::DiffExtent| {
             let length = extent.length.min(end.saturating_sub(extent.offset));
             match found.back_mut() {
                 Some(last) if last.end() == extent.offset => last.length += length,

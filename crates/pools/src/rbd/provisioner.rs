@@ -14,7 +14,7 @@ use orlop_model::{
     PoolCapacity, PoolInfo, Provisioner, Provisioning, Result, SnapshotId, SnapshotRecord,
     VolumeId, VolumeRecord,
 };
-use orlop_sys::ceph::{Access, Extent, Written, can_clone_by_number};
+use orlop_sys::ceph::{Access, DiffExtent, Written, can_clone_by_number};
 
 use super::capacity::Capacity;
 use super::catalogue::RbdCatalogue;
@@ -103,7 +103,7 @@ impl Provisioner for RbdProvisioner {
         let looking = || format!("look at volume {id}");
         let all = (0, image.size().doing(looking)?);
         let mut bytes = 0;
-        let add = |extent: Extent| {
+        let add = |extent: DiffExtent| {
             bytes += if extent.holds_data { extent.length } else { 0 };
             true
         };

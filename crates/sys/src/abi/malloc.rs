@@ -10,6 +10,6 @@ pub(crate) fn trim_heaps() {
 
 /// Whether the allocator took it.
 pub(crate) fn set_heap_number(parameter: libc::c_int, value: libc::c_int) -> bool {
-    // SAFETY: two numbers, by value; the allocator changes one of its own under its own lock.
+    // SAFETY: two numbers, by value; the allocator changes its parameter under its own lock.
     unsafe { libc::mallopt(parameter, value) != 0 }
 }

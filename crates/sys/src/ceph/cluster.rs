@@ -26,7 +26,7 @@ pub struct ClusterConfig {
 }
 
 /// librados finds its way back by itself when monitors or stores were away. After the cluster has
-/// blocklisted this client all calls fail with `ESHUTDOWN`, for good: connect anew.
+/// blocklisted this client all calls fail with `ESHUTDOWN`, for good: make a new connection.
 #[derive(Debug)]
 pub struct Cluster {
     handle: Handle,
@@ -82,7 +82,7 @@ impl Cluster {
             ("rados_osd_op_timeout", &operation),
             ("objecter_timeout", &late),
             ("objecter_tick_interval", &late),
-            // Its own log would go around ours, and a file of its own would need rotating.
+            // Its own log would go around ours, and a separate file would need rotating.
             ("log_to_stderr", "false"),
             ("err_to_stderr", "false"),
             ("log_file", ""),
@@ -153,12 +153,12 @@ impl Cluster {
         let code = call!(rados.rados_getaddrs(self.handle, &raw mut text));
         self.call("ask for our own address at").check(code)?;
         let address = without_protocol(&owned(text)).to_owned();
-        // SAFETY: the library hands out a copy, made with malloc, that nobody else has.
+        // SAFETY: the library hands out a copy, made with malloc, that no other code has.
         unsafe { libc::free(text.cast()) };
         Ok(address)
     }
 
-    /// An object store that is asked anything by us, or by whoever connects later, has learned of it
+    /// An object store that is asked anything by us, or by a client that connects later, has learned of it
     /// first: what the old client wrote until then is there, and nothing comes after it.
     pub fn blocklist(&self, address: &str, lasting: Duration) -> Result<()> {
         let calling = CephCall { operation: "blocklist the client", subject: address };

@@ -16,7 +16,7 @@ const WHOLE_OBJECTS: u32 = 1 << 1;
 
 /// A part of an image that was written, or was given back since a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct DiffExtent {
     pub offset: u64,
     pub length: u64,
     pub holds_data: bool,
@@ -27,7 +27,7 @@ pub struct Extent {
 pub enum Written<'a> {
     /// At any time, by whomever: also to what it was cloned from.
     Ever,
-    /// What takes space of its own.
+    /// What takes space that no parent shares.
     Here,
     /// After an earlier snapshot of the same image was made, or given back since then.
     Since(SnapshotRef<'a>),
@@ -38,7 +38,7 @@ pub fn can_compare_by_number() -> Result<bool> {
     Ok(library()?.rbd.rbd_diff_iterate3.is_some())
 }
 
-type Visitor<'a> = &'a mut (dyn FnMut(Extent) -> bool + 'a);
+type Visitor<'a> = &'a mut (dyn FnMut(DiffExtent) -> bool + 'a);
 
 impl Image {
     /// Whole objects, of 4 MiB as a rule, among `length` bytes from `offset` on, in rising order.
@@ -47,7 +47,7 @@ impl Image {
         &self,
         written: Written<'_>,
         (offset, length): (u64, u64),
-        mut visit: impl FnMut(Extent) -> bool,
+        mut visit: impl FnMut(DiffExtent) -> bool,
     ) -> Result<()> {
         let comparing = self.call("compare");
         let mut visitor: Visitor<'_> = &mut visit;
@@ -100,9 +100,9 @@ fn ended(comparing: &CephCall<'_>, code: c_int) -> Result<()> {
 }
 
 extern "C" fn on_extent(offset: u64, length: usize, exists: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: it is the visitor of the call that we are in, which nobody else uses until that
+    // SAFETY: it is the visitor of the call that we are in, which no other code uses until that
     // returns; librbd calls from one thread at a time.
     let visitor = unsafe { &mut *argument.cast::<Visitor<'_>>() };
     let length = u64::try_from(length).unwrap_or(u64::MAX);
-    if visitor(Extent { offset, length, holds_data: exists != 0 }) { 0 } else { ENOUGH }
+    if visitor(DiffExtent { offset, length, holds_data: exists != 0 }) { 0 } else { ENOUGH }
 }

@@ -1,4 +1,4 @@
-//! What can be told of images without opening them.
+//! What can be known of images without opening them.
 //!
 //! Opening costs several round trips and, for writing, shows up as a watcher. These are the same
 //! methods of the object class `rbd` that librbd and the kernel's client call.
@@ -23,7 +23,7 @@ impl IoCtx {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        let text = Decoder::new(&answer).text();
+        let text = CephDecoder::new(&answer).text();
         Ok(Some(self.understood(&object, text)?))
     }
 
@@ -34,7 +34,7 @@ impl IoCtx {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        let text = Decoder::new(&answer).text();
+        let text = CephDecoder::new(&answer).text();
         Ok(Some(self.understood(DIRECTORY, text)?))
     }
 
@@ -64,7 +64,7 @@ impl IoCtx {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        let text = Decoder::new(&answer).text();
+        let text = CephDecoder::new(&answer).text();
         Ok(Some(self.understood(DIRECTORY, text)?))
     }
 
@@ -106,7 +106,7 @@ impl IoCtx {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             answer => answer?,
         };
-        self.understood(DIRECTORY, Decoder::new(&answer).pairs())
+        self.understood(DIRECTORY, CephDecoder::new(&answer).pairs())
     }
 
     /// `None`: it was never set, or the image is gone.
@@ -116,7 +116,7 @@ impl IoCtx {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
-        let value = Decoder::new(&answer).bytes().map(<[u8]>::to_vec);
+        let value = CephDecoder::new(&answer).bytes().map(<[u8]>::to_vec);
         Ok(Some(self.understood(&object, value)?))
     }
 
@@ -129,8 +129,8 @@ impl IoCtx {
         Ok(u64::from_le_bytes(*self.understood(&object, size)?))
     }
 
-    /// Takes a name from an image, so that another can have it, and from no other image. Whoever
-    /// is making it just now ends with an image that nobody finds.
+    /// Takes a name from an image, so that another can have it, and from no other image. A client
+    /// that is making it just now ends with an image that has no name.
     pub fn ensure_unnamed(&self, name: &str, id: &str) -> Result<()> {
         match self.execute(DIRECTORY, ("rbd", "dir_remove_image"), &entry(name, id)) {
             Err(error) if error.is_not_found() || error.errno() == Some(Errno::STALE) => {}
@@ -181,11 +181,11 @@ pub(crate) fn encode(into: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Ceph's encoding: little endian, and lengths before contents. `None`: it ends too early.
-pub(crate) struct Decoder<'a> {
+pub(crate) struct CephDecoder<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> CephDecoder<'a> {
     pub(crate) fn new(answer: &'a [u8]) -> Self {
         Self { rest: answer }
     }
@@ -222,10 +222,10 @@ mod tests {
         let mut whole = 1_u32.to_le_bytes().to_vec();
         encode(&mut whole, b"name");
         encode(&mut whole, b"id");
-        let pairs = Decoder::new(&whole).pairs();
+        let pairs = CephDecoder::new(&whole).pairs();
         assert_eq!(pairs, Some(vec![("name".to_owned(), "id".to_owned())]));
         for length in 0..whole.len() {
-            assert_eq!(Decoder::new(&whole[..length]).pairs(), None, "{length} bytes");
+            assert_eq!(CephDecoder::new(&whole[..length]).pairs(), None, "{length} bytes");
         }
     }
 }

@@ -56,8 +56,8 @@ impl IoCtx {
         Ok(())
     }
 
-    /// One instant of all images in the group, whoever writes to them: librbd takes the locks of
-    /// all of them meanwhile, and writers wait. All are made, or none is left.
+    /// One instant of all images in the group, whichever clients write to them: librbd takes the locks of
+    /// all of them for that time, and writers wait. All are made, or none is left.
     pub fn snapshot_group(&self, group: &str, name: &str) -> Result<()> {
         let subject = self.subject(group);
         let making = CephCall { operation: "snapshot the group", subject: &subject };

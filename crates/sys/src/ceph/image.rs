@@ -74,7 +74,7 @@ impl Image {
     }
 
     /// Does not shrink; but two of these at once may: librbd compares with the size that it knew
-    /// when it was asked, not with the one when it is done. Whoever has the image open is told, and
+    /// when it was asked, not with the one when it is done. Every client that has the image open is notified, and
     /// does it if it holds the lock.
     pub fn ensure_size(&self, size: u64) -> Result<()> {
         let nothing = ptr::null_mut();

@@ -230,7 +230,7 @@ pub(super) struct Library {
 }
 
 /// Once loaded they stay: librados leaves threads behind that a `dlclose` would pull the code from
-/// under. A failure is not remembered, as the package may be installed meanwhile.
+/// under. A failure is not remembered, as the package may be installed later.
 pub(super) fn library() -> Result<&'static Library> {
     static LOADED: Mutex<Option<&'static Library>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

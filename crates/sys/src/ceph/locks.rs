@@ -14,7 +14,7 @@ use crate::error::Result;
 
 /// The lock of librbd itself, on the header of an image.
 pub const IMAGE_LOCK: &str = "rbd_lock";
-/// For each text that is told of a holder.
+/// For each text that is reported of a holder.
 const BUFFER: usize = 512;
 const MAY_RENEW: u8 = 1;
 
@@ -39,8 +39,8 @@ impl IoCtx {
         self.lock_exclusively(object, lock, cookie, None)
     }
 
-    /// A lock that ends by itself when this time is over, by the clock of the object store; whoever
-    /// holds it prolongs it by the same call. `false`: another holds it. Makes the object if there
+    /// A lock that ends by itself when this time is over, by the clock of the object store; its
+    /// holder prolongs it by the same call. `false`: another holds it. Makes the object if there
     /// is none.
     pub fn try_lease(
         &self,
@@ -130,8 +130,8 @@ impl IoCtx {
         }))
     }
 
-    /// Who has locked the header of this image while nobody watches the image whom the lock is held
-    /// for, as all do who have it open to write.
+    /// Who has locked the header of this image without watching the image, as all clients do that
+    /// have it open to write.
     pub fn silent_holder(
         &self,
         image: &Image,
@@ -146,7 +146,7 @@ impl IoCtx {
         Ok(self.lock_holder(header, lock)?.filter(|same| *same == holder))
     }
 
-    /// Only from this holder. Whoever does that has stopped it before.
+    /// Only from this holder. The caller has stopped it before.
     pub fn ensure_lock_broken(&self, object: &str, lock: &str, holder: &LockHolder) -> Result<()> {
         let subject = self.subject(object);
         let breaking = CephCall { operation: "break the lock of", subject: &subject };

@@ -58,7 +58,7 @@ impl Update {
         if self.of_new_object {
             call!(rados.rados_write_op_create(op.handle, CREATE_EXCLUSIVE, ptr::null()));
         } else {
-            // Otherwise a write to an object that was just removed would make it anew.
+            // Otherwise a write to an object that was just removed would make it again.
             call!(rados.rados_write_op_assert_exists(op.handle));
         }
         for (key, value) in &self.expected {

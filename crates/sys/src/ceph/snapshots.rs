@@ -60,7 +60,7 @@ impl IoCtx {
 }
 
 impl Image {
-    /// One instant of the image, whoever writes to it. `EEXIST` if the name is taken.
+    /// One instant of the image, whichever clients write to it. `EEXIST` if the name is taken.
     pub fn create_snapshot(&self, name: &str) -> Result<()> {
         let creating = self.call("snapshot");
         let name = creating.text(name)?;
@@ -94,7 +94,7 @@ impl Image {
         Ok(found)
     }
 
-    /// Of a snapshot in the trash namespace. `None`: it is gone meanwhile.
+    /// Of a snapshot in the trash namespace. `None`: it is gone.
     fn former_name(&self, number: u64) -> Result<Option<String>> {
         let mut buffer = [0_u8; NAME_BUFFER];
         let start = buffer.as_mut_ptr().cast::<c_char>();
@@ -134,7 +134,7 @@ impl Image {
             let code = call!(rbd.rbd_snap_list(self.handle(), raw.as_mut_ptr(), &raw mut room));
             match listing.check(code) {
                 Ok(count) => break count,
-                // It says how many there are; one more may come meanwhile.
+                // It says how many there are; one more may come before the next call.
                 Err(error) if error.errno() == Some(Errno::RANGE) => {
                     raw.resize(usize::try_from(room).unwrap_or(0).max(2 * raw.len()), blank);
                 }
@@ -153,7 +153,7 @@ impl Image {
         Ok(found)
     }
 
-    /// `None`: it is gone meanwhile.
+    /// `None`: it is gone.
     fn space_of(&self, number: u64) -> Result<Option<SnapshotSpace>> {
         let mut space = 0;
         let code = call!(rbd.rbd_snap_get_namespace_type(self.handle(), number, &raw mut space));

@@ -27,7 +27,7 @@ fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
     encode(&mut contents, name.as_bytes());
     contents.extend_from_slice(&seconds.to_le_bytes());
     contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
-    // Protected until the beginning of time: the clock of whoever frees it may be behind.
+    // Protected until the beginning of time: the clock of the client that frees it may be behind.
     contents.extend_from_slice(&[0; 8]);
     contents.push(NORMAL);
     let mut entry = ENTRY_VERSION.to_vec();
@@ -40,7 +40,7 @@ pub struct Trashed {
     pub id: String,
     /// That it had.
     pub name: String,
-    /// By the clock of whoever put it there.
+    /// By the clock of the client that put it there.
     pub since: SystemTime,
 }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::crash;
 use crate::error::{Context, Result};
 
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     Done,
     NoSuchFile,
     NoSuchDevice,
@@ -22,11 +22,11 @@ pub(super) enum Written {
 const REMOVAL: Duration = Duration::from_secs(5);
 
 /// `line` begins with the number of a device.
-pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
+pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<WriteOutcome> {
     let deadline = Instant::now() + REMOVAL;
     loop {
         let written = try_write_line(group, file, line)?;
-        let is_unlikely = matches!(written, Written::NoSuchDevice) && names_a_device(line);
+        let is_unlikely = matches!(written, WriteOutcome::NoSuchDevice) && names_a_device(line);
         if !is_unlikely || Instant::now() >= deadline {
             return Ok(written);
         }
@@ -39,7 +39,7 @@ fn names_a_device(line: &str) -> bool {
     Path::new("/sys/dev/block").join(number).exists()
 }
 
-fn try_write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
+fn try_write_line(group: &Path, file: &str, line: &str) -> Result<WriteOutcome> {
     let path = group.join(file);
     let written = OpenOptions::new()
         .write(true)
@@ -49,12 +49,12 @@ fn try_write_line(group: &Path, file: &str, line: &str) -> Result<Written> {
     match written.as_ref().map_err(Errno::from_io_error) {
         Ok(()) => {
             crash::after("limit a device");
-            Ok(Written::Done)
+            Ok(WriteOutcome::Done)
         }
-        Err(Some(Errno::NOENT | Errno::NODEV)) if !group.exists() => Ok(Written::GroupGone),
-        Err(Some(Errno::NOENT)) => Ok(Written::NoSuchFile),
-        Err(Some(Errno::NODEV | Errno::NXIO)) => Ok(Written::NoSuchDevice),
-        Err(_) => written.map(|()| Written::Done).on("write", &path),
+        Err(Some(Errno::NOENT | Errno::NODEV)) if !group.exists() => Ok(WriteOutcome::GroupGone),
+        Err(Some(Errno::NOENT)) => Ok(WriteOutcome::NoSuchFile),
+        Err(Some(Errno::NODEV | Errno::NXIO)) => Ok(WriteOutcome::NoSuchDevice),
+        Err(_) => written.map(|()| WriteOutcome::Done).on("write", &path),
     }
 }
 

@@ -124,7 +124,7 @@ fn a_group_must_exist_below_the_root() {
     );
 }
 
-/// A cgroup2 tree as plain files: what is written to them is what the kernel would be told.
+/// A cgroup2 tree as plain files: what is written to them is what the kernel would get.
 struct Unified {
     dir: tempfile::TempDir,
 }

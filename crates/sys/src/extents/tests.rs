@@ -64,7 +64,7 @@ fn is_within(block: u64, extents: &[Extent]) -> bool {
 }
 
 #[test]
-fn data_holes_and_reserved_space_are_told_apart() {
+fn data_holes_and_reserved_space_are_distinguished() {
     if !root() {
         return;
     }

@@ -136,7 +136,7 @@ fn made_or_there(made: CallResult<()>, path: &Path) -> CallResult<()> {
     Ok(())
 }
 
-/// Nobody but its owner may look into the directory.
+/// Only its owner may look into the directory.
 pub fn close_to_others(directory: &Path) -> Result<()> {
     const OPERATION: &str = "close to others";
     let mode = stat(directory).on(OPERATION, directory)?.st_mode;

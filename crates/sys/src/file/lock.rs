@@ -2,7 +2,7 @@
 //!
 //! A lock belongs to an open file, and the table of open files to all threads of a process together:
 //! of a process that was killed, one thread that waits in the kernel for a disk keeps every lock. So
-//! a lock is held by a thread that has a table of its own and does nothing else: it ends with the
+//! a lock is held by a thread that has its own table and does nothing else: it ends with the
 //! process, whatever other threads wait for. [`super::Presence`] tells of those.
 
 use std::fs::File;
@@ -63,7 +63,7 @@ fn keep(path: &Path, answer: &SyncSender<Result<bool>>, end: &Receiver<()>) {
     }
     let file = match take(path) {
         Ok(Some(file)) => file,
-        // Whoever wants the lock waits for the answer, so it is always heard.
+        // The caller waits for the answer, so it is always received.
         Ok(None) => return drop(answer.send(Ok(false))),
         Err(error) => return drop(answer.send(Err(error))),
     };

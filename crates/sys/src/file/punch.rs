@@ -17,7 +17,7 @@ const READ_CHUNK: usize = 256 * BLOCK;
 const SHORTEST_INNER_HOLE: u64 = 64 << 10;
 
 /// Gives back the blocks of `file` that hold nothing but zeroes; returns how many bytes. Space
-/// that was reserved and never written is left alone. Nobody may write to the file meanwhile:
+/// that was reserved and never written is left alone. Nothing may write to the file in that time:
 /// what comes between the look at a block and its end would be lost.
 pub fn punch_zeroes(file: &File) -> Result<u64> {
     let length = length_of(file)?;

@@ -44,7 +44,7 @@ pub fn set_btrfs_uuid(device: &Path, uuid: [u8; 16]) -> Result<()> {
     rename_each(&claim.file, device, uuid, || fsync(&claim.file).effect_on("sync", device))
 }
 
-/// As [`set_btrfs_uuid`], in a file that nobody else sees; the caller syncs it.
+/// As [`set_btrfs_uuid`], in a file that no other process sees; the caller syncs it.
 pub(super) fn rename_btrfs(image: &File, uuid: [u8; 16]) -> Result<()> {
     rename_each(image, &path_of(image), uuid, || Ok(()))
 }

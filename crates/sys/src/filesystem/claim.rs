@@ -1,4 +1,4 @@
-//! Devices that nobody else may use for the moment.
+//! Devices that no other process may use for the moment.
 //!
 //! A filesystem may outlive its last mount a little: a child that is being started has a copy of
 //! the context it was mounted by until it executes its program. So a claim waits, and programs
@@ -17,7 +17,7 @@ use crate::tool;
 
 const PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Held for a short time only: meanwhile no program is started, for the child would keep the
+/// Held for a short time only: no program is started while it is, for the child would keep the
 /// claim beyond its end here. The file is closed before that is allowed again.
 pub(super) struct Claim {
     pub(super) file: File,

@@ -1,8 +1,8 @@
 //! Filesystems that are copied instead of made: mkfs runs once, and each copy of what it made gets
-//! an identity of its own.
+//! its own identity.
 //!
-//! Only for filesystems that nobody ever mounted: no journal holds anything, and the copy is in a
-//! file that nobody else sees yet. So nothing is synced here, and nothing is ordered.
+//! Only for filesystems that were never mounted: no journal holds anything, and the copy is in a
+//! file that no other process sees yet. So nothing is synced here, and nothing is ordered.
 
 mod ext4;
 mod xfs;
@@ -53,7 +53,7 @@ fn format_with(image: &Path, kind: FsKind, options: &[&str]) -> Result<()> {
 /// Gives a copy of what [`format_template`] made a UUID. The caller syncs the file.
 pub fn renew_identity(copy: &File, kind: FsKind, uuid: [u8; 16]) -> Result<()> {
     match kind {
-        FsKind::Ext4 => ext4::renew(copy, &ext4::Identity { uuid, hash_seed: random_bytes()? }),
+        FsKind::Ext4 => ext4::renew(copy, &ext4::Ext4Identity { uuid, hash_seed: random_bytes()? }),
         FsKind::Xfs => xfs::renew(copy, uuid),
         FsKind::Btrfs => rename_btrfs(copy, uuid),
     }

@@ -12,7 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::file::{BackingKind, kind_of, sync_device};
 
 /// Discards all that is free; returns the bytes, of which some filesystems leave out what they
-/// told of before. `EOPNOTSUPP` where the device takes no discards.
+/// reported before. `EOPNOTSUPP` where the device takes no discards.
 pub fn trim(mount_point: &Path) -> Result<u64> {
     const OPERATION: &str = "trim";
     let root = open_mount_root(OPERATION, mount_point)?;
@@ -20,7 +20,7 @@ pub fn trim(mount_point: &Path) -> Result<u64> {
     let state = fstatfs(&root).on(OPERATION, mount_point)?;
     if kind_of(&state) == BackingKind::Xfs {
         // It does not wait for its discards (Linux 6.6). A loop device takes a flush in its turn,
-        // so after it the image has shrunk, and whoever measures it now sees that.
+        // so after it the image has shrunk, and a measurement now sees that.
         if let Err(error) = device_of(&root, mount_point).and_then(|device| sync_device(&device)) {
             tracing::debug!(%error, "cannot wait for discards to finish");
         }

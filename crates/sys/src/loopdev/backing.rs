@@ -1,7 +1,7 @@
 //! Devices on files that a process shows, which may be slow to answer or dead.
 //!
 //! LOOP_GET_STATUS asks the file for its inode, so it fails or waits with the process. What sysfs
-//! has, and detaching, ask nobody.
+//! has, and detaching, ask no filesystem.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ pub fn ensure_detached_from(device: &LoopDevice, file: &Path) -> Result<()> {
 fn read(attribute: &Path) -> Result<Option<String>> {
     use std::io::ErrorKind;
     match std::fs::read(attribute) {
-        // A name of somebody else's file need not be text.
+        // The name of another program's file need not be text.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {

@@ -32,7 +32,7 @@ fn unanswered() -> MutexGuard<'static, Vec<LoopDevice>> {
 type Answer = (LoopDevice, Result<Option<LoopStatus>>);
 
 /// All devices that are attached to something, ours or not; without those that this process may not
-/// open, and those on a file that cannot be asked, or that is a mount of its own, as an exported image
+/// open, and those on a file that cannot be asked, or that is itself a mount, as an exported image
 /// is. Its process may not answer, see [`super::backing`].
 ///
 /// Devices whose file `may_be_own` are waited for however long it takes: one that is left out would
@@ -84,7 +84,7 @@ pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec
 }
 
 /// A file that is shown by a process whose mount was taken away, or that is on a filesystem which
-/// has shut down after errors. It is somebody else's, or its pool says so itself.
+/// has shut down after errors. It belongs to another program, or its pool says so itself.
 fn is_out_of_reach(error: &Error) -> bool {
     matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO))
 }

@@ -65,7 +65,7 @@ impl Filesystem {
     }
 }
 
-/// btrfs has told these since Linux 4.12. No network filesystem has all of them, nor has FUSE: such
+/// btrfs has reported these since Linux 4.12. No network filesystem has all of them, nor has FUSE: such
 /// a file is not asked for its filesystem's id, which the server would have to answer.
 const ATTRIBUTES_OF_BTRFS: StatxAttributes = StatxAttributes::APPEND
     .union(StatxAttributes::COMPRESSED)

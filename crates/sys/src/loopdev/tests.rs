@@ -113,7 +113,7 @@ fn a_device_of_another_label_is_left_alone() {
     }
     let dir = scratch();
     let disk = Disk::new(dir.path(), MIB);
-    ensure_detached(&disk.device, "somebody else").unwrap();
+    ensure_detached(&disk.device, "another label").unwrap();
     assert_eq!(status(&disk.device).unwrap().unwrap().label, disk.label);
 }
 
@@ -127,26 +127,26 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let user = File::open(disk.path()).unwrap();
     assert!(ensure_detached(&disk.device, &disk.label).unwrap_err().is_busy());
     assert!(status(&disk.device).unwrap().unwrap().detaching);
-    let told = user_of(&disk.device).unwrap();
-    assert!(told.contains("has it open"), "{told}");
+    let reported = user_of(&disk.device).unwrap();
+    assert!(reported.contains("has it open"), "{reported}");
     drop(user);
     until_detached(&disk.device, || ensure_detached(&disk.device, &disk.label)).unwrap();
     assert_eq!(find(&disk.image, false).unwrap(), None);
 }
 
 #[test]
-fn who_sees_a_device_mounted_is_told() {
+fn who_sees_a_device_mounted_is_reported() {
     if !root() {
         return;
     }
     let volume = Volume::new(FsKind::Ext4);
-    let told = user_of(&volume.disk.device).unwrap();
-    assert!(told.contains("sees it mounted at"), "{told}");
+    let user = user_of(&volume.disk.device).unwrap();
+    assert!(user.contains("sees it mounted at"), "{user}");
 }
 
 /// As of a mount that was dropped in another namespace.
 #[test]
-fn who_has_files_open_in_a_mount_that_is_gone_is_told() {
+fn who_has_files_open_in_a_mount_that_is_gone_is_reported() {
     if !root() {
         return;
     }
@@ -182,9 +182,9 @@ fn a_dead_server_is_not_asked_who_uses_a_device() {
     drop((opened, silent, kept));
 }
 
-/// As at the end of an unmount, when the filesystem is still there and nobody can be seen to use it.
+/// As at the end of an unmount, when the filesystem is still there and no process can be seen to use it.
 #[test]
-fn a_device_that_nobody_has_is_waited_for() {
+fn a_device_without_a_visible_user_is_waited_for() {
     if !root() {
         return;
     }
@@ -265,7 +265,7 @@ fn a_longer_file_makes_a_larger_device() {
 }
 
 #[test]
-fn a_device_never_shows_more_than_it_is_told() {
+fn a_device_never_shows_more_than_its_size_limit() {
     if !root() {
         return;
     }
@@ -279,7 +279,7 @@ fn a_device_never_shows_more_than_it_is_told() {
         refresh_size(&disk.device, &image, shown * MIB).unwrap();
         assert_eq!(size(&disk.path()).unwrap(), shown * MIB);
     }
-    // Without a limit again: it follows its file, and only when it is told to.
+    // Without a limit again: it follows its file, and only on request.
     OpenOptions::new().write(true).open(&image).unwrap().set_len(16 * MIB).unwrap();
     refresh_size(&disk.device, &image, 12 * MIB).unwrap();
     assert_eq!(size(&disk.path()).unwrap(), 12 * MIB);
@@ -379,7 +379,7 @@ fn a_device_is_known_and_detached_by_its_file() {
     assert!(backing(&disk.device).unwrap().is_none_or(|now| now.file != file));
 }
 
-/// Whoever it belongs to: nobody else may be kept from theirs.
+/// Whatever it belongs to: other programs must not be kept from their devices.
 #[test]
 fn a_device_on_a_filesystem_that_has_shut_down_is_left_out() {
     if !root() {

@@ -44,7 +44,7 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
     if !is_ours()? {
         return Ok(None);
     }
-    // A program that was told this number would find another file behind it.
+    // A program that was given this number would find another file behind it.
     let _lock = DeviceLock::take_if_free(&path)?;
     match abi::loop_clear(&fd) {
         Ok(()) => crash::after("detach"),
@@ -69,7 +69,7 @@ fn lasting(mut user: impl FnMut() -> Option<String>) -> Option<String> {
 }
 
 /// While others have a device open the kernel only marks it, to go when the last of them closes it:
-/// whoever opens their node again would find another file behind it. So the mark is taken back,
+/// a process that opens their node again would find another file behind it. So the mark is taken back,
 /// unless it was there before. A process that is killed before that leaves the mark; so does a file
 /// that cannot be asked any more.
 fn is_still_there(device: &LoopDevice, fd: &OwnedFd, was_going: bool) -> Result<bool> {

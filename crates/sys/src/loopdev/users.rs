@@ -24,7 +24,7 @@ impl Sightings {
 }
 
 /// The first that is found. A mount namespace that was copied while a device was mounted keeps the
-/// mount, whoever unmounts it elsewhere; so that is looked for in every process.
+/// mount, even if it is unmounted elsewhere; so that is looked for in every process.
 pub fn user_of(device: &LoopDevice) -> Option<String> {
     find_user(device, &mut HashSet::new())
 }
@@ -50,7 +50,7 @@ fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
 
 const OPEN: &str = "has files open in it, in a mount that was taken away";
 
-/// Nothing is told of a process that has ended, or that may not be looked at.
+/// Nothing is reported of a process that has ended, or that may not be looked at.
 pub(crate) fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let id = entry.file_name().to_str()?.parse::<u32>().ok()?;

@@ -5,8 +5,8 @@ use std::thread;
 use super::*;
 use crate::testbed::root;
 
-/// Of the thread that asks: the bounding set and `NoNewPrivs` are not told by rustix.
-fn told(field: &str) -> String {
+/// Of the thread that asks: the bounding set and `NoNewPrivs` are not reported by rustix.
+fn status(field: &str) -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap().trim().to_owned()
@@ -24,20 +24,20 @@ fn what_is_given_up_is_gone_for_good() {
         assert_eq!(kept, KeptCapabilities { capabilities: wanted, for_good: true });
         let mask = format!("{:016x}", wanted.bits());
         for field in ["CapPrm", "CapEff", "CapBnd"] {
-            assert_eq!(told(field), mask, "{field}");
+            assert_eq!(status(field), mask, "{field}");
         }
         for field in ["CapInh", "CapAmb"] {
-            assert_eq!(told(field), "0".repeat(16), "{field}");
+            assert_eq!(status(field), "0".repeat(16), "{field}");
         }
-        assert_eq!(told("NoNewPrivs"), "1");
+        assert_eq!(status("NoNewPrivs"), "1");
 
         // Asked again for more, it has no more, and says what it could not see to.
         let again = keep_only(CapabilitySet::all()).unwrap();
         assert_eq!(again.capabilities, wanted);
         let less = keep_only(CapabilitySet::CHOWN).unwrap();
         assert_eq!(less, KeptCapabilities { capabilities: CapabilitySet::CHOWN, for_good: false });
-        assert_eq!(told("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
+        assert_eq!(status("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
     });
     giving_up.join().unwrap();
-    assert_eq!(told("NoNewPrivs"), "0", "other threads are as they were");
+    assert_eq!(status("NoNewPrivs"), "0", "other threads are as they were");
 }

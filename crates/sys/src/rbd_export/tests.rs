@@ -58,10 +58,10 @@ fn another_process_of_that_number_is_not_the_export() {
     assert!(!export.exists());
 }
 
-/// The port of discard, where nobody listens: librados goes on trying.
-const NOBODY: &str = "[v2:127.0.0.1:9]";
+/// The port of discard, where no process listens: librados goes on trying.
+const NO_MONITOR: &str = "[v2:127.0.0.1:9]";
 
-fn is_shown_by_anyone(export: &Export) -> bool {
+fn is_exported(export: &Export) -> bool {
     let mark = export.file().display().to_string();
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -73,33 +73,33 @@ fn is_shown_by_anyone(export: &Export) -> bool {
 fn a_start_that_takes_too_long_leaves_no_process() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
-    let nobody = ExportSource { monitors: NOBODY, ..source() };
-    let late = export.start(&nobody, Duration::from_secs(2)).unwrap_err();
+    let unreachable = ExportSource { monitors: NO_MONITOR, ..source() };
+    let late = export.start(&unreachable, Duration::from_secs(2)).unwrap_err();
     assert_eq!(late.errno(), Some(Errno::TIMEDOUT), "{late}");
-    assert!(!is_shown_by_anyone(&export));
+    assert!(!is_exported(&export));
     export.ensure_stopped().unwrap();
     assert!(!export.exists());
 }
 
-/// As after a daemon that was killed before the export had told the number of its process.
+/// As after a daemon that was killed before the export had written the number of its process.
 #[test]
-fn an_export_that_nobody_knows_the_process_of_is_stopped() {
+fn an_export_whose_process_number_is_unknown_is_stopped() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
     let starting = {
         let export = export.clone();
         std::thread::spawn(move || {
-            let nobody = ExportSource { monitors: NOBODY, ..source() };
-            export.start(&nobody, Duration::from_secs(60))
+            let unreachable = ExportSource { monitors: NO_MONITOR, ..source() };
+            export.start(&unreachable, Duration::from_secs(60))
         })
     };
-    while !is_shown_by_anyone(&export) {
+    while !is_exported(&export) {
         assert!(!starting.is_finished(), "{:?}", starting.join());
         std::thread::yield_now();
     }
     assert!(!export.is_running().unwrap());
     export.ensure_stopped().unwrap();
-    assert!(!is_shown_by_anyone(&export));
+    assert!(!is_exported(&export));
     assert!(!export.exists());
     starting.join().unwrap().unwrap_err();
 }

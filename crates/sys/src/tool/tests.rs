@@ -31,7 +31,7 @@ fn a_failure_tells_name_status_and_complaint_but_no_arguments() {
 }
 
 #[test]
-fn reasons_on_stdout_are_told_too() {
+fn reasons_on_stdout_are_reported_too() {
     let error = run("sh", ["-c", "echo verdict >&2; echo reason; exit 4"]).unwrap_err();
     assert!(error.to_string().ends_with("reason; verdict"), "{error}");
 }

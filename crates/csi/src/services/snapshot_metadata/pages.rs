@@ -18,15 +18,15 @@ use crate::status::{self, code_name};
 /// Pages that are read before the caller asks for them.
 const READ_AHEAD: usize = 1;
 
-/// What one message tells.
-pub(super) struct Page {
+/// What one message holds.
+pub(super) struct RangePage {
     pub(super) capacity_bytes: u64,
     pub(super) ranges: Vec<ByteRange>,
-    then: Then,
+    then: AfterPage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterPage {
     /// The page is full, and there may be more after it.
     NextPage,
     /// Much was read, and the page is not full yet.
@@ -60,7 +60,7 @@ impl Pages {
 
     pub(super) fn into_messages<Message: Send + 'static>(
         self,
-        message: fn(&Page) -> Message,
+        message: fn(&RangePage) -> Message,
     ) -> ReceiverStream<std::result::Result<Message, Status>> {
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         tokio::spawn(self.feed(sender, message).in_current_span());
@@ -71,9 +71,9 @@ impl Pages {
     async fn feed<Message: Send + 'static>(
         mut self,
         sender: mpsc::Sender<std::result::Result<Message, Status>>,
-        message: fn(&Page) -> Message,
+        message: fn(&RangePage) -> Message,
     ) {
-        let (mut is_first, mut told) = (true, 0);
+        let (mut is_first, mut sent) = (true, 0);
         loop {
             let page = match self.next_page().await {
                 Ok((pages, page)) => {
@@ -84,9 +84,9 @@ impl Pages {
                     let status = status::from_error(&error);
                     let code = code_name(status.code());
                     if is_defect(status.code()) {
-                        tracing::error!(code, told, "stream ended: {error}");
+                        tracing::error!(code, sent, "stream ended: {error}");
                     } else {
-                        tracing::warn!(code, told, "stream ended: {error}");
+                        tracing::warn!(code, sent, "stream ended: {error}");
                     }
                     // To a caller that is gone there is nothing to say.
                     let _ = sender.send(Err(status)).await;
@@ -94,19 +94,19 @@ impl Pages {
                 }
             };
             match page.then {
-                Then::NextPage | Then::End => {}
-                Then::GoOn if sender.is_closed() => return note_hung_up(told),
-                Then::GoOn => continue,
+                AfterPage::NextPage | AfterPage::End => {}
+                AfterPage::GoOn if sender.is_closed() => return note_hung_up(sent),
+                AfterPage::GoOn => continue,
             }
-            // Open point 9: type and capacity are told even if there is nothing else to tell.
+            // Open point 9: type and capacity are sent even if there is nothing else to send.
             if is_first || !page.ranges.is_empty() {
-                told += page.ranges.len();
+                sent += page.ranges.len();
                 if sender.send(Ok(message(&page))).await.is_err() {
-                    return note_hung_up(told);
+                    return note_hung_up(sent);
                 }
             }
-            if page.then == Then::End {
-                tracing::info!(code = code_name(Code::Ok), told, "stream ended");
+            if page.then == AfterPage::End {
+                tracing::info!(code = code_name(Code::Ok), sent, "stream ended");
                 return;
             }
             is_first = false;
@@ -116,35 +116,35 @@ impl Pages {
     /// The stream itself goes to the blocking thread and comes back, unless reading failed. Where much
     /// is read and little found, it comes back before the page is full: others get their turn, and it
     /// is seen whether anyone still listens.
-    async fn next_page(mut self) -> Result<(Self, Page)> {
+    async fn next_page(mut self) -> Result<(Self, RangePage)> {
         let executor = Arc::clone(&self.executor);
         let pool = self.pool.clone();
         executor
             .step(&pool, move |_| {
                 let then = self.fill()?;
                 let ranges = match then {
-                    Then::GoOn => Vec::new(),
-                    Then::NextPage | Then::End => std::mem::take(&mut self.found),
+                    AfterPage::GoOn => Vec::new(),
+                    AfterPage::NextPage | AfterPage::End => std::mem::take(&mut self.found),
                 };
-                let page = Page { capacity_bytes: self.capacity_bytes, ranges, then };
+                let page = RangePage { capacity_bytes: self.capacity_bytes, ranges, then };
                 Ok((self, page))
             })
             .await
     }
 
-    fn fill(&mut self) -> Result<Then> {
+    fn fill(&mut self) -> Result<AfterPage> {
         while self.found.len() < self.most {
             match self.ranges.next().transpose()? {
                 Some(Some(range)) => self.found.push(range),
-                Some(None) => return Ok(Then::GoOn),
-                None => return Ok(Then::End),
+                Some(None) => return Ok(AfterPage::GoOn),
+                None => return Ok(AfterPage::End),
             }
         }
-        Ok(Then::NextPage)
+        Ok(AfterPage::NextPage)
     }
 }
 
-fn note_hung_up(told: usize) {
+fn note_hung_up(sent: usize) {
     let code = code_name(Code::Cancelled);
-    tracing::info!(code, told, "stream ended: the caller hung up");
+    tracing::info!(code, sent, "stream ended: the caller hung up");
 }

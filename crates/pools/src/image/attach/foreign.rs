@@ -30,7 +30,7 @@ enum Harm {
 }
 
 /// What is to be done to which volume, and the devices that the pool has attached to it.
-struct Call<'a> {
+struct SharingCheck<'a> {
     doing: &'a str,
     id: &'a VolumeId,
     harm: Harm,
@@ -49,7 +49,7 @@ impl LoopDevices {
             DeviceAccess::ReadWrite => Harm::Any,
             DeviceAccess::ReadOnly => Harm::Writing,
         };
-        self.check_unshared(&Call { doing: "attach", id, harm, own: &slots.devices() })
+        self.check_unshared(&SharingCheck { doing: "attach", id, harm, own: &slots.devices() })
     }
 
     /// Before a volume that has no device of the pool any more is moved to the trash.
@@ -58,7 +58,7 @@ impl LoopDevices {
         if !fs::symlink_metadata(self.data_of(id)).is_ok_and(|data| data.is_file()) {
             return Ok(());
         }
-        self.check_unshared(&Call { doing: "delete", id, harm: Harm::Any, own: &[] })
+        self.check_unshared(&SharingCheck { doing: "delete", id, harm: Harm::Any, own: &[] })
     }
 
     /// Before a volume is copied, or changed in its file: writers that Orlop does not know of cannot be
@@ -67,10 +67,10 @@ impl LoopDevices {
         if self.attached(id, DeviceAccess::ReadWrite)?.is_some() {
             return Ok(());
         }
-        self.check_unshared(&Call { doing, id, harm: Harm::Writing, own: &[] })
+        self.check_unshared(&SharingCheck { doing, id, harm: Harm::Writing, own: &[] })
     }
 
-    fn check_unshared(&self, call: &Call<'_>) -> Result<()> {
+    fn check_unshared(&self, call: &SharingCheck<'_>) -> Result<()> {
         let data = self.data_of(call.id);
         let looking = || format!("look at the data of volume {}", call.id);
         let deadline = Instant::now() + PATIENCE;
@@ -100,7 +100,7 @@ impl LoopDevices {
     }
 }
 
-impl Call<'_> {
+impl SharingCheck<'_> {
     fn refuse_devices(&self, data: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
         let listing = || "list the loop devices".to_owned();
         let found = loopdev::attached_to(data, may_be_it).doing(listing)?;

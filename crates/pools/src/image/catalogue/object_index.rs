@@ -92,7 +92,7 @@ fn conflict<R: StoredRecord>(existing: &R, aspects: &[(bool, &str)]) -> Result<(
 }
 
 /// A record, or why it cannot be read.
-struct Entry<R> {
+struct IndexEntry<R> {
     record: std::result::Result<R, String>,
     charge: u64,
     /// How much of the data may be on the disk once for it and something else together.
@@ -121,7 +121,7 @@ const READERS: usize = 8;
 
 pub(in crate::image) struct ObjectIndex<R: StoredRecord> {
     directory: PathBuf,
-    entries: RwLock<BTreeMap<R::Id, Entry<R>>>,
+    entries: RwLock<BTreeMap<R::Id, IndexEntry<R>>>,
 }
 
 impl<R: StoredRecord> ObjectIndex<R> {
@@ -190,7 +190,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
             Ok(_) | Err(_) => UNKNOWN_SHARE,
         });
         let own = allocated.saturating_sub(shared);
-        write(&self.entries).insert(id.clone(), Entry { record, charge, shared, own });
+        write(&self.entries).insert(id.clone(), IndexEntry { record, charge, shared, own });
         Account { charge, own }
     }
 
@@ -213,7 +213,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
     /// How long its data is at least.
     pub(in crate::image) fn length(&self, id: &R::Id) -> Result<Option<u64>> {
         let entries = read(&self.entries);
-        let length = |entry: &Entry<R>| match &entry.record {
+        let length = |entry: &IndexEntry<R>| match &entry.record {
             Ok(record) => Ok(record.length()),
             Err(reason) => Err(self.damaged(id, reason)),
         };
@@ -224,7 +224,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
         self.get(id)?.ok_or_else(|| R::missing(id))
     }
 
-    fn checked(&self, id: &R::Id, entry: &Entry<R>) -> Result<R> {
+    fn checked(&self, id: &R::Id, entry: &IndexEntry<R>) -> Result<R> {
         entry.record.clone().map_err(|reason| self.damaged(id, &reason))
     }
 
@@ -269,7 +269,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let known = entries.get(record.id()).map(|entry| (entry.shared, entry.own));
         let (shared, own) = known.unwrap_or((UNKNOWN_SHARE, 0));
         let own = own.saturating_add(grown);
-        entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared, own });
+        entries.insert(record.id().clone(), IndexEntry { record: Ok(record), charge, shared, own });
     }
 
     /// New objects, each with how much of its data it shares with others. All at once, for callers
@@ -281,7 +281,10 @@ impl<R: StoredRecord> ObjectIndex<R> {
     ) {
         let mut entries = write(&self.entries);
         for (record, Account { charge, own }, shared) in records {
-            entries.insert(record.id().clone(), Entry { record: Ok(record), charge, shared, own });
+            entries.insert(
+                record.id().clone(),
+                IndexEntry { record: Ok(record), charge, shared, own },
+            );
         }
         meanwhile();
     }
@@ -304,7 +307,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
 
     pub(in crate::image) fn take_out(&self, id: &R::Id) -> Account {
         let entry = write(&self.entries).remove(id);
-        entry.map_or(Account::default(), |Entry { charge, own, .. }| Account { charge, own })
+        entry.map_or(Account::default(), |IndexEntry { charge, own, .. }| Account { charge, own })
     }
 
     pub(in crate::image) fn charges(&self) -> u128 {

@@ -45,12 +45,12 @@ impl Piece {
 
 /// The pieces of a file between two offsets, in rising order. Read as they are asked for.
 pub(super) struct DataMap {
-    source: Source,
+    source: MapSource,
     position: u64,
     end: u64,
 }
 
-enum Source {
+enum MapSource {
     Extents(Extents),
     /// By seeking from data to hole, which any filesystem offers; one that cannot tell says that
     /// all is data.
@@ -59,18 +59,18 @@ enum Source {
 
 impl DataMap {
     pub(super) fn of_extents(file: File, start: u64, end: u64) -> Self {
-        Self { source: Source::Extents(extents(file, start)), position: start, end }
+        Self { source: MapSource::Extents(extents(file, start)), position: start, end }
     }
 
     pub(super) fn of_runs(file: File, start: u64, end: u64) -> Self {
-        Self { source: Source::Runs(file), position: start, end }
+        Self { source: MapSource::Runs(file), position: start, end }
     }
 
     fn next_piece(&mut self) -> Result<Option<Piece>> {
         while self.position < self.end {
             let found = match &mut self.source {
-                Source::Extents(extents) => next_extent(extents)?,
-                Source::Runs(file) => next_run(file, self.position)?,
+                MapSource::Extents(extents) => next_extent(extents)?,
+                MapSource::Runs(file) => next_run(file, self.position)?,
             };
             let Some(found) = found else {
                 self.position = self.end;

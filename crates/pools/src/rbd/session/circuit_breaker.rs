@@ -26,12 +26,12 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Open while the cluster does not answer: then calls are refused at once.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
-    state: Mutex<State>,
+    state: Mutex<CircuitState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct CircuitState {
     /// Why calls are refused; set as long as the cluster does not answer.
     open: Option<String>,
     /// Calls that have no answer yet.
@@ -52,7 +52,7 @@ pub(in super::super) trait Probe: Send + Sync + 'static {
 
 impl Default for CircuitBreaker {
     fn default() -> Self {
-        let state = State {
+        let state = CircuitState {
             open: None,
             waiting: 0,
             silent_since: Instant::now(),
@@ -81,7 +81,7 @@ impl CircuitBreaker {
         self.changed.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CircuitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +103,7 @@ impl CircuitBreaker {
         Err(Error::Unreachable { doing: doing(), reason })
     }
 
-    fn trip(&self, state: &mut State, why: &str) {
+    fn trip(&self, state: &mut CircuitState, why: &str) {
         if state.open.is_none() {
             tracing::warn!(
                 why,
@@ -120,7 +120,7 @@ impl CircuitBreaker {
         state.wanted += 1;
         let ticket = state.wanted;
         self.changed.notify_all();
-        let unanswered = |state: &mut State| state.known < ticket;
+        let unanswered = |state: &mut CircuitState| state.known < ticket;
         let waited = self.changed.wait_timeout_while(state, HEALTH_PATIENCE, unanswered);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
@@ -147,7 +147,7 @@ impl CircuitBreaker {
         let state = self.state();
         let pause = if state.open.is_some() { AFTER_FAILURE } else { RESTING };
         let was_open = state.open.is_some();
-        let idle = |state: &mut State| {
+        let idle = |state: &mut CircuitState| {
             !state.ended && state.known >= state.wanted && state.open.is_some() == was_open
         };
         let waited = self.changed.wait_timeout_while(state, pause, idle);

@@ -13,7 +13,7 @@ fn next_of(groups: &mut NewGroups, stop: &Stop, wanted: &[PathBuf]) {
 }
 
 #[test]
-fn groups_are_told_as_they_are_made() {
+fn groups_are_reported_as_they_are_made() {
     let dir = scratch();
     let [first, second, third] = ["a", "a/b", "a/b/c"].map(|name| dir.path().join(name));
     std::fs::create_dir(&first).unwrap();

@@ -25,13 +25,13 @@ const CHECKSUM_CRC32C: u8 = 1;
 /// Last, over all before it.
 const CHECKSUM: usize = 0x3FC;
 
-pub(super) struct Identity {
+pub(super) struct Ext4Identity {
     pub(super) uuid: [u8; 16],
-    /// Scatters the names of large directories, so that nobody can foresee which collide.
+    /// Scatters the names of large directories, so that which collide cannot be foreseen.
     pub(super) hash_seed: [u8; 16],
 }
 
-pub(super) fn renew(copy: &File, identity: &Identity) -> Result<()> {
+pub(super) fn renew(copy: &File, identity: &Ext4Identity) -> Result<()> {
     let mut head = [0; 2 * SUPERBLOCK_BYTES];
     copy.read_exact_at(&mut head, 0).on_fd("read", copy)?;
     let primary = Ext4Superblock::parse(&head).ok_or_else(|| refused(copy, "no ext4"))?;
@@ -65,7 +65,7 @@ fn check_features(superblock: &[u8]) -> std::result::Result<(), &'static str> {
     }
 }
 
-fn write(copy: &File, superblock: &[u8], offset: u64, identity: &Identity) -> Result<()> {
+fn write(copy: &File, superblock: &[u8], offset: u64, identity: &Ext4Identity) -> Result<()> {
     let mut superblock = superblock.to_vec();
     superblock[UUID..UUID + 16].copy_from_slice(&identity.uuid);
     superblock[HASH_SEED..HASH_SEED + 16].copy_from_slice(&identity.hash_seed);

@@ -31,8 +31,8 @@ fn attempt(disk: &Disk) -> Option<String> {
 
 #[track_caller]
 fn assert_kept(disk: &Disk, why: &str) {
-    let told = attempt(disk).expect("it is in use");
-    assert!(told.contains(why), "{told}");
+    let user = attempt(disk).expect("it is in use");
+    assert!(user.contains(why), "{user}");
     let kept = status(&disk.device).unwrap().expect("it is attached");
     assert!(kept.label == disk.label && !kept.detaching, "{kept:?}");
 }
@@ -122,10 +122,10 @@ fn a_device_under_another_one_is_kept() {
     let options = super::super::AttachOptions { label: "on top", read_only: false, size: MIB };
     let top = super::super::attach(&bind.point, &options).unwrap();
     drop(bind);
-    let told = attempt(&disk);
+    let user = attempt(&disk);
     let kept = status(&disk.device).unwrap();
     until_detached(&top, || super::super::ensure_detached(&top, "on top")).unwrap();
-    assert!(told.is_some(), "another device is on it");
+    assert!(user.is_some(), "another device is on it");
     assert!(kept.is_some_and(|kept| !kept.detaching));
 }
 

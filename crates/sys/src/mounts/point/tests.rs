@@ -91,10 +91,10 @@ fn a_replaced_mount_point_looks_as_before() {
         std::fs::set_permissions(path, Permissions::from_mode(0o2751)).unwrap();
         let before = path.metadata().unwrap();
         // What a crash left of an earlier attempt.
-        let leftover = dir.path().join(format!(".orlop-{}", before.ino()));
+        let orphan = dir.path().join(format!(".orlop-{}", before.ino()));
         match path == &file {
-            true => drop(File::create_new(leftover).unwrap()),
-            false => std::fs::create_dir(leftover).unwrap(),
+            true => drop(File::create_new(orphan).unwrap()),
+            false => std::fs::create_dir(orphan).unwrap(),
         }
         replace_mount_point(path).unwrap();
         let after = path.metadata().unwrap();

@@ -78,7 +78,7 @@ fn the_result_is_that_of_tune2fs() {
         path
     });
     let hash_seed = bytes_at(&superblock_at(&opened(&template), SUPERBLOCK), HASH_SEED).unwrap();
-    renew(&opened(&ours), &Identity { uuid: NEW, hash_seed }).unwrap();
+    renew(&opened(&ours), &Ext4Identity { uuid: NEW, hash_seed }).unwrap();
     tool::run("tune2fs", [Path::new("-U"), Path::new(NEW_TEXT), &theirs]).unwrap();
 
     let superblocks = superblocks(&opened(&ours));
@@ -119,11 +119,11 @@ fn no_inode_table_waits_to_be_written() {
     let dir = scratch();
     let image = sized(dir.path().join("image"), 1 << 30);
     format_template(&image, FsKind::Ext4).unwrap();
-    let told = tool::run("dumpe2fs", [&image]).unwrap();
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let groups = told.lines().filter(|line| line.contains(": (Blocks ")).count();
-    assert!(groups > 1, "{told}");
-    assert_eq!(told.matches("ITABLE_ZEROED").count(), groups, "{told}");
+    let output = tool::run("dumpe2fs", [&image]).unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let groups = output.lines().filter(|line| line.contains(": (Blocks ")).count();
+    assert!(groups > 1, "{output}");
+    assert_eq!(output.matches("ITABLE_ZEROED").count(), groups, "{output}");
 }
 
 /// Its other checksums would be wrong afterwards.
@@ -138,7 +138,7 @@ fn without_a_seed_of_its_own_it_is_refused() {
     let plain = Format { kind: FsKind::Ext4, uuid: [7; 16], extra_options: &without };
     format(&path, &plain).unwrap();
     let image = opened(&path);
-    let error = renew(&image, &Identity { uuid: NEW, hash_seed: NEW }).unwrap_err();
+    let error = renew(&image, &Ext4Identity { uuid: NEW, hash_seed: NEW }).unwrap_err();
     assert!(error.to_string().contains("depend on its UUID"), "{error}");
     assert_eq!(bytes_at(&superblock_at(&image, SUPERBLOCK), UUID), Some([7; 16]));
 }

@@ -5,7 +5,7 @@ use orlop_model::Topology;
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
 
 use super::*;
-use crate::Settings;
+use crate::EngineSettings;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,53 +18,53 @@ fn pool(name: &str) -> PoolRef {
     Arc::new(MemoryPool::new(config))
 }
 
-fn vitals() -> Arc<Vitals> {
-    Arc::new(Vitals::of(pool("default")))
+fn breaker() -> Arc<PoolBreaker> {
+    Arc::new(PoolBreaker::of(pool("default")))
 }
 
-fn question(vitals: &Arc<Vitals>) -> Result<Place> {
-    vitals.place(1, LONG, |state| &mut state.questions)
+fn query(breaker: &Arc<PoolBreaker>) -> Result<BreakerPermit> {
+    breaker.admit(1, LONG, |state| &mut state.queries)
 }
 
-fn guest(vitals: &Arc<Vitals>) -> Result<Place> {
-    vitals.place(1, LONG, |state| &mut state.guests)
+fn foreign_call(breaker: &Arc<PoolBreaker>) -> Result<BreakerPermit> {
+    breaker.admit(1, LONG, |state| &mut state.foreign_calls)
 }
 
-/// Guests and questions wait side by side; a place that one kind cannot use must reach the other.
+/// Foreign calls and queries wait side by side; a permit that one kind cannot use must reach the other.
 #[test]
-fn a_place_that_is_free_again_reaches_who_waits_for_it() {
-    let vitals = vitals();
-    let (asking, visiting) = (question(&vitals).unwrap(), guest(&vitals).unwrap());
+fn a_permit_that_is_free_again_reaches_who_waits_for_it() {
+    let breaker = breaker();
+    let (asking, visiting) = (query(&breaker).unwrap(), foreign_call(&breaker).unwrap());
     thread::scope(|scope| {
-        let second_guest = scope.spawn(|| guest(&vitals).is_ok());
+        let second_foreign_call = scope.spawn(|| foreign_call(&breaker).is_ok());
         // So that it most likely waits already. If it does not, the test says less, and passes.
         thread::sleep(Duration::from_millis(300));
-        let second_question = scope.spawn(|| question(&vitals).is_ok());
+        let second_query = scope.spawn(|| query(&breaker).is_ok());
         thread::sleep(Duration::from_millis(300));
         drop(asking);
-        assert!(second_question.join().unwrap());
+        assert!(second_query.join().unwrap());
         drop(visiting);
-        assert!(second_guest.join().unwrap());
+        assert!(second_foreign_call.join().unwrap());
     });
 }
 
 /// Else an administrator looks for a broken disk where there is only much to do.
 #[test]
 fn too_many_calls_at_once_are_not_called_a_broken_disk() {
-    let vitals = vitals();
-    let _visiting = guest(&vitals).unwrap();
-    let refusal = vitals.place(1, Duration::ZERO, |state| &mut state.guests).err().unwrap();
+    let breaker = breaker();
+    let _visiting = foreign_call(&breaker).unwrap();
+    let refusal = breaker.admit(1, Duration::ZERO, |state| &mut state.foreign_calls).err().unwrap();
     assert!(matches!(refusal, Error::Unreachable { .. }), "{refusal:?}");
     let text = refusal.to_string();
     assert!(text.contains("1 call") && text.contains("pool default"), "{text}");
     assert!(!text.contains("disk") && text.ends_with("try again"), "{text}");
-    assert!(vitals.place(1, Duration::ZERO, |state| &mut state.questions).is_ok());
+    assert!(breaker.admit(1, Duration::ZERO, |state| &mut state.queries).is_ok());
 }
 
 #[test]
-fn a_guest_of_a_pool_that_is_silent_is_lost_to_its_home() {
+fn a_foreign_call_of_a_hung_pool_is_lost_to_its_home() {
     let [home, other] = ["home", "other"].map(pool);
-    let settings = Settings {
+    let settings = EngineSettings {
         node_id: "n1".parse().unwrap(),
         place: Topology::default(),
         attach: false,
@@ -74,12 +74,12 @@ fn a_guest_of_a_pool_that_is_silent_is_lost_to_its_home() {
     };
     let pools = vec![Arc::clone(&home), Arc::clone(&other)];
     let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
-    let guest = engine.as_guest(&other, Some(home.id())).unwrap();
-    let _of_no_pool = engine.as_guest(&other, None).unwrap();
-    let lost = || (engine.calls_lost_elsewhere(home.id()), engine.calls_lost_elsewhere(other.id()));
+    let call = engine.admit_foreign_call(&other, Some(home.id())).unwrap();
+    let _of_no_pool = engine.admit_foreign_call(&other, None).unwrap();
+    let lost = || (engine.calls_hung_elsewhere(home.id()), engine.calls_hung_elsewhere(other.id()));
     assert_eq!(lost(), (0, 0), "it answers");
-    engine.vitals[other.id()].state().asked = Instant::now().checked_sub(PATIENCE);
+    engine.breakers[other.id()].state().probe_began = Instant::now().checked_sub(PROBE_TIMEOUT);
     assert_eq!(lost(), (1, 0));
-    drop(guest);
+    drop(call);
     assert_eq!(lost(), (0, 0));
 }

@@ -14,28 +14,29 @@ use crate::config::{Config, ConfigError, PoolConfig, Sockets};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn check(config: &Config, sockets: &Sockets) -> Result<(), ConfigError> {
-    let mut pools: Vec<(&str, Place)> = Vec::new();
+    let mut pools: Vec<(&str, DirectoryLocation)> = Vec::new();
     for pool in &config.pools {
         let (name, Some(path)) = (pool.name(), PoolConfig::directory(pool)) else { continue };
-        let place = Place::of(&path);
-        if let Some((other, at)) = pools.iter().find(|(_, it)| place.overlaps(it)) {
+        let location = DirectoryLocation::of(&path);
+        if let Some((other, at)) = pools.iter().find(|(_, it)| location.overlaps(it)) {
             let problem = format!(
-                "{place} is not apart from pool {other} at {at}; give each pool a directory that is \
+                "{location} is not apart from pool {other} at {at}; give each pool a directory that is \
                  not inside of another's"
             );
             return Err(ConfigError::new("ORLOP_POOL", problem).of_pool(name));
         }
-        pools.push((name, place));
+        pools.push((name, location));
     }
     check_run_dir(config, &pools)?;
     check_sockets(sockets, &pools)
 }
 
-fn check_run_dir(config: &Config, pools: &[(&str, Place)]) -> Result<(), ConfigError> {
-    let run_dir = Place::of(&config.run_dir);
-    let own = Place::of(&config.run_dir.join(&config.driver_name));
-    let overlaps =
-        |pool: &Place| run_dir.is_within(pool) || own.is_within(pool) || pool.is_within(&own);
+fn check_run_dir(config: &Config, pools: &[(&str, DirectoryLocation)]) -> Result<(), ConfigError> {
+    let run_dir = DirectoryLocation::of(&config.run_dir);
+    let own = DirectoryLocation::of(&config.run_dir.join(&config.driver_name));
+    let overlaps = |pool: &DirectoryLocation| {
+        run_dir.is_within(pool) || own.is_within(pool) || pool.is_within(&own)
+    };
     let Some((name, at)) = pools.iter().find(|(_, it)| overlaps(it)) else { return Ok(()) };
     let problem = format!(
         "{run_dir} is not apart from pool {name} at {at}; give each a directory that is not inside \
@@ -44,12 +45,15 @@ fn check_run_dir(config: &Config, pools: &[(&str, Place)]) -> Result<(), ConfigE
     Err(ConfigError::new("ORLOP_RUN_DIR", problem))
 }
 
-fn check_sockets(sockets: &Sockets, pools: &[(&str, Place)]) -> Result<(), ConfigError> {
+fn check_sockets(
+    sockets: &Sockets,
+    pools: &[(&str, DirectoryLocation)],
+) -> Result<(), ConfigError> {
     let all =
         [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
     for (setting, socket) in all {
         let Some(socket) = socket else { continue };
-        let directory = Place::of(socket.parent().unwrap_or(socket));
+        let directory = DirectoryLocation::of(socket.parent().unwrap_or(socket));
         if let Some((name, at)) = pools.iter().find(|(_, pool)| directory.is_within(pool)) {
             let problem = format!(
                 "{} is in the directory of pool {name} at {at}; choose a directory outside of it",
@@ -63,7 +67,7 @@ fn check_sockets(sockets: &Sockets, pools: &[(&str, Place)]) -> Result<(), Confi
 
 /// A directory, whether or not it is there yet.
 #[derive(Clone)]
-struct Place {
+struct DirectoryLocation {
     written: PathBuf,
     resolved: PathBuf,
     /// Device and inode of the directory, if it is there.
@@ -72,7 +76,7 @@ struct Place {
     around: Vec<(u64, u64)>,
 }
 
-impl Place {
+impl DirectoryLocation {
     fn of(path: &Path) -> Self {
         let (answer, answered) = mpsc::channel();
         let looked_at = path.to_owned();
@@ -83,10 +87,10 @@ impl Place {
         });
         let Ok(looking) = looking else { return Self::as_written(path) };
         match answered.recv_timeout(PATIENCE) {
-            Ok(place) => {
+            Ok(location) => {
                 // Rights belong to threads, so it has to end before this process gives up its own.
                 let _ = looking.join();
-                place
+                location
             }
             Err(_) => Self::as_written(path),
         }
@@ -115,7 +119,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for DirectoryLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.written.display())?;
         if self.resolved.as_os_str() != self.written.as_os_str() {

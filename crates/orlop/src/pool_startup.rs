@@ -1,5 +1,5 @@
 //! Opens the pools. One that is on a cluster that is away, or on a disk that is missing or broken,
-//! comes later: the daemon serves the others meanwhile, and takes it into service when it can be
+//! comes later: the daemon serves the others first, and takes it into service when it can be
 //! reached.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_csi::Executor;
-use orlop_engine::{AbsentPool, Engine, Settings};
+use orlop_engine::{AbsentPool, Engine, EngineSettings};
 use orlop_host::LinuxHost;
 use orlop_model::{Error, Pool, PoolId, Result};
 use orlop_pools::image::ImagePool;
@@ -27,22 +27,22 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A pool that takes longer to open is absent until it is open: its disk may hang, and no start
 /// waits for that.
-const OPENING: Duration = Duration::from_secs(30);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// From then on the pools that are open are served, while the others are still waited for: whether
 /// one is away or its settings are mistaken may take longer to find out.
-const ALONE: Duration = Duration::from_secs(2);
+const SERVE_OTHERS_AFTER: Duration = Duration::from_secs(2);
 /// For pools that are still being opened when a mistake ends the start.
-const GIVING_UP: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks at what is being opened.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Which configured pool has which id. A pool directory that was copied has its original's id, and so
 /// have all volumes in it; it must not be swept as the original is. Also a pool that is away again, or
 /// still being opened, keeps its id.
 #[derive(Clone, Default)]
-struct Claims(Arc<Mutex<BTreeMap<PoolId, String>>>);
+struct PoolIdClaims(Arc<Mutex<BTreeMap<PoolId, String>>>);
 
-impl Claims {
+impl PoolIdClaims {
     fn is_claimed_by(&self, name: &str) -> bool {
         let claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claimed.values().any(|by| by == name)
@@ -65,22 +65,22 @@ impl Claims {
 }
 
 /// What there is to begin with.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPools {
     pub(crate) engine: Engine,
-    pub(crate) absent: Vec<Absent>,
+    pub(crate) absent: Vec<PoolOpening>,
     host: Arc<LinuxHost>,
 }
 
 /// A pool that comes later.
-pub(crate) struct Absent {
+pub(crate) struct PoolOpening {
     config: PoolConfig,
-    claims: Claims,
-    /// Where what is being opened since will be told; else it is to be tried again.
+    claims: PoolIdClaims,
+    /// Where the result of an attempt that is under way arrives; else it is to be tried again.
     opening: Option<Receiver<Result<OpenPool>>>,
 }
 
-impl Absent {
-    fn new(config: &PoolConfig, claims: &Claims) -> Self {
+impl PoolOpening {
+    fn new(config: &PoolConfig, claims: &PoolIdClaims) -> Self {
         Self { config: config.clone(), claims: claims.clone(), opening: None }
     }
 
@@ -88,7 +88,7 @@ impl Absent {
         self.claims.is_claimed_by(self.config.name())
     }
 
-    /// What came of it, as far as it is known; begun anew where an earlier attempt has ended.
+    /// What came of it, as far as it is known; begun again where an earlier attempt has ended.
     fn open(&mut self) -> Option<Result<OpenPool>> {
         let opening = match self.opening.take() {
             Some(opening) => opening,
@@ -112,12 +112,12 @@ impl Absent {
 
     /// As [`Self::open`], but it is waited for, unless it took too long before.
     fn wait_until_open(&mut self) -> Result<OpenPool> {
-        let patience = if self.opening.is_some() { Duration::ZERO } else { OPENING };
+        let patience = if self.opening.is_some() { Duration::ZERO } else { OPEN_TIMEOUT };
         let deadline = Instant::now() + patience;
         loop {
             match self.open() {
                 Some(opened) => return opened,
-                None if Instant::now() < deadline => thread::sleep(LOOK),
+                None if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
                 None => return Err(self.not_open_yet()),
             }
         }
@@ -136,7 +136,7 @@ impl Absent {
 
     /// A directory that a pool is missing from may become empty while we wait: a broken disk is
     /// unmounted to be repaired. Only a start makes a new pool.
-    fn never_made(mut self) -> Self {
+    fn without_create(mut self) -> Self {
         if let PoolConfig::Image(image) = &mut self.config {
             image.create = false;
         }
@@ -144,7 +144,7 @@ impl Absent {
     }
 }
 
-fn open_pool(config: &PoolConfig, claims: &Claims) -> Result<OpenPool> {
+fn open_pool(config: &PoolConfig, claims: &PoolIdClaims) -> Result<OpenPool> {
     let claim = |id: &PoolId| claims.claim(id, config.name());
     match config {
         PoolConfig::Image(config) => {
@@ -154,12 +154,12 @@ fn open_pool(config: &PoolConfig, claims: &Claims) -> Result<OpenPool> {
     }
 }
 
-fn begin(config: &PoolConfig, claims: &Claims) -> Result<Receiver<Result<OpenPool>>> {
-    let (told, opening) = mpsc::sync_channel(1);
+fn begin(config: &PoolConfig, claims: &PoolIdClaims) -> Result<Receiver<Result<OpenPool>>> {
+    let (sender, opening) = mpsc::sync_channel(1);
     let (config, claims) = (config.clone(), claims.clone());
     let open = move || {
-        // Nobody waits for it any more only if the daemon ends.
-        let _ = told.send(open_pool(&config, &claims));
+        // The receiver is gone only if the daemon ends.
+        let _ = sender.send(open_pool(&config, &claims));
     };
     let thread = thread::Builder::new().name("open-pool".to_owned());
     thread.spawn(open).map_err(|error| Error::failed("start a thread", error))?;
@@ -174,11 +174,11 @@ pub(crate) fn open(
     host: Arc<LinuxHost>,
     pools: &OpenPools,
     serve: impl Fn(&Engine),
-) -> std::result::Result<Opened, Failure> {
+) -> std::result::Result<OpenedPools, Failure> {
     if config.uses_machine() {
         host.thaw_left_frozen().map_err(Failure::of)?;
     }
-    let settings = Settings {
+    let settings = EngineSettings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),
         attach: config.attach,
@@ -188,35 +188,36 @@ pub(crate) fn open(
     };
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings);
     let engine = engine.map_err(Failure::of)?;
-    let mut opened = Opened { engine, absent: Vec::new(), host };
-    let claims = Claims::default();
-    let mut opening: Vec<_> = config.pools.iter().map(|pool| Absent::new(pool, &claims)).collect();
+    let mut opened = OpenedPools { engine, absent: Vec::new(), host };
+    let claims = PoolIdClaims::default();
+    let mut opening: Vec<_> =
+        config.pools.iter().map(|pool| PoolOpening::new(pool, &claims)).collect();
     let begun = Instant::now();
     let mut served = 0;
     while !opening.is_empty() {
-        let all = begun.elapsed() >= ALONE;
-        if let Err(failure) = opened.take_what_is_open(&mut opening, pools, &config.origin, all) {
+        let all = begun.elapsed() >= SERVE_OTHERS_AFTER;
+        if let Err(failure) = opened.add_opened(&mut opening, pools, &config.origin, all) {
             close_later(opening, pools);
             return Err(failure);
         }
-        if begun.elapsed() >= OPENING {
-            opening.drain(..).for_each(|pool| opened.leave_out(pool.not_open_yet(), pool));
+        if begun.elapsed() >= OPEN_TIMEOUT {
+            opening.drain(..).for_each(|pool| opened.mark_absent(pool.not_open_yet(), pool));
         }
         let open = config.pools.len() - opening.len() - opened.absent.len();
-        if begun.elapsed() >= ALONE && open > served {
+        if begun.elapsed() >= SERVE_OTHERS_AFTER && open > served {
             served = open;
             serve(&opened.without(&opening));
         }
         if !opening.is_empty() {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     Ok(opened)
 }
 
 /// The start is over. What is still being opened is waited for, so that it can be closed.
-fn close_later(opening: Vec<Absent>, pools: &OpenPools) {
-    let deadline = Instant::now() + GIVING_UP;
+fn close_later(opening: Vec<PoolOpening>, pools: &OpenPools) {
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     for pool in opening {
         let left = deadline.saturating_duration_since(Instant::now());
         let opened = pool.opening.and_then(|opening| opening.recv_timeout(left).ok());
@@ -234,12 +235,12 @@ fn refused(origin: &Origin, pool: &PoolConfig, error: Error) -> Failure {
     }
 }
 
-impl Opened {
+impl OpenedPools {
     /// In the order of the configuration until each id is known, so that of a pool and its copy the
     /// later one is refused, untouched; `all`: beside one that takes long, too.
-    fn take_what_is_open(
+    fn add_opened(
         &mut self,
-        opening: &mut Vec<Absent>,
+        opening: &mut Vec<PoolOpening>,
         pools: &OpenPools,
         origin: &Origin,
         all: bool,
@@ -259,22 +260,22 @@ impl Opened {
                     self.engine = engine;
                     pools.add(open);
                 }
-                Some(Err(why @ Error::Unreachable { .. })) => self.leave_out(why, pool),
+                Some(Err(why @ Error::Unreachable { .. })) => self.mark_absent(why, pool),
                 Some(Err(error)) => failure = Err(refused(origin, &pool.config, error)),
             }
         }
         failure
     }
 
-    fn leave_out(&mut self, why: Error, pool: Absent) {
+    fn mark_absent(&mut self, why: Error, pool: PoolOpening) {
         let name = pool.config.name().to_owned();
         tracing::warn!(pool = name, %why, "the pool is absent; it is opened when it appears");
         self.engine = self.engine.with_absent(AbsentPool { name, why });
-        self.absent.push(pool.never_made());
+        self.absent.push(pool.without_create());
     }
 
     /// For as long as these are being opened.
-    fn without(&self, opening: &[Absent]) -> Engine {
+    fn without(&self, opening: &[PoolOpening]) -> Engine {
         opening.iter().fold(self.engine.clone(), |engine, pool| {
             let name = pool.config.name().to_owned();
             tracing::warn!(pool = name, "the pool takes long to open; the other pools are served");
@@ -284,10 +285,10 @@ impl Opened {
 }
 
 /// Whether this is the run directory of the pool's daemon in this boot, so that what has no record in
-/// it is a leftover (decision 0024). With devices that an earlier daemon recorded elsewhere it is
+/// it is an orphan (decision 0024). With devices that an earlier daemon recorded elsewhere it is
 /// not, until they are gone. A new stamp in the pool says that it is no other run directory's any more
 /// either (decision 0043); it comes first, so that a crash leaves the pool without one.
-fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<()> {
+fn mark_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<()> {
     let id = pool.id();
     let is_alone = engine.unrecorded(id)?.is_empty();
     if let Some(stamp) = pool.run_stamp()
@@ -316,15 +317,15 @@ fn note_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
 fn with_pool(engine: &Engine, host: &LinuxHost, open: &OpenPool) -> Result<Engine> {
     let engine = engine.with_pool(open.served())?;
     if let OpenPool::Image(pool) = open {
-        note_run_dir(host, &engine, pool)?;
+        mark_run_dir(host, &engine, pool)?;
     }
     Ok(engine)
 }
 
 /// Returns at once. The thread that waits ends when all pools are there, or the daemon is not.
-pub(crate) fn await_absent(
+pub(crate) fn open_absent_later(
     executor: &Arc<Executor>,
-    opened: Opened,
+    opened: OpenedPools,
     pools: &Arc<OpenPools>,
 ) -> std::io::Result<()> {
     if opened.absent.is_empty() {
@@ -332,11 +333,11 @@ pub(crate) fn await_absent(
     }
     let (executor, pools) = (Arc::downgrade(executor), Arc::clone(pools));
     let waiting = thread::Builder::new().name("absent-pools".to_owned());
-    waiting.spawn(move || take_in(&executor, opened, &pools)).map(drop)
+    waiting.spawn(move || retry_absent(&executor, opened, &pools)).map(drop)
 }
 
-fn take_in(executor: &Weak<Executor>, opened: Opened, pools: &OpenPools) {
-    let Opened { mut engine, mut absent, host } = opened;
+fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPools) {
+    let OpenedPools { mut engine, mut absent, host } = opened;
     let mut pause = FIRST_PAUSE;
     while !absent.is_empty() {
         thread::sleep(pause);
@@ -355,7 +356,7 @@ fn take_in(executor: &Weak<Executor>, opened: Opened, pools: &OpenPools) {
                     engine = with;
                 }
                 Err(why) => {
-                    engine = noted(engine, pool.config.name(), why);
+                    engine = with_reason(engine, pool.config.name(), why);
                     still_absent.push(pool);
                 }
             }
@@ -366,8 +367,8 @@ fn take_in(executor: &Weak<Executor>, opened: Opened, pools: &OpenPools) {
     }
 }
 
-/// A reason that has changed is told by calls that need the pool, and logged once.
-fn noted(engine: Engine, name: &str, why: Error) -> Engine {
+/// A reason that has changed is in the answers of calls that need the pool, and logged once.
+fn with_reason(engine: Engine, name: &str, why: Error) -> Engine {
     if engine.absence_of(name) == Some(&why) {
         return engine;
     }

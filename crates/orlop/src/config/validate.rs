@@ -17,7 +17,7 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 const DEFAULT_MAX_VOLUMES: u32 = 1000;
 const DEFAULT_FREEZE_LIMIT_SECONDS: u32 = 60;
 
-pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
+pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
     let driver_name = names::driver_name(settings.driver_name)?;
     let node_id = names::node_id(settings.node_id)?;
     let place = names::place(&driver_name, &node_id, settings.topology)?;
@@ -49,7 +49,7 @@ pub(super) fn settle(settings: Settings) -> Result<Config, ConfigError> {
     };
     let config = Config {
         mode,
-        pools: pools::settle(settings.pools, &surroundings)?,
+        pools: pools::validate(settings.pools, &surroundings)?,
         driver_name,
         node_id,
         place,

@@ -11,16 +11,16 @@ use crate::engine::PoolRef;
 /// How many records are read at a time: all at once would be in memory twice.
 const PAGE: usize = 256;
 /// How long a count is good for nodes that have [`SLACK`] places left, which other controllers do
-/// not fill meanwhile.
+/// not fill in that time.
 const FRESH: Duration = Duration::from_secs(60);
 const SLACK: usize = 100;
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
 /// Rebuilt from the pools at start. Not of shared pools, where it would soon be wrong.
 #[derive(Debug, Default)]
-pub(crate) struct NodeLoad(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
+pub(crate) struct NodeVolumeCount(Mutex<HashMap<NodeId, HashSet<VolumeId>>>);
 
-impl NodeLoad {
+impl NodeVolumeCount {
     pub(crate) fn add_all_of(&self, pool: &PoolRef) -> Result<()> {
         each_publication(pool, |node, volume| self.add(node, volume))
     }
@@ -55,7 +55,7 @@ impl NodeLoad {
 /// The same of shared pools, as it was a while ago. Two controllers may both see the last place
 /// free; the node itself has the last word when it stages.
 #[derive(Debug, Default)]
-pub(crate) struct SharedLoad(Mutex<Option<Counted>>);
+pub(crate) struct SharedVolumeCount(Mutex<Option<Counted>>);
 
 #[derive(Debug)]
 struct Counted {
@@ -63,7 +63,7 @@ struct Counted {
     volumes: HashMap<NodeId, usize>,
 }
 
-impl SharedLoad {
+impl SharedVolumeCount {
     /// Counts one more volume in, unless that would be one too many. `pools` are all of them: a
     /// node's limit is for whatever it has.
     pub(crate) fn try_add<'a>(

@@ -1,0 +1,338 @@
+//! A circuit breaker for each pool: does it answer?
+//!
+//! A call to a pool whose disk hangs waits in the kernel and cannot be called off. So others must not
+//! be sent after it: a pool is asked to write a little, by a separate thread, when calls on it take
+//! long, and now and then when there are none; while that does not return, calls are refused. A pool
+//! that notices this itself, such as one that nodes share, has no probe and is not watched here.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orlop_model::{Error, PoolId, Result, StorageProbe};
+
+use crate::engine::{Engine, PoolRef};
+
+/// A call that runs for so long is a reason to ask.
+const SLOW_CALL: Duration = Duration::from_secs(5);
+/// How often a pool is asked on which nothing takes long: the first call after a quiet night must not
+/// be the one that finds out. The same as a Ceph cluster is.
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// How long the pool may take to answer. A disk that is busy with the copies of others may well take
+/// seconds for one write.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long is waited for the answer to a query that changes nothing, and for a permit to make it.
+const QUERY_PATIENCE: Duration = Duration::from_secs(5);
+/// Queries at once.
+const QUERIES: usize = 16;
+/// Calls at once that came for another pool, or for none, and count against a limit that is not this
+/// pool's.
+const FOREIGN_CALLS: usize = 16;
+
+pub(crate) struct PoolBreaker {
+    pool: PoolRef,
+    state: Mutex<BreakerState>,
+    left: Condvar,
+}
+
+struct BreakerState {
+    /// Since when calls are under way, in the order in which they began.
+    in_flight: BTreeMap<u64, Instant>,
+    begun: u64,
+    /// When it was asked what it has not answered yet.
+    probe_began: Option<Instant>,
+    last_answer: Instant,
+    is_hung: bool,
+    queries: usize,
+    foreign_calls: usize,
+    /// Whose request limits the foreign calls count against, where it is a pool's.
+    home_pools: Vec<PoolId>,
+}
+
+impl BreakerState {
+    fn is_slow(&self) -> bool {
+        let oldest = self.in_flight.values().next();
+        let is_slow = oldest.is_some_and(|since| since.elapsed() >= SLOW_CALL);
+        is_slow && self.last_answer.elapsed() >= SLOW_CALL
+    }
+}
+
+/// A call that the pool has not finished.
+pub struct PoolCall {
+    breaker: Arc<PoolBreaker>,
+    number: u64,
+}
+
+impl Drop for PoolCall {
+    fn drop(&mut self) {
+        self.breaker.state().in_flight.remove(&self.number);
+    }
+}
+
+/// One of [`FOREIGN_CALLS`] or of [`QUERIES`].
+pub(crate) struct BreakerPermit {
+    breaker: Arc<PoolBreaker>,
+    of: fn(&mut BreakerState) -> &mut usize,
+    home: Option<PoolId>,
+    _call: PoolCall,
+}
+
+impl Drop for BreakerPermit {
+    fn drop(&mut self) {
+        let mut state = self.breaker.state();
+        *(self.of)(&mut state) -= 1;
+        let home = state.home_pools.iter().position(|home| Some(home) == self.home.as_ref());
+        if let Some(index) = home {
+            state.home_pools.swap_remove(index);
+        }
+        drop(state);
+        // Some wait for another kind of permit, and would sleep on with the only notice.
+        self.breaker.left.notify_all();
+    }
+}
+
+impl PoolBreaker {
+    pub(crate) fn of(pool: PoolRef) -> Self {
+        let state = BreakerState {
+            in_flight: BTreeMap::new(),
+            begun: 0,
+            probe_began: None,
+            last_answer: Instant::now(),
+            is_hung: false,
+            queries: 0,
+            foreign_calls: 0,
+            home_pools: Vec::new(),
+        };
+        Self { pool, state: Mutex::new(state), left: Condvar::new() }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.pool.health().storage_probe().is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>) -> PoolCall {
+        let mut state = self.state();
+        state.begun += 1;
+        let number = state.begun;
+        state.in_flight.insert(number, Instant::now());
+        PoolCall { breaker: Arc::clone(self), number }
+    }
+
+    /// At once: a caller that polls learns it as soon as it is known.
+    fn check(self: &Arc<Self>) -> Result<()> {
+        self.probe_if(BreakerState::is_slow)
+    }
+
+    /// As [`Self::check`], of a pool that may have had no call for long.
+    fn watch(self: &Arc<Self>) -> Result<()> {
+        self.probe_if(|state| state.is_slow() || state.last_answer.elapsed() >= IDLE_PROBE_INTERVAL)
+    }
+
+    fn probe_if(self: &Arc<Self>, is_due: impl FnOnce(&BreakerState) -> bool) -> Result<()> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        match state.probe_began {
+            Some(since) if since.elapsed() >= PROBE_TIMEOUT => {
+                let error = self.hung_error();
+                if !state.is_hung {
+                    state.is_hung = true;
+                    let calls = state.in_flight.len();
+                    tracing::warn!(pool = self.pool.name(), calls, "{error}");
+                }
+                return Err(error);
+            }
+            Some(_) => {}
+            None => {
+                if is_due(&state) && self.start_probe() {
+                    state.probe_began = Some(Instant::now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same text for as long as it lasts: it is logged when it changes.
+    fn hung_error(&self) -> Error {
+        Error::Unreachable {
+            doing: format!("use pool {}", self.pool.name()),
+            reason: "its storage does not answer; calls that need it are refused until it does; \
+                     look for a frozen filesystem or a broken disk in the kernel log"
+                .to_owned(),
+        }
+    }
+
+    fn is_probed(&self) -> bool {
+        let state = self.state();
+        state.probe_began.is_some_and(|since| since.elapsed() < PROBE_TIMEOUT)
+    }
+
+    /// A pool that answers and has much to do.
+    fn busy_error(&self, most: usize) -> Error {
+        Error::Unreachable {
+            doing: format!("use pool {}", self.pool.name()),
+            reason: format!(
+                "{most} calls of this kind are under way on it, which is the most at once; try again"
+            ),
+        }
+    }
+
+    fn start_probe(self: &Arc<Self>) -> bool {
+        let breaker = Arc::clone(self);
+        let ask = move || {
+            // An error is an answer, and a call that uses the pool gets it too.
+            let probe = breaker.pool.health().storage_probe();
+            if let Some(Err(error)) = probe.map(StorageProbe::try_storage) {
+                tracing::debug!(pool = breaker.pool.name(), %error, "the pool answers");
+            }
+            let mut state = breaker.state();
+            state.probe_began = None;
+            state.last_answer = Instant::now();
+            if std::mem::take(&mut state.is_hung) {
+                tracing::info!(pool = breaker.pool.name(), "the pool responds again");
+            }
+        };
+        spawned("pool-answers", ask)
+    }
+
+    /// Asks the pool something that changes nothing and is quick; waits for the answer only so long.
+    pub(crate) fn query<T: Send + 'static>(
+        self: &Arc<Self>,
+        query: impl FnOnce(&PoolRef) -> T + Send + 'static,
+    ) -> Result<T> {
+        if !self.is_watched() {
+            return Ok(query(&self.pool));
+        }
+        self.check()?;
+        let permit = self.admit(QUERIES, QUERY_PATIENCE, |state| &mut state.queries)?;
+        let (answer, answered) = mpsc::sync_channel(1);
+        let asking = move || {
+            let answer_now = query(&permit.breaker.pool);
+            drop(permit);
+            // The caller may have given up.
+            let _ = answer.send(answer_now);
+        };
+        if !spawned("pool-question", asking) {
+            let asking = format!("ask pool {}", self.pool.name());
+            return Err(Error::failed(asking, "no thread can be started"));
+        }
+        answered.recv_timeout(QUERY_PATIENCE).map_err(|reason| match reason {
+            RecvTimeoutError::Timeout => self.hung_error(),
+            RecvTimeoutError::Disconnected => {
+                Error::failed(format!("ask pool {}", self.pool.name()), "it ended unexpectedly")
+            }
+        })
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        most: usize,
+        patience: Duration,
+        of: fn(&mut BreakerState) -> &mut usize,
+    ) -> Result<BreakerPermit> {
+        let taken = |state: &mut BreakerState| *of(state) >= most;
+        let waited = self.left.wait_timeout_while(self.state(), patience, taken);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            drop(state);
+            self.check()?;
+            return Err(self.busy_error(most));
+        }
+        *of(&mut state) += 1;
+        drop(state);
+        Ok(BreakerPermit { breaker: Arc::clone(self), of, home: None, _call: self.begin() })
+    }
+}
+
+fn spawned(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    match thread::Builder::new().name(name.to_owned()).spawn(work) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(%error, "cannot start a thread to watch a pool");
+            false
+        }
+    }
+}
+
+impl Engine {
+    pub fn serves(&self, pool: &PoolId) -> bool {
+        self.pools.contains_key(pool)
+    }
+
+    /// Is there no reason to believe that calls to the pool would wait without end? At once.
+    pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
+        self.breakers.get(pool).map_or(Ok(()), PoolBreaker::check)
+    }
+
+    /// To be called every second or so: a pool that does not answer is noticed without a call.
+    pub fn watch_pools(&self) {
+        for breaker in self.breakers.values() {
+            // Every later call on the pool gets the error too.
+            let _noted = breaker.watch();
+        }
+    }
+
+    /// Has a pool been asked whether it answers, and may it still? It is in use for as long.
+    pub fn is_probing(&self) -> bool {
+        self.breakers.values().any(|breaker| breaker.is_probed())
+    }
+
+    /// Those for which calls that are under way need not be waited for.
+    pub fn hung_pools(&self) -> Vec<PoolId> {
+        let hung = self.breakers.iter().filter(|(_, breaker)| breaker.check().is_err());
+        hung.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// To be held as long as a call to the pool lasts.
+    pub fn begin_call(&self, pool: &PoolId) -> Option<PoolCall> {
+        self.breakers.get(pool).map(PoolBreaker::begin)
+    }
+
+    /// How many calls count against this pool's limit and wait for another one that does not answer.
+    pub fn calls_hung_elsewhere(&self, home: &PoolId) -> usize {
+        let hung = self.breakers.values().filter(|breaker| breaker.check().is_err());
+        let lost = |breaker: &Arc<PoolBreaker>| {
+            breaker.state().home_pools.iter().filter(|other| *other == home).count()
+        };
+        hung.map(lost).sum()
+    }
+
+    /// For a call that found out only now that it is for this pool. `home` is the pool whose
+    /// limit it counts against, if any.
+    pub(crate) fn admit_foreign_call(
+        &self,
+        pool: &PoolRef,
+        home: Option<&PoolId>,
+    ) -> Result<Option<BreakerPermit>> {
+        let Some(breaker) = self.breakers.get(pool.id()).filter(|it| it.is_watched()) else {
+            return Ok(None);
+        };
+        breaker.check()?;
+        let mut permit =
+            breaker.admit(FOREIGN_CALLS, QUERY_PATIENCE, |state| &mut state.foreign_calls)?;
+        breaker.state().home_pools.extend(home.cloned());
+        permit.home = home.cloned();
+        Ok(Some(permit))
+    }
+
+    pub(crate) fn query<T: Send + 'static>(
+        &self,
+        pool: &PoolRef,
+        query: impl FnOnce(&PoolRef) -> T + Send + 'static,
+    ) -> Result<T> {
+        match self.breakers.get(pool.id()) {
+            Some(breaker) => breaker.query(query),
+            None => Ok(query(pool)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
