@@ -74,7 +74,7 @@ fn a_lock_that_is_busy_for_a_moment_is_waited_for() {
 
 /// Else a volume that is copied all the time could never be deleted.
 #[test]
-fn whoever_came_first_goes_first() {
+fn calls_are_served_in_order_of_arrival() {
     let locks = Locks::new(LONG);
     let reader = locks.shared(key("a")).unwrap();
     let (order, came) = mpsc::channel();
@@ -128,7 +128,7 @@ fn only_so_many_wait_for_one_object() {
 
 /// A pool that is slow has many locks that are waited for.
 #[test]
-fn a_full_waiting_room_turns_no_other_call_away() {
+fn a_full_waiter_limit_refuses_no_other_call() {
     let locks = Locks::new(LONG);
     let (sick, well) = (WaiterLimit::default(), WaiterLimit::default());
     let (sick, well) = (locks.with_waiter_limit(&sick), locks.with_waiter_limit(&well));

@@ -142,7 +142,7 @@ fn whatever_fails_the_source_is_thawed_and_nothing_is_made() {
 }
 
 #[test]
-fn a_copy_of_what_moved_meanwhile_is_thrown_away() {
+fn a_copy_of_a_source_that_moved_is_discarded() {
     for (what, copy) in COPIES {
         let bench = Bench::new();
         let origin = bench.create("origin");
@@ -205,7 +205,7 @@ fn copies_of_a_mounted_source_wait_for_each_other() {
 
 /// Copying changes nothing, so copies of what is not in use are not in each other's way.
 #[test]
-fn one_volume_is_cloned_by_many_at_once_but_not_deleted_meanwhile() {
+fn a_volume_is_cloned_by_many_at_once_and_not_deleted_in_that_time() {
     let bench = Bench::new();
     let origin = bench.create("origin");
     let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
@@ -223,7 +223,7 @@ fn one_volume_is_cloned_by_many_at_once_but_not_deleted_meanwhile() {
 }
 
 #[test]
-fn one_snapshot_is_restored_by_many_at_once_but_not_deleted_meanwhile() {
+fn a_snapshot_is_restored_by_many_at_once_and_not_deleted_in_that_time() {
     let bench = Bench::new();
     let saved = bench.snapshot("s", &bench.create("origin"));
     let (engine, source) = (Arc::clone(&bench.engine), saved.clone());

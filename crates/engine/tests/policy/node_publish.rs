@@ -120,7 +120,7 @@ fn a_writer_and_a_reader_share_a_volume() {
 }
 
 #[test]
-fn whoever_only_reads_cannot_write() {
+fn a_reader_cannot_write() {
     let reader = |id: &VolumeId| at(id, TARGET, SingleNodeWriter);
     type Change = fn(PublishVolume) -> PublishVolume;
     let ways: [(&str, Change); 4] = [
@@ -369,7 +369,7 @@ fn a_damaged_record_does_not_keep_a_workload_from_ending() {
 }
 
 #[test]
-fn unpublishing_does_not_touch_what_belongs_to_somebody_else() {
+fn unpublishing_does_not_touch_what_belongs_to_others() {
     let bench = Bench::new();
     let [mine, other] = ["mine", "other"].map(|name| bench.create(name));
     bench.stage(&mine);
@@ -410,7 +410,7 @@ fn a_publication_of_another_volume_is_not_taken_away() {
 }
 
 #[test]
-fn a_target_that_somebody_else_holds_is_not_taken() {
+fn a_target_that_another_volume_has_is_not_taken() {
     let bench = Bench::new();
     let [mine, other] = ["mine", "other"].map(|name| bench.create(name));
     bench.stage(&mine);

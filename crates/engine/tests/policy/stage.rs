@@ -238,7 +238,7 @@ fn unstaging_where_nothing_is_staged_is_fine() {
 }
 
 #[test]
-fn a_mount_of_somebody_else_is_left_alone() {
+fn a_mount_of_another_volume_is_left_alone() {
     let bench = Bench::new();
     let [mine, other] = ["mine", "other"].map(|name| bench.create(name));
     bench.stage(&other);

@@ -200,13 +200,13 @@ impl Capacity {
 
 /// What changes the catalogue and the books at once.
 impl Capacity {
-    /// Something new is visible from now on. All of it at once, for callers that look; `meanwhile` is
+    /// Something new is visible from now on. All of it at once, for callers that look; `before_visible` is
     /// done before any of them can.
     pub(super) fn enter_all<R: StoredRecord>(
         &self,
         index: &ObjectIndex<R>,
         objects: Vec<NewObject<'_, R>>,
-        meanwhile: impl FnOnce(),
+        before_visible: impl FnOnce(),
     ) {
         let mut ledger = lock(&self.ledger);
         let enter = |NewObject { record, allocated, reservation }: NewObject<'_, R>| {
@@ -215,7 +215,7 @@ impl Capacity {
             let own = reservation.hand_over();
             (record, Account { charge, own }, reservation.shared())
         };
-        index.put_all(objects.into_iter().map(enter).collect(), meanwhile);
+        index.put_all(objects.into_iter().map(enter).collect(), before_visible);
     }
 
     /// A rename whose fsync failed was reported as a failure, but may well have happened. This

@@ -24,7 +24,7 @@ use super::ImagePool;
 use super::attach::all_attached;
 use super::failure::ImageResultExt;
 use super::last_owner::LastOwner;
-use super::layout::{Layout, is_leftover, remove_leftover};
+use super::layout::{Layout, is_orphan, remove_orphan};
 use super::making::holds_volumes;
 use super::managed::{self, Managed};
 use super::open::ImagePoolConfig;
@@ -84,7 +84,7 @@ impl ImagePool {
         let snapshots: Vec<SnapshotRecord> = ground.inspect_objects(&ground.layout.snapshots())?;
         ground.inspect_groups(&snapshots)?;
         ground.inspect_publications(&volumes, node);
-        ground.inspect_leftovers(&config.path)?;
+        ground.inspect_orphans(&config.path)?;
         ground.inspect_space(config)?;
         Ok(Some(Inspection {
             id,
@@ -196,7 +196,7 @@ impl Ground {
 
     /// A daemon is just working in staging/ and trash/, so what is there proves nothing. What is
     /// named as nothing of this pool is left alone.
-    fn inspect_leftovers(&mut self, around: &Path) -> Result<()> {
+    fn inspect_orphans(&mut self, around: &Path) -> Result<()> {
         if self.in_use {
             return Ok(());
         }
@@ -205,9 +205,9 @@ impl Ground {
             directories.push(Layout::new(around).staging());
         }
         for directory in directories {
-            let mut leftovers = entries(&directory)?;
-            leftovers.retain(|path| is_leftover(path, &self.id));
-            for path in leftovers {
+            let mut orphans = entries(&directory)?;
+            orphans.retain(|path| is_orphan(path, &self.id));
+            for path in orphans {
                 let removing = path.clone();
                 self.found(Finding::repairable(
                     "leftover",
@@ -215,8 +215,7 @@ impl Ground {
                     "an interrupted call left it half-made or half-deleted",
                     "remove it, as the next start would",
                     move || {
-                        remove_leftover(&removing)
-                            .doing(|| format!("remove {}", removing.display()))
+                        remove_orphan(&removing).doing(|| format!("remove {}", removing.display()))
                     },
                 ));
             }

@@ -144,14 +144,14 @@ fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
     let listing = || format!("sweep {}", directory.display());
     for entry in std::fs::read_dir(directory).doing(listing)? {
         let path = entry.doing(listing)?.path();
-        if !is_leftover(&path, pool) {
+        if !is_orphan(&path, pool) {
             tracing::warn!(
                 path = %path.display(),
                 "ignoring an entry that this pool did not create"
             );
             continue;
         }
-        match remove_leftover(&path) {
+        match remove_orphan(&path) {
             Ok(()) => tracing::info!(path = %path.display(), "removed an orphan"),
             Err(error) => {
                 tracing::warn!(%error, "cannot remove an orphan; the next start tries again")
@@ -162,7 +162,7 @@ fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
 }
 
 /// Is it named as what Orlop makes in staging/ and trash/?
-pub(super) fn is_leftover(path: &Path, pool: &PoolId) -> bool {
+pub(super) fn is_orphan(path: &Path, pool: &PoolId) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let numbered = name.rsplit_once('.').filter(|(_, number)| number.parse::<u64>().is_ok());
     numbered.is_some_and(|(stem, _)| is_stem(stem, pool)) || is_draft_of_pool(name)
@@ -182,7 +182,7 @@ pub(super) fn is_draft_of_pool(name: &str) -> bool {
     [pool_header::NAME, managed::IMAGE].into_iter().filter_map(of).any(is_draft)
 }
 
-pub(super) fn remove_leftover(path: &Path) -> orlop_sys::Result<()> {
+pub(super) fn remove_orphan(path: &Path) -> orlop_sys::Result<()> {
     // What is in a read-only snapshot cannot be unlinked, only the whole of it dropped.
     if btrfs::is_subvolume(path)? { btrfs::delete_subvolume(path) } else { file::remove_tree(path) }
 }

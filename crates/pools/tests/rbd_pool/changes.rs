@@ -98,7 +98,7 @@ fn all_that_differs_between_two_snapshots_is_listed() {
 }
 
 #[test]
-fn only_what_was_touched_is_told_and_from_any_offset() {
+fn only_what_was_touched_is_reported_and_from_any_offset() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", SIZE);

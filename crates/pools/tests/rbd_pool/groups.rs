@@ -195,7 +195,7 @@ fn a_group_member_is_comparable_with_a_single_snapshot() {
 /// The counter goes to each image in turn, so a later image never has more than an earlier one, and
 /// no image more than one less than the first.
 #[test]
-fn all_members_are_of_one_instant_while_somebody_writes() {
+fn all_members_are_of_one_instant_during_writes() {
     const MEMBERS: usize = 4;
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();

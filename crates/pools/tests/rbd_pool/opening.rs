@@ -87,7 +87,7 @@ fn lost_records_are_damage_and_no_empty_list() {
 }
 
 #[test]
-fn who_may_not_is_told_so_without_the_key() {
+fn a_user_without_the_right_is_refused_without_showing_the_key() {
     let Some(fixture) = Fixture::new() else { return };
     let directory = tempfile::tempdir().unwrap();
     let keyring = directory.path().join("keyring");

@@ -150,7 +150,7 @@ fn a_volume_that_lost_its_name_object_gets_it_back() {
 
 /// Nobody asks for the volume again.
 #[test]
-fn a_name_that_nobody_asks_for_is_swept() {
+fn a_name_that_no_call_asks_for_is_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let id = volume_id(&fixture.open(), "a");
     lay_out(&fixture, &id, &[Part::Entry]);

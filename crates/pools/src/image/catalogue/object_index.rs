@@ -273,11 +273,11 @@ impl<R: StoredRecord> ObjectIndex<R> {
     }
 
     /// New objects, each with how much of its data it shares with others. All at once, for callers
-    /// that look; `meanwhile` is done before any of them can.
+    /// that look; `before_visible` is done before any of them can.
     pub(in crate::image) fn put_all(
         &self,
         records: Vec<(R, Account, u64)>,
-        meanwhile: impl FnOnce(),
+        before_visible: impl FnOnce(),
     ) {
         let mut entries = write(&self.entries);
         for (record, Account { charge, own }, shared) in records {
@@ -286,7 +286,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
                 IndexEntry { record: Ok(record), charge, shared, own },
             );
         }
-        meanwhile();
+        before_visible();
     }
 
     /// The ids of those that can be read and are as asked for.

@@ -44,7 +44,7 @@ fn write(pool: &ImagePool, volume: &orlop_model::VolumeId, seed: u64, at: ByteRa
 }
 
 #[test]
-fn written_blocks_are_told_and_no_others() {
+fn written_blocks_are_reported_and_no_others() {
     for bed in beds() {
         let pool = bed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 64 * MIB));
@@ -64,14 +64,14 @@ fn written_blocks_are_told_and_no_others() {
             write(&pool, &volume.id, 2, at);
         }
         let target = snapshot(&pool, "target", &volume);
-        let told = changed(&pool, &base, &target, 0);
+        let reported = changed(&pool, &base, &target, 0);
         for at in second {
             let covers = |range: &&ByteRange| range.start <= at.start && at.end() <= range.end();
-            assert_eq!(told.iter().filter(covers).count(), 1, "{at:?} in {told:?}");
+            assert_eq!(reported.iter().filter(covers).count(), 1, "{at:?} in {reported:?}");
         }
         // btrfs compresses 128 KiB at a time, so the neighbours of a block are packed anew; but
         // there the data is compared.
-        assert_eq!(told, second);
+        assert_eq!(reported, second);
         assert_eq!(changed(&pool, &target, &target, 0), []);
     }
 }
@@ -121,9 +121,9 @@ fn the_first_range_begins_where_the_reader_left_off() {
         write(&pool, &volume.id, 2, range(4 * MIB, MIB));
         let target = snapshot(&pool, "target", &volume);
         let from = |start| {
-            let told = changed(&pool, &base, &target, start);
-            assert_eq!(allocated(&pool, &target, start), told);
-            told
+            let reported = changed(&pool, &base, &target, start);
+            assert_eq!(allocated(&pool, &target, start), reported);
+            reported
         };
         let last = range(4 * MIB, MIB);
         assert_eq!(from(0), [range(MIB, MIB), last]);

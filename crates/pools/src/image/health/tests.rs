@@ -7,7 +7,7 @@ use orlop_sys::mounts::{self, BindAccess};
 use super::super::testbed::*;
 
 #[test]
-fn missing_and_short_data_is_told_and_never_attached() {
+fn missing_and_short_data_is_reported_and_never_attached() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let [short, missing, gone] =
@@ -18,12 +18,12 @@ fn missing_and_short_data_is_told_and_never_attached() {
     let home = pool.catalogue.volume_index().directory_of(&gone.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
 
-    for (record, told) in
+    for (record, reported) in
         [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
     {
         let condition = pool.health().condition(&record.id).unwrap();
         assert!(condition.abnormal);
-        assert!(condition.message.contains(told), "{}", condition.message);
+        assert!(condition.message.contains(reported), "{}", condition.message);
         assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(record));
         let refused = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite);
         assert!(matches!(refused, Err(Error::Damaged { .. })));
@@ -32,9 +32,12 @@ fn missing_and_short_data_is_told_and_never_attached() {
     assert!(matches!(pool.health().condition(&unknown), Err(Error::NoSuchVolume(_))));
 
     let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
-    let told = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
-    assert_eq!(told.iter().map(|told| told.abnormal).collect::<Vec<_>>(), [true, true, false]);
-    assert_eq!(told[2], pool.health().condition(&well.id).unwrap());
+    let reported = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
+    assert_eq!(
+        reported.iter().map(|reported| reported.abnormal).collect::<Vec<_>>(),
+        [true, true, false]
+    );
+    assert_eq!(reported[2], pool.health().condition(&well.id).unwrap());
 }
 
 #[test]

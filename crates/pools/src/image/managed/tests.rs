@@ -141,7 +141,7 @@ fn kinds_do_not_change() {
 }
 
 #[test]
-fn a_lost_image_is_not_made_anew() {
+fn a_lost_image_is_not_made_again() {
     let Some(bed) = Bed::plain() else { return };
     let pool = ImagePool::open(config(&bed)).unwrap();
     pool.close();

@@ -28,7 +28,7 @@ fn a_second_daemon_is_refused() {
 }
 
 #[test]
-fn leftovers_are_swept() {
+fn orphans_are_removed() {
     for bed in Bed::all() {
         let pool = bed.open();
         let deleted = create(&pool, &volume_of(&pool, "deleted", 8 * MIB));

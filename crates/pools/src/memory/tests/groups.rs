@@ -76,7 +76,7 @@ fn a_group_that_failed_left_nothing() {
 }
 
 #[test]
-fn blocks_that_were_written_are_told() {
+fn blocks_that_were_written_are_reported() {
     let pool = pool();
     let source = create(&pool, &volume(&pool, "a", MIB));
     pool.write_blocks(&source.id, range(0, 8192)).unwrap();
@@ -86,23 +86,23 @@ fn blocks_that_were_written_are_told() {
     assert!(pool.write_blocks(&source.id, range(MIB, 1)).is_err());
     let target = snapshot(&pool, "target", &source);
 
-    let told = |ranges: Result<Ranges>| {
+    let reported = |ranges: Result<Ranges>| {
         ranges.unwrap().filter_map(Result::transpose).collect::<Result<Vec<_>>>()
     };
     let end = range(MIB - 4096, 4096);
     assert_eq!(
-        told(pool.changed_blocks().allocated_ranges(&target.id, 0)),
+        reported(pool.changed_blocks().allocated_ranges(&target.id, 0)),
         Ok(vec![range(0, 8192), end])
     );
     assert_eq!(
-        told(pool.changed_blocks().allocated_ranges(&target.id, 100)),
+        reported(pool.changed_blocks().allocated_ranges(&target.id, 100)),
         Ok(vec![range(100, 8092), end])
     );
     let changed = |start| pool.changed_blocks().changed_ranges(&base.id, &target.id, start);
-    assert_eq!(told(changed(0)), Ok(vec![range(4096, 4096), end]));
-    assert_eq!(told(changed(8192)), Ok(vec![end]));
+    assert_eq!(reported(changed(0)), Ok(vec![range(4096, 4096), end]));
+    assert_eq!(reported(changed(8192)), Ok(vec![end]));
     pool.fail_after("range", 1, Error::Starting);
-    assert_eq!(told(changed(0)), Err(Error::Starting));
+    assert_eq!(reported(changed(0)), Err(Error::Starting));
     let missing = SnapshotId::new(pool.id().clone(), NameDigest::of_text("missing"));
     assert!(matches!(
         pool.changed_blocks().allocated_ranges(&missing, 0).err(),

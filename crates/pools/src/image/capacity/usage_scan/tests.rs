@@ -76,16 +76,16 @@ fn many_refusals_take_one_look_at_the_files() {
 
 /// GC-10: what GetCapacity told can be made, whatever was written or refused since.
 #[test]
-fn what_was_told_can_be_made_after_a_refusal() {
+fn what_was_reported_can_be_made_after_a_refusal() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
-    let told = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
-    let refused = try_create(&pool, &volume_of(&pool, "more", told + 64 * MIB));
+    let reported = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
+    let refused = try_create(&pool, &volume_of(&pool, "more", reported + 64 * MIB));
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     let_refusal_last(&pool);
     scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
-    create(&pool, &volume_of(&pool, "told", told - 2 * MIB));
+    create(&pool, &volume_of(&pool, "reported", reported - 2 * MIB));
 }
 
 #[test]

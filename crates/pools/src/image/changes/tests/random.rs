@@ -42,14 +42,17 @@ impl Dice {
 #[derive(Default)]
 struct Tally {
     pairs: u64,
-    told: u64,
+    reported: u64,
     needless: u64,
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pairs, told, needless } = self;
-        write!(f, "{pairs} pairs, {told} blocks told, {needless} of them without a difference")
+        let Self { pairs, reported, needless } = self;
+        write!(
+            f,
+            "{pairs} pairs, {reported} blocks reported, {needless} of them without a difference"
+        )
     }
 }
 
@@ -121,7 +124,7 @@ fn rebuild(mut rebuilt: Vec<u8>, target: &[u8], ranges: &[ByteRange], tally: &mu
         let span = within(target, *range);
         let blocks = rebuilt[span.clone()].chunks(BLOCK).zip(target[span.clone()].chunks(BLOCK));
         for (before, after) in blocks {
-            tally.told += 1;
+            tally.reported += 1;
             tally.needless += u64::from(before == after);
         }
         rebuilt[span.clone()].copy_from_slice(&target[span]);

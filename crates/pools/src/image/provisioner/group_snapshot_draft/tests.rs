@@ -133,7 +133,7 @@ fn a_crash_before_the_groups_record_leaves_nothing() {
 }
 
 #[test]
-fn leftovers_of_an_attempt_are_in_nobodys_way() {
+fn orphans_of_an_attempt_block_no_other() {
     let Some(bed) = Bed::xfs() else { return };
     let pool = bed.open();
     let new = group_of(&pool, "g", &three_volumes(&pool));
