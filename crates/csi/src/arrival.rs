@@ -100,7 +100,7 @@ impl Arriving {
     /// Whatever it is that came instead of a piece, the caller or its connection has ended.
     fn accepted(&self, piece: Result<Frame<Data>, Status>) -> Result<Frame<Data>, Status> {
         let hung_up = |why: Status| {
-            tracing::debug!(%why, "no message");
+            tracing::debug!(%why, "the message of a call did not arrive");
             Status::cancelled("the caller hung up before its message had arrived")
         };
         let piece = piece.map_err(hung_up)?;

@@ -323,9 +323,10 @@ impl Executor {
         let permit = Arc::clone(&self.open_streams).try_acquire_owned();
         permit.map_err(|refusal| match refusal {
             TryAcquireError::Closed => Error::Stopping,
-            TryAcquireError::NoPermits => {
-                Error::Exhausted(format!("{OPEN_STREAMS} streams are open already; try later"))
-            }
+            TryAcquireError::NoPermits => Error::exhausted(format!(
+                "cannot open another stream: {OPEN_STREAMS} are open \
+                     already; try again later"
+            )),
         })
     }
 

@@ -19,7 +19,7 @@ impl Readiness {
         };
         for why in self.all.iter().filter(is_new) {
             match (self.unready, why) {
-                (true, _) => tracing::warn!(%why, "not ready"),
+                (true, _) => tracing::warn!(%why, "not ready: no pool can be served"),
                 (false, Error::Unreachable { .. }) => {
                     tracing::warn!(%why, "ready, but a pool is absent");
                 }

@@ -10,7 +10,7 @@ mod v0;
 
 use std::fmt::Display;
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 use tonic::{Response, Status};
 use tracing::Span;
 
@@ -80,7 +80,10 @@ async fn readiness(executor: &Executor) -> Result<bool> {
             executor.note_readiness(false, vec![error]);
             Ok(false)
         }
-        Err(error) => Err(Error::precondition(error.to_string())),
+        Err(error) => {
+            let text = error.to_string();
+            Err(Error::precondition(Reason::explained(text, error)))
+        }
     }
 }
 

@@ -35,7 +35,7 @@ fn code(error: &Error) -> Code {
         | Error::NoSuchNode(_)
         | Error::NotAtPath { .. } => Code::NotFound,
         Error::Conflict { .. } => Code::AlreadyExists,
-        Error::Busy(_) | Error::StaleToken => Code::Aborted,
+        Error::Busy { .. } | Error::StaleToken => Code::Aborted,
         Error::OutOfRange(_) => Code::OutOfRange,
         Error::Exhausted(_) => Code::ResourceExhausted,
         Error::Precondition(_) => Code::FailedPrecondition,

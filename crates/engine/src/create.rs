@@ -150,7 +150,8 @@ impl Engine {
                 Err(other) => return Err(other),
             }
         }
-        Err(refusal.unwrap_or_else(|| Error::Exhausted("no pool can take the volume".to_owned())))
+        Err(refusal
+            .unwrap_or_else(|| Error::exhausted("cannot create the volume: no pool can take it")))
     }
 
     fn complete(
@@ -300,8 +301,9 @@ pub(crate) fn smallest_volume(capabilities: &CapabilitySet) -> u64 {
 pub(crate) fn copied_format(volume: &VolumeRecord) -> Result<FormatState> {
     volume.format.of_copy().ok_or_else(|| {
         Error::precondition(format!(
-            "the identity of volume {} is being renewed; stage it once, then copy it",
-            volume.id
+            "cannot copy {}: the UUID of its filesystem is being renewed; stage it once, then \
+             copy it",
+            volume.label()
         ))
     })
 }
@@ -328,7 +330,7 @@ fn check_same_request(
     existing: &VolumeRecord,
     request: &CreateVolume,
 ) -> Result<()> {
-    let what = format!("volume {} ({})", existing.name, existing.id);
+    let what = existing.label();
     let clash = |reason: &str| Err(Error::conflict(&what, reason));
     if let Some(range) = request.range.filter(|range| !range.holds(existing.capacity_bytes)) {
         let there = format!("{} bytes", existing.capacity_bytes);

@@ -1,8 +1,8 @@
 //! DeleteVolume.
 
-use orlop_model::{DeviceAccess, Error, NodeRecord, Result, VolumeId};
+use orlop_model::{DeviceAccess, Error, NodeRecord, Result, VolumeId, VolumeRecord};
 
-use crate::engine::{Engine, PoolRef};
+use crate::engine::{Engine, PoolRef, note_volume_name};
 
 impl Engine {
     /// Snapshots of the volume stay (DV-05, DV-06).
@@ -12,18 +12,22 @@ impl Engine {
         let Some(record) = pool.catalogue().volume(id)? else {
             return pool.provisioner().ensure_no_volume(id);
         };
+        note_volume_name(&record);
         if let Some(node) = record.published.keys().next() {
             return Err(Error::precondition(format!(
-                "volume {id} is published to node {node}; unpublish it first"
+                "cannot delete {}: it is published to node {node}; unpublish it first",
+                record.label()
             )));
         }
         if let Some(group) = self.group_of(id)? {
             // VG-19
             return Err(Error::precondition(format!(
-                "volume {id} is a member of volume group {group}; take it out of the group first"
+                "cannot delete {}: it is a member of volume group {group}; take it out of the \
+                 group first",
+                record.label()
             )));
         }
-        self.check_unused_here(pool, id)?;
+        self.check_unused_here(pool, &record)?;
         self.remove_volume(pool, id)
     }
 
@@ -37,24 +41,28 @@ impl Engine {
     }
 
     /// DV-08. Records that the kernel no longer agrees with do not count.
-    fn check_unused_here(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    fn check_unused_here(&self, pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
+        let id = &record.id;
         let publications = self.present_publications(pool, id)?;
         if let Some(publication) = publications.first() {
             return Err(Error::precondition(format!(
-                "volume {id} is in use at {}; unpublish it first",
+                "cannot delete {}: it is published at {}; unpublish it first",
+                record.label(),
                 publication.target
             )));
         }
         if let Some(stage) = self.live_stage(pool, id)? {
             return Err(Error::precondition(format!(
-                "volume {id} is staged at {}; unstage it first",
+                "cannot delete {}: it is staged at {}; unstage it first",
+                record.label(),
                 stage.path
             )));
         }
         // Records can be lost while the volume is in use.
         if let Some(path) = self.mounted_at(pool, id)?.first() {
             return Err(Error::precondition(format!(
-                "volume {id} is in use at {path}; unpublish or unstage it there first"
+                "cannot delete {}: it is in use at {path}; unpublish or unstage it there first",
+                record.label()
             )));
         }
         Ok(())

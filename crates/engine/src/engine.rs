@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orlop_model::id::shown;
 use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
-    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, TargetPath, Topology,
-    VolumeCapability, VolumeId, VolumeRecord,
+    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, SnapshotRecord, TargetPath,
+    Topology, VolumeCapability, VolumeId, VolumeRecord,
 };
+use tracing::Span;
+use tracing::field::display;
 
 use crate::locks::{Key, LockGuard, Locks, WaiterLimit};
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
@@ -76,8 +79,12 @@ impl Engine {
         if let Some(other) = self.pools.get(pool.id()) {
             // A pool directory that was copied has its original's id, and so have all volumes in it.
             return Err(Error::failed(
-                format!("serving pool {}", pool.name()),
-                format!("it has the same id as pool {}: one is a copy of the other", other.name()),
+                format!("serve pool {}", pool.name()),
+                format!(
+                    "it has the same id as pool {}: one is a copy of the other; serve only one of \
+                     them",
+                    other.name()
+                ),
             ));
         }
         self.report_unrecorded(&pool)?;
@@ -173,6 +180,13 @@ impl Engine {
         Ok((pool, record))
     }
 
+    /// As [`Self::require_volume`], for the volume that the call is about.
+    pub(crate) fn require_subject(&self, id: &VolumeId) -> Result<(&PoolRef, VolumeRecord)> {
+        let found = self.require_volume(id)?;
+        note_volume_name(&found.1);
+        Ok(found)
+    }
+
     /// Names decide ids, so a name is looked for by asking each pool for the one id it could
     /// have there. `pool` is the one it is to be on, if that is known.
     pub(crate) fn find_volume(
@@ -194,16 +208,16 @@ impl Engine {
     /// for good, so this is an error, unlike an id that was never issued (DV-10).
     pub(crate) fn not_served(id: &VolumeId) -> Error {
         Error::precondition(format!(
-            "volume {id} is on pool {}, which this daemon does not serve; configure that pool \
-             or send the call to the daemon that has it",
+            "cannot delete volume {id}: it is on pool {}, which this daemon does not serve; \
+             configure that pool, or send the call to the daemon that serves it",
             id.pool()
         ))
     }
 
     pub(crate) fn not_served_snapshot(id: &SnapshotId) -> Error {
         Error::precondition(format!(
-            "snapshot {id} is on pool {}, which this daemon does not serve; configure that pool \
-             or send the call to the daemon that has it",
+            "cannot delete snapshot {id}: it is on pool {}, which this daemon does not serve; \
+             configure that pool, or send the call to the daemon that serves it",
             id.pool()
         ))
     }
@@ -215,14 +229,28 @@ impl Engine {
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
     pub(crate) fn check_use(&self, record: &VolumeRecord, wanted: &VolumeCapability) -> Result<()> {
-        record.capabilities.check_grants(wanted).map_err(Error::Precondition)?;
+        record.capabilities.check_grants(wanted).map_err(Error::precondition)?;
         match record.capabilities.fs() {
             Some(fs) if !wanted.is_block() && !self.host.filesystems().contains(&fs) => {
-                Err(Error::precondition(format!("{fs} is not offered on this node")))
+                Err(Error::precondition(format!(
+                    "cannot use {} here: this node does not offer {fs}; install its tools, or add \
+                     it to ORLOP_FILESYSTEMS",
+                    record.label()
+                )))
             }
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Puts the orchestrator's name of the volume (`pvc-...`) into the span of the call, which has a field for
+/// it: operators know the volume by that name, and requests only have its id.
+pub(crate) fn note_volume_name(record: &VolumeRecord) {
+    Span::current().record("volume_name", display(shown(record.name.as_str())));
+}
+
+pub(crate) fn note_snapshot_name(record: &SnapshotRecord) {
+    Span::current().record("snapshot_name", display(shown(record.name.as_str())));
 }
 
 /// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.

@@ -16,7 +16,7 @@ impl Engine {
         capability: Option<&VolumeCapability>,
     ) -> Result<Expanded> {
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, record) = self.require_volume(id)?;
+        let (pool, record) = self.require_subject(id)?;
         check_capability(&record, capability)?;
         let now = record.capacity_bytes;
         let wanted = CapacityRange::choose(Some(range), now, now)?;
@@ -27,14 +27,15 @@ impl Engine {
     pub fn expand_node_volume(&self, request: &NodeExpand) -> Result<u64> {
         let id = self.resolve(&request.volume)?;
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, record) = self.require_volume(&id)?;
+        let (pool, record) = self.require_subject(&id)?;
         check_capability(&record, request.capability.as_ref())?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, &request.path)?;
         check_range(&record, request.range.as_ref())?;
         if self.live_stage(pool, &id)?.is_none() {
             return Err(Error::precondition(format!(
-                "volume {id} is recorded at {}, but its device or mount is gone; stage it again",
+                "cannot expand {}: its device or its mount at {} is gone; stage it again",
+                record.label(),
                 stage.path
             )));
         }
@@ -44,7 +45,9 @@ impl Engine {
         };
         if stage.read_only {
             return Err(Error::precondition(format!(
-                "volume {id} is staged read-only; its filesystem grows when it is staged next"
+                "cannot expand {}: it is staged read-only; its filesystem grows when it is staged \
+                 next",
+                record.label()
             )));
         }
         if let Some(device) = pool.devices().attached(&id, DeviceAccess::ReadWrite)? {
@@ -70,11 +73,11 @@ fn check_range(record: &VolumeRecord, range: Option<&CapacityRange>) -> Result<(
     let size = record.capacity_bytes;
     match range {
         Some(range) if range.required() > size => Err(Error::OutOfRange(format!(
-            "volume {} is {size} bytes; expand it by ControllerExpandVolume first",
-            record.id
+            "cannot expand {} on the node: it has {size} bytes; call ControllerExpandVolume first",
+            record.label()
         ))),
         Some(range) if range.limit().is_some_and(|limit| limit < size) => Err(Error::OutOfRange(
-            format!("volume {} is {size} bytes already, above limit_bytes", record.id),
+            format!("cannot expand {}: it has {size} bytes, above limit_bytes", record.label()),
         )),
         Some(_) | None => Ok(()),
     }

@@ -50,7 +50,8 @@ impl Engine {
         let _lock = locks.exclusive(Key::GroupSnapshot(id.digest().clone()))?;
         let pool = self.pool(id.pool())?.ok_or_else(|| {
             Error::precondition(format!(
-                "group snapshot {id} is on pool {}, which this daemon does not serve",
+                "cannot delete group snapshot {id}: it is on pool {}, which this daemon does not \
+                 serve; configure that pool, or send the call to the daemon that serves it",
                 id.pool()
             ))
         })?;
@@ -101,8 +102,9 @@ impl Engine {
             let (pool, record) = self.require_volume(id)?;
             if home.is_some_and(|home| home.id() != pool.id()) {
                 return Err(Error::precondition(format!(
-                    "volume {id} is on another pool than the rest; only volumes of one pool can \
-                     be cut together"
+                    "cannot take a group snapshot: {} is on another pool than the other volumes; \
+                     a group snapshot holds volumes of one pool",
+                    record.label()
                 )));
             }
             home = Some(pool);
@@ -154,8 +156,9 @@ fn lock_snapshots<'a>(
 fn with_members(pool: &PoolRef, record: GroupSnapshotRecord) -> Result<GroupSnapshot> {
     let mut members = Vec::new();
     for id in &record.members {
-        let missing =
-            || Error::damaged(format!("group snapshot {}", record.id), "a member is gone");
+        let missing = || {
+            Error::damaged(format!("group snapshot {}", record.id), "a snapshot of it is missing")
+        };
         members.push(pool.catalogue().snapshot(id)?.ok_or_else(missing)?);
     }
     Ok(GroupSnapshot { record, members })

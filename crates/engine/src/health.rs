@@ -1,6 +1,6 @@
 //! What Probe asks: is there a pool that serves, and what is wrong with the others?
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 
 use crate::engine::{AbsentPool, Engine};
 
@@ -38,9 +38,10 @@ impl AbsentPool {
 
     /// For all that might need it.
     pub(crate) fn refusal(&self) -> Error {
-        Error::Unreachable {
-            doing: format!("pool {} is not in service yet", self.name),
-            reason: self.why.to_string(),
-        }
+        let reason = format!("it is not in service yet: {}", self.why);
+        Error::unreachable(
+            format!("use pool {}", self.name),
+            Reason::explained(reason, self.why.clone()),
+        )
     }
 }

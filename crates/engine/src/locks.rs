@@ -44,6 +44,8 @@ impl Key {
     }
 }
 
+const OTHER_CALL: &str = "another call on it is running";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockMode {
     Exclusive,
@@ -196,7 +198,7 @@ impl Locks {
     fn wait(&self, mut state: MutexGuard<'_, LockState>, key: &Key, mode: LockMode) -> Result<()> {
         let Some(_slot) = self.try_wait(&state, key) else {
             state.forget_if_unused(key);
-            return Err(Error::Busy(key.describe()));
+            return Err(Error::busy(key.describe(), OTHER_CALL));
         };
         let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
         state.tickets += 1;
@@ -219,7 +221,7 @@ impl Locks {
         drop(state);
         // Those behind it may go now.
         self.table.changed.notify_all();
-        if granted { Ok(()) } else { Err(Error::Busy(key.describe())) }
+        if granted { Ok(()) } else { Err(Error::busy(key.describe(), OTHER_CALL)) }
     }
 
     fn try_wait(&self, state: &LockState, key: &Key) -> Option<WaiterSlot> {

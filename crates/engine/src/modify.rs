@@ -9,7 +9,7 @@ impl Engine {
     /// call, and by the next stage.
     pub fn modify_volume(&self, id: &VolumeId, change: &IoLimitsChange) -> Result<()> {
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, record) = self.require_volume(id)?;
+        let (pool, record) = self.require_subject(id)?;
         self.host.check_limits_work()?;
         let limits = change.applied_to(record.limits);
         if limits != record.limits {

@@ -30,7 +30,7 @@ impl Engine {
             return Err(Error::NoSuchVolume(request.volume.to_string()));
         };
         let _locks = self.lock_volume_at(id.digest(), &request.target)?;
-        let (pool, record) = self.require_volume(id)?;
+        let (pool, record) = self.require_subject(id)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
         self.publish_staged(pool, &record, staging, request)
@@ -61,8 +61,9 @@ impl Engine {
         check_group(record, &live, &wanted)?;
         if stage.capability.is_block() != wanted.capability.is_block() {
             return Err(Error::precondition(format!(
-                "volume {} is staged for another access type",
-                record.id
+                "cannot publish {}: it is staged for another access type; unstage it, then stage it \
+                 as it is to be published",
+                record.label()
             )));
         }
         let read_only = wanted.read_only
@@ -95,9 +96,10 @@ impl Engine {
         // Not by the records, which can be lost while workloads go on.
         if let Some((target, _)) = self.host.mounts_of(&device)?.into_iter().next() {
             return Err(Error::precondition(format!(
-                "cannot publish volume {id}: it is published {how} at {target}, and readers of a \
+                "cannot publish {}: it is published {how} at {target}, and readers of a \
                  raw device would not see what is written beside them; unpublish it there first, \
-                 publish all targets with the same readonly, or use a filesystem"
+                 publish all targets with the same readonly, or use a filesystem",
+                record.label()
             )));
         }
         match other {
@@ -276,11 +278,12 @@ impl Engine {
         match self.live_stage(pool, id)? {
             Some(stage) if stage.path == *path => Ok(stage),
             Some(stage) => Err(Error::precondition(format!(
-                "volume {id} is staged at {}, not at {path}",
+                "cannot publish volume {id}: it is staged at {}, not at {path}; publish it from \
+                 there",
                 stage.path
             ))),
             None => Err(Error::precondition(format!(
-                "volume {id} is not staged at {path}; call NodeStageVolume first"
+                "cannot publish volume {id}: it is not staged at {path}; call NodeStageVolume first"
             ))),
         }
     }
@@ -365,7 +368,7 @@ fn check_same_publication(
         true => capability_differs(&current.capability, &wanted.capability),
         false => readonly_differs(current.read_only),
     };
-    let what = format!("the publication of volume {} at {}", record.id, current.target);
+    let what = format!("the publication of {} at {}", record.label(), current.target);
     Err(Error::conflict(what, reason))
 }
 
@@ -381,14 +384,18 @@ fn check_second_target(
     };
     if !wanted.capability.mode.allows_second_target() {
         return Err(Error::precondition(format!(
-            "volume {} is published at {}, and its access mode allows one path only",
-            record.id, other.target
+            "cannot publish {}: it is published at {}, and its access mode allows one path only; \
+             unpublish it there first",
+            record.label(),
+            other.target
         )));
     }
     if !other.capability.same_use(&wanted.capability) {
         return Err(Error::precondition(format!(
-            "volume {} is published at {} with another volume_capability",
-            record.id, other.target
+            "cannot publish {}: it is published at {} with another volume_capability; unpublish it \
+             there first",
+            record.label(),
+            other.target
         )));
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use orlop_model::{
     AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
-    Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    Publication, Reason, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -23,7 +23,7 @@ mod unrecorded;
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
         let _locks = self.lock_volume_at(request.volume.digest(), &request.path)?;
-        let (pool, record) = self.require_volume(&request.volume)?;
+        let (pool, record) = self.require_subject(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
         self.host.check_stage_path(&request.path)?;
@@ -129,7 +129,7 @@ impl Engine {
             Err(Error::Precondition(reason)) => {
                 tracing::warn!(
                     volume = %record.id,
-                    reason,
+                    %reason,
                     "cannot grow the filesystem of a staged volume"
                 );
                 Ok(())
@@ -236,7 +236,8 @@ impl Engine {
     pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
         match self.host.ensure_unmounted(path) {
             Err(Error::Precondition(reason)) => {
-                Err(Error::precondition(format!("cannot unmount volume {id}: {reason}")))
+                let text = format!("cannot unmount volume {id}: {reason}");
+                Err(Error::precondition(Reason::explained(text, reason)))
             }
             outcome => outcome,
         }
@@ -336,7 +337,7 @@ impl Engine {
             return Err(Error::NoSuchVolume(volume.to_string()));
         }
         Err(Error::precondition(format!(
-            "something that is not volume {volume} is mounted at {path}; unmount it by hand"
+            "cannot clear {path}: what is mounted there is not volume {volume}; unmount it by hand"
         )))
     }
 
@@ -344,7 +345,7 @@ impl Engine {
         match self.present_publications(pool, id)?.first() {
             None => Ok(()),
             Some(Publication { target, .. }) => Err(Error::precondition(format!(
-                "volume {id} is still published at {target}; unpublish it first"
+                "cannot unstage volume {id}: it is still published at {target}; unpublish it first"
             ))),
         }
     }
@@ -368,8 +369,10 @@ fn check_same_stage(
 ) -> Result<()> {
     if current.path != wanted.path {
         return Err(Error::precondition(format!(
-            "volume {} is staged at {}; a volume is staged once on a node",
-            record.id, current.path
+            "cannot stage {}: it is staged at {}, and a volume is staged once on a node; unstage it \
+             there first",
+            record.label(),
+            current.path
         )));
     }
     let same_access = match (&current.capability.access, &wanted.capability.access) {
@@ -389,5 +392,5 @@ fn check_same_stage(
         true => readonly_differs(current.read_only),
         false => capability_differs(&current.capability, &wanted.capability),
     };
-    Err(Error::conflict(format!("the stage of volume {} at {}", record.id, current.path), reason))
+    Err(Error::conflict(format!("the stage of {} at {}", record.label(), current.path), reason))
 }

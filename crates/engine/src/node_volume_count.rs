@@ -109,7 +109,10 @@ impl SharedVolumeCount {
 }
 
 fn full_node(node: &NodeId, most: u32) -> Error {
-    Error::Exhausted(format!("node {node} has {most} volumes, its limit"))
+    Error::exhausted(format!(
+        "cannot publish another volume to node {node}: it has {most} volumes, which is its limit; \
+         unpublish one there, or raise ORLOP_MAX_VOLUMES_PER_NODE"
+    ))
 }
 
 fn each_publication(pool: &PoolRef, mut found: impl FnMut(&NodeId, &VolumeId)) -> Result<()> {

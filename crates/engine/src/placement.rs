@@ -34,8 +34,9 @@ impl Engine {
         }
         if ranked.is_empty() {
             // TP-17
-            return Err(Error::Exhausted(
-                "no pool that fits the parameters can be reached from the places asked for"
+            return Err(Error::exhausted(
+                "cannot place the volume: no pool that fits the parameters can be reached from \
+                 the topology that is asked for"
                     .to_owned(),
             ));
         }
@@ -109,7 +110,7 @@ impl Engine {
             // Other nodes may have it, so the orchestrator is to try there, not to give up.
             let name = name.map_or_else(String::new, |name| format!(" named {name}"));
             let here: Vec<_> = self.pools.values().map(|pool| pool.name()).collect();
-            return Err(Error::Exhausted(format!(
+            return Err(Error::exhausted(format!(
                 "cannot place the volume: this node has no pool{name}; its pools are: {}",
                 here.join(", ")
             )));

@@ -161,12 +161,11 @@ impl PoolBreaker {
 
     /// The same text for as long as it lasts: it is logged when it changes.
     fn hung_error(&self) -> Error {
-        Error::Unreachable {
-            doing: format!("use pool {}", self.pool.name()),
-            reason: "its storage does not answer; calls that need it are refused until it does; \
-                     look for a frozen filesystem or a broken disk in the kernel log"
-                .to_owned(),
-        }
+        Error::unreachable(
+            format!("use pool {}", self.pool.name()),
+            "its storage does not answer, and calls that need it are refused until it does; look \
+             for a frozen filesystem or a broken disk in the kernel log",
+        )
     }
 
     fn is_probed(&self) -> bool {
@@ -176,12 +175,10 @@ impl PoolBreaker {
 
     /// A pool that answers and has much to do.
     fn busy_error(&self, most: usize) -> Error {
-        Error::Unreachable {
-            doing: format!("use pool {}", self.pool.name()),
-            reason: format!(
-                "{most} calls of this kind are under way on it, which is the most at once; try again"
-            ),
-        }
+        Error::unreachable(
+            format!("use pool {}", self.pool.name()),
+            format!("{most} calls of this kind are running on it, which is its limit; try again"),
+        )
     }
 
     fn start_probe(self: &Arc<Self>) -> bool {
@@ -221,13 +218,14 @@ impl PoolBreaker {
         };
         if !spawned("pool-question", asking) {
             let asking = format!("ask pool {}", self.pool.name());
-            return Err(Error::failed(asking, "no thread can be started"));
+            return Err(Error::failed(asking, "the kernel starts no further thread"));
         }
         answered.recv_timeout(QUERY_PATIENCE).map_err(|reason| match reason {
             RecvTimeoutError::Timeout => self.hung_error(),
-            RecvTimeoutError::Disconnected => {
-                Error::failed(format!("ask pool {}", self.pool.name()), "it ended unexpectedly")
-            }
+            RecvTimeoutError::Disconnected => Error::failed(
+                format!("ask pool {}", self.pool.name()),
+                "the thread that asked it panicked",
+            ),
         })
     }
 

@@ -6,21 +6,21 @@ use orlop_model::{
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context};
+use crate::engine::{Engine, PoolRef, check_context, note_volume_name};
 use crate::request::{ControllerPublish, PublishContext};
 use crate::sharing::needs_publication;
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
         let _lock = self.lock_volume(request.volume.digest())?;
-        let (pool, record) = self.require_volume(&request.volume)?;
+        let (pool, record) = self.require_subject(&request.volume)?;
         let existing = record.published.get(&request.node);
         // What holds is answered, also while the pool does not know the node.
         if existing.is_none_or(|existing| existing.leaving) {
             self.check_node(pool, &request.node)?;
         }
         check_context(pool, &record, &request.context)?;
-        record.capabilities.check_grants(&request.capability).map_err(Error::Precondition)?;
+        record.capabilities.check_grants(&request.capability).map_err(Error::precondition)?;
         let answer = PublishContext { read_only: request.read_only };
         match existing {
             // A controller was killed while it took the volume from this node.
@@ -44,6 +44,7 @@ impl Engine {
         let Some(record) = pool.catalogue().volume(volume)? else {
             return Ok(());
         };
+        note_volume_name(&record);
         let leaves = |other: &NodeId| node.is_none_or(|node| node == other);
         let leaving: Vec<_> = record.published.into_keys().filter(leaves).collect();
         if leaving.is_empty() {
@@ -70,17 +71,20 @@ impl Engine {
         if !needs_publication(pool, record) {
             return Ok(());
         }
-        let (volume, node) = (&record.id, &self.settings.node_id);
+        let (volume, node) = (record.label(), &self.settings.node_id);
         match record.published.get(node) {
             None => Err(Error::precondition(format!(
-                "volume {volume} is not published to node {node}; call ControllerPublishVolume \
-                 first"
+                "cannot stage {volume}: it is not published to node {node}; call \
+                 ControllerPublishVolume first"
             ))),
-            Some(publication) if publication.leaving => {
-                Err(Error::precondition(format!("volume {volume} is being taken from node {node}")))
-            }
+            Some(publication) if publication.leaving => Err(Error::precondition(format!(
+                "cannot stage {volume}: it is being unpublished from node {node}; publish it \
+                 again first"
+            ))),
             Some(publication) => check_as_published(publication, wanted).map_err(|what| {
-                Error::precondition(format!("volume {volume} is published to node {node} {what}"))
+                Error::precondition(format!(
+                    "cannot stage {volume}: it is published to node {node} {what}"
+                ))
             }),
         }
     }
@@ -134,7 +138,10 @@ fn check_same_publication(
     existing: &ControllerPublication,
 ) -> Result<()> {
     if existing.leaving {
-        return Err(Error::Busy(request.volume.to_string()));
+        return Err(Error::busy(
+            format!("volume {}", request.volume),
+            format!("it is being unpublished from node {}", request.node),
+        ));
     }
     let what = format!("the publication of volume {} to node {}", request.volume, request.node);
     if existing.read_only != request.read_only {
@@ -150,7 +157,12 @@ fn check_same_publication(
 /// AM-09 to AM-13, CP-15, CP-16.
 fn check_other_nodes(record: &VolumeRecord, request: &ControllerPublish) -> Result<()> {
     let refuse = |node: &NodeId, why: &str| {
-        Err(Error::precondition(format!("volume {} is published to node {node}, {why}", record.id)))
+        Err(Error::precondition(format!(
+            "cannot publish {} to node {}: it is published to node {node}, {why}; unpublish it \
+             there first",
+            record.label(),
+            request.node
+        )))
     };
     let mode = request.capability.mode;
     for (node, other) in record.published.iter().filter(|(node, _)| **node != request.node) {

@@ -135,8 +135,8 @@ impl Engine {
             return Ok(());
         }
         Err(Error::precondition(format!(
-            "volume {id} was written to while it was copied, and pool {} cannot copy it in one \
-             instant; try again when its workload is quiet, or keep it on a pool whose filesystem \
+            "cannot copy volume {id}: it was written to while it was copied, and pool {} cannot take \
+             a point-in-time copy; try again when its workload is quiet, or keep it on a pool whose filesystem \
              shares extents",
             pool.name()
         )))
@@ -163,8 +163,8 @@ impl Engine {
             return Ok(());
         }
         Err(Error::failed(
-            "copying a volume in use",
-            "the copy took longer than a filesystem may be held still, so it would not be \
+            "copy a volume in use",
+            "the copy took longer than a filesystem may stay frozen, so it would not be \
              consistent; use a pool whose filesystem shares extents, or stop the workload first",
         ))
     }
@@ -252,7 +252,12 @@ fn in_parallel_owned<In: Send, Out: Send>(
         let work = &work;
         let running: Vec<_> =
             items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
-        let panicked = |_| Err(Error::failed("preparing a cut", "a thread panicked"));
+        let panicked = |_| {
+            Err(Error::failed(
+                "prepare a point-in-time copy",
+                "a thread panicked; the log says where",
+            ))
+        };
         running.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     });
     outcomes.into_iter().collect()

@@ -12,7 +12,7 @@ impl Engine {
     pub fn reclaim_on_node(&self, volume: &VolumeRef, path: &TargetPath) -> Result<Reclaimed> {
         let id = self.resolve(volume)?;
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, _) = self.require_volume(&id)?;
+        let (pool, _) = self.require_subject(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
         let before_bytes = pool.provisioner().used_bytes(&id)?;
@@ -25,11 +25,12 @@ impl Engine {
     /// On the pool, while nothing uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
         let _lock = self.lock_volume(id.digest())?;
-        let (pool, record) = self.require_volume(id)?;
+        let (pool, record) = self.require_subject(id)?;
         check_unpublished_anywhere(pool, &record)?;
         if let Some(stage) = self.live_stage(pool, id)? {
             return Err(Error::precondition(format!(
-                "volume {id} is staged at {}; reclaim its space on the node",
+                "cannot reclaim space of {}: it is staged at {}; reclaim its space on the node",
+                record.label(),
                 stage.path
             )));
         }

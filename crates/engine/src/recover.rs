@@ -19,8 +19,9 @@ impl Engine {
         for id in self.unrecorded_in(pool)? {
             tracing::warn!(
                 volume = %id,
-                "attached to this machine, but the run directory has no record of it: left alone, as \
-                 it may be in use; was the run directory or the driver's name changed?"
+                "the volume is attached to this machine, but the run directory has no record of it; \
+                 left alone, as it may be in use; check whether the run directory or the driver's \
+                 name was changed"
             );
         }
         Ok(())

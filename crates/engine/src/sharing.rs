@@ -97,8 +97,9 @@ impl Engine {
         if u32::try_from(others).is_ok_and(|count| count < most) {
             return Ok(());
         }
-        Err(Error::Exhausted(format!(
-            "node {} has {most} volumes, its limit",
+        Err(Error::exhausted(format!(
+            "cannot stage another volume on node {}: it has {most} volumes, which is its limit; \
+             unstage one, or raise ORLOP_MAX_VOLUMES_PER_NODE",
             self.settings.node_id
         )))
     }
@@ -155,8 +156,8 @@ pub(crate) fn commit_reads_source(pool: &PoolRef) -> bool {
 pub(crate) fn check_unpublished_anywhere(pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
     match record.published.keys().next() {
         Some(node) if pool.shared().is_some() => Err(Error::precondition(format!(
-            "volume {} is published to node {node}; reclaim its space there",
-            record.id
+            "cannot reclaim space of {}: it is published to node {node}; reclaim its space there",
+            record.label()
         ))),
         Some(_) | None => Ok(()),
     }
@@ -213,7 +214,7 @@ pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {
     match device_trouble(pool, id)? {
         None => Ok(()),
         Some(trouble) => Err(Error::precondition(format!(
-            "volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
+            "cannot use volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
         ))),
     }
 }

@@ -4,7 +4,7 @@ use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRe
 
 use crate::create::copied_format;
 use crate::difference::differs;
-use crate::engine::{Engine, PoolRef};
+use crate::engine::{Engine, PoolRef, note_snapshot_name};
 use crate::locks::Key;
 use crate::request::CreateSnapshot;
 
@@ -24,7 +24,7 @@ impl Engine {
             return of_source(existing, &request.source);
         }
         let _capture_lock = self.locks.exclusive(Key::Capture(request.source.digest().clone()))?;
-        let (pool, source) = self.require_volume(&request.source)?;
+        let (pool, source) = self.require_subject(&request.source)?;
         let new = NewSnapshot {
             id: SnapshotId::new(pool.id().clone(), digest),
             name: request.name.clone(),
@@ -44,7 +44,9 @@ impl Engine {
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let _lock = self.lock_snapshot(id.digest())?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
-        if let Some(group) = pool.catalogue().snapshot(id)?.and_then(|record| record.group) {
+        let record = pool.catalogue().snapshot(id)?;
+        record.iter().for_each(note_snapshot_name);
+        if let Some(group) = record.and_then(|record| record.group) {
             // DS-04 to DS-06
             return Err(Error::invalid(
                 "snapshot_id",

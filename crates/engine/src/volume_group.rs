@@ -58,7 +58,7 @@ impl Engine {
         }
         let _member_locks = lock_volumes(&locks, &request.members)?;
         self.check_can_join(&request.members, None)?;
-        check_one_pool(&request.members).map_err(Error::Precondition)?;
+        check_one_pool(&request.members).map_err(Error::precondition)?;
         check_room(&request.members, request.max_members)?;
         let pool = self.home_of(&request.members)?;
         let record = VolumeGroupRecord {
@@ -101,13 +101,15 @@ impl Engine {
         let _lock = self.locks.exclusive(Key::VolumeGroup(id.digest().clone()))?;
         let Some(pool) = self.pool(id.pool())? else {
             return Err(Error::precondition(format!(
-                "volume group {id} is on pool {}, which this daemon does not serve",
+                "cannot delete volume group {id}: it is on pool {}, which this daemon does not \
+                 serve; configure that pool, or send the call to the daemon that serves it",
                 id.pool()
             )));
         };
         match pool.catalogue().volume_group(id)? {
             Some(record) if !record.members.is_empty() => Err(Error::precondition(format!(
-                "volume group {id} has {} volumes; take them out of the group first",
+                "cannot delete volume group {id}: it has {} volumes; take them out of the group \
+                 first",
                 record.members.len()
             ))),
             Some(_) | None => pool.catalogue().ensure_no_volume_group(id),
@@ -200,7 +202,8 @@ impl Engine {
             match self.group_of(id)? {
                 Some(other) if Some(&other) != group => {
                     return Err(Error::precondition(format!(
-                        "volume {id} is in volume group {other} already"
+                        "cannot add volume {id} to the group: it is in volume group {other} \
+                         already; take it out of that group first"
                     )));
                 }
                 Some(_) | None => {}
@@ -215,7 +218,9 @@ impl Engine {
             Some(volume) => self.pool_of(volume)?,
             None => self.pools.values().next(),
         };
-        home.ok_or_else(|| Error::precondition("this daemon serves no pool"))
+        home.ok_or_else(|| {
+            Error::precondition("cannot create the volume group: this daemon serves no pool")
+        })
     }
 }
 
@@ -248,5 +253,7 @@ fn check_room(members: &BTreeSet<VolumeId>, most: u32) -> Result<()> {
     if u32::try_from(members.len()).is_ok_and(|count| count <= most) {
         return Ok(());
     }
-    Err(Error::Exhausted(format!("the group takes {most} volumes at most")))
+    Err(Error::exhausted(format!(
+        "cannot add the volumes to the group: it takes {most} volumes at most"
+    )))
 }

@@ -30,7 +30,7 @@ use orlop_sys::file;
 use orlop_sys::thaw_helper::HelperCommand;
 use orlop_sys::{loopdev, ownership, rand};
 
-use failure::HostResultExt;
+use failure::cannot;
 use freezer::Freezer;
 use fs_tools::FsTools;
 use limits::Limiter;
@@ -134,7 +134,7 @@ impl Host for LinuxHost {
     }
 
     fn random_uuid(&self) -> Result<FsUuid> {
-        let bytes = rand::random_bytes().doing("draw a UUID")?;
+        let bytes = rand::random_bytes().map_err(cannot("generate a UUID"))?;
         Ok(FsUuid::from_random(bytes))
     }
 
@@ -226,30 +226,33 @@ impl Host for LinuxHost {
 
     fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
         ownership::apply_group(root.as_path(), group)
-            .doing(&format!("give {root} to group {group}"))
+            .map_err(cannot(&format!("give {root} to group {group}")))
     }
 
     fn usage(&self, path: &TargetPath) -> Result<Usage> {
-        let space = file::space(path.as_path()).doing("measure a filesystem")?;
+        let space =
+            file::space(path.as_path()).map_err(cannot("read the space of a filesystem"))?;
         Ok(Usage {
             total_bytes: space.total,
             available_bytes: space.free,
             total_inodes: space.inodes,
             free_inodes: space.inodes_free,
-            has_given_up: file::has_given_up(path.as_path()).doing("look for errors")?,
+            has_given_up: file::has_given_up(path.as_path())
+                .map_err(cannot("check a filesystem for errors"))?,
         })
     }
 
     fn filesystem_errors(&self, device: &Device) -> Result<u64> {
-        orlop_sys::filesystem::errors_on(&device.path).doing("count the errors of a filesystem")
+        orlop_sys::filesystem::errors_on(&device.path)
+            .map_err(cannot("count the errors of a filesystem"))
     }
 
     fn device_size(&self, device: &Device) -> Result<u64> {
-        loopdev::size(&device.path).doing("measure a device")
+        loopdev::size(&device.path).map_err(cannot("read the size of a device"))
     }
 
     fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
-        file::sync_filesystem(mount.as_path()).doing("write back a filesystem")
+        file::sync_filesystem(mount.as_path()).map_err(cannot("sync a filesystem"))
     }
 
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
@@ -265,11 +268,11 @@ impl Host for LinuxHost {
     }
 
     fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
-        loopdev::writes(device.major, device.minor).doing("count the writes to a device")
+        loopdev::writes(device.major, device.minor).map_err(cannot("count the writes to a device"))
     }
 
     fn sync_device(&self, device: &Device) -> Result<()> {
-        file::sync_device(&device.path).doing("write back a device")
+        file::sync_device(&device.path).map_err(cannot("sync a device"))
     }
 
     fn check_limits_work(&self) -> Result<()> {
@@ -290,7 +293,7 @@ impl Host for LinuxHost {
                     volume = %id,
                     reason,
                     aside = %aside.display(),
-                    "cannot read {what}; it is set aside, and the kernel is asked what is in use"
+                    "cannot read {what}; moved it aside, and asking the kernel what is in use"
                 );
                 Ok(NodeRecord::default())
             }

@@ -39,7 +39,10 @@ pub(crate) fn check_device(target: &TargetPath, there: &MountState, device: &Dev
 /// What is staged at `source`: an empty directory must not be handed to a workload as its volume.
 pub(crate) fn staged(source: &TargetPath, there: Option<MountState>) -> Result<MountState> {
     there.filter(|there| !there.is_device_node).ok_or_else(|| {
-        Error::precondition(format!("no filesystem is mounted at {source}; stage the volume again"))
+        Error::precondition(format!(
+            "cannot publish from {source}: no filesystem is mounted \
+             there; stage the volume again"
+        ))
     })
 }
 
@@ -50,7 +53,8 @@ fn taken(target: &TargetPath, by: &MountState) -> Error {
     };
     let access = if by.read_only { ", read-only," } else { "" };
     Error::precondition(format!(
-        "{target} is taken: {what} {}:{} is mounted there{access} and is not what was asked for",
+        "cannot mount at {target}: {what} {}:{} is mounted there{access} and is not what is asked for; \
+         unmount it first",
         by.major, by.minor,
     ))
 }

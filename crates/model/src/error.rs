@@ -4,6 +4,10 @@
 //! people who were woken up: what is wrong, with which object, and what would mend it. They
 //! never hold secrets, mount flags or tool arguments.
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
 use crate::id::PoolId;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,9 +48,9 @@ pub enum Error {
     #[error("{what} exists already and differs: {reason}")]
     Conflict { what: String, reason: String },
 
-    /// Another call on the same object is running.
-    #[error("another operation on {0} is in progress; try again")]
-    Busy(String),
+    /// Another call or process is changing the same object.
+    #[error("{object} is busy: {why}; try again")]
+    Busy { object: String, why: String },
 
     /// A page token that this plugin never issued.
     #[error("starting_token is not one that was issued here; start again from the first page")]
@@ -58,11 +62,11 @@ pub enum Error {
 
     /// Not possible now: space, or a node's volume count, is used up.
     #[error("{0}")]
-    Exhausted(String),
+    Exhausted(#[source] Reason),
 
     /// The object is in a state that forbids this; the text says which and what to do.
     #[error("{0}")]
-    Precondition(String),
+    Precondition(#[source] Reason),
 
     #[error("{0} is not offered: {1}")]
     NotOffered(&'static str, String),
@@ -78,13 +82,79 @@ pub enum Error {
     #[error("stopping: this daemon takes on nothing new; try again")]
     Stopping,
 
-    /// A pool is away and may come back by itself: whether it has happened is not known.
-    #[error("{doing}: {reason}")]
-    Unreachable { doing: String, reason: String },
+    /// A pool is absent and may come back by itself: whether the call had an effect is not known.
+    #[error("cannot {doing}: {reason}")]
+    Unreachable {
+        doing: String,
+        #[source]
+        reason: Reason,
+    },
 
-    /// A pool or the machine failed. `doing` says at what.
-    #[error("{doing}: {reason}")]
-    Failed { doing: String, reason: String },
+    /// A pool or the machine failed. `doing` says at what, as a verb phrase: "read the pool header".
+    #[error("cannot {doing}: {reason}")]
+    Failed {
+        doing: String,
+        #[source]
+        reason: Reason,
+    },
+}
+
+/// Why a call failed, as a text; with the error of the layer below, if there was one.
+///
+/// The text includes that of the source: an answer and a log line show it whole. Two reasons are equal if
+/// they read alike.
+#[derive(Debug, Clone)]
+pub struct Reason {
+    text: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Reason {
+    /// What `source` says of itself.
+    pub fn of(source: impl StdError + Send + Sync + 'static) -> Self {
+        Self { text: source.to_string(), source: Some(Arc::new(source)) }
+    }
+
+    /// `text` tells more than `source` does: what the call was to do, or what would help.
+    pub fn explained(text: String, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self { text, source: Some(Arc::new(source)) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl StdError for Reason {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+impl PartialEq for Reason {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Reason {}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { text, source: None }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
 }
 
 impl Error {
@@ -92,8 +162,16 @@ impl Error {
         Self::Invalid { field, reason: reason.into() }
     }
 
-    pub fn precondition(reason: impl Into<String>) -> Self {
+    pub fn precondition(reason: impl Into<Reason>) -> Self {
         Self::Precondition(reason.into())
+    }
+
+    pub fn exhausted(reason: impl Into<Reason>) -> Self {
+        Self::Exhausted(reason.into())
+    }
+
+    pub fn busy(object: impl ToString, why: impl Into<String>) -> Self {
+        Self::Busy { object: object.to_string(), why: why.into() }
     }
 
     pub fn conflict(what: impl ToString, reason: impl Into<String>) -> Self {
@@ -108,7 +186,14 @@ impl Error {
         Self::Damaged { what: what.to_string(), reason: reason.to_string() }
     }
 
-    pub fn failed(doing: impl Into<String>, reason: impl ToString) -> Self {
-        Self::Failed { doing: doing.into(), reason: reason.to_string() }
+    pub fn unreachable(doing: impl Into<String>, reason: impl Into<Reason>) -> Self {
+        Self::Unreachable { doing: doing.into(), reason: reason.into() }
+    }
+
+    pub fn failed(doing: impl Into<String>, reason: impl Into<Reason>) -> Self {
+        Self::Failed { doing: doing.into(), reason: reason.into() }
     }
 }
+
+#[cfg(test)]
+mod tests;

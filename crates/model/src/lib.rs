@@ -24,7 +24,7 @@ pub use capability::{
     AccessMode, AccessType, CapabilitySet, FsType, MountAccess, MountFlags, VolumeCapability,
 };
 pub use condition::{Condition, Usage};
-pub use error::{Error, Result};
+pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use host::{DeviceSignature, Host, MountRequest, MountState, NodeRecord, Publication, Stage};
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};

@@ -37,6 +37,13 @@ pub struct VolumeRecord {
     pub published: BTreeMap<NodeId, ControllerPublication>,
 }
 
+impl VolumeRecord {
+    /// For messages: the id, and the name by which the orchestrator knows the volume.
+    pub fn label(&self) -> String {
+        format!("volume {} ({})", self.id, self.name)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotRecord {
     pub version: u32,
@@ -55,6 +62,13 @@ pub struct SnapshotRecord {
     pub group: Option<GroupSnapshotId>,
     #[serde(default)]
     pub consistency: Consistency,
+}
+
+impl SnapshotRecord {
+    /// As [`VolumeRecord::label`].
+    pub fn label(&self) -> String {
+        format!("snapshot {} ({})", self.id, self.name)
+    }
 }
 
 /// What is certain about the data of a snapshot; the least first.

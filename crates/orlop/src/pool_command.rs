@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use orlop_model::{Error, Finding, Topology};
+use orlop_model::{Error, Finding, Reason, Topology};
 use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner};
 
 use crate::complain;
@@ -114,7 +114,7 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     }
     if report.failed {
         return Err(Error::precondition(format!(
-            "the pool at {} is not adopted: not all publications could be cleared, see above; mend \
+            "cannot adopt the pool at {}: not all publications could be cleared, see above; mend \
              that and adopt it again",
             path.display()
         )));
@@ -127,8 +127,8 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
 
 /// With what the configuration says of the pool, if it has this pool.
 fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig, Inspection)> {
-    let looking = || format!("look at the pool at {}", path.display());
-    let path = path.canonicalize().map_err(|error| Error::failed(looking(), error))?;
+    let looking = || format!("inspect the pool at {}", path.display());
+    let path = path.canonicalize().map_err(|error| Error::failed(looking(), Reason::of(error)))?;
     let configured = image_pools(config).find(|pool| is_at(pool, &path)).cloned();
     let pool = configured.unwrap_or_else(|| ImagePoolConfig {
         path: path.clone(),
@@ -185,7 +185,7 @@ fn shown(place: &Topology) -> String {
 fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
     if inspection.in_use {
         return Err(Error::precondition(format!(
-            "a daemon on this machine serves the pool at {}; there is nothing to adopt",
+            "cannot adopt the pool at {}: a daemon on this machine serves it",
             path.display()
         )));
     }
@@ -197,7 +197,7 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
     for other in image_pools(config).filter(|other| !is_at(other, path)) {
         if ImagePool::id_at(&other.path)?.as_ref() == Some(&inspection.id) {
             return Err(Error::precondition(format!(
-                "pool {} at {} has the id {} as well: one is a copy of the other, and only one \
+                "cannot adopt the pool: pool {} at {} has the id {} as well: one is a copy of the other, and only one \
                  can be served here",
                 other.name,
                 other.path.display(),
@@ -208,7 +208,7 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
     let in_use = ImagePool::copies_in_use(&inspection.id, path)?;
     if let Some(device) = in_use.first() {
         return Err(Error::precondition(format!(
-            "{} shows a volume of another pool with the id {}: one is a copy of the other, and \
+            "cannot adopt the pool: {} shows a volume of another pool with the id {}: one is a copy of the other, and \
              only one can be served here",
             device.display(),
             inspection.id

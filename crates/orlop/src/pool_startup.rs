@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use orlop_csi::Executor;
 use orlop_engine::{AbsentPool, Engine, EngineSettings};
 use orlop_host::LinuxHost;
-use orlop_model::{Error, Pool, PoolId, Result};
+use orlop_model::{Error, Pool, PoolId, Reason, Result};
 use orlop_pools::image::ImagePool;
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::rand::random_bytes;
@@ -55,7 +55,7 @@ impl PoolIdClaims {
             return Ok(());
         }
         Err(Error::failed(
-            format!("cannot open pool {name}"),
+            format!("open pool {name}"),
             format!(
                 "it has the same id as pool {by}: one is a copy of the other; configure only one of \
                  them"
@@ -104,7 +104,7 @@ impl PoolOpening {
                 None
             }
             Err(TryRecvError::Disconnected) => {
-                let reason = "it ended unexpectedly; the log says where";
+                let reason = "a thread panicked; the log says where";
                 Some(Err(Error::failed(format!("open pool {}", self.config.name()), reason)))
             }
         }
@@ -124,14 +124,11 @@ impl PoolOpening {
     }
 
     fn not_open_yet(&self) -> Error {
-        Error::Unreachable {
-            doing: format!("open pool {}", self.config.name()),
-            reason: match &self.config {
-                PoolConfig::Image(_) => "it takes long; its disk is slow or does not answer",
-                PoolConfig::Rbd(_) => "it takes long; the Ceph cluster is slow or does not answer",
-            }
-            .to_owned(),
-        }
+        let reason = match &self.config {
+            PoolConfig::Image(_) => "it takes long; its disk is slow or does not answer",
+            PoolConfig::Rbd(_) => "it takes long; the Ceph cluster is slow or does not answer",
+        };
+        Error::unreachable(format!("open pool {}", self.config.name()), reason)
     }
 
     /// A directory that a pool is missing from may become empty while we wait: a broken disk is
@@ -162,7 +159,7 @@ fn begin(config: &PoolConfig, claims: &PoolIdClaims) -> Result<Receiver<Result<O
         let _ = sender.send(open_pool(&config, &claims));
     };
     let thread = thread::Builder::new().name("open-pool".to_owned());
-    thread.spawn(open).map_err(|error| Error::failed("start a thread", error))?;
+    thread.spawn(open).map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
     Ok(opening)
 }
 
@@ -298,7 +295,7 @@ fn mark_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
         return Ok(());
     }
     let stamp: [u8; 8] = random_bytes()
-        .map_err(|error| Error::failed(format!("open pool {}", pool.name()), error))?;
+        .map_err(|error| Error::failed(format!("open pool {}", pool.name()), Reason::of(error)))?;
     let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
     match pool.set_run_stamp(stamp.clone()) {
         Ok(()) if is_alone => host.mark_pool(id, &stamp),
@@ -351,7 +348,7 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
             let added = opened.and_then(|open| Ok((with_pool(&engine, &host, &open)?, open)));
             match added {
                 Ok((with, open)) => {
-                    tracing::info!(pool = pool.config.name(), "in service");
+                    tracing::info!(pool = pool.config.name(), "the pool is in service");
                     pools.add(open);
                     engine = with;
                 }

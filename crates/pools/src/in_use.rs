@@ -1,4 +1,6 @@
-//! The one answer to a device that cannot be let go of.
+//! The answers to a device that is in use.
+
+use std::path::Path;
 
 use orlop_model::{Error, VolumeId};
 use orlop_sys::loopdev::{self, LoopDevice};
@@ -11,9 +13,14 @@ pub(crate) fn used_by(device: &LoopDevice, id: &VolumeId, user: Option<String>) 
     let user = user.unwrap_or_else(|| unseen(device));
     let device = device.path();
     Error::precondition(format!(
-        "{} of volume {id} is still in use: {user}; unmount or close it first",
+        "cannot detach {} of volume {id}: it is still in use: {user}; unmount or close it first",
         device.display()
     ))
+}
+
+/// A program that an earlier daemon started is not killed half-way.
+pub(crate) fn device_busy(device: &Path) -> Error {
+    Error::busy(device.display(), "a program that was started earlier still works on it")
 }
 
 /// The daemon has given up the right to look at what more privileged processes have open.

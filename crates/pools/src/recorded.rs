@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
-    Error, GroupSnapshotId, GroupSnapshotRecord, NewVolume, PoolId, Result, SnapshotId,
+    Error, GroupSnapshotId, GroupSnapshotRecord, NewVolume, PoolId, Reason, Result, SnapshotId,
     SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
@@ -94,7 +94,7 @@ pub(crate) fn parse_record<R: Recorded>(
 
 pub(crate) fn to_text<R: Recorded>(record: &R) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(record).map_err(|error| {
-        Error::failed(format!("write the record of {} {}", R::KIND, record.id()), error)
+        Error::failed(format!("write the record of {} {}", R::KIND, record.id()), Reason::of(error))
     })
 }
 

@@ -92,6 +92,34 @@ impl Error {
     }
 }
 
+/// The error of a call that failed: one of this crate's, or of std where a caller uses that directly.
+pub trait CallError: std::error::Error + Send + Sync + 'static {
+    fn errno(&self) -> Option<Errno>;
+
+    /// The device that a program of an earlier daemon still works on.
+    fn busy_device(&self) -> Option<&Path>;
+}
+
+impl CallError for Error {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
+
+    fn busy_device(&self) -> Option<&Path> {
+        Self::busy_device(self)
+    }
+}
+
+impl CallError for std::io::Error {
+    fn errno(&self) -> Option<Errno> {
+        Errno::from_io_error(self)
+    }
+
+    fn busy_device(&self) -> Option<&Path> {
+        None
+    }
+}
+
 /// Names the operation and its object where a kernel call failed.
 ///
 /// `effect_on` is for calls that change something outside of this process: once such a call succeeded, a

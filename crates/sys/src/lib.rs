@@ -39,4 +39,4 @@ mod testbed;
 pub mod thaw_helper;
 pub mod tool;
 
-pub use error::{Error, Result};
+pub use error::{CallError, Error, Result};

@@ -87,7 +87,7 @@ fn drop_cache(device: &Path) {
 async fn assert_unwell(used: &OnNode) {
     let condition = used.stats().await.unwrap().volume_condition.unwrap();
     assert!(condition.abnormal, "{condition:?}");
-    assert!(condition.message.contains("taken from this node"), "{condition:?}");
+    assert!(condition.message.contains("this node was fenced"), "{condition:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

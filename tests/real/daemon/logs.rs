@@ -107,10 +107,10 @@ async fn the_log_names_what_is_refused_at_a_fitting_level() {
         line("DEBUG", "OK", "GetCapacity", "  ".to_owned()),
         line("DEBUG", "OK", "ControllerGetVolume", format!(" {good} ")),
         line("INFO", "NOT_FOUND", "ControllerGetVolume", " gone ".to_owned()),
-        line("WARN", "FAILED_PRECONDITION", "NodeStageVolume", format!(" {good} ")),
+        line("WARN", "FAILED_PRECONDITION", "NodeStageVolume", format!("pvc-good {good} ")),
         line("WARN", "INVALID_ARGUMENT", "NodeStageVolume", format!(" {good} ")),
-        line("ERROR", "DATA_LOSS", "CreateSnapshot", format!(" {good} snapshot-lost")),
-        line("INFO", "OK", "DeleteVolume", format!(" {good} ")),
+        line("ERROR", "DATA_LOSS", "CreateSnapshot", format!("pvc-good {good} snapshot-lost")),
+        line("INFO", "OK", "DeleteVolume", format!("pvc-good {good} ")),
     ];
     assert_eq!(told, expected);
 }

@@ -78,7 +78,7 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     let path = patient.pool.path.to_str().unwrap();
     let used = launch.run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(used.status.code(), Some(1), "{used:?}");
-    assert!(used.stderr.contains("a daemon on this machine serves the pool"), "{used:?}");
+    assert!(used.stderr.contains("a daemon on this machine serves it"), "{used:?}");
     let listed = launch.run(&["pool", "list"]);
     assert!(listed.stdout.contains(path), "{listed:?}");
     let shown = launch.run(&["pool", "show", path]);
@@ -126,7 +126,7 @@ async fn a_pool_whose_publications_stay_is_not_adopted() {
     let refused = here(&patient).run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(refused.stdout.contains("not repaired"), "{refused:?}");
-    assert!(refused.stderr.contains("is not adopted"), "{refused:?}");
+    assert!(refused.stderr.contains("not all publications could be cleared"), "{refused:?}");
     assert_eq!(fs::read(&served_by).unwrap(), origin);
     fs::remove_dir(&obstacle).unwrap();
     let adopted = here(&patient).run(&["pool", "adopt", path, "--yes"]);

@@ -245,7 +245,7 @@ async fn publications_of_volumes_in_use_are_kept() {
     let path = patient.pool.path.to_str().unwrap();
     let adopted = mistaken.run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(adopted.status.code(), Some(1), "{adopted:?}");
-    assert!(adopted.stderr.contains("is not adopted"), "{adopted:?}");
+    assert!(adopted.stderr.contains("not all publications could be cleared"), "{adopted:?}");
     assert_eq!(fs::read(patient.pool.volume_record(id)).unwrap(), record);
     patient.daemon.restart().await;
     node.down().await;

@@ -103,5 +103,5 @@ pub(super) fn permits(width: u32) -> usize {
 /// The operation ended without a result: it panicked, or the runtime went away under it.
 fn interrupted(error: &JoinError) -> Error {
     tracing::error!(%error, "an operation ended without a result");
-    Error::failed("finish the operation", "it ended unexpectedly; this plugin's log says where")
+    Error::failed("finish the operation", "a thread panicked; this plugin's log says where")
 }

@@ -197,7 +197,7 @@ async fn a_sick_pool_fails_the_probe_with_its_reason() {
 #[tokio::test]
 async fn a_pool_that_is_away_is_waited_for() {
     let plugin = Plugin::start().await;
-    let away = Error::Unreachable { doing: "read pool".to_owned(), reason: "no answer".to_owned() };
+    let away = Error::unreachable("read pool", "no answer");
     plugin.pool.fail_next("check_health", away);
     assert_eq!(probe(&plugin).await.unwrap(), Some(false));
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));

@@ -164,7 +164,7 @@ async fn every_way_to_be_wrong_has_its_code() {
     };
     assert_eq!(answer(request(entry("colour", "red"))).await, Code::InvalidArgument, "GG-17");
     assert_eq!(answer(request(foreign)).await, Code::Ok);
-    plugin.pool.fail_next("begin_group_snapshot", Error::Exhausted("full".to_owned()));
+    plugin.pool.fail_next("begin_group_snapshot", Error::exhausted("full".to_owned()));
     assert_eq!(answer(create("full", &[&a])).await, Code::ResourceExhausted, "GG-28");
 
     let id = &group.group_snapshot_id;

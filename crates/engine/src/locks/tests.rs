@@ -33,8 +33,8 @@ fn until_waiting_or_done<T>(locks: &Locks, key: &Key, call: &thread::ScopedJoinH
 fn an_exclusive_lock_is_held_by_one() {
     let locks = impatient();
     let held = locks.exclusive(key("a")).unwrap();
-    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
-    assert!(matches!(locks.shared(key("a")), Err(Error::Busy(_))));
+    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy { .. })));
+    assert!(matches!(locks.shared(key("a")), Err(Error::Busy { .. })));
     assert!(locks.exclusive(key("b")).is_ok());
     drop(held);
     assert!(locks.exclusive(key("a")).is_ok());
@@ -99,7 +99,7 @@ fn calls_are_served_in_order_of_arrival() {
 fn a_call_that_gives_up_does_not_block_others() {
     let locks = Locks::new(Duration::from_millis(10));
     let reader = locks.shared(key("a")).unwrap();
-    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy(_))));
+    assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy { .. })));
     assert!(locks.shared(key("a")).is_ok());
     drop(reader);
     assert!(locks.is_forgotten());
@@ -116,7 +116,7 @@ fn only_so_many_wait_for_one_object() {
             scope.spawn(|| drop(locks.exclusive(key("hot")).unwrap()));
             until_waiting(&locks, &key("hot"), waiting + 1);
         }
-        assert!(matches!(locks.exclusive(key("hot")), Err(Error::Busy(_))));
+        assert!(matches!(locks.exclusive(key("hot")), Err(Error::Busy { .. })));
         let patient = scope.spawn(|| locks.exclusive(key("other")).is_ok());
         until_waiting_or_done(&locks, &key("other"), &patient);
         drop(other);
@@ -144,7 +144,7 @@ fn a_full_waiter_limit_refuses_no_other_call() {
         }
         assert!(entered >= MOST_FOR_ONE && entered < keys.len() - 1, "{entered} wait");
         let key = &keys[keys.len() - 1];
-        assert!(matches!(sick.exclusive(key.clone()), Err(Error::Busy(_))));
+        assert!(matches!(sick.exclusive(key.clone()), Err(Error::Busy { .. })));
         let patient = scope.spawn(|| well.exclusive(key.clone()).is_ok());
         until_waiting_or_done(&locks, key, &patient);
         drop(last);
@@ -163,7 +163,7 @@ fn all_locks_of_a_call_are_waited_for_together() {
     let held = locks.exclusive(key("a")).unwrap();
     // What is free is there at once; what is not has had its time.
     assert!(late.exclusive(key("b")).is_ok());
-    assert!(matches!(late.exclusive(key("a")), Err(Error::Busy(_))));
+    assert!(matches!(late.exclusive(key("a")), Err(Error::Busy { .. })));
     drop(held);
     assert_eq!(locks.with_one_deadline().deadline, locks.deadline);
     let keys = || BTreeSet::from(["a", "b", "c"].map(key));

@@ -61,7 +61,11 @@ impl Engine {
 
     fn filesystem_to_make(&self, record: &VolumeRecord) -> Result<FsType> {
         record.capabilities.fs().or(self.host.filesystems().first().copied()).ok_or_else(|| {
-            Error::precondition("no filesystem can be made on this node: no mkfs is installed")
+            Error::precondition(format!(
+                "cannot format {}: no mkfs is installed on this node; install xfsprogs, e2fsprogs \
+                 or btrfs-progs",
+                record.label()
+            ))
         })
     }
 
@@ -137,9 +141,9 @@ impl Engine {
             DeviceSignature::Filesystem { .. }
             | DeviceSignature::Foreign
             | DeviceSignature::Blank => Err(Error::precondition(format!(
-                "volume {} was used as a raw device and holds no {wanted}; it is never \
-                     formatted after that",
-                record.id
+                "cannot mount {} as {wanted}: it was used as a raw device, holds no {wanted}, and is \
+                 never formatted after that; use it as a raw device, or create another volume",
+                record.label()
             ))),
         }
     }
@@ -154,7 +158,7 @@ impl Engine {
             return Ok(());
         }
         Err(Error::damaged(
-            format!("volume {}", record.id),
+            record.label(),
             "its record says that it was never written, but it holds data; it is left as it is",
         ))
     }
@@ -179,7 +183,7 @@ impl Engine {
             DeviceSignature::Filesystem { .. }
             | DeviceSignature::Foreign
             | DeviceSignature::Blank => Err(Error::damaged(
-                format!("volume {}", record.id),
+                record.label(),
                 format!(
                     "its record promises {fs}, but the device holds something else; it \
                              is neither mounted nor formatted"
@@ -199,7 +203,10 @@ impl Engine {
     ) -> Result<()> {
         pool.catalogue().update_volume(&record.id, &mut |record| {
             if record.format != from && record.format != to {
-                return Err(Error::Busy(record.id.to_string()));
+                return Err(Error::busy(
+                    record.label(),
+                    "another node prepared it during this call",
+                ));
             }
             record.format = to;
             Ok(())

@@ -50,7 +50,10 @@ impl Engine {
         pool.catalogue().update_volume(&record.id, &mut |record| {
             let others = || record.published.iter().filter(|(node, _)| *node != here);
             if others().any(|(_, other)| other.reader == ReaderState::Preparing) {
-                return Err(Error::Busy(record.id.to_string()));
+                return Err(Error::busy(
+                    format!("volume {}", record.id),
+                    "another node is preparing its filesystem",
+                ));
             }
             let mounted = others().any(|(_, other)| other.reader == ReaderState::Reading);
             state = if mounted { ReaderState::Reading } else { ReaderState::Preparing };
@@ -67,7 +70,10 @@ impl Engine {
     fn check_claim(&self, record: &VolumeRecord) -> Result<()> {
         match record.published.get(&self.settings.node_id) {
             Some(own) if own.reader == ReaderState::Preparing => Ok(()),
-            Some(_) | None => Err(Error::Busy(record.id.to_string())),
+            Some(_) | None => Err(Error::busy(
+                format!("volume {}", record.id),
+                "it was unpublished from this node during this call",
+            )),
         }
     }
 
@@ -108,7 +114,9 @@ impl Engine {
             | FormatState::Formatting { .. }
             | FormatState::Copied { .. }
             | FormatState::Renewing { .. }
-            | FormatState::Raw => Err(Error::Busy(id.to_string())),
+            | FormatState::Raw => {
+                Err(Error::busy(format!("volume {id}"), "its filesystem is not prepared yet"))
+            }
         }
     }
 }

@@ -111,7 +111,7 @@ impl Engine {
         match self.mounted_at(pool, id)?.into_iter().find(|other| other != path) {
             None => Ok(()),
             Some(other) => Err(Error::precondition(format!(
-                "volume {id} is still published at {other}; unpublish it first"
+                "cannot unstage volume {id}: it is still published at {other}; unpublish it first"
             ))),
         }
     }

@@ -402,7 +402,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NotServed { .. } => "pool not served",
         Error::NotAtPath { .. } => "not at path",
         Error::Conflict { .. } => "conflict",
-        Error::Busy(_) => "busy",
+        Error::Busy { .. } => "busy",
         Error::StaleToken => "stale token",
         Error::OutOfRange(_) => "out of range",
         Error::Exhausted(_) => "exhausted",

@@ -10,7 +10,7 @@ use orlop_model::{ContentSource, Error, VolumeParameters};
 use crate::bench::*;
 
 fn away() -> Error {
-    Error::Unreachable { doing: "connect".to_owned(), reason: "nobody answers".to_owned() }
+    Error::unreachable("connect", "nobody answers")
 }
 
 /// As a successor that could not reach the pool `far`, which the bench has.

@@ -123,5 +123,5 @@ fn a_pool_that_fails_does_not_hide_the_others() {
 }
 
 fn away() -> Error {
-    Error::Unreachable { doing: "statfs".to_owned(), reason: "read-only".to_owned() }
+    Error::unreachable("statfs", "read-only")
 }

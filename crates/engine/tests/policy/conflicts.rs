@@ -32,7 +32,7 @@ fn a_volume_that_differs_is_reported_with_what_was_asked_for() {
     let create = |request: CreateVolume| bench.engine.create_volume(&request);
     create(same.clone()).unwrap();
     let larger = CreateVolume { range: Some(range(2 * GIB, 0)), ..same.clone() };
-    tells(create(larger), &["volume \"v\" ", "1073741824 bytes", "at least 2147483648 bytes"]);
+    tells(create(larger), &[" (\"v\") ", "1073741824 bytes", "at least 2147483648 bytes"]);
     let raw = only(block(AccessMode::SingleNodeWriter));
     let raw = CreateVolume { capabilities: raw, ..same.clone() };
     tells(create(raw), &["mount of ext4 SINGLE_NODE_WRITER", "block SINGLE_NODE_WRITER"]);

@@ -166,7 +166,7 @@ fn while_a_copy_is_made_its_parts_are_busy_and_all_else_is_not() {
     let source = origin.clone();
     bench.pool().during_next_cut(move || {
         let busy = |result: Result<(), Error>| {
-            refused!(result, Error::Busy(_));
+            refused!(result, Error::Busy { .. });
         };
         busy(engine.delete_volume(&source));
         busy(engine.create_volume(&cloned("other", &source)).map(drop));
@@ -214,8 +214,8 @@ fn a_volume_is_cloned_by_many_at_once_and_not_deleted_in_that_time() {
             engine.create_volume(&cloned(name, &source)).unwrap();
         }
         engine.create_snapshot(&snapshot("s", &source)).unwrap();
-        refused!(engine.delete_volume(&source), Error::Busy(_));
-        refused!(engine.expand_volume(&source, &range(2 * GIB, 0), None), Error::Busy(_));
+        refused!(engine.delete_volume(&source), Error::Busy { .. });
+        refused!(engine.expand_volume(&source, &range(2 * GIB, 0), None), Error::Busy { .. });
     });
     bench.create_as(cloned("first", &origin));
     assert_eq!(bench.names(), ["first", "fourth", "origin", "second", "third"]);
@@ -229,8 +229,8 @@ fn a_snapshot_is_restored_by_many_at_once_and_not_deleted_in_that_time() {
     let (engine, source) = (Arc::clone(&bench.engine), saved.clone());
     bench.pool().during_next_cut(move || {
         engine.create_volume(&restored("second", &source)).unwrap();
-        refused!(engine.delete_snapshot(&source), Error::Busy(_));
-        refused!(engine.create_volume(&restored("first", &source)), Error::Busy(_));
+        refused!(engine.delete_snapshot(&source), Error::Busy { .. });
+        refused!(engine.create_volume(&restored("first", &source)), Error::Busy { .. });
     });
     bench.create_as(restored("first", &saved));
     assert_eq!(bench.names(), ["first", "origin", "second"]);
@@ -248,7 +248,7 @@ fn a_source_is_free_again_once_it_is_cut() {
     for name in ["a clone", "b clone", "c clone"] {
         let (engine, source) = (Arc::clone(&bench.engine), origin.clone());
         bench.pool().during_next_commit(move || {
-            refused!(engine.create_volume(&cloned(name, &source)), Error::Busy(_));
+            refused!(engine.create_volume(&cloned(name, &source)), Error::Busy { .. });
             engine.unstage_volume(&issued(&source), &path(STAGING)).unwrap();
             engine.stage_volume(&stage(&source)).unwrap();
         });

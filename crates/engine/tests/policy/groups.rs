@@ -28,7 +28,7 @@ fn a_member_cannot_be_deleted_before_its_group_is_there() {
     let group = bench.engine.create_group_snapshot(&request).unwrap();
     assert_eq!(group.members.len(), 2);
     let seen = seen.lock().unwrap().take();
-    assert!(matches!(seen, Some(Err(Error::Busy(_)))), "{seen:?}");
+    assert!(matches!(seen, Some(Err(Error::Busy { .. }))), "{seen:?}");
 }
 
 #[test]

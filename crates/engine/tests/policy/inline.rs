@@ -229,8 +229,8 @@ fn while_it_is_being_made_it_is_busy() {
     let bench = Bench::new();
     let engine = Arc::clone(&bench.engine);
     bench.pool().during_next_cut(move || {
-        refused!(engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET)), Error::Busy(_));
-        refused!(engine.publish_volume(&inline(TARGET)), Error::Busy(_));
+        refused!(engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET)), Error::Busy { .. });
+        refused!(engine.publish_volume(&inline(TARGET)), Error::Busy { .. });
     });
     bench.engine.publish_volume(&inline(TARGET)).unwrap();
     unpublish(&bench).unwrap();

@@ -51,7 +51,7 @@ fn without_a_wish_the_pool_with_most_room_is_taken() {
 #[test]
 fn a_pool_that_is_away_is_passed_over() {
     let bench = three_pools();
-    let away = || Error::Unreachable { doing: "open".to_owned(), reason: "EROFS".to_owned() };
+    let away = || Error::unreachable("open", "EROFS");
     bench.pools[0].fail_next("begin_volume", away());
     assert_eq!(placed(&bench, volume("a")), "slow");
     bench.pools[0].fail_next("commit", away());

@@ -212,7 +212,7 @@ fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_write
             .unwrap();
     };
     claim(ReaderState::Preparing);
-    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy(_));
+    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy { .. });
     here.assert_node_is_clean();
     claim(ReaderState::Away);
 
@@ -339,7 +339,7 @@ fn a_node_that_lost_its_claim_while_it_waited_for_the_device_does_not_prepare() 
         there.engine.controller_unpublish(&volume, Some(&node(HERE))).unwrap();
         there.engine.controller_publish(&request).unwrap();
     });
-    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy(_));
+    refused!(here.engine.stage_volume(&reader(&id)), Error::Busy { .. });
     assert_eq!(here.format(&id), FormatState::Blank);
     here.assert_node_is_clean();
 }
@@ -358,7 +358,7 @@ fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
         };
         there.pool().catalogue().update_volume(&volume, change).unwrap();
     });
-    refused!(here.engine.stage_volume(&stage(&id)), Error::Busy(_));
+    refused!(here.engine.stage_volume(&stage(&id)), Error::Busy { .. });
     assert_eq!(here.format(&id), further);
 }
 
@@ -369,7 +369,7 @@ fn a_source_on_a_shared_pool_stays_until_it_is_copied() {
     let saved = here.snapshot("s", &here.create("origin"));
     let (engine, source) = (here.engine.clone(), saved.clone());
     here.pool().during_next_commit(move || {
-        refused!(engine.delete_snapshot(&source), Error::Busy(_));
+        refused!(engine.delete_snapshot(&source), Error::Busy { .. });
     });
     here.create_as(restored("back", &saved));
     here.engine.delete_snapshot(&saved).unwrap();

@@ -1,28 +1,61 @@
 //! What the kernel and the tools say, as errors named by what a caller can do about them.
 
-use orlop_model::{Error, Result};
+use std::io;
+
+use orlop_model::{Error, Reason};
 use rustix::io::Errno;
 
-pub(super) fn explained(doing: &str, failure: &orlop_sys::Error) -> Error {
-    named(doing, failure, failure.to_string())
+/// For `map_err`: what the call was to do, as a verb phrase.
+pub(super) fn cannot(doing: &str) -> impl FnOnce(orlop_sys::Error) -> Error {
+    move |failure| {
+        let text = failure.to_string();
+        named(doing, failure, text, Reason::explained)
+    }
 }
 
-/// The one place where a failure of the machine gets its name. `text` stands for what the failure
-/// says of itself, where that must not be shown as it is.
-pub(super) fn named(doing: &str, failure: &orlop_sys::Error, text: String) -> Error {
+/// As [`cannot`], where what the failure says of itself must not be shown as it is: `shown` takes its
+/// place, and the failure is not kept.
+pub(super) fn cannot_showing(doing: &str, failure: orlop_sys::Error, shown: String) -> Error {
+    named(doing, failure, shown, |text, _| text.into())
+}
+
+/// The one place where a failure of the machine gets its name.
+fn named(
+    doing: &str,
+    failure: orlop_sys::Error,
+    text: String,
+    reason: impl FnOnce(String, orlop_sys::Error) -> Reason,
+) -> Error {
     if failure.is_no_space() || is_out_of_descriptors(failure.errno()) {
-        return Error::Exhausted(format!("{doing}: {text}"));
+        return Error::Exhausted(reason(format!("cannot {doing}: {text}"), failure));
     }
     if let Some(device) = failure.busy_device() {
-        return Error::Busy(device.display().to_string());
+        return Error::busy(
+            device.display(),
+            "a program that was started earlier still works on it",
+        );
     }
     if failure.is_busy() {
-        return Error::precondition(format!("{doing}: {text}; something still uses it"));
+        let text = format!("cannot {doing}: {text}; end what still uses it");
+        return Error::Precondition(reason(text, failure));
     }
-    if is_callers_to_mend(failure) {
-        return Error::precondition(format!("{doing}: {text}"));
+    if is_callers_to_mend(&failure) {
+        return Error::Precondition(reason(format!("cannot {doing}: {text}"), failure));
     }
-    Error::failed(doing, text)
+    Error::failed(doing, reason(text, failure))
+}
+
+/// As [`cannot`], for std's own file calls, which carry no path.
+pub(super) fn cannot_io(doing: &str) -> impl FnOnce(io::Error) -> Error {
+    move |failure| {
+        if failure.kind() == io::ErrorKind::StorageFull
+            || is_out_of_descriptors(Errno::from_io_error(&failure))
+        {
+            let text = format!("cannot {doing}: {failure}");
+            return Error::exhausted(Reason::explained(text, failure));
+        }
+        Error::failed(doing, Reason::of(failure))
+    }
 }
 
 fn is_out_of_descriptors(errno: Option<Errno>) -> bool {
@@ -52,30 +85,6 @@ pub(super) fn is_missing(failure: &orlop_sys::Error) -> bool {
     matches!(failure.errno(), Some(Errno::NOENT | Errno::NOTDIR))
 }
 
-pub(super) trait HostResultExt<T> {
-    fn doing(self, what: &str) -> Result<T>;
-}
-
-impl<T> HostResultExt<T> for orlop_sys::Result<T> {
-    fn doing(self, what: &str) -> Result<T> {
-        self.map_err(|failure| explained(what, &failure))
-    }
-}
-
-/// std's own file calls, which carry no path.
-impl<T> HostResultExt<T> for std::io::Result<T> {
-    fn doing(self, what: &str) -> Result<T> {
-        self.map_err(|failure| {
-            if failure.kind() == std::io::ErrorKind::StorageFull
-                || is_out_of_descriptors(Errno::from_io_error(&failure))
-            {
-                return Error::Exhausted(format!("{what}: {failure}"));
-            }
-            Error::failed(what, failure)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -85,8 +94,8 @@ mod tests {
     #[test]
     fn what_another_program_still_works_on_is_busy() {
         let failure = orlop_sys::Error::DeviceBusy { device: PathBuf::from("/dev/loop7") };
-        let error = explained("format as xfs", &failure);
-        assert!(matches!(error, Error::Busy(_)), "{error:?}");
+        let error = cannot("format as xfs")(failure);
+        assert!(matches!(error, Error::Busy { .. }), "{error:?}");
         assert!(error.to_string().contains("/dev/loop7"), "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! What is on a device, making it, mending it, and letting it fill its device.
 
-use orlop_model::{Device, DeviceSignature, Error, FsType, FsUuid, Result, TargetPath};
+use orlop_model::{Device, DeviceSignature, Error, FsType, FsUuid, Reason, Result, TargetPath};
 use orlop_sys::filesystem::{self as fs, Format, FsKind, Signature};
 use rustix::io::Errno;
 
-use super::failure::{HostResultExt, explained};
+use super::failure::cannot;
 use super::freezer::Freezer;
 use super::mount_lookup::mount_at;
 
@@ -25,7 +25,7 @@ pub(super) fn type_of(kind: FsKind) -> FsType {
 }
 
 pub(super) fn signature(device: &Device) -> Result<DeviceSignature> {
-    let signature = fs::probe(&device.path).doing("look what is on a device")?;
+    let signature = fs::probe(&device.path).map_err(cannot("read the signature of a device"))?;
     Ok(match signature {
         Signature::Blank => DeviceSignature::Blank,
         Signature::Foreign => DeviceSignature::Foreign,
@@ -42,10 +42,10 @@ pub(super) fn format(device: &Device, fs: FsType, uuid: FsUuid, options: &[Strin
     let wanted = Format { kind: kind_of(fs), uuid: uuid.bytes(), extra_options: options };
     fs::format(&device.path, &wanted).map_err(|failure| {
         if options.is_empty() || !is_refusal(&failure) {
-            return explained(&doing, &failure);
+            return cannot(&doing)(failure);
         }
         let advice = "create the volume again with other mkfsOptions";
-        Error::precondition(format!("{doing}: {failure}; {advice}"))
+        Error::precondition(format!("cannot {doing}: {failure}; {advice}"))
     })?;
     check_identity(device, fs, uuid, &doing)
 }
@@ -73,7 +73,7 @@ fn check_identity(device: &Device, fs: FsType, uuid: FsUuid, doing: &str) -> Res
         DeviceSignature::Filesystem { .. } | DeviceSignature::Blank | DeviceSignature::Foreign => {
             Err(Error::failed(
                 doing,
-                format!("the device should hold {fs} with UUID {uuid}, but shows {found:?}"),
+                format!("the device should hold {fs} with UUID {uuid}, but holds {found:?}"),
             ))
         }
     }
@@ -81,7 +81,7 @@ fn check_identity(device: &Device, fs: FsType, uuid: FsUuid, doing: &str) -> Res
 
 pub(super) fn check(device: &Device, fs: FsType) -> Result<()> {
     match fs {
-        FsType::Ext4 => fs::check_ext4(&device.path).doing("check ext4"),
+        FsType::Ext4 => fs::check_ext4(&device.path).map_err(cannot("check the ext4 filesystem")),
         // These mend themselves from their log when they are mounted.
         FsType::Xfs | FsType::Btrfs => Ok(()),
     }
@@ -97,18 +97,18 @@ pub(super) fn renew_uuid(device: &Device, fs: FsType, uuid: FsUuid) -> Result<()
 }
 
 fn renew_btrfs_uuid(device: &Device, uuid: FsUuid) -> Result<()> {
-    const DOING: &str = "give a copy of btrfs a UUID of its own";
-    fs::set_btrfs_uuid(&device.path, uuid.bytes()).doing(DOING)?;
+    const DOING: &str = "change the UUID of a copied btrfs";
+    fs::set_btrfs_uuid(&device.path, uuid.bytes()).map_err(cannot(DOING))?;
     check_identity(device, FsType::Btrfs, uuid, DOING)
 }
 
 pub(super) fn ensure_grown_unmounted(device: &Device, fs: FsType) -> Result<()> {
-    const DOING: &str = "grow ext4 before it is mounted";
+    const DOING: &str = "grow ext4 before mounting it";
     match fs {
         // Grown when mounted needs CAP_SYS_RESOURCE; grown now needs nothing.
-        FsType::Ext4 => match fs::ext4_spans_device(&device.path).doing(DOING)? {
+        FsType::Ext4 => match fs::ext4_spans_device(&device.path).map_err(cannot(DOING))? {
             true => Ok(()),
-            false => fs::grow_ext4_unmounted(&device.path).doing(DOING),
+            false => fs::grow_ext4_unmounted(&device.path).map_err(cannot(DOING)),
         },
         FsType::Xfs | FsType::Btrfs => Ok(()),
     }
@@ -124,7 +124,7 @@ pub(super) fn ensure_grown_mounted(
     // holds the empty directory.
     if !mount_at(at)?.is_some_and(|there| there.is_of(device) && !there.is_device_node) {
         return Err(Error::precondition(format!(
-            "the volume is not mounted at {at}, so its filesystem cannot grow there"
+            "cannot grow the filesystem at {at}: the volume is not mounted there; stage it again"
         )));
     }
     let doing = format!("grow the {fs} at {at}");
@@ -132,15 +132,18 @@ pub(super) fn ensure_grown_mounted(
     fs::grow_mounted(mount_point, &device.path, kind).map_err(|failure| {
         let forbidden = failure.errno() == Some(Errno::PERM);
         match forbidden && fs == FsType::Ext4 {
-            true => Error::precondition(
-                "growing a mounted ext4 needs CAP_SYS_RESOURCE; it will be grown when the volume \
-                 is staged next",
-            ),
-            false => explained(&doing, &failure),
+            true => Error::precondition(Reason::explained(
+                format!(
+                    "cannot {doing}: growing a mounted ext4 needs CAP_SYS_RESOURCE; it will be \
+                     grown when the volume is staged next"
+                ),
+                failure,
+            )),
+            false => cannot(&doing)(failure),
         }
     })?;
     // Asked also where nothing had to grow: an earlier call may have ended in between.
-    if fs::growth_is_written(mount_point, &device.path, kind).doing(&doing)? {
+    if fs::growth_is_written(mount_point, &device.path, kind).map_err(cannot(&doing))? {
         return Ok(());
     }
     freezer.freeze(at)?;
@@ -151,7 +154,7 @@ pub(super) fn ensure_trimmed(mount: &TargetPath) -> Result<()> {
     // Trimming goes by path, as growing does.
     if mount_at(mount)?.is_none_or(|there| there.is_device_node) {
         return Err(Error::precondition(format!(
-            "no filesystem is mounted at {mount}, so it cannot be trimmed"
+            "cannot trim {mount}: no filesystem is mounted there; stage the volume again"
         )));
     }
     match fs::trim(mount.as_path()) {
@@ -164,7 +167,7 @@ pub(super) fn ensure_trimmed(mount: &TargetPath) -> Result<()> {
             "NodeReclaimSpace",
             format!("the device under {mount} takes no discards; a thick volume keeps its space"),
         )),
-        Err(failure) => Err(explained("trim", &failure)),
+        Err(failure) => Err(cannot("trim a filesystem")(failure)),
     }
 }
 

@@ -13,11 +13,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, NameDigest, Result, TargetPath};
+use orlop_model::{Error, NameDigest, Reason, Result, TargetPath};
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
-use super::failure::{HostResultExt, explained};
+use super::failure::cannot;
 use super::mount_lookup::mount_at;
 use super::run_files::RunFiles;
 use watchdog::{FreezeState, Watchdog};
@@ -54,7 +54,7 @@ impl Freezer {
         // filesystem.
         if mount_at(mount)?.is_none_or(|there| there.is_device_node) {
             return Err(Error::precondition(format!(
-                "no filesystem is mounted at {mount}, so it cannot be frozen"
+                "cannot freeze {mount}: no filesystem is mounted there; stage the volume again"
             )));
         }
         self.watchdog.begin(mount)?;
@@ -133,7 +133,7 @@ impl Freezer {
             let _ = done.send(());
         };
         let thread = thread::Builder::new().name("thaw".to_owned());
-        thread.spawn(thaw).map_err(|error| Error::failed("start a thread", error))?;
+        thread.spawn(thaw).map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
         Ok(thawed)
     }
 }
@@ -176,9 +176,10 @@ impl FreezeMarkers {
             }
             match failure.is_busy() {
                 true => Error::precondition(format!(
-                    "the filesystem at {mount} was frozen by something else; thaw it and try again"
+                    "cannot freeze the filesystem at {mount}: another program froze it; thaw it \
+                     (fsfreeze -u) and try again"
                 )),
-                false => explained("freeze", &failure),
+                false => cannot("freeze a filesystem")(failure),
             }
         })
     }
@@ -187,7 +188,7 @@ impl FreezeMarkers {
         let outcome = match fs::ensure_thawed(mount.as_path()) {
             // Without its mount point, nothing is mounted there.
             Err(failure) if failure.is_not_found() => ThawOutcome::WasNotFrozen,
-            outcome => outcome.doing("thaw")?,
+            outcome => outcome.map_err(cannot("thaw a filesystem"))?,
         };
         self.tell_helper(|helper| helper.unregister(mount.as_path()));
         self.files.ensure_removed(&marker_name(mount))?;
@@ -219,8 +220,8 @@ impl FreezeMarkers {
 
     fn marked_mount(&self, name: &str) -> Result<TargetPath> {
         let contents = self.files.read(name)?.unwrap_or_default();
-        let text =
-            String::from_utf8(contents).map_err(|error| Error::failed("read a note", error))?;
+        let text = String::from_utf8(contents)
+            .map_err(|error| Error::failed("read the note of a freeze", Reason::of(error)))?;
         TargetPath::parse("note", &text)
     }
 

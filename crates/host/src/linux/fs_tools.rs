@@ -38,7 +38,7 @@ impl FsTools {
         match fs::missing_tool(&kinds) {
             None => Ok(()),
             Some(tool) => Err(Error::precondition(format!(
-                "{tool} was installed when the daemon started and is gone; install it again"
+                "cannot find {tool}, which was installed when the daemon started; install it again"
             ))),
         }
     }

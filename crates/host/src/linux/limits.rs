@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use orlop_model::{Device, Error, IoLimits, Result};
 use orlop_sys::cgroup_io::{IoController, Limits};
 
-use super::failure::HostResultExt;
+use super::failure::cannot;
 use super::run_files::RunFiles;
 use follower::{Follower, InForce, SharedLimits};
 
@@ -42,7 +42,8 @@ impl Limiter {
         }
         // Markers can be lost without a reboot; the kernel's own list cannot.
         if let Some(controller) = &controller {
-            let found = controller.limited_devices().doing("read the I/O limits in force")?;
+            let found =
+                controller.limited_devices().map_err(cannot("read the I/O limits in force"))?;
             limited.extend(found.into_iter().map(|(major, minor)| format!("{major}:{minor}")));
         }
         let follower = Mutex::default();
@@ -118,7 +119,7 @@ impl Limiter {
         };
         controller
             .apply(device.major, device.minor, limits)
-            .doing(&format!("limit the I/O of {}", device.path.display()))
+            .map_err(cannot(&format!("limit the I/O of {}", device.path.display())))
     }
 
     fn limited(&self) -> MutexGuard<'_, BTreeSet<String>> {

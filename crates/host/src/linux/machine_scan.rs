@@ -15,7 +15,7 @@ use orlop_model::{
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
 
-use super::failure::HostResultExt;
+use super::failure::cannot;
 use super::freezer::Freezer;
 use super::limits::Limiter;
 use super::mount_lookup::mounts_of_device;
@@ -197,7 +197,7 @@ fn parse_number(text: &str) -> Option<(u32, u32)> {
 }
 
 fn is_attached(major: u32, minor: u32) -> Result<bool> {
-    let devices = loopdev::all_backed().doing("list the loop devices")?;
+    let devices = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     Ok(devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor))))
 }
 
@@ -252,7 +252,7 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
             let detach = detaching(labelled);
             let perform = move || {
                 for path in &mounted {
-                    mounts::ensure_unmounted(path).doing("unmount")?;
+                    mounts::ensure_unmounted(path).map_err(cannot("unmount a path"))?;
                     drop_copies(path);
                 }
                 detach()
@@ -290,12 +290,12 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
 fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + 'static {
     let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
     move || {
-        const DOING: &str = "detach a device";
+        const DOING: &str = "detach a loop device";
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
-        let Some(there) = loopdev::backing(&device).doing(DOING)? else { return Ok(()) };
+        let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };
         let deadline = Instant::now() + PATIENCE;
         while let Some(user) =
-            loopdev::try_detach_unused(&device, &label, &there.file).doing(DOING)?
+            loopdev::try_detach_unused(&device, &label, &there.file).map_err(cannot(DOING))?
         {
             if Instant::now() >= deadline {
                 return Err(Error::precondition(format!(

@@ -10,7 +10,7 @@ use orlop_sys::mounts::{self, MountEntry, MountLookup};
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 
-use super::failure::{HostResultExt, explained, is_missing};
+use super::failure::{cannot, cannot_io, is_missing};
 
 pub(super) fn mount_at(path: &TargetPath) -> Result<Option<MountState>> {
     match mounts::look_up(path.as_path()) {
@@ -19,7 +19,7 @@ pub(super) fn mount_at(path: &TargetPath) -> Result<Option<MountState>> {
         Ok(MountLookup::DeviceNode { major, minor }) => Ok(Some(writable(major, minor, true))),
         Ok(MountLookup::Unknown) => listed_mount(path),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(explained("look for a mount", &error)),
+        Err(error) => Err(cannot("find what is mounted at a path")(error)),
     }
 }
 
@@ -32,7 +32,7 @@ fn listed_mount(path: &TargetPath) -> Result<Option<MountState>> {
         Ok(Some(entry)) => entry,
         Ok(None) => return Ok(None),
         Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(explained("look for a mount", &error)),
+        Err(error) => return Err(cannot("find what is mounted at a path")(error)),
     };
     // A filesystem that has shut down answers stat with EIO. It is no device node then: those
     // live in memory.
@@ -52,7 +52,7 @@ fn listed_mount(path: &TargetPath) -> Result<Option<MountState>> {
 /// Any mount of the device's filesystem, and any bind of its node. The newest first.
 pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
     let number = (device.major, device.minor);
-    let mounts = mounts::all_mounts().doing("list the mounts")?;
+    let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
     Ok(mounts
         .into_iter()
         .rev()
@@ -90,7 +90,7 @@ pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
         // Shut down after an error, but there.
         Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(true),
-        Err(error) => Err(error).doing("look at the target path"),
+        Err(error) => Err(cannot_io("inspect the target path")(error)),
     }
 }
 

@@ -6,7 +6,7 @@ use orlop_model::{Device, Error, FsType, MountRequest, Result, TargetPath};
 use orlop_sys::mounts::{self, BindAccess, FsMount, MountPoint};
 use rustix::io::Errno;
 
-use super::failure::{HostResultExt, explained, is_missing, named};
+use super::failure::{cannot, cannot_showing, is_missing};
 use super::mount_lookup::mount_at;
 use super::mount_options::without_options;
 use crate::same_mount;
@@ -19,7 +19,8 @@ pub(super) fn ensure_mounted(
     if let Some(there) = mount_at(target)? {
         return same_mount::check_filesystem(target, &there, request);
     }
-    let created = mounts::ensure_directory(target.as_path()).doing("prepare a mount point")?;
+    let created =
+        mounts::ensure_directory(target.as_path()).map_err(cannot("create a mount point"))?;
     let mut options = request.options.clone();
     // A copy has the UUID of its original, and XFS refuses to mount the second of two.
     if request.fs == FsType::Xfs && !options.iter().any(|option| option == "nouuid") {
@@ -35,7 +36,8 @@ pub(super) fn ensure_mounted(
     mounts::mount_filesystem_at(&mount, &point).map_err(|failure| {
         remove_if(created, target);
         let doing = format!("mount {} at {target}", request.fs);
-        named(&doing, &failure, without_options(&failure.to_string(), &request.options))
+        let shown = without_options(&failure.to_string(), &request.options);
+        cannot_showing(&doing, failure, shown)
     })
 }
 
@@ -53,9 +55,13 @@ pub(super) fn ensure_bound_directory(
         true => BindAccess::ReadOnly,
         false => BindAccess::ReadWrite,
     };
-    let created = mounts::ensure_directory(target.as_path()).doing("prepare a target")?;
+    let created =
+        mounts::ensure_directory(target.as_path()).map_err(cannot("create the target path"))?;
     opened(target, check)
-        .and_then(|at| mounts::bind_at(source.as_path(), &at, access).doing("publish a directory"))
+        .and_then(|at| {
+            mounts::bind_at(source.as_path(), &at, access)
+                .map_err(cannot("bind the staged filesystem to the target path"))
+        })
         .inspect_err(|_| remove_if(created, target))
 }
 
@@ -67,16 +73,20 @@ pub(super) fn ensure_bound_device(
     if let Some(there) = mount_at(target)? {
         return same_mount::check_device(target, &there, device);
     }
-    let created = mounts::ensure_file(target.as_path()).doing("prepare a target")?;
+    let created =
+        mounts::ensure_file(target.as_path()).map_err(cannot("create the target path"))?;
     let access = BindAccess::ReadWrite;
     opened(target, check)
-        .and_then(|at| mounts::bind_at(&device.path, &at, access).doing("publish a device"))
+        .and_then(|at| {
+            mounts::bind_at(&device.path, &at, access)
+                .map_err(cannot("bind the device to the target path"))
+        })
         .inspect_err(|_| remove_if(created, target))
 }
 
 /// Where the path leads now; it may have led elsewhere when it was looked at before.
 fn opened(target: &TargetPath, check: impl Fn(&Path) -> Result<()>) -> Result<MountPoint> {
-    let point = MountPoint::open(target.as_path()).doing("open a mount point")?;
+    let point = MountPoint::open(target.as_path()).map_err(cannot("open a mount point"))?;
     check(&point.real_path())?;
     Ok(point)
 }
@@ -86,7 +96,7 @@ pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {
         Ok(()) => Ok(()),
         Err(failure) if is_missing(&failure) => Ok(()),
         Err(failure) if failure.is_busy() => Err(busy(path)),
-        Err(failure) => Err(explained("unmount", &failure)),
+        Err(failure) => Err(cannot("unmount a path")(failure)),
     }
 }
 
@@ -95,7 +105,7 @@ fn busy(path: &TargetPath) -> Error {
     Error::precondition(match mounts::user_of(path.as_path()) {
         Some(user) => format!("{path} is busy: {user}; stop the workload and try again"),
         None => format!(
-            "{path} is busy: a process that this daemon may not look at works in it or has files \
+            "{path} is busy: a process that this daemon may not inspect works in it or has files \
              of it open; find it as root with `fuser -vm {path}`, stop the workload and try again"
         ),
     })
@@ -123,11 +133,11 @@ pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
         Err(failure) if is_missing(&failure) => Ok(()),
         Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {
             Err(Error::precondition(format!(
-                "{path} holds files that were written while no volume was mounted there; move \
-                 them away and try again"
+                "cannot remove {path}: it holds files that were written while no volume was \
+                 mounted there; move them away and try again"
             )))
         }
-        Err(failure) => Err(explained("clean up", &failure)),
+        Err(failure) => Err(cannot("remove a mount point")(failure)),
     }
 }
 

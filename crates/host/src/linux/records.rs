@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use orlop_model::{Error, NodeRecord, Result, VolumeId};
+use orlop_model::{Error, NodeRecord, Reason, Result, VolumeId};
 
 use super::run_files::RunFiles;
 
@@ -51,8 +51,9 @@ impl NodeRecords {
         if record.is_empty() {
             return self.files.ensure_removed(&name);
         }
-        let contents = to_text(record)
-            .map_err(|error| Error::failed(format!("write the node record of {id}"), error))?;
+        let contents = to_text(record).map_err(|error| {
+            Error::failed(format!("write the node record of volume {id}"), Reason::of(error))
+        })?;
         self.files.write(&name, &contents)
     }
 

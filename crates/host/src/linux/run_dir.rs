@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, PoolId, Result, TargetPath, VolumeId};
 use orlop_sys::file::{self, Lock, Presence};
 
-use super::failure::HostResultExt;
+use super::failure::{cannot, cannot_io};
 use super::run_files::RunFiles;
 
 /// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
@@ -72,7 +72,7 @@ impl RunDirectory {
     }
 
     pub(super) fn take(&self) -> Result<RunDirectoryLock> {
-        let lock = file::try_lock(&self.lock_file()).doing("lock the run directory")?;
+        let lock = file::try_lock(&self.lock_file()).map_err(cannot("lock the run directory"))?;
         let lock = lock.ok_or_else(|| {
             Error::precondition(format!(
                 "another daemon uses the run directory {}; stop it first. Only a second daemon with \
@@ -85,10 +85,10 @@ impl RunDirectory {
 
     /// Waits for the threads of a killed daemon, for a while.
     fn enter(&self) -> Result<Presence> {
-        const DOING: &str = "enter the run directory";
+        const DOING: &str = "use the run directory";
         let begun = Instant::now();
         loop {
-            if let Some(alone) = Presence::try_alone(&self.volumes()).doing(DOING)? {
+            if let Some(alone) = Presence::try_alone(&self.volumes()).map_err(cannot(DOING))? {
                 return Ok(alone);
             }
             if begun.elapsed() >= LEAVING {
@@ -96,7 +96,7 @@ impl RunDirectory {
                     "threads of the previous daemon are still blocked in the kernel; starting \
                      beside them"
                 );
-                return Presence::beside_others(&self.volumes()).doing(DOING);
+                return Presence::beside_others(&self.volumes()).map_err(cannot(DOING));
             }
             thread::sleep(LOOK_AGAIN);
         }
@@ -105,18 +105,18 @@ impl RunDirectory {
     /// Makes nothing: where no daemon ever was, there is no file to lock. Threads that a daemon left
     /// behind are as good as a daemon: what they do last is not seen yet.
     pub(super) fn claim(&self) -> Result<RunDirectoryClaim> {
-        const DOING: &str = "look for a daemon";
+        const DOING: &str = "check whether a daemon runs";
         let file = self.lock_file();
-        if !file.try_exists().doing(DOING)? {
+        if !file.try_exists().map_err(cannot_io(DOING))? {
             return Ok(RunDirectoryClaim { by_daemon: false, _lock: None });
         }
-        let Some(lock) = file::try_lock(&file).doing(DOING)? else {
+        let Some(lock) = file::try_lock(&file).map_err(cannot(DOING))? else {
             return Ok(RunDirectoryClaim { by_daemon: true, _lock: None });
         };
         let presence = match Presence::try_alone(&self.volumes()) {
             Ok(None) => return Ok(RunDirectoryClaim { by_daemon: true, _lock: None }),
             Err(error) if error.is_not_found() => None,
-            found => found.doing(DOING)?,
+            found => found.map_err(cannot(DOING))?,
         };
         Ok(RunDirectoryClaim {
             by_daemon: false,
@@ -175,5 +175,5 @@ fn ensure_private(directory: &Path) -> Result<()> {
     let doing = format!("prepare {} in the run directory", directory.display());
     file::ensure_private_directory(directory)
         .and_then(|()| file::close_to_others(directory))
-        .doing(&doing)
+        .map_err(cannot(&doing))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orlop_model::{Error, Result};
 use orlop_sys::file;
 
-use super::failure::HostResultExt;
+use super::failure::{cannot, cannot_io};
 
 const LONGEST: usize = 1 << 20;
 
@@ -27,7 +27,7 @@ impl RunFiles {
     pub(super) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         // A reboot clears the directory, so nothing in it has to survive one.
         file::replace_file_until_reboot(&self.directory, name, contents)
-            .doing("write to the run directory")
+            .map_err(cannot("write to the run directory"))
     }
 
     /// `None`: there is no such file.
@@ -39,7 +39,7 @@ impl RunFiles {
             Err(error) if error.is_refusal() => {
                 Err(Error::damaged(format!("the note {}", path.display()), error.cause()))
             }
-            Err(error) => Err(error).doing(&format!("read {}", path.display())),
+            Err(error) => Err(cannot(&format!("read {}", path.display()))(error)),
         }
     }
 
@@ -48,7 +48,7 @@ impl RunFiles {
         match std::fs::symlink_metadata(&path) {
             Ok(there) => Ok(there.is_dir()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).doing(&format!("look at {}", path.display())),
+            Err(error) => Err(cannot_io(&format!("inspect {}", path.display()))(error)),
         }
     }
 
@@ -57,13 +57,13 @@ impl RunFiles {
         let path = self.path(name);
         match std::fs::rename(&path, self.path(new)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            renamed => renamed.doing(&format!("rename {}", path.display())),
+            renamed => renamed.map_err(cannot_io(&format!("rename {}", path.display()))),
         }
     }
 
     pub(super) fn has(&self, name: &str) -> Result<bool> {
         let path = self.path(name);
-        path.try_exists().doing(&format!("look for {}", path.display()))
+        path.try_exists().map_err(cannot_io(&format!("check whether {} exists", path.display())))
     }
 
     pub(super) fn ensure_removed(&self, name: &str) -> Result<()> {
@@ -76,11 +76,11 @@ impl RunFiles {
         let mut names = Vec::new();
         let entries = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(names),
-            entries => entries.doing(&doing)?,
+            entries => entries.map_err(cannot_io(&doing))?,
         };
         for entry in entries {
             // A name that is not UTF-8 is none of ours.
-            names.extend(entry.doing(&doing)?.file_name().into_string());
+            names.extend(entry.map_err(cannot_io(&doing))?.file_name().into_string());
         }
         names.retain(|name| !name.starts_with('.'));
         Ok(names)
@@ -88,5 +88,5 @@ impl RunFiles {
 }
 
 fn ensure_file_removed(path: &Path) -> Result<()> {
-    file::ensure_no_file(path).doing("clear the run directory")
+    file::ensure_no_file(path).map_err(cannot("remove a file from the run directory"))
 }

@@ -21,7 +21,7 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_data;
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::{Layout, ObjectDir};
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
@@ -83,10 +83,10 @@ pub(super) fn is_deleted(layout: &Layout, status: &LoopStatus) -> Result<bool> {
     let listing = || format!("list {}", trash.display());
     let entries = match fs::read_dir(&trash) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        entries => entries.doing(listing)?,
+        entries => entries.map_err(cannot(listing))?,
     };
     for entry in entries {
-        if backs(&ObjectDir::new(entry.doing(listing)?.path()).data(), status) {
+        if backs(&ObjectDir::new(entry.map_err(cannot(listing))?.path()).data(), status) {
             return Ok(true);
         }
     }
@@ -96,9 +96,9 @@ pub(super) fn is_deleted(layout: &Layout, status: &LoopStatus) -> Result<bool> {
 /// Is, or was, the device's file below `root`? The kernel follows renames, and keeps the path of a
 /// file that was deleted.
 fn is_below(root: &Path, status: &LoopStatus) -> Result<bool> {
-    let looking = || format!("look at {}", status.device.path().display());
-    let root = fs::canonicalize(root).doing(|| format!("look at {}", root.display()))?;
-    let there = loopdev::backing(&status.device).doing(looking)?;
+    let looking = || format!("inspect {}", status.device.path().display());
+    let root = fs::canonicalize(root).map_err(cannot(|| format!("inspect {}", root.display())))?;
+    let there = loopdev::backing(&status.device).map_err(cannot(looking))?;
     Ok(there.is_some_and(|there| there.file.starts_with(root)))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn is_outside(root: &Path, status: &LoopStatus) -> Result<bool> {
         return Ok(false);
     }
     let there = loopdev::backing(&status.device)
-        .doing(|| format!("look at {}", status.device.path().display()))?;
+        .map_err(cannot(|| format!("inspect {}", status.device.path().display())))?;
     Ok(there.is_some_and(|there| backs(&there.file, status)))
 }
 
@@ -164,7 +164,7 @@ impl LoopDevices {
 pub(super) fn all_attached(pool: &PoolId, root: &Path) -> Result<Vec<LoopStatus>> {
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     loopdev::attached(|file| file.starts_with(&root) || is_named_as_of(pool, file))
-        .doing(|| "list the loop devices".to_owned())
+        .map_err(cannot(|| "list the loop devices".to_owned()))
 }
 
 /// As in `volumes/ID/data` and `trash/ID.N/data`, wherever the pool is mounted.
@@ -180,8 +180,8 @@ fn warn_of_other_file(id: &VolumeId, status: &LoopStatus) {
         volume = %id,
         device = %status.device.path().display(),
         file = %file.unwrap_or_default().display(),
-        "left attached: this is not the volume's data in this pool; it may be the only copy of data \
-         that was moved or removed, or of a copy of the pool"
+        "a loop device stays attached: its file is not the volume's data in this pool; it may be \
+         the only copy of data that was moved or removed, or belong to a copy of the pool"
     );
 }
 
@@ -195,10 +195,12 @@ fn take_down(status: &LoopStatus) {
             tracing::warn!(
                 %device,
                 user,
-                "the loop device of a deleted volume stays attached: it is in use"
+                "the loop device of a deleted volume stays attached: it is in use; end what uses it"
             );
         }
-        Err(error) => tracing::warn!(%error, "cannot detach the loop device of a deleted volume"),
+        Err(error) => {
+            tracing::warn!(%device, %error, "cannot detach the loop device of a deleted volume");
+        }
     }
 }
 
@@ -212,7 +214,7 @@ fn try_detach_unused(
         return Ok(());
     };
     let attempted = loopdev::try_detach_unused(device, &label_of(id, access), data);
-    match attempted.doing(|| format!("detach volume {id}"))? {
+    match attempted.map_err(cannot(|| format!("detach volume {id}")))? {
         None => *slot = None,
         user @ Some(_) => return Err(used_by(device, id, user)),
     }
@@ -231,7 +233,7 @@ fn detach(
     match loopdev::ensure_detached_even_dead(device, &label_of(id, access), data) {
         Ok(()) => *slot = None,
         Err(error) if error.is_busy() => return Err(still_in_use(device, id)),
-        Err(error) => return Err(error).doing(|| format!("detach volume {id}")),
+        Err(error) => return Err(cannot(|| format!("detach volume {id}"))(error)),
     }
     Ok(())
 }
@@ -245,7 +247,8 @@ fn verified(
     let Some(device) = slot.as_ref() else {
         return Ok(None);
     };
-    let status = loopdev::status(device).doing(|| format!("look at the device of volume {id}"))?;
+    let status =
+        loopdev::status(device).map_err(cannot(|| format!("inspect the device of volume {id}")))?;
     let status = status.filter(|status| status.label == label_of(id, access));
     if status.is_none() {
         *slot = None;
@@ -254,8 +257,9 @@ fn verified(
 }
 
 pub(super) fn described(device: &LoopDevice) -> Result<Device> {
-    let (major, minor) =
-        device.device_number().doing(|| format!("look at {}", device.path().display()))?;
+    let (major, minor) = device
+        .device_number()
+        .map_err(cannot(|| format!("inspect {}", device.path().display())))?;
     Ok(Device { path: device.path(), major, minor })
 }
 
@@ -276,16 +280,16 @@ impl LoopDevices {
             return Ok(None);
         }
         // A refused detachment leaves it going with its last user, which may stay for long.
-        let keeping = || format!("keep the device of volume {id}");
+        let keeping = || format!("lock the device of volume {id}");
         if status.detaching
-            && !loopdev::try_keep(&status.device, &label_of(id, access)).doing(keeping)?
+            && !loopdev::try_keep(&status.device, &label_of(id, access)).map_err(cannot(keeping))?
         {
             *slot = None;
             return Ok(None);
         }
         // A daemon before this one may have left its mkfs at work.
         wait_until_unlocked(&status.device.path())
-            .doing(|| format!("wait for the device of volume {id}"))?;
+            .map_err(cannot(|| format!("wait for the device of volume {id}")))?;
         Ok(Some(status.device))
     }
 
@@ -297,7 +301,8 @@ impl LoopDevices {
             read_only: access == DeviceAccess::ReadOnly,
             size: record.capacity_bytes,
         };
-        loopdev::attach(&self.data_of(id), &options).doing(|| format!("attach volume {id}"))
+        loopdev::attach(&self.data_of(id), &options)
+            .map_err(cannot(|| format!("attach volume {id}")))
     }
 
     pub(super) fn ensure_no_device(&self, id: &VolumeId) -> Result<()> {
@@ -330,7 +335,7 @@ impl Devices for LoopDevices {
         // Also when it was attached before: a crash may have come between the two.
         if record.parameters.provisioning == Provisioning::Thick {
             loopdev::disable_discard(&device)
-                .doing(|| format!("keep the preallocated space of volume {id}"))?;
+                .map_err(cannot(|| format!("keep the preallocated space of volume {id}")))?;
         }
         described(&device)
     }
@@ -347,7 +352,7 @@ impl Devices for LoopDevices {
         let data = self.data_of(id);
         // A volume must be found, and let go, also on a disk that does not answer any more.
         let is_ours = loopdev::is_labelled(device, &label_of(id, access), &data)
-            .doing(|| format!("look at the device of volume {id}"))?;
+            .map_err(cannot(|| format!("inspect the device of volume {id}")))?;
         if !is_ours {
             *slot = None;
         }
@@ -369,7 +374,7 @@ impl Devices for LoopDevices {
     }
 
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
-        let refreshing = || format!("let the device of volume {id} grow");
+        let refreshing = || format!("grow the device of volume {id}");
         let promised = self.catalogue.volume_index().require(id)?.capacity_bytes;
         let data = self.data_of(id);
         let slots = self.slots(id);
@@ -377,11 +382,16 @@ impl Devices for LoopDevices {
         let mut size = None;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(status) = verified(id, access, slots.of(access))? {
-                loopdev::refresh_size(&status.device, &data, promised).doing(refreshing)?;
-                size = Some(loopdev::size(&status.device.path()).doing(refreshing)?);
+                loopdev::refresh_size(&status.device, &data, promised)
+                    .map_err(cannot(refreshing))?;
+                size = Some(loopdev::size(&status.device.path()).map_err(cannot(refreshing))?);
             }
         }
-        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
+        size.ok_or_else(|| {
+            Error::precondition(format!(
+                "cannot grow the device of volume {id}: it is not attached; stage it first"
+            ))
+        })
     }
 
     fn attached_volumes(&self) -> Result<Vec<VolumeId>> {

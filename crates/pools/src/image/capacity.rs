@@ -136,13 +136,13 @@ impl Capacity {
     pub(super) fn check_writable(&self) -> Result<()> {
         self.directory.check_present()?;
         if self.space()?.read_only {
-            return Err(Error::Unreachable {
-                doing: format!("check pool {}", self.name()),
-                reason: format!(
+            return Err(Error::unreachable(
+                format!("write to pool {}", self.name()),
+                format!(
                     "the filesystem of {} is read-only; look for its errors in the kernel log",
                     self.directory.root().display()
                 ),
-            });
+            ));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use orlop_sys::file;
 
 use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::ObjectDir;
 use crate::recorded::to_text;
 use object_index::{ObjectIndex, StoredRecord};
@@ -79,7 +79,7 @@ impl ImageCatalogue {
         let text = to_text(record)?;
         let home = self.volumes.directory_of(&record.id);
         let save = || file::replace_file(home.directory(), ObjectDir::RECORD, &text);
-        self.reserve.with_reserve(save).doing(saving)
+        self.reserve.with_reserve(save).map_err(cannot(saving))
     }
 }
 
@@ -149,7 +149,7 @@ impl Catalogue for ImageCatalogue {
                 let text = to_text(record)?;
                 self.reserve
                     .with_reserve(|| self.volume_groups.replace_file(&record.id, &text))
-                    .doing(|| format!("save the record of volume group {}", record.id))?;
+                    .map_err(cannot(|| format!("save the record of volume group {}", record.id)))?;
             }
         }
         self.volume_groups.put(record.clone());
@@ -162,7 +162,7 @@ impl Catalogue for ImageCatalogue {
         self.volume_groups.get(id)?;
         self.reserve
             .with_reserve(|| self.volume_groups.remove_file(id))
-            .doing(|| format!("delete volume group {id}"))?;
+            .map_err(cannot(|| format!("delete volume group {id}")))?;
         self.volume_groups.take_out(id);
         self.reserve.ensure();
         Ok(())

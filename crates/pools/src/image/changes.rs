@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::catalogue::ImageCatalogue;
 use super::copy_source::{check_data, used_bytes};
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use compare::Changes;
 use map::DataMap;
 use merge::Merged;
@@ -63,13 +63,13 @@ impl ChangedBlocks for ExtentMaps {
     /// Told by the filesystem's map of the file, not by reading it. One that keeps no such map
     /// would call everything data, so its word does not count.
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
-        let looking = || format!("look at volume {id}");
+        let looking = || format!("read the data of volume {id}");
         let volumes = self.catalogue.volume_index();
         if matches!(self.directory.backing(), BackingKind::Other) || used_bytes(volumes, id)? == 0 {
             return Ok(false);
         }
-        let data = File::open(volumes.directory_of(id).data()).doing(looking)?;
-        file::has_data(&data).doing(looking)
+        let data = File::open(volumes.directory_of(id).data()).map_err(cannot(looking))?;
+        file::has_data(&data).map_err(cannot(looking))
     }
 }
 
@@ -82,14 +82,14 @@ impl ExtentMaps {
         let record = self.catalogue.snapshot_index().require(id)?;
         check_data(self.catalogue.snapshot_index(), &record)?;
         let reading = || format!("read snapshot {id}");
-        let data =
-            File::open(self.catalogue.snapshot_index().directory_of(id).data()).doing(reading)?;
+        let data = File::open(self.catalogue.snapshot_index().directory_of(id).data())
+            .map_err(cannot(reading))?;
         let deleted = || Err(Error::failed(reading(), "it is being deleted"));
         if flock(&data, FlockOperation::NonBlockingLockShared).is_err() {
             return deleted();
         }
         // A deletion may have had its lock before ours.
-        if data.metadata().doing(reading)?.len() < record.size_bytes {
+        if data.metadata().map_err(cannot(reading))?.len() < record.size_bytes {
             return deleted();
         }
         Ok(Reading { data, size: record.size_bytes })
@@ -109,8 +109,10 @@ impl ExtentMaps {
     }
 
     fn map_of(&self, snapshot: &Reading, start: u64, end: u64) -> Result<DataMap> {
-        let data =
-            snapshot.data.try_clone().doing(|| "open a snapshot a second time".to_owned())?;
+        let data = snapshot
+            .data
+            .try_clone()
+            .map_err(cannot(|| "open a snapshot's data again".to_owned()))?;
         Ok(if self.tells_by_address() {
             DataMap::of_extents(data, start, end)
         } else {

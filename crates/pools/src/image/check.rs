@@ -7,7 +7,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::filesystem::{self, FsKind};
 
 use super::ImagePool;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::making::check_can_make;
 use super::open::{ImagePoolConfig, check_kind, none_there};
 use super::pool_header::PoolHeader;
@@ -29,7 +29,9 @@ impl ImagePool {
             Ok(there) if !there.is_dir() => {
                 return Err(failed(format!("{path} is not a directory")));
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing(opening),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(cannot(opening)(error));
+            }
             Ok(_) | Err(_) => {}
         }
         let start = match PoolHeader::read(&config.path)? {

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 use orlop_sys::file::{self, BackingKind, CloneOutcome};
 
 use super::catalogue::object_index::{ObjectIndex, StoredRecord};
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 
 /// Above this many extents, sharing them all at once holds the source's writers for longer than
 /// 50 ms on XFS; shared beforehand in pieces, the rest takes a tenth of it. btrfs gains nothing.
@@ -35,8 +35,8 @@ impl CopySource {
     pub(super) fn open_file(path: &Path, length: u64) -> Result<Self> {
         let reading = || format!("read {}", path.display());
         Ok(Self {
-            data: File::open(path).doing(reading)?,
-            allocated: file::allocated_bytes(path).doing(reading)?,
+            data: File::open(path).map_err(cannot(reading))?,
+            allocated: file::allocated_bytes(path).map_err(cannot(reading))?,
             length,
             still: true,
         })
@@ -66,7 +66,7 @@ impl CopySource {
     /// so its caller may let writers go on meanwhile.
     pub(super) fn capture_into(&self, target: &File, at_once: bool) -> Result<CloneOutcome> {
         let outcome = file::try_clone_file(&self.data, target)
-            .doing(|| "share the data of the source".to_owned())?;
+            .map_err(cannot(|| "share the extents of the copy source".to_owned()))?;
         match outcome {
             CloneOutcome::Shared => {}
             CloneOutcome::Unsupported if at_once && !self.still => return Err(refused()),
@@ -75,11 +75,11 @@ impl CopySource {
                     tracing::warn!("the source's extents cannot be shared; its data is copied");
                 }
                 file::copy_sparse(&self.data, target)
-                    .doing(|| "copy the data of the source".to_owned())?;
+                    .map_err(cannot(|| "copy the data of the copy source".to_owned()))?;
             }
         }
         file::set_length(target, self.length)
-            .doing(|| "cut the copy to its source's size".to_owned())?;
+            .map_err(cannot(|| "set the copy to the size of its source".to_owned()))?;
         Ok(outcome)
     }
 }
@@ -87,9 +87,9 @@ impl CopySource {
 /// Piece by piece, the copy would be of a state that never was.
 fn refused() -> Error {
     Error::failed(
-        "copy the source at one instant",
-        "the pool's filesystem shares extents, but refuses to share those of this volume; is its \
-         data on another filesystem, or in use as swap space?",
+        "take a point-in-time copy of the source",
+        "the pool's filesystem shares extents, but refuses to share those of this volume; check \
+         whether its data is on another filesystem or in use as swap space",
     )
 }
 
@@ -118,7 +118,9 @@ pub(super) fn check_length<R: StoredRecord>(
                 damaged("its directory is missing")
             }
         }
-        Err(error) => Err(Error::failed(format!("look at the data of {} {id}", R::KIND), error)),
+        Err(error) => {
+            Err(Error::failed(format!("inspect the data of {} {id}", R::KIND), Reason::of(error)))
+        }
     }
 }
 
@@ -126,7 +128,7 @@ pub(super) fn check_length<R: StoredRecord>(
 pub(super) fn used_bytes<R: StoredRecord>(index: &ObjectIndex<R>, id: &R::Id) -> Result<u64> {
     check_data(index, &index.require(id)?)?;
     file::allocated_bytes(&index.directory_of(id).data())
-        .doing(|| format!("look at {} {id}", R::KIND))
+        .map_err(cannot(|| format!("inspect {} {id}", R::KIND)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind, Space};
 use orlop_sys::filesystem::keeps_order;
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::last_owner::LastOwner;
 use super::layout::Layout;
 use super::managed::Managed;
@@ -41,10 +41,10 @@ impl PoolDirectory {
         let layout = Layout::new(managed.as_ref().map_or(header.root(), Managed::root));
         layout.ensure()?;
         let root = layout.root();
-        let filesystem = fs::metadata(root).doing(opening)?.dev();
-        let backing = file::backing_kind(root).doing(opening)?;
-        let keeps_order = keeps_order(root).doing(opening)?;
-        let shares_extents = shares_extents(&layout.staging(), backing).doing(opening)?;
+        let filesystem = fs::metadata(root).map_err(cannot(opening))?.dev();
+        let backing = file::backing_kind(root).map_err(cannot(opening))?;
+        let keeps_order = keeps_order(root).map_err(cannot(opening))?;
+        let shares_extents = shares_extents(&layout.staging(), backing).map_err(cannot(opening))?;
         if !shares_extents {
             tracing::warn!(
                 pool = name,
@@ -53,7 +53,7 @@ impl PoolDirectory {
                  hold writers for as long; use XFS, btrfs or a managed pool"
             );
         }
-        let is_subvolume = shares_extents && btrfs::is_subvolume(root).doing(opening)?;
+        let is_subvolume = shares_extents && btrfs::is_subvolume(root).map_err(cannot(opening))?;
         let info = PoolInfo { id: header.id().clone(), name, topology };
         Ok(Self {
             info,
@@ -127,26 +127,26 @@ impl PoolDirectory {
     pub(super) fn check_present(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.name());
         self.header.check()?;
-        let there = fs::metadata(self.root()).doing(checking)?;
+        let there = fs::metadata(self.root()).map_err(cannot(checking))?;
         if there.dev() != self.filesystem {
-            return Err(Error::Unreachable {
-                doing: checking(),
-                reason: format!(
+            return Err(Error::unreachable(
+                checking(),
+                format!(
                     "the pool is gone: another filesystem is at {} than when it was opened; \
                      mount the right one or restart",
                     self.root().display()
                 ),
-            });
+            ));
         }
         Ok(())
     }
 
     pub(super) fn space(&self) -> Result<Space> {
         let reading = || format!("read the free space of pool {}", self.name());
-        let mut space = file::space(self.root()).doing(reading)?;
+        let mut space = file::space(self.root()).map_err(cannot(reading))?;
         if let Some(managed) = &self.managed
             // In a sparse image, what is free must still be found around it.
-            && let Some(around) = managed.space_around().doing(reading)?
+            && let Some(around) = managed.space_around().map_err(cannot(reading))?
         {
             space.free = space.free.min(around.free);
         }

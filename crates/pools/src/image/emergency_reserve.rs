@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use orlop_model::Result;
 use orlop_sys::file;
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use crate::poison::lock;
 
 const NAME: &str = ".ballast";
@@ -44,9 +44,9 @@ impl EmergencyReserve {
         if self.held() >= BYTES {
             return Ok(());
         }
-        let taking = || format!("hold back {BYTES} bytes");
-        let file = self.open().doing(taking)?;
-        file::preallocate(&file, 0, BYTES).doing(taking).inspect_err(|_| self.give_up())
+        let taking = || format!("allocate the emergency reserve of {BYTES} bytes");
+        let file = self.open().map_err(cannot(taking))?;
+        file::preallocate(&file, 0, BYTES).map_err(cannot(taking)).inspect_err(|_| self.give_up())
     }
 
     fn held(&self) -> u64 {
@@ -59,11 +59,11 @@ impl EmergencyReserve {
 
     /// Cut before it is removed: XFS frees a removed file some time later.
     fn give_up(&self) {
-        let giving_up = || "give up the space that is held back".to_owned();
-        let cut = self.open().doing(giving_up).and_then(|file| {
-            file::set_length(&file, 0).doing(giving_up)?;
-            file::sync_file(&file).doing(giving_up)?;
-            file::ensure_no_file(&self.path).doing(giving_up)
+        let giving_up = || "release the emergency reserve".to_owned();
+        let cut = self.open().map_err(cannot(giving_up)).and_then(|file| {
+            file::set_length(&file, 0).map_err(cannot(giving_up))?;
+            file::sync_file(&file).map_err(cannot(giving_up))?;
+            file::ensure_no_file(&self.path).map_err(cannot(giving_up))
         });
         if let Err(error) = cut {
             tracing::warn!(%error, "cannot release the emergency reserve");

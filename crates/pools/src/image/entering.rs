@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use orlop_model::Result;
 use orlop_sys::file::{self, Presence};
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::{Layout, ensure_private_directory};
 use super::managed;
 
@@ -26,7 +26,7 @@ pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
     ensure_private_directory(&staging)?;
     let mut answers_since = None;
     loop {
-        if let Some(alone) = Presence::try_alone(&staging).doing(entering)? {
+        if let Some(alone) = Presence::try_alone(&staging).map_err(cannot(entering))? {
             return Ok(alone);
         }
         try_storage(root);
@@ -43,7 +43,7 @@ pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
                 pool = name,
                 "the pool responds, so those threads are blocked elsewhere; opening it"
             );
-            return Presence::beside_others(&staging).doing(entering);
+            return Presence::beside_others(&staging).map_err(cannot(entering));
         }
         thread::sleep(LOOK_AGAIN);
     }

@@ -1,67 +1,57 @@
 //! Where a failed call becomes an error of the pool: in one function.
 
-use std::fmt::Display;
-use std::io;
-
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason};
+use orlop_sys::CallError;
 use rustix::io::Errno;
 
-/// Says at what a call failed. The text is only built when it did.
-pub(super) trait ImageResultExt<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+/// For `map_err`: what the call was to do, as a verb phrase. The text is only built when it failed.
+pub(super) fn cannot<E: CallError>(doing: impl FnOnce() -> String) -> impl FnOnce(E) -> Error {
+    |error| failure(doing(), error)
 }
 
-impl<T> ImageResultExt<T> for orlop_sys::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| match error.busy_device() {
-            Some(device) => Error::Busy(device.display().to_string()),
-            None => failure(what(), error.errno(), &error),
-        })
+fn failure(doing: String, error: impl CallError) -> Error {
+    if let Some(device) = error.busy_device() {
+        return crate::in_use::device_busy(device);
+    }
+    match error.errno() {
+        Some(Errno::NOSPC | Errno::DQUOT) => Error::exhausted(Reason::explained(
+            format!(
+                "cannot {doing}: {error}; the pool's filesystem or its quota is used up: delete \
+                 volumes or snapshots, or enlarge it"
+            ),
+            error,
+        )),
+        Some(Errno::MFILE | Errno::NFILE) => Error::exhausted(Reason::explained(
+            format!("cannot {doing}: {error}; raise the limit of open files of this process"),
+            error,
+        )),
+        Some(Errno::ROFS) => Error::unreachable(
+            doing,
+            with_advice(
+                error,
+                "the pool's filesystem is read-only: look for its errors in the kernel log",
+            ),
+        ),
+        Some(errno) if is_of_the_storage(errno) => Error::unreachable(
+            doing,
+            with_advice(
+                error,
+                "the pool's storage does not answer: look for its errors in the kernel log",
+            ),
+        ),
+        Some(Errno::NOENT) => Error::failed(
+            doing,
+            with_advice(
+                error,
+                "check whether the pool's directory was moved or its filesystem unmounted",
+            ),
+        ),
+        Some(_) | None => Error::failed(doing, Reason::of(error)),
     }
 }
 
-impl<T> ImageResultExt<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| failure(what(), Errno::from_io_error(&error), &error))
-    }
-}
-
-fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
-    let hint = match errno {
-        Some(Errno::NOSPC | Errno::DQUOT) => {
-            return Error::Exhausted(format!(
-                "{doing}: {detail}: the pool's filesystem or its quota is used up"
-            ));
-        }
-        Some(Errno::MFILE | Errno::NFILE) => {
-            return Error::Exhausted(format!(
-                "{doing}: {detail}: no descriptor is left; raise the limit of this process"
-            ));
-        }
-        Some(Errno::ROFS) => {
-            return Error::Unreachable {
-                doing,
-                reason: format!(
-                    "{detail}: the pool's filesystem is read-only; look for its errors in the \
-                     kernel log"
-                ),
-            };
-        }
-        Some(errno) if is_of_the_storage(errno) => {
-            return Error::Unreachable {
-                doing,
-                reason: format!(
-                    "{detail}: the pool's storage does not answer; look for its errors in the \
-                     kernel log"
-                ),
-            };
-        }
-        Some(Errno::NOENT) => {
-            "it is gone; was the pool's directory moved or its filesystem unmounted?"
-        }
-        Some(_) | None => return Error::failed(doing, detail),
-    };
-    Error::failed(doing, format!("{detail}: {hint}"))
+fn with_advice(error: impl CallError, advice: &str) -> Reason {
+    Reason::explained(format!("{error}; {advice}"), error)
 }
 
 /// What a disk, or a server of files, answers that is broken, unplugged or out of reach.
@@ -85,8 +75,7 @@ mod tests {
     use super::*;
 
     fn of(errno: Errno) -> Error {
-        let failed: io::Result<()> = Err(errno.into());
-        failed.doing(|| "write".to_owned()).unwrap_err()
+        failure("write".to_owned(), std::io::Error::from(errno))
     }
 
     #[test]
@@ -102,7 +91,7 @@ mod tests {
                 panic!("{errno} is a failure");
             };
             assert_eq!(doing, "write");
-            assert!(!reason.is_empty());
+            assert!(!reason.as_str().is_empty());
         }
     }
 }

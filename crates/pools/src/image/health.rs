@@ -9,7 +9,7 @@ use super::capacity::Capacity;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_length;
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use crate::recorded::Recorded;
 
 #[derive(Debug)]
@@ -47,7 +47,8 @@ impl Health for ImageHealth {
 impl StorageProbe for ImageHealth {
     fn try_storage(&self) -> Result<()> {
         let staging = self.directory.layout().staging();
-        file::try_write(&staging).doing(|| format!("write to pool {}", self.directory.name()))
+        file::try_write(&staging)
+            .map_err(cannot(|| format!("write to pool {}", self.directory.name())))
     }
 }
 

@@ -22,7 +22,7 @@ use orlop_sys::mounts;
 
 use super::ImagePool;
 use super::attach::all_attached;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::last_owner::LastOwner;
 use super::layout::{Layout, is_orphan, remove_orphan};
 use super::making::holds_volumes;
@@ -130,10 +130,10 @@ fn reach(
         Kind::Managed => {}
     }
     let root = managed::mount_point_in(path);
-    let looking = || format!("look for the pool's image at {}", root.display());
+    let looking = || format!("find the pool's image at {}", root.display());
     let mounted = match mounts::mount_at(&root) {
         Err(error) if error.is_not_found() => false,
-        there => there.doing(looking)?.is_some(),
+        there => there.map_err(cannot(looking))?.is_some(),
     };
     match (mounted, is_ours) {
         (true, _) => Ok((root, None)),
@@ -160,7 +160,8 @@ struct Ground {
 impl Ground {
     fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
         let layout = Rc::new(Layout::new(root));
-        let filesystem = fs::metadata(root).doing(|| format!("look at {}", root.display()))?.dev();
+        let filesystem =
+            fs::metadata(root).map_err(cannot(|| format!("inspect {}", root.display())))?.dev();
         let attached = all_attached(id, root)?;
         let devices = devices::labelled(&layout, id, filesystem, &attached)?;
         let findings = devices::foreign(&layout, &attached)?;
@@ -215,7 +216,8 @@ impl Ground {
                     "an interrupted call left it half-made or half-deleted",
                     "remove it, as the next start would",
                     move || {
-                        remove_orphan(&removing).doing(|| format!("remove {}", removing.display()))
+                        remove_orphan(&removing)
+                            .map_err(cannot(|| format!("remove {}", removing.display())))
                     },
                 ));
             }
@@ -247,11 +249,11 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
     let listing = || format!("list {}", directory.display());
     let found = match fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        found => found.doing(listing)?,
+        found => found.map_err(cannot(listing))?,
     };
     let mut paths = Vec::new();
     for entry in found {
-        paths.push(entry.doing(listing)?.path());
+        paths.push(entry.map_err(cannot(listing))?.path());
     }
     paths.sort();
     Ok(paths)

@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use orlop_model::{Error, Result, Topology};
+use orlop_model::{Error, Reason, Result, Topology};
 use orlop_sys::file;
 use serde::{Deserialize, Serialize};
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 
 const NAME: &str = "served-by.json";
 const LONGEST: usize = 1 << 20;
@@ -56,8 +56,9 @@ impl LastOwner {
     }
 
     pub(super) fn write(&self, root: &Path) -> Result<()> {
-        let noting = || format!("note who serves the pool at {}", root.display());
-        let text = serde_json::to_vec(self).map_err(|error| Error::failed(noting(), error))?;
-        file::replace_file(root, NAME, &text).doing(noting)
+        let noting = || format!("record which daemon serves the pool at {}", root.display());
+        let text =
+            serde_json::to_vec(self).map_err(|error| Error::failed(noting(), Reason::of(error)))?;
+        file::replace_file(root, NAME, &text).map_err(cannot(noting))
     }
 }

@@ -24,7 +24,7 @@ use orlop_sys::file::{BackingKind, RenameOutcome};
 use orlop_sys::{btrfs, file};
 use rustix::fs::{FlockOperation, flock};
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::{managed, pool_header};
 
 const VOLUMES: &str = "volumes";
@@ -123,7 +123,8 @@ impl Layout {
             ensure_private_directory(&self.root.join(name))?;
         }
         // Without this a crash could keep a volume's directory but not volumes/ itself.
-        file::sync_dir(&self.root).doing(|| "lay out the pool".to_owned())
+        file::sync_dir(&self.root)
+            .map_err(cannot(|| "create the directories of the pool".to_owned()))
     }
 
     /// Removes what a crash left half-made or half-deleted, and nothing else. What cannot be removed
@@ -141,9 +142,9 @@ impl Layout {
 }
 
 fn sweep(directory: &Path, pool: &PoolId) -> Result<()> {
-    let listing = || format!("sweep {}", directory.display());
-    for entry in std::fs::read_dir(directory).doing(listing)? {
-        let path = entry.doing(listing)?.path();
+    let listing = || format!("remove orphans from {}", directory.display());
+    for entry in std::fs::read_dir(directory).map_err(cannot(listing))? {
+        let path = entry.map_err(cannot(listing))?.path();
         if !is_orphan(&path, pool) {
             tracing::warn!(
                 path = %path.display(),
@@ -194,8 +195,8 @@ pub(super) fn ensure_root(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     ensure_private_directory(parent)?;
-    let missing = !path.try_exists().doing(making)?;
-    if missing && file::backing_kind(parent).doing(making)? == BackingKind::Btrfs {
+    let missing = !path.try_exists().map_err(cannot(making))?;
+    if missing && file::backing_kind(parent).map_err(cannot(making))? == BackingKind::Btrfs {
         // Subvolumes may be forbidden here.
         if let Err(error) = make_private_subvolume(path) {
             tracing::warn!(
@@ -232,7 +233,8 @@ fn is_empty_subvolume(path: &Path) -> orlop_sys::Result<bool> {
 
 /// Makes the directory and what is missing above it; only its owner may look inside.
 pub(super) fn ensure_private_directory(path: &Path) -> Result<()> {
-    file::ensure_private_directory(path).doing(|| format!("make the directory {}", path.display()))
+    file::ensure_private_directory(path)
+        .map_err(cannot(|| format!("make the directory {}", path.display())))
 }
 
 /// The directory of one volume or snapshot.
@@ -261,7 +263,8 @@ impl ObjectDir {
 
     /// Makes the directory itself; it must not be there yet.
     pub(super) fn create(&self) -> Result<()> {
-        file::create_directory(&self.0).doing(|| format!("make the directory {}", self.0.display()))
+        file::create_directory(&self.0)
+            .map_err(cannot(|| format!("make the directory {}", self.0.display())))
     }
 
     /// Removes the directory with all that is in it; missing is fine.

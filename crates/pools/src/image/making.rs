@@ -10,7 +10,7 @@ use std::path::Path;
 use orlop_model::{Error, Result, SnapshotId, VolumeId};
 use orlop_sys::mounts;
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::{self, Layout, STAGING, ensure_private_directory, ensure_root};
 use super::managed;
 use super::open::ImagePoolConfig;
@@ -76,15 +76,15 @@ fn refuse_orphans(config: &ImagePoolConfig) -> Result<()> {
 /// would be on the disk below, and hidden as soon as the right one is mounted.
 fn refuse_unmounted(config: &ImagePoolConfig) -> Result<()> {
     let opening = || format!("open pool {}", config.name);
-    match mounts::unmounted_above(&config.path).doing(opening)? {
+    match mounts::unmounted_above(&config.path).map_err(cannot(opening))? {
         None => Ok(()),
-        Some(mount_point) => Err(Error::Unreachable {
-            doing: opening(),
-            reason: format!(
+        Some(mount_point) => Err(Error::unreachable(
+            opening(),
+            format!(
                 "/etc/fstab names a filesystem for {}, which is not mounted; mount it",
                 mount_point.display()
             ),
-        }),
+        )),
     }
 }
 
@@ -130,13 +130,13 @@ fn refuse_foreign(config: &ImagePoolConfig) -> Result<()> {
 
 /// A directory that is not there holds nothing.
 fn names_in(directory: &Path) -> Result<Vec<String>> {
-    let listing = || format!("look whether a pool can be made in {}", directory.display());
+    let listing = || format!("check whether a pool can be made in {}", directory.display());
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.doing(listing)?,
+        entries => entries.map_err(cannot(listing))?,
     };
     let name = |entry: std::io::Result<fs::DirEntry>| {
-        entry.map(|entry| entry.file_name().to_string_lossy().into_owned()).doing(listing)
+        entry.map(|entry| entry.file_name().to_string_lossy().into_owned()).map_err(cannot(listing))
     };
     entries.map(name).collect()
 }

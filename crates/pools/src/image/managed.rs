@@ -18,7 +18,7 @@ use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::ensure_private_directory;
 
 pub(super) const IMAGE: &str = "pool.xfs";
@@ -56,10 +56,10 @@ pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()
         ));
     }
     let making = || format!("make the pool's image {}", image.display());
-    let random: [u8; 4] = random_bytes().doing(making)?;
+    let random: [u8; 4] = random_bytes().map_err(cannot(making))?;
     let draft = staging.join(format!("{IMAGE}.{:08x}", u32::from_be_bytes(random)));
     let made = format_image(&draft, bytes / ALLOCATION_UNIT * ALLOCATION_UNIT)
-        .and_then(|()| file::rename_new(&draft, &image).doing(making));
+        .and_then(|()| file::rename_new(&draft, &image).map_err(cannot(making)));
     if let Err(error) = file::remove_tree(&draft) {
         tracing::warn!(%error, "cannot remove an unfinished pool image before the next start");
     }
@@ -69,14 +69,14 @@ pub(super) fn ensure_image(root: &Path, staging: &Path, bytes: u64) -> Result<()
 
 fn format_image(path: &Path, bytes: u64) -> Result<()> {
     let formatting = || format!("format {}", path.display());
-    let image = file::create_file(path).doing(formatting)?;
-    file::set_length(&image, bytes).doing(formatting)?;
+    let image = file::create_file(path).map_err(cannot(formatting))?;
+    file::set_length(&image, bytes).map_err(cannot(formatting))?;
     let format = Format {
         kind: FsKind::Xfs,
-        uuid: FsUuid::from_random(random_bytes().doing(formatting)?).bytes(),
+        uuid: FsUuid::from_random(random_bytes().map_err(cannot(formatting))?).bytes(),
         extra_options: &[],
     };
-    filesystem::format(path, &format).doing(formatting)
+    filesystem::format(path, &format).map_err(cannot(formatting))
 }
 
 impl Managed {
@@ -86,23 +86,23 @@ impl Managed {
         if !image.exists() {
             return Err(Error::damaged(
                 format!("pool {pool}"),
-                format!("its image {} is missing", image.display()),
+                format!("its image {} is missing; restore it", image.display()),
             ));
         }
         let opening = || format!("open the pool's image {}", image.display());
         grow_image(&image, bytes)?;
         let mount_point = mount_point_in(root);
         let label = format!("orlop-pool-{pool}");
-        let size = image.metadata().doing(opening)?.len();
-        let device = match loopdev::find(&image, false).doing(opening)? {
+        let size = image.metadata().map_err(cannot(opening))?.len();
+        let device = match loopdev::find(&image, false).map_err(cannot(opening))? {
             Some(device) => {
                 // The image may have grown since.
-                loopdev::refresh_size(&device, &image, size).doing(opening)?;
+                loopdev::refresh_size(&device, &image, size).map_err(cannot(opening))?;
                 device
             }
             None => {
                 let options = AttachOptions { label: &label, read_only: false, size };
-                loopdev::attach(&image, &options).doing(opening)?
+                loopdev::attach(&image, &options).map_err(cannot(opening))?
             }
         };
         let reserved = AtomicBool::new(false);
@@ -112,15 +112,22 @@ impl Managed {
         managed.ensure_mounted()?;
         // Also without a change of the size: a crash may have come between file and filesystem.
         filesystem::grow_mounted(managed.root(), &managed.device.path(), FsKind::Xfs)
-            .doing(opening)?;
+            .map_err(cannot(opening))?;
         Ok(managed)
     }
 
-    /// Held still for a moment, with all volumes in it.
+    /// Freezes the pool, with all volumes in it, until its journal is written.
     pub(super) fn ensure_growth_written(&self, helper: Option<HelperCommand>) -> Result<()> {
-        let writing = || format!("write back the growth of {}", self.mount_point.display());
+        let writing = || {
+            format!(
+                "write the new size of the filesystem at {} to disk",
+                self.mount_point.display()
+            )
+        };
         let root = self.root();
-        if filesystem::growth_is_written(root, &self.device.path(), FsKind::Xfs).doing(writing)? {
+        if filesystem::growth_is_written(root, &self.device.path(), FsKind::Xfs)
+            .map_err(cannot(writing))?
+        {
             return Ok(());
         }
         // Whatever ends this, the helper thaws when it is let go; if it was killed as well, the
@@ -129,8 +136,8 @@ impl Managed {
         if let Some(Err(error)) = helper.as_ref().map(|helper| helper.register(root)) {
             tracing::warn!(%error, "no thaw helper while the pool's image is written back");
         }
-        filesystem::freeze(root).doing(writing)?;
-        filesystem::ensure_thawed(root).doing(writing).map(drop)
+        filesystem::freeze(root).map_err(cannot(writing))?;
+        filesystem::ensure_thawed(root).map_err(cannot(writing)).map(drop)
     }
 
     /// The root of the filesystem in the image.
@@ -154,14 +161,15 @@ impl Managed {
     /// blocks back to the disk around it from now on.
     fn keep_if_reserved(&self) -> Result<bool> {
         let image = image_in(&self.around);
-        let keeping = || format!("keep the blocks of the pool's image {}", image.display());
+        let keeping =
+            || format!("keep the allocated blocks of the pool's image {}", image.display());
         if self.is_reserved() {
             return Ok(true);
         }
         if !has_all_blocks(&image)? {
             return Ok(false);
         }
-        loopdev::disable_discard(&self.device).doing(keeping)?;
+        loopdev::disable_discard(&self.device).map_err(cannot(keeping))?;
         // Something may have been given back just before.
         let reserved = has_all_blocks(&image)?;
         self.reserved.store(reserved, Ordering::Relaxed);
@@ -175,9 +183,9 @@ impl Managed {
             return Ok(());
         }
         let image = image_in(&self.around);
-        let measuring = || format!("measure {}", image.display());
-        let bytes = image.metadata().doing(measuring)?.len();
-        let mended = match file::backing_kind(&self.around).doing(measuring)? {
+        let measuring = || format!("read the size of {}", image.display());
+        let bytes = image.metadata().map_err(cannot(measuring))?.len();
+        let mended = match file::backing_kind(&self.around).map_err(cannot(measuring))? {
             // Whatever is reserved, btrfs needs new blocks to overwrite.
             BackingKind::Btrfs => "use a plain pool on this btrfs, or thin volumes".to_owned(),
             BackingKind::Xfs
@@ -189,7 +197,7 @@ impl Managed {
                 image.display()
             ),
         };
-        Err(Error::Exhausted(format!(
+        Err(Error::exhausted(format!(
             "cannot make or grow a thick volume in pool {pool}: its image {} is sparse, and overwriting \
              would fail when the disk around it is full; {mended}",
             image.display()
@@ -200,8 +208,8 @@ impl Managed {
         let target = &self.mount_point;
         let device = self.device.path();
         let mounting = || format!("mount the pool's image at {}", target.display());
-        if let Some(there) = mounts::mount_at(target).doing(mounting)? {
-            let number = self.device.device_number().doing(mounting)?;
+        if let Some(there) = mounts::mount_at(target).map_err(cannot(mounting))? {
+            let number = self.device.device_number().map_err(cannot(mounting))?;
             if (there.major, there.minor) == number {
                 return ensure_thawed(target);
             }
@@ -220,7 +228,7 @@ impl Managed {
             options: &options,
             read_only: false,
         };
-        mounts::mount_filesystem(&mount, target).doing(mounting)
+        mounts::mount_filesystem(&mount, target).map_err(cannot(mounting))
     }
 
     /// Gives the image back, if nothing in it is in use. Otherwise it stays for the next start.
@@ -231,9 +239,16 @@ impl Managed {
         match closed {
             Ok(()) => {}
             Err(error) if error.is_busy() => {
-                tracing::info!("the pool's image stays mounted: volumes in it are in use");
+                tracing::info!(
+                    at = %self.mount_point.display(),
+                    "the pool's image stays mounted: volumes in it are in use"
+                );
             }
-            Err(error) => tracing::warn!(%error, "the pool's image stays mounted"),
+            Err(error) => tracing::warn!(
+                at = %self.mount_point.display(),
+                %error,
+                "cannot unmount the pool's image; the next start uses it as it is"
+            ),
         }
     }
 }
@@ -251,19 +266,22 @@ fn drop_copies(mount_point: &Path) {
 /// Nobody but us freezes it, and whoever did has ended: the pool's lock is ours.
 fn ensure_thawed(mount_point: &Path) -> Result<()> {
     let thawing = || format!("thaw the pool's image at {}", mount_point.display());
-    match filesystem::ensure_thawed(mount_point).doing(thawing)? {
-        ThawOutcome::Thawed => tracing::warn!("thawed the pool's image, which was left frozen"),
+    match filesystem::ensure_thawed(mount_point).map_err(cannot(thawing))? {
+        ThawOutcome::Thawed => tracing::warn!(
+            at = %mount_point.display(),
+            "thawed the pool's image, which was left frozen"
+        ),
         ThawOutcome::WasNotFrozen => {}
     }
     Ok(())
 }
 
 pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {
-    let looking = || format!("look for holes in the pool's image {}", image.display());
-    let file = File::open(image).doing(looking)?;
-    let length = file.metadata().doing(looking)?.len();
-    let is_on_btrfs = file::backing_kind(image).doing(looking)? == BackingKind::Btrfs;
-    if is_on_btrfs && !file::is_overwritten_in_place(&file).doing(looking)? {
+    let looking = || format!("find holes in the pool's image {}", image.display());
+    let file = File::open(image).map_err(cannot(looking))?;
+    let length = file.metadata().map_err(cannot(looking))?.len();
+    let is_on_btrfs = file::backing_kind(image).map_err(cannot(looking))? == BackingKind::Btrfs;
+    if is_on_btrfs && !file::is_overwritten_in_place(&file).map_err(cannot(looking))? {
         return Ok(false);
     }
     let mut reached = 0;
@@ -284,16 +302,21 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
         return Ok(());
     };
     let wanted = wanted / ALLOCATION_UNIT * ALLOCATION_UNIT;
-    let data = OpenOptions::new().write(true).open(image).doing(growing)?;
-    let present = data.metadata().doing(growing)?.len();
+    let data = OpenOptions::new().write(true).open(image).map_err(cannot(growing))?;
+    let present = data.metadata().map_err(cannot(growing))?.len();
     if wanted < present {
-        tracing::warn!(present, wanted, "the pool's image keeps its size: XFS does not shrink");
+        tracing::warn!(
+            image = %image.display(),
+            present,
+            wanted,
+            "the pool's image keeps its size: XFS does not shrink"
+        );
     }
     if wanted <= present {
         return Ok(());
     }
-    file::set_length(&data, wanted).doing(growing)?;
-    file::sync_file(&data).doing(growing)?;
+    file::set_length(&data, wanted).map_err(cannot(growing))?;
+    file::sync_file(&data).map_err(cannot(growing))?;
     tracing::info!(image = %image.display(), before = present, now = wanted, "enlarged the pool's image");
     Ok(())
 }

@@ -119,14 +119,14 @@ fn take_or_make(config: &ImagePoolConfig) -> Result<(PoolHeader, bool)> {
 }
 
 pub(super) fn none_there(config: &ImagePoolConfig) -> Error {
-    Error::Unreachable {
-        doing: format!("open pool {}", config.name),
-        reason: format!(
-            "there is none at {}; mount its filesystem, or allow a new one to be created and \
+    Error::unreachable(
+        format!("open pool {}", config.name),
+        format!(
+            "there is no pool at {}; mount its filesystem, or allow a new one to be created and \
              restart",
             config.path.display()
         ),
-    }
+    )
 }
 
 pub(super) fn check_kind(config: &ImagePoolConfig, kind: Kind) -> Result<()> {

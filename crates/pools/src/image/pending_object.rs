@@ -10,7 +10,7 @@ use orlop_sys::file::{self, BackingKind, RenameOutcome};
 use super::capacity::{Capacity, NewObject, Reservation};
 use super::catalogue::object_index::{ObjectIndex, SHARED, StoredRecord};
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::ObjectDir;
 use crate::recorded::{Recorded, to_text};
 
@@ -28,7 +28,7 @@ impl PendingObject {
         let keeps_order = pool.keeps_order();
         home.create()?;
         let path = home.data();
-        match file::create_file(&path).doing(|| format!("create {}", path.display())) {
+        match file::create_file(&path).map_err(cannot(|| format!("create {}", path.display()))) {
             Ok(data) => Ok(Self { home, data, keeps_order }),
             Err(error) => {
                 remove(&home);
@@ -47,15 +47,15 @@ impl PendingObject {
     pub(super) fn set_apart(&mut self, bytes: u64, backing: BackingKind) -> Result<()> {
         let data = self.home.data();
         let apart = data.with_extension("apart");
-        let copying = || format!("give {} blocks for itself", data.display());
-        let own = file::create_file(&apart).doing(copying)?;
-        reserve(&own, bytes, backing).doing(copying)?;
-        file::copy_apart(&self.data, &own).doing(copying)?;
-        file::ensure_no_file(&data).doing(copying)?;
-        match file::rename_new(&apart, &data).doing(copying)? {
+        let copying = || format!("unshare the blocks of {}", data.display());
+        let own = file::create_file(&apart).map_err(cannot(copying))?;
+        reserve(&own, bytes, backing).map_err(cannot(copying))?;
+        file::copy_apart(&self.data, &own).map_err(cannot(copying))?;
+        file::ensure_no_file(&data).map_err(cannot(copying))?;
+        match file::rename_new(&apart, &data).map_err(cannot(copying))? {
             RenameOutcome::Renamed => {}
             RenameOutcome::TargetExists => {
-                return Err(Error::failed(copying(), "something else has its name"));
+                return Err(Error::failed(copying(), "another file has its name"));
             }
         }
         self.data = own;
@@ -63,7 +63,8 @@ impl PendingObject {
     }
 
     pub(super) fn allocated(&self) -> Result<u64> {
-        file::allocated_bytes(&self.home.data()).doing(|| "look at the new data".to_owned())
+        file::allocated_bytes(&self.home.data())
+            .map_err(cannot(|| "read the size of the new data".to_owned()))
     }
 
     pub(super) fn note_shared(&self, bytes: u64) {
@@ -120,16 +121,16 @@ impl PendingObject {
         let text = to_text(record)?;
         if self.keeps_order {
             // The fsync after the rename takes all of this along (decision 0028).
-            file::write_out(&self.data).doing(creating)?;
-            file::create_file_written_out(&self.home.record(), &text).doing(creating)?;
+            file::write_out(&self.data).map_err(cannot(creating))?;
+            file::create_file_written_out(&self.home.record(), &text).map_err(cannot(creating))?;
         } else {
             // The record first: where one journal serves the whole filesystem, it takes the data's
             // length and extents along, and little is left for the sync that follows.
-            file::create_file_durable(&self.home.record(), &text).doing(creating)?;
-            file::sync_file(&self.data).doing(creating)?;
-            file::sync_dir(self.home.directory()).doing(creating)?;
+            file::create_file_durable(&self.home.record(), &text).map_err(cannot(creating))?;
+            file::sync_file(&self.data).map_err(cannot(creating))?;
+            file::sync_dir(self.home.directory()).map_err(cannot(creating))?;
         }
-        file::rename_new(self.home.directory(), directory.directory()).doing(creating)
+        file::rename_new(self.home.directory(), directory.directory()).map_err(cannot(creating))
     }
 }
 

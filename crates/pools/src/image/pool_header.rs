@@ -9,13 +9,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_sys::file::{self, Presence, RenameOutcome};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
 use super::entering::enter;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::Layout;
 
 pub(super) const NAME: &str = "orlop.pool";
@@ -84,11 +84,11 @@ impl PoolHeader {
     pub(super) fn try_take_unused(root: &Path) -> Result<Option<Self>> {
         let path = root.join(NAME);
         let locking = || format!("lock {}", path.display());
-        let Some(lock) = file::try_lock(&path).doing(locking)? else { return Ok(None) };
+        let Some(lock) = file::try_lock(&path).map_err(cannot(locking))? else { return Ok(None) };
         let presence = match Presence::try_alone(&Layout::new(root).staging()) {
             Ok(None) => return Ok(None),
             Err(error) if error.is_not_found() => None,
-            found => found.doing(locking)?,
+            found => found.map_err(cannot(locking))?,
         };
         Ok(Some(Self { presence, ..Self::locked(path, lock)? }))
     }
@@ -99,20 +99,20 @@ impl PoolHeader {
         match fs::symlink_metadata(&path) {
             Ok(_) => Self::take(path).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing(|| format!("look at {}", path.display())),
+            Err(error) => Err(cannot(|| format!("inspect {}", path.display()))(error)),
         }
     }
 
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        let lock = file::try_lock(&path).doing(opening)?.ok_or_else(|| in_use(&path))?;
+        let lock = file::try_lock(&path).map_err(cannot(opening))?.ok_or_else(|| in_use(&path))?;
         Self::locked(path, lock)
     }
 
     fn locked(path: PathBuf, lock: file::Lock) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
         let contents = parse(&path, &whole(&path, file::read_small(&path, LONGEST), opening)?)?;
-        let inode = inode_of(&fs::symlink_metadata(&path).doing(opening)?);
+        let inode = inode_of(&fs::symlink_metadata(&path).map_err(cannot(opening))?);
         Ok(Self { path, id: contents.id, kind: contents.kind, inode, presence: None, _lock: lock })
     }
 
@@ -122,27 +122,29 @@ impl PoolHeader {
         let creating = || format!("make a pool at {}", root.display());
         let contents = Contents {
             format: FORMAT,
-            id: PoolId::from_random(random_bytes().doing(creating)?),
+            id: PoolId::from_random(random_bytes().map_err(cannot(creating))?),
             kind,
         };
-        let text = serde_json::to_vec(&contents).map_err(|e| Error::failed(creating(), e))?;
+        let text =
+            serde_json::to_vec(&contents).map_err(|e| Error::failed(creating(), Reason::of(e)))?;
         let path = root.join(NAME);
         let draft = staging.join(format!("{NAME}.{}", contents.id));
 
-        file::create_file_durable(&draft, &text).doing(creating)?;
-        let lock = file::try_lock(&draft).doing(creating)?.ok_or_else(|| in_use(&path))?;
+        file::create_file_durable(&draft, &text).map_err(cannot(creating))?;
+        let lock =
+            file::try_lock(&draft).map_err(cannot(creating))?.ok_or_else(|| in_use(&path))?;
         // A crash before this leaves a file in staging/, after it a pool.
         match file::rename_new(&draft, &path) {
             Ok(RenameOutcome::Renamed) => {}
             Ok(RenameOutcome::TargetExists) => {
-                file::remove_tree(&draft).doing(creating)?;
+                file::remove_tree(&draft).map_err(cannot(creating))?;
                 return Self::take(path);
             }
             // The winner of a race swept our draft away.
             Err(error) if error.is_not_found() => return Err(in_use(&path)),
-            Err(error) => return Err(error).doing(creating),
+            Err(error) => return Err(cannot(creating)(error)),
         }
-        let inode = inode_of(&fs::symlink_metadata(&path).doing(creating)?);
+        let inode = inode_of(&fs::symlink_metadata(&path).map_err(cannot(creating))?);
         Ok(Self { path, id: contents.id, kind, inode, presence: None, _lock: lock })
     }
 
@@ -164,14 +166,13 @@ impl PoolHeader {
         let checking = || format!("check the pool at {}", self.path.display());
         let there = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::Unreachable {
-                    doing: checking(),
-                    reason: "the pool is gone: its directory was moved or its filesystem \
-                             unmounted; bring it back"
-                        .to_owned(),
-                });
+                return Err(Error::unreachable(
+                    checking(),
+                    "the pool is gone: its directory was moved or its filesystem unmounted; bring \
+                     it back",
+                ));
             }
-            there => there.doing(checking)?,
+            there => there.map_err(cannot(checking))?,
         };
         if inode_of(&there) != self.inode {
             return Err(Error::failed(
@@ -211,14 +212,14 @@ fn whole(
 ) -> Result<Vec<u8>> {
     match read {
         Err(error) if error.is_refusal() => {
-            Err(Error::damaged(format!("the pool's mark {}", path.display()), error.cause()))
+            Err(Error::damaged(format!("the pool header {}", path.display()), error.cause()))
         }
-        read => read.doing(doing),
+        read => read.map_err(cannot(doing)),
     }
 }
 
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Contents> {
-    let what = || format!("the pool's mark {}", path.display());
+    let what = || format!("the pool header {}", path.display());
     let damaged = |error| Error::damaged(what(), error);
     let version: Version = serde_json::from_slice(text).map_err(damaged)?;
     if version.format != FORMAT {

@@ -6,23 +6,23 @@ use std::path::Path;
 use orlop_model::Result;
 use orlop_sys::file::{self, RenameOutcome};
 
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::{Layout, ensure_private_directory};
 
 /// Moves a directory away, durably. A crash before the rename leaves it where it was, and after
 /// it the next look does not find it any more.
 pub(super) fn quarantine(layout: &Layout, from: &Path) -> Result<()> {
-    let moving = || format!("set {} aside", from.display());
+    let moving = || format!("quarantine {}", from.display());
     let directory = layout.quarantine();
     ensure_private_directory(&directory)?;
-    file::sync_dir(layout.root()).doing(moving)?;
+    file::sync_dir(layout.root()).map_err(cannot(moving))?;
     let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for number in 0_u32.. {
         match file::rename_new(from, &directory.join(format!("{name}.{number}"))) {
             Ok(RenameOutcome::Renamed) => break,
             Ok(RenameOutcome::TargetExists) => {}
             Err(error) if error.is_not_found() => break,
-            Err(error) => return Err(error).doing(moving),
+            Err(error) => return Err(cannot(moving)(error)),
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use orlop_sys::btrfs;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::CopySource;
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::{MOMENT, ObjectDir};
 use super::provisioner::is_thick;
 use crate::poison::lock;
@@ -77,9 +77,9 @@ impl SubvolumeSnapshots {
     /// A crash while it is there leaves a subvolume in staging/ that the next start sweeps away.
     fn take(&self) -> Result<SubvolumeSnapshot> {
         let root = self.directory.layout().new_in_staging(&MOMENT);
-        btrfs::snapshot_subvolume(self.directory.root(), &root).doing(|| {
+        btrfs::snapshot_subvolume(self.directory.root(), &root).map_err(cannot(|| {
             format!("take a snapshot of the subvolume of pool {}", self.directory.name())
-        })?;
+        }))?;
         Ok(SubvolumeSnapshot { root })
     }
 

@@ -19,7 +19,7 @@ use orlop_sys::rand::random_bytes;
 use super::capacity::Capacity;
 use super::copy_source::CopySource;
 use super::directory::PoolDirectory;
-use super::failure::ImageResultExt;
+use super::failure::cannot;
 use super::layout::TEMPLATE;
 use crate::poison::lock;
 
@@ -88,7 +88,7 @@ fn kind_of(fs: FsType) -> FsKind {
 /// Gives a copy of a template, which nobody else sees yet, its own identity.
 pub(super) fn renew(copy: &File, filesystem: &NewFilesystem) -> Result<()> {
     filesystem::renew_identity(copy, kind_of(filesystem.fs), filesystem.uuid.bytes())
-        .doing(|| format!("give a new {} its UUID", filesystem.fs))
+        .map_err(cannot(|| format!("set the UUID of a new {} filesystem", filesystem.fs)))
 }
 
 impl Templates {
@@ -116,6 +116,7 @@ impl Templates {
             Ok(template) => template.map(|template| (template, filesystem)),
             Err(error) => {
                 tracing::warn!(
+                    volume = %new.id,
                     %error,
                     "cannot make a template; the volume is formatted when it is staged"
                 );
@@ -144,20 +145,21 @@ impl Templates {
     }
 
     fn make_template(&self, shape: Shape) -> Result<CopySource> {
-        let making = || format!("make a template of {} for {} bytes", shape.fs, shape.bytes);
+        let making =
+            || format!("make a template of a {} filesystem of {} bytes", shape.fs, shape.bytes);
         let formatted = Temporary { path: self.directory.layout().new_in_staging(&TEMPLATE) };
-        let image = file::create_file(&formatted.path).doing(making)?;
-        file::set_length(&image, shape.bytes).doing(making)?;
-        filesystem::format_template(&formatted.path, kind_of(shape.fs)).doing(making)?;
+        let image = file::create_file(&formatted.path).map_err(cannot(making))?;
+        file::set_length(&image, shape.bytes).map_err(cannot(making))?;
+        filesystem::format_template(&formatted.path, kind_of(shape.fs)).map_err(cannot(making))?;
         // A copy has only what mkfs wrote, not what it reserved, as for the log of XFS: btrfs would
         // share that, too. Nor are zeroes needed.
         let template = Temporary { path: self.directory.layout().new_in_staging(&TEMPLATE) };
-        let data = file::create_file(&template.path).doing(making)?;
-        file::copy_sparse(&image, &data).doing(making)?;
-        file::punch_zeroes(&data).doing(making)?;
+        let data = file::create_file(&template.path).map_err(cannot(making))?;
+        file::copy_sparse(&image, &data).map_err(cannot(making))?;
+        file::punch_zeroes(&data).map_err(cannot(making))?;
         // Now rather than in each volume it is found out that this mkfs makes something else.
-        let uuid = random_bytes().doing(making)?;
-        filesystem::renew_identity(&data, kind_of(shape.fs), uuid).doing(making)?;
+        let uuid = random_bytes().map_err(cannot(making))?;
+        filesystem::renew_identity(&data, kind_of(shape.fs), uuid).map_err(cannot(making))?;
         CopySource::open_file(&template.path, shape.bytes)
     }
 }

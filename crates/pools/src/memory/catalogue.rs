@@ -93,7 +93,10 @@ impl Catalogue for MemoryPool {
         let mut state = lock(&self.state);
         state.fault("save_volume_group")?;
         if state.volume_groups.get(&record.id) != was {
-            return Err(Error::Busy(format!("volume group {}", record.id)));
+            return Err(Error::busy(
+                format!("volume group {}", record.id),
+                "it changed during this call",
+            ));
         }
         state.volume_groups.insert(record.id.clone(), record.clone());
         Ok(())

@@ -101,7 +101,7 @@ impl MemoryVolume {
 impl PoolState {
     pub(super) fn fault(&mut self, operation: &'static str) -> Result<()> {
         if let Some(reason) = &self.broken {
-            return Err(Error::failed(operation, reason));
+            return Err(Error::failed(operation, reason.as_str()));
         }
         let of_operation = |fault: &Fault| fault.operation == operation;
         let Some(index) = self.faults.iter().position(of_operation) else {
@@ -138,7 +138,7 @@ impl PoolState {
             )));
         }
         if bytes > self.available() {
-            return Err(Error::Exhausted(format!(
+            return Err(Error::exhausted(format!(
                 "{bytes} bytes asked for, {} available",
                 self.available()
             )));

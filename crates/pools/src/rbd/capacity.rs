@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{ALLOCATION_UNIT, Error, PoolCapacity, PoolInfo, Provisioning, Result};
+use orlop_model::{ALLOCATION_UNIT, Error, PoolCapacity, PoolInfo, Provisioning, Reason, Result};
 use serde::Deserialize;
 
 use super::session::Session;
@@ -99,7 +99,7 @@ impl Capacity {
         let asking = || self.asking_for_space();
         let answer = self.session.ask(asking, |io| io.cluster().monitor_command(USAGE))?;
         let available = available_to(self.session.ceph_pool(), &answer);
-        let available = available.map_err(|error| Error::failed(asking(), error))?;
+        let available = available.map_err(|error| Error::failed(asking(), Reason::of(error)))?;
         available.into_iter().for_each(|available| self.note_shortage(available));
         Ok(available)
     }
@@ -110,7 +110,7 @@ impl Capacity {
              pool was made, if its manager (ceph-mgr) is up",
             self.session.ceph_pool()
         );
-        Error::Unreachable { doing: self.asking_for_space(), reason }
+        Error::unreachable(self.asking_for_space(), reason)
     }
 
     fn asking_for_space(&self) -> String {
@@ -154,8 +154,9 @@ impl Capacity {
         if bytes <= available {
             return Ok(());
         }
-        Err(Error::Exhausted(format!(
-            "pool {} has {available} bytes free, {bytes} are asked for",
+        Err(Error::exhausted(format!(
+            "cannot allocate {bytes} bytes in pool {}: it has {available} bytes free; delete \
+             volumes or snapshots, raise its quota or give the cluster more space",
             self.info.name
         )))
     }

@@ -9,7 +9,7 @@ use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::catalogue::{RbdCatalogue, SnapshotEntry, SnapshotLocation};
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::images::Images;
 use super::session::Session;
 
@@ -40,7 +40,7 @@ impl ChangedBlocks for ObjectMaps {
         let end = entry.record.size_bytes;
         let comparable = match base.location.reference() {
             SnapshotRef::Name(_) => true,
-            SnapshotRef::Number(_) => can_compare_by_number().doing(comparing)?,
+            SnapshotRef::Number(_) => can_compare_by_number().map_err(cannot(comparing))?,
         };
         if base.location.image != entry.location.image || !comparable {
             // The volume was deleted and made again in between, or librbd cannot tell: nothing is
@@ -54,14 +54,14 @@ impl ChangedBlocks for ObjectMaps {
 
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
         let image = self.images.open(id, Access::ReadOnly)?;
-        let looking = || format!("look at volume {id}");
+        let looking = || format!("inspect volume {id}");
         let mut found = false;
-        let all = (0, image.size().doing(looking)?);
+        let all = (0, image.size().map_err(cannot(looking))?);
         let look = |extent: orlop_sys::ceph::DiffExtent| {
             found |= extent.holds_data;
             !found
         };
-        image.visit_written(Written::Ever, all, look).doing(looking)?;
+        image.visit_written(Written::Ever, all, look).map_err(cannot(looking))?;
         Ok(found)
     }
 }
@@ -128,7 +128,7 @@ impl Windows {
         };
         self.image
             .visit_written(written, (self.position, length), note)
-            .doing(|| format!("read the changes of snapshot {}", self.id))?;
+            .map_err(cannot(|| format!("read the changes of snapshot {}", self.id)))?;
         self.position += length;
         Ok(())
     }

@@ -15,6 +15,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{Access, UpdateOutcome, Written};
 
 use super::catalogue::RbdCatalogue;
+use super::failure::CHANGED;
 use super::flatten::Flattening;
 use super::garbage::Background;
 use super::image_state::{ImageState, NamedState, Step};
@@ -62,7 +63,7 @@ impl Deletion {
     }
 
     pub(super) fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
-        let busy = || Error::Busy(format!("volume {id}"));
+        let busy = || Error::busy(format!("volume {id}"), CHANGED);
         let mut deleted = false;
         // Several daemons that were killed may each have left something of the name.
         for _ in 0..ATTEMPTS {
@@ -100,7 +101,7 @@ impl Deletion {
     /// A client that has it open would go on writing to what is being freed. A controller has it
     /// open only for as long as it flattens or grows it, which is waited for a little.
     fn check_unused(&self, id: &VolumeId, image_id: &str) -> Result<()> {
-        let looking = || format!("look for clients of volume {id}");
+        let looking = || format!("list the clients of volume {id}");
         let deadline = Instant::now() + PATIENCE;
         loop {
             let watchers = self.session.ask(looking, |io| {
@@ -110,11 +111,12 @@ impl Deletion {
                 None => return Ok(()),
                 Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
                 Some(_) if self.flattening.is_requested(id)? => {
-                    return Err(Error::Busy(format!("volume {id}, which is being flattened")));
+                    return Err(Error::busy(format!("volume {id}"), "it is being flattened"));
                 }
                 Some(watcher) => {
                     return Err(Error::precondition(format!(
-                        "volume {id} is in use: the Ceph client {} has it open",
+                        "cannot delete volume {id}: the Ceph client {} has it open; unstage it \
+                         there first",
                         watcher.address
                     )));
                 }
@@ -142,7 +144,7 @@ impl Deletion {
     /// A draft is empty or a clone, and has no data of its own. What has some was migrated, restored
     /// from a backup or copied by an operator, and may be the only copy.
     fn check_holds_nothing(&self, id: &VolumeId, image_id: &str) -> Result<()> {
-        let looking = || format!("look whether image {} holds data", image_of(id));
+        let looking = || format!("check whether image {} holds data", image_of(id));
         let holds_data = self.session.ask(looking, |io| {
             let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
                 Err(error) if error.is_not_found() => return Ok(false),
@@ -199,7 +201,8 @@ impl Deletion {
         let group = self.records.get(deleting, &format!("{MEMBER}{id}"))?;
         if let Some(group) = group {
             return Err(Error::precondition(format!(
-                "volume {id} is a member of volume group {}; take it out of the group first",
+                "cannot delete volume {id}: it is a member of volume group {}; take it out of the \
+                 group first",
                 String::from_utf8_lossy(&group)
             )));
         }
@@ -209,7 +212,7 @@ impl Deletion {
 
     /// The image's name; one in the trash gets one, as only what has a name can be copied.
     pub(super) fn ensure_named(&self, image_id: &str) -> Result<String> {
-        let naming = || format!("bring image {image_id} back for a copy");
+        let naming = || format!("restore image {image_id} from the trash for a copy");
         let kept = kept_name(image_id);
         self.session.ask(naming, |io| {
             if let Some(name) = io.image_name(image_id)? {

@@ -18,7 +18,7 @@ use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::rbd_export::{Export, ExportEnd, ExportSource};
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::fencing::{Fencing, attached_by_rival};
 use super::images::{Images, Known};
 use super::layout::image_of;
@@ -107,7 +107,7 @@ impl Devices for Exports {
             size: record.capacity_bytes,
         };
         let attached = loopdev::attach(&export.file(), &options);
-        let device = attached.doing(|| format!("attach volume {id}"))?;
+        let device = attached.map_err(cannot(|| format!("attach volume {id}")))?;
         self.devices.remember(id, access, device.clone());
         described(&device)
     }
@@ -130,29 +130,35 @@ impl Devices for Exports {
     /// Data that a crash left longer than the record says was never promised, so the device shows
     /// what the record says, and the export the image as it is.
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
-        let refreshing = || format!("let the device of volume {id} grow");
+        let refreshing = || format!("grow the device of volume {id}");
         let Known { image_id, record, .. } = self.images.require(id)?;
         let (export, access) = self.export_for(id, DeviceAccess::ReadOnly)?;
         if access == DeviceAccess::ReadOnly {
             return Err(Error::precondition(format!(
-                "volume {id} is attached for reading only; it shows its size when it is staged next"
+                "cannot grow the device of volume {id}: it is attached read-only; it has the new \
+                 size when it is staged next"
             )));
         }
         // The export sets the size of the image to the one it is given: no other client may grow it
         // until then.
         let lock = SizeLock::acquire_for(&self.session, id, &image_id, &export)?;
         let whole = lock.ensure_size(id, record.capacity_bytes)?;
-        export.set_size(whole).doing(refreshing)?;
+        export.set_size(whole).map_err(cannot(refreshing))?;
         drop(lock);
         let mut size = None;
         for access in BOTH {
             if let Some((there, _)) = self.devices.find(id, access)? {
                 let promised = record.capacity_bytes;
-                loopdev::refresh_size(&there.device, &export.file(), promised).doing(refreshing)?;
-                size = Some(loopdev::size(&there.device.path()).doing(refreshing)?);
+                loopdev::refresh_size(&there.device, &export.file(), promised)
+                    .map_err(cannot(refreshing))?;
+                size = Some(loopdev::size(&there.device.path()).map_err(cannot(refreshing))?);
             }
         }
-        size.ok_or_else(|| Error::precondition(format!("volume {id} is not attached")))
+        size.ok_or_else(|| {
+            Error::precondition(format!(
+                "cannot grow the device of volume {id}: it is not attached; stage it first"
+            ))
+        })
     }
 
     fn attached_volumes(&self) -> Result<Vec<VolumeId>> {
@@ -174,15 +180,15 @@ impl Exports {
         };
         if self.trouble_of(id, on)?.is_none() {
             // A refused detachment leaves it going with its last user, which may stay for long.
-            let keeping = || format!("keep the device of volume {id}");
+            let keeping = || format!("lock the device of volume {id}");
             if there.detaching
-                && !loopdev::try_keep_on(&there.device, &there.file).doing(keeping)?
+                && !loopdev::try_keep_on(&there.device, &there.file).map_err(cannot(keeping))?
             {
                 return Ok(None);
             }
             // A daemon before this one may have left its mkfs at work.
             wait_until_unlocked(&there.device.path())
-                .doing(|| format!("wait for the device of volume {id}"))?;
+                .map_err(cannot(|| format!("wait for the device of volume {id}")))?;
             return described(&there.device).map(Some);
         }
         self.devices.try_detach_unused(id, access)?;
@@ -200,7 +206,7 @@ impl Exports {
         self.ensure_image_size(record)?;
         let started = export
             .start(&self.source(&image_of(id), access), self.config.timeout)
-            .doing(starting)
+            .map_err(cannot(starting))
             .and_then(|()| match access {
                 DeviceAccess::ReadWrite => self.register_writer(id, &export),
                 DeviceAccess::ReadOnly => Ok(()),
@@ -228,11 +234,11 @@ impl Exports {
             DeviceAccess::ReadWrite => self.fencing.own_writer(id)?,
             DeviceAccess::ReadOnly => None,
         };
-        let own = export.remembered_address().doing(ending)?;
+        let own = export.remembered_address().map_err(cannot(ending))?;
         if registered.is_none() || registered == own {
             return self.ensure_unexported(id, access);
         }
-        match (export.ensure_stopped().doing(ending)?, own) {
+        match (export.ensure_stopped().map_err(cannot(ending))?, own) {
             (ExportEnd::Clean, _) | (_, None) => Ok(()),
             (_, Some(own)) => self.fencing.ensure_client_stopped(id, &own),
         }
@@ -245,7 +251,7 @@ impl Exports {
             DeviceAccess::ReadWrite => {
                 let own = export
                     .remembered_address()
-                    .doing(|| format!("look at the export of volume {id}"))?;
+                    .map_err(cannot(|| format!("inspect the export of volume {id}")))?;
                 Ok(own.is_some() && own == self.fencing.own_writer(id)?)
             }
         }
@@ -266,14 +272,14 @@ impl Exports {
             }
             std::thread::sleep(PAUSE);
         };
-        export.remember_address(&address).doing(|| format!("export volume {id}"))?;
+        export.remember_address(&address).map_err(cannot(|| format!("export volume {id}")))?;
         self.fencing.set_own_writer(id, &address)
     }
 
     /// Where the cluster sees the export's client, which watches the image as long as it lives.
     fn address_of(&self, id: &VolumeId, export: &Export) -> Result<Option<String>> {
-        let asking = || format!("look for the client that exports volume {id}");
-        let clients = export.clients().doing(asking)?;
+        let asking = || format!("find the client that exports volume {id}");
+        let clients = export.clients().map_err(cannot(asking))?;
         let own = self
             .fencing
             .watchers(id)?
@@ -303,7 +309,7 @@ impl Exports {
             // Of a start that was interrupted before the client was registered.
             let was_running = is_running(&export, id)?;
             unregistered = if was_running { None } else { self.address_of(id, &export)? };
-            ended = export.ensure_stopped().doing(ending)?;
+            ended = export.ensure_stopped().map_err(cannot(ending))?;
         }
         match access {
             // Readers do not show up as users of the image.
@@ -344,7 +350,7 @@ impl Exports {
     fn ensure_image_size(&self, record: &VolumeRecord) -> Result<()> {
         let id = &record.id;
         let known = self.images.require(id)?;
-        let looking = || format!("look at the size of volume {id}");
+        let looking = || format!("read the size of volume {id}");
         let size = self.session.ask(looking, |io| io.image_size(&known.image_id))?;
         if size < record.capacity_bytes {
             let lock = SizeLock::acquire(&self.session, id, &known.image_id)?;
@@ -371,12 +377,12 @@ impl Exports {
             return Ok(Some("the process that exports it has ended".to_owned()));
         }
         if !self.is_registered(id, &export, on)? {
-            return Ok(Some("it was taken from this node, which can write no more".to_owned()));
+            return Ok(Some("this node was fenced from it and cannot write any more".to_owned()));
         }
         Ok(None)
     }
 }
 
 fn is_running(export: &Export, id: &VolumeId) -> Result<bool> {
-    export.is_running().doing(|| format!("look for the export of volume {id}"))
+    export.is_running().map_err(cannot(|| format!("find the export of volume {id}")))
 }

@@ -1,46 +1,47 @@
 //! Where what the cluster answers becomes an error of the pool: in one function.
 
-use std::fmt::Display;
-
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason};
+use orlop_sys::CallError;
 use rustix::io::Errno;
 
-/// Says at what a call failed. The text is only built when it did.
-pub(super) trait RbdResultExt<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+/// Why an object is busy whose record is not what was read before.
+pub(super) const CHANGED: &str = "another process changed it during this call";
+
+/// Why an object is busy that is there although it was not at the beginning of the call.
+pub(super) const BEING_MADE: &str = "another process is making it, or has just made it";
+
+/// For `map_err`: what the call was to do, as a verb phrase. The text is only built when it failed.
+pub(super) fn cannot<E: CallError>(doing: impl FnOnce() -> String) -> impl FnOnce(E) -> Error {
+    |error| failure(doing(), error)
 }
 
-impl<T> RbdResultExt<T> for orlop_sys::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| match error.busy_device() {
-            Some(device) => Error::Busy(device.display().to_string()),
-            None => failure(what(), error.errno(), &error),
-        })
+fn failure(doing: String, error: impl CallError) -> Error {
+    if let Some(device) = error.busy_device() {
+        return crate::in_use::device_busy(device);
     }
-}
-
-fn failure(doing: String, errno: Option<Errno>, detail: &dyn Display) -> Error {
-    let hint = match errno {
+    let advice = match error.errno() {
         Some(Errno::NOSPC | Errno::DQUOT) => {
-            return Error::Exhausted(format!(
-                "{doing}: {detail}: the Ceph pool or its quota is used up"
-            ));
+            let text = format!(
+                "cannot {doing}: {error}; the Ceph pool or its quota is used up: delete volumes or \
+                 snapshots, raise the quota or give the cluster more space"
+            );
+            return Error::exhausted(Reason::explained(text, error));
         }
         Some(Errno::TIMEDOUT | Errno::SHUTDOWN | Errno::NOTCONN | Errno::CONNREFUSED) => {
-            let reason = format!("{detail}: the Ceph cluster does not answer; is it up?");
-            return Error::Unreachable { doing, reason };
+            let text = format!("{error}; the Ceph cluster does not answer: check that it is up");
+            return Error::unreachable(doing, Reason::explained(text, error));
         }
         Some(Errno::BUSY | Errno::CANCELED) => {
-            return Error::Busy(format!("the Ceph image (cannot {doing}: {detail})"));
+            return Error::busy("the Ceph image", format!("cannot {doing}: {error}"));
         }
         Some(Errno::PERM | Errno::ACCESS) => {
-            "the Ceph user may not do this; docs/ceph.md has the capabilities that it needs"
+            "the Ceph user may not do this: give it the capabilities that docs/ceph.md lists"
         }
-        Some(Errno::ROFS) => "another client holds the image's lock and does not let go of it",
-        Some(Errno::NOENT) => "it is gone, or was never there",
-        Some(_) | None => return Error::failed(doing, detail),
+        Some(Errno::ROFS) => "another client holds the image's lock and does not release it",
+        Some(Errno::NOENT) => "it was removed, or was never there",
+        Some(_) | None => return Error::failed(doing, Reason::of(error)),
     };
-    Error::failed(doing, format!("{detail}: {hint}"))
+    Error::failed(doing, Reason::explained(format!("{error}; {advice}"), error))
 }
 
 #[cfg(test)]
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     fn of(errno: Errno) -> Error {
-        failure("open".to_owned(), Some(errno), &errno)
+        failure("open".to_owned(), std::io::Error::from(errno))
     }
 
     #[test]
@@ -57,7 +58,7 @@ mod tests {
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::TIMEDOUT), Error::Unreachable { .. }));
         assert!(matches!(of(Errno::SHUTDOWN), Error::Unreachable { .. }));
-        assert!(matches!(of(Errno::BUSY), Error::Busy(_)));
+        assert!(matches!(of(Errno::BUSY), Error::Busy { .. }));
         for errno in [Errno::PERM, Errno::NOENT, Errno::ROFS, Errno::IO] {
             assert!(matches!(of(errno), Error::Failed { .. }), "{errno}");
         }

@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use orlop_model::{Error, NodeId, Result, VolumeId, VolumeRecord};
+use orlop_model::{Error, NodeId, Reason, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, FOR_GOOD, Update, UpdateOutcome, Watcher, header_of, metadata_key};
 use serde::Deserialize;
 
+use super::failure::CHANGED;
 use super::images::{Images, Known, named_image};
 use super::layout::{image_of, inline_key, record_key, writer_key};
 use super::session::Session;
@@ -83,7 +84,7 @@ impl Fencing {
                 UpdateOutcome::Differs => {}
             }
         }
-        Err(Error::Busy(format!("volume {id}")))
+        Err(Error::busy(format!("volume {id}"), CHANGED))
     }
 
     /// What is registered as this node's writer: this client, or none, as the one before has
@@ -116,8 +117,8 @@ impl Fencing {
         match self.inline_owner(id, image_id)? {
             Some(other) if other != self.node.as_str().as_bytes() => {
                 Err(Error::precondition(format!(
-                    "inline volume {id} is in use on node {}; unpublish it there, or delete it if \
-                     that node is gone for good",
+                    "cannot use inline volume {id}: it is in use on node {}; unpublish it there, or \
+                     delete it if that node is gone for good",
                     String::from_utf8_lossy(&other)
                 )))
             }
@@ -192,7 +193,7 @@ impl Fencing {
     }
 
     pub(super) fn watchers(&self, id: &VolumeId) -> Result<Vec<Watcher>> {
-        let asking = || format!("look for the client that exports volume {id}");
+        let asking = || format!("find the client that exports volume {id}");
         self.session.ask(asking, |io| match io.open_image(&image_of(id), Access::ReadOnly) {
             Err(error) if error.is_not_found() => Ok(Vec::new()),
             image => image?.watchers(),
@@ -222,7 +223,8 @@ impl Fencing {
     /// controller that was held up would let the client in again when the next node has the volume.
     fn fenced_until(&self, fencing: impl Fn() -> String, address: &str) -> Result<Option<String>> {
         let list = self.session.ask(&fencing, |io| io.cluster().monitor_command(BLOCKLIST))?;
-        let until = until_when(&list, address).map_err(|error| Error::failed(fencing(), error))?;
+        let until = until_when(&list, address)
+            .map_err(|error| Error::failed(fencing(), Reason::of(error)))?;
         Ok(match until {
             Some(until) if is_far(&until) => None,
             Some(until) => Some(until),
@@ -273,7 +275,8 @@ fn check_right(record: &VolumeRecord, node: &NodeId) -> Result<()> {
         return Ok(());
     }
     Err(Error::precondition(format!(
-        "volume {} is not published to node {node}, or is being taken from it",
+        "cannot attach volume {}: it is not published to node {node}, or is being unpublished \
+         from it",
         record.id
     )))
 }

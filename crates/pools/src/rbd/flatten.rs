@@ -43,7 +43,7 @@ impl Flattening {
 
     /// How many images the data of this one comes from, beside itself.
     fn depth_of(&self, image_id: &str) -> Result<usize> {
-        let looking = || format!("look what image {image_id} is a copy of");
+        let looking = || format!("read the parents of image {image_id}");
         self.session.ask(looking, |io| {
             let mut image = io.open_image_by_id(image_id, None, Access::ReadOnly)?;
             let mut depth = 0;
@@ -62,14 +62,15 @@ impl Flattening {
             return Ok(());
         }
         self.background.wake();
-        Err(Error::Busy(format!(
-            "the source, whose clone chain is {DEEPEST} images deep and is being flattened,"
-        )))
+        Err(Error::busy(
+            "the source volume",
+            format!("its clone chain is {DEEPEST} images deep and is being flattened"),
+        ))
     }
 
     /// Its volume is there already: if the request fails, it only stays deep.
     pub(super) fn request_if_deep(&self, id: &VolumeId, image_id: &str) {
-        let requesting = || format!("request that volume {id} is flattened");
+        let requesting = || format!("request the flattening of volume {id}");
         let requested = self.depth_of(image_id).and_then(|depth| {
             if depth <= FLATTENED_BEYOND {
                 return Ok(());
@@ -80,17 +81,17 @@ impl Flattening {
             Ok(())
         });
         if let Err(error) = requested {
-            tracing::warn!(%error, %id, "cannot read the clone depth of a volume");
+            tracing::warn!(%error, volume = %id, "cannot read the clone depth of a volume");
         }
     }
 
     pub(super) fn is_requested(&self, id: &VolumeId) -> Result<bool> {
-        let looking = || format!("look whether volume {id} is to be flattened");
+        let looking = || format!("check whether volume {id} is to be flattened");
         Ok(self.records.get(looking, &format!("{FLATTEN}{id}"))?.is_some())
     }
 
     pub(super) fn flatten_requested(&self) -> Result<()> {
-        let listing = || format!("look what to flatten in pool {}", self.info.name);
+        let listing = || format!("list the volumes to flatten in pool {}", self.info.name);
         for (key, _) in self.records.list(listing, "", FLATTEN, 0)? {
             let Some(id) = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok())
             else {
@@ -101,7 +102,8 @@ impl Flattening {
                 // What it was copied from may be free now.
                 Ok(()) => self.background.wake(),
                 Err(error) => {
-                    tracing::warn!(%error, %id, "cannot flatten a volume yet; it will be retried")
+                    tracing::warn!(%error, volume = %id, "cannot flatten a volume yet; it will be \
+                         retried")
                 }
             }
         }
@@ -117,7 +119,7 @@ impl Flattening {
             }
             io.update(RECORDS, &Update::default().remove(request)).map(drop)
         })?;
-        tracing::info!(%id, "flattened");
+        tracing::info!(volume = %id, "flattened a volume");
         Ok(())
     }
 }

@@ -100,8 +100,10 @@ impl Garbage {
                     Ok(Freeing::Needed) => {}
                     Ok(Freeing::InUse) => in_use = Some(trashed.id),
                     Ok(Freeing::Leased) => {
-                        let what = "the trash, which another process is freeing";
-                        return Err(Error::Busy(what.to_owned()));
+                        return Err(Error::busy(
+                            format!("the trash of pool {}", self.info.name),
+                            "another process is freeing it",
+                        ));
                     }
                     // It must not keep the others from being freed.
                     Err(error) => {
@@ -117,7 +119,7 @@ impl Garbage {
         match in_use {
             None => Ok(()),
             Some(image) => {
-                Err(Error::Busy(format!("the deleted image {image}, which is still open")))
+                Err(Error::busy(format!("the deleted image {image}"), "a client still has it open"))
             }
         }
     }
@@ -159,7 +161,7 @@ impl Garbage {
 
     /// Deletions and creations that were not carried to the end.
     pub(super) fn collect_volumes(&self) -> Result<()> {
-        let listing = || format!("look for orphans in pool {}", self.info.name);
+        let listing = || format!("find orphans in pool {}", self.info.name);
         let mut name_alone = Vec::new();
         for (id, image_id) in self.images.all_named(listing)? {
             match self.collect_volume(&id, &image_id) {
@@ -197,7 +199,7 @@ impl Garbage {
                 }
             }
             Some(Found { image_id: same, state: NamedState::Whole(_) }) if same == image_id => {
-                let finishing = || format!("remove what is left of snapshots of volume {id}");
+                let finishing = || format!("remove the orphaned snapshots of volume {id}");
                 self.session.ask(finishing, |io| finish_removals(io, image_id))?;
             }
             Some(_) | None => {}
@@ -219,11 +221,11 @@ impl Garbage {
 
     /// Images that had a name for a copy, and have no snapshot left that could be copied.
     pub(super) fn trash_kept_images(&self) -> Result<()> {
-        let listing = || format!("look for orphans in pool {}", self.info.name);
+        let listing = || format!("find orphans in pool {}", self.info.name);
         for (name, image_id) in
             self.session.ask(listing, |io| io.image_names("", kept_prefix(), 0))?
         {
-            let looking = || format!("look at image {name}");
+            let looking = || format!("inspect image {name}");
             let collected = self.session.ask(looking, |io| match is_still_kept(io, &image_id)? {
                 true => Ok(()),
                 false => trash(io, &name, &image_id),

@@ -56,7 +56,8 @@ impl ClusterProbe {
             None => {
                 return Err(Error::failed(
                     checking(),
-                    "its pool header is gone; was the Ceph pool removed and created again?",
+                    "its pool header is gone; check whether the Ceph pool was removed and created \
+                     again",
                 ));
             }
         }
@@ -104,7 +105,7 @@ impl RbdHealth {
             Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
             Err(unwell) => return abnormal(&unwell),
         };
-        let looking = || format!("look at volume {id}");
+        let looking = || format!("inspect volume {id}");
         let size = self.session.ask(looking, |io| {
             io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
         });

@@ -12,7 +12,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::ceph::{Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of};
 use orlop_sys::rand::random_bytes;
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::session::Session;
 
 /// Between what tells locks apart and the client that one is held for.
@@ -70,12 +70,12 @@ impl ImageLock {
         let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
         let (io, image) = session.ask(locking, open)?;
         loop {
-            if io.try_lock(&header, name, &cookie).doing(locking)? {
+            if io.try_lock(&header, name, &cookie).map_err(cannot(locking))? {
                 return Ok(Self { io, name, image_id: image_id.to_owned(), cookie, image });
             }
-            take_from_silent_holder(&io, &image, (&header, name)).doing(locking)?;
+            take_from_silent_holder(&io, &image, (&header, name)).map_err(cannot(locking))?;
             if Instant::now() >= deadline {
-                return Err(Error::Busy(what.to_owned()));
+                return Err(Error::busy(what, "another process holds its lock"));
             }
             thread::sleep(PAUSE);
         }
@@ -107,7 +107,7 @@ impl Drop for ImageLock {
 }
 
 pub(super) fn nonce(what: &str) -> Result<String> {
-    let nonce: [u8; 8] = random_bytes().doing(|| format!("lock {what}"))?;
+    let nonce: [u8; 8] = random_bytes().map_err(cannot(|| format!("lock {what}")))?;
     Ok(format!("{:016x}", u64::from_be_bytes(nonce)))
 }
 

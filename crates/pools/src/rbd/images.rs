@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use orlop_model::{Error, PoolInfo, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, Image, IoCtx, UpdateOutcome};
 
+use super::failure::CHANGED;
 use super::image_state::{ImageState, NamedState, Step};
 use super::layout::{image_of, record_key, volume_prefix};
 use super::session::Session;
@@ -167,19 +168,19 @@ impl Images {
                 return Ok(record);
             }
             let now = to_text(&record)?;
-            let writing = || format!("write the record of {id}");
+            let writing = || format!("write the record of volume {id}");
             let replace = Step::Replace { was: &text, record: &now };
             match self.take_step(writing, &image_id, ImageState::Whole, &replace)? {
                 UpdateOutcome::Done => return Ok(record),
                 UpdateOutcome::Differs => {}
             }
         }
-        Err(Error::Busy(format!("volume {id}")))
+        Err(Error::busy(format!("volume {id}"), CHANGED))
     }
 
     /// `None`: there are at most names of it.
     pub(super) fn created(&self, image_id: &str) -> Result<Option<SystemTime>> {
-        let looking = || format!("look at image {image_id}");
+        let looking = || format!("inspect image {image_id}");
         self.session.ask(looking, |io| {
             match io.open_image_by_id(image_id, None, Access::ReadOnly) {
                 Err(error) if error.is_not_found() => Ok(None),

@@ -143,7 +143,7 @@ impl RbdPool {
         image_id: &str,
         findings: &mut Vec<Finding>,
     ) -> Result<()> {
-        let looking = || format!("look at the snapshots of {subject}");
+        let looking = || format!("inspect the snapshots of {subject}");
         for number in self.session.ask(looking, |io| unfinished_removals(io, image_id))? {
             let problem = format!("its snapshot number {number} was removed only halfway");
             findings.push(for_garbage_collection(subject, problem));

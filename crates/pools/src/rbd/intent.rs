@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use orlop_model::{Error, PoolInfo, Result};
+use orlop_model::{Error, PoolInfo, Reason, Result};
 use orlop_sys::ceph::{Update, UpdateOutcome};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,8 @@ pub(crate) struct IntentRecord<What> {
 
 impl<What: Serialize> IntentRecord<What> {
     fn text(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| Error::failed("write an intent", error))
+        serde_json::to_vec(self)
+            .map_err(|error| Error::failed("write an intent", Reason::of(error)))
     }
 }
 
@@ -192,7 +193,7 @@ impl Intents {
     }
 
     fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<()> {
-        let listing = || format!("look for orphans in pool {}", self.info.name);
+        let listing = || format!("find orphans in pool {}", self.info.name);
         let prefix = key_of::<What>(names);
         for (key, text) in self.records.list(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };

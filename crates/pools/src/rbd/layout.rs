@@ -28,7 +28,7 @@ use std::fmt::Display;
 use orlop_model::{NodeId, PoolId, Result, VolumeId};
 use orlop_sys::rand::random_bytes;
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 
 pub(super) const POOL_HEADER: &str = "orlop.pool";
 pub(super) const RECORDS: &str = "orlop.records";
@@ -107,6 +107,6 @@ pub(super) fn name_of_snapshot_group(group: &str) -> Option<&str> {
 /// A name that no snapshot of any image had before: the orphan of an earlier attempt is never taken
 /// for the snapshot that is taken now.
 pub(super) fn new_snapshot_name(purpose: impl Display) -> Result<String> {
-    let nonce: [u8; 8] = random_bytes().doing(|| "draw a name".to_owned())?;
+    let nonce: [u8; 8] = random_bytes().map_err(cannot(|| "generate a random name".to_owned()))?;
     Ok(format!("{purpose}.{:016x}", u64::from_be_bytes(nonce)))
 }

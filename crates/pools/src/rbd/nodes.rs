@@ -38,7 +38,7 @@ impl Nodes {
     /// The object may be lost: then no controller would publish anything to this node.
     pub(super) fn keep_registered(&self) {
         let node = &self.own;
-        let looking = || format!("look for node {node}");
+        let looking = || format!("find node {node}");
         let known = self.session.ask_unguarded(looking, |io| io.omap_get(NODES, node.as_str()));
         let kept = match known {
             Ok(Some(_)) => return,
@@ -55,6 +55,8 @@ impl Nodes {
         if let Err(error) = kept {
             tracing::warn!(
                 %error,
+                %node,
+                pool = self.info.name,
                 "cannot register this node in the pool; controllers refuse to publish to it \
                  until a retry succeeds"
             );
@@ -62,7 +64,7 @@ impl Nodes {
     }
 
     pub(super) fn knows(&self, node: &NodeId) -> Result<bool> {
-        let looking = || format!("look for node {node}");
+        let looking = || format!("find node {node}");
         Ok(self.session.ask(looking, |io| io.omap_get(NODES, node.as_str()))?.is_some())
     }
 }

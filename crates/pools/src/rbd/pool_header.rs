@@ -2,11 +2,13 @@
 //!
 //! Unlike the header of an image pool it is no lock: many processes use the pool at once.
 
-use orlop_model::{Error, GroupSnapshotId, PoolId, Result, SnapshotId, VolumeGroupId, VolumeId};
+use orlop_model::{
+    Error, GroupSnapshotId, PoolId, Reason, Result, SnapshotId, VolumeGroupId, VolumeId,
+};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::layout::{POOL_HEADER, RECORDS, VOLUMES};
 use super::session::Session;
 
@@ -40,14 +42,17 @@ pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> 
     }
     let making = || format!("make a pool in the Ceph pool {}", session.ceph_pool());
     if !create {
-        return Err(Error::failed(making(), "there is none, and none may be made"));
+        return Err(Error::failed(
+            making(),
+            "it holds no pool of Orlop, and the configuration does not allow a new one",
+        ));
     }
     tracing::warn!(
         pool = session.ceph_pool(),
         "this Ceph pool is new to Orlop; writing the pool header"
     );
-    let id = PoolId::from_random(random_bytes().doing(making)?);
-    let text = text_of(id).map_err(|error| Error::failed(making(), error))?;
+    let id = PoolId::from_random(random_bytes().map_err(cannot(making))?);
+    let text = text_of(id).map_err(|error| Error::failed(making(), Reason::of(error)))?;
     // The header comes last: what is without it is no pool.
     session.ask(making, |io| {
         io.ensure_object(RECORDS)?;
@@ -56,7 +61,7 @@ pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> 
             done => done,
         }
     })?;
-    read(session)?.ok_or_else(|| Error::failed(making(), "its pool header is gone again"))
+    read(session)?.ok_or_else(|| Error::failed(making(), "the pool header was removed again"))
 }
 
 fn text_of(id: PoolId) -> serde_json::Result<String> {
@@ -66,7 +71,7 @@ fn text_of(id: PoolId) -> serde_json::Result<String> {
 /// The pool id in the names of volumes or snapshots that are there without a header. A daemon that was
 /// killed before it wrote the header has made none.
 fn id_in_use(session: &Session) -> Result<Option<PoolId>> {
-    let looking = || format!("look for volumes in the Ceph pool {}", session.ceph_pool());
+    let looking = || format!("find volumes in the Ceph pool {}", session.ceph_pool());
     let images = session.ask(looking, |io| io.image_names("", VOLUMES, 0))?;
     let volumes = images.iter().filter_map(|(name, _)| name.parse::<VolumeId>().ok());
     if let Some(id) = volumes.map(|id| id.pool().clone()).next() {
@@ -90,7 +95,8 @@ fn header_lost(pool: &str, id: PoolId) -> Result<Error> {
     let reason = format!(
         "its pool header {POOL_HEADER} is lost, and volumes or snapshots of pool {id} are in it"
     );
-    let text = text_of(id).map_err(|error| Error::failed(format!("open {what}"), error))?;
+    let text =
+        text_of(id).map_err(|error| Error::failed(format!("open {what}"), Reason::of(error)))?;
     let mended = format!("{reason}; restore the object {POOL_HEADER} with the contents {text}");
     Ok(Error::damaged(what, mended))
 }

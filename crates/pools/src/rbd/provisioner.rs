@@ -19,7 +19,7 @@ use orlop_sys::ceph::{Access, DiffExtent, Written, can_clone_by_number};
 use super::capacity::Capacity;
 use super::catalogue::RbdCatalogue;
 use super::delete::Deletion;
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::flatten::Flattening;
 use super::images::Images;
 use super::intent::Intents;
@@ -100,14 +100,14 @@ impl Provisioner for RbdProvisioner {
     /// Without what it shares with its source, and without what only its snapshots hold.
     fn used_bytes(&self, id: &VolumeId) -> Result<u64> {
         let image = self.images.open(id, Access::ReadOnly)?;
-        let looking = || format!("look at volume {id}");
-        let all = (0, image.size().doing(looking)?);
+        let looking = || format!("inspect volume {id}");
+        let all = (0, image.size().map_err(cannot(looking))?);
         let mut bytes = 0;
         let add = |extent: DiffExtent| {
             bytes += if extent.holds_data { extent.length } else { 0 };
             true
         };
-        image.visit_written(Written::Here, all, add).doing(looking)?;
+        image.visit_written(Written::Here, all, add).map_err(cannot(looking))?;
         Ok(bytes)
     }
 
@@ -154,7 +154,7 @@ impl Provisioner for RbdProvisioner {
     /// The object stores do it, each object in one step: writers need not be held.
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
         let image = self.images.open(id, Access::ReadWrite)?;
-        image.sparsify(SPARSE_RUN).doing(|| format!("reclaim space of volume {id}"))
+        image.sparsify(SPARSE_RUN).map_err(cannot(|| format!("reclaim space of volume {id}")))
     }
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {

@@ -13,7 +13,7 @@ use orlop_model::{Error, PoolId, Result};
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use crate::poison::lock;
 use circuit_breaker::CircuitBreaker;
 pub(super) use circuit_breaker::Probe;
@@ -45,9 +45,9 @@ impl Session {
     pub(super) fn open(config: ClusterConfig, pool: String, namespace: String) -> Result<Self> {
         let opening = || format!("open the Ceph pool {pool}");
         Self::check_keyring(&config, &pool)?;
-        let current = connect(&config, &pool, &namespace).doing(opening)?;
+        let current = connect(&config, &pool, &namespace).map_err(cannot(opening))?;
         // Objects could be written all the same, but no image.
-        if !namespace.is_empty() && !current.has_directory().doing(opening)? {
+        if !namespace.is_empty() && !current.has_directory().map_err(cannot(opening))? {
             return Err(Error::failed(
                 opening(),
                 format!("it has no namespace {namespace}; `rbd namespace create` makes one"),
@@ -133,11 +133,11 @@ impl Session {
                     %error,
                     "the cluster has blocklisted this client; connecting as a new one"
                 );
-                ask(&self.reconnected(&io).doing(&doing)?)
+                ask(&self.reconnected(&io).map_err(cannot(&doing))?)
             }
             answer => answer,
         }
-        .doing(doing)
+        .map_err(cannot(doing))
     }
 
     /// Another thread may have been faster.

@@ -61,8 +61,8 @@ impl Shared for SharedSide {
         if self.capacity.available()? > 0 {
             return Ok(());
         }
-        Err(Error::Exhausted(format!(
-            "pool {} is full, and what is written to it waits; free some of its space, raise its \
+        Err(Error::exhausted(format!(
+            "cannot use pool {}: it is full, and what is written to it waits; free some of its space, raise its \
              quota or give the cluster more",
             self.info.name
         )))

@@ -9,7 +9,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::header_of;
 use orlop_sys::rbd_export::Export;
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::image_lock::{ImageLock, held_for};
 use super::session::Session;
 
@@ -35,7 +35,7 @@ impl SizeLock {
         release_orphaned(session, id, image_id, export)?;
         let address = address_of(id, export)?.ok_or_else(|| {
             Error::precondition(format!(
-                "the export of volume {id} is not known to the cluster yet"
+                "cannot grow volume {id}: the cluster does not know its export yet; try again"
             ))
         })?;
         ImageLock::acquire_for(session, &address, image_id, LOCK, &size_of(id)).map(Self)
@@ -52,7 +52,7 @@ impl SizeLock {
             }
             size()
         };
-        grow().doing(|| format!("grow volume {id}"))
+        grow().map_err(cannot(|| format!("grow volume {id}")))
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn release_orphaned(
     else {
         return Ok(());
     };
-    export.wait_until_idle().doing(releasing)?;
+    export.wait_until_idle().map_err(cannot(releasing))?;
     session.ask(releasing, |io| io.ensure_lock_broken(&header, LOCK, &holder))
 }
 
@@ -82,5 +82,5 @@ fn size_of(id: &VolumeId) -> String {
 }
 
 fn address_of(id: &VolumeId, export: &Export) -> Result<Option<String>> {
-    export.remembered_address().doing(|| format!("look at the export of volume {id}"))
+    export.remembered_address().map_err(cannot(|| format!("inspect the export of volume {id}")))
 }

@@ -15,7 +15,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Update, UpdateOutcome};
 use serde::{Deserialize, Serialize};
 
-use super::failure::RbdResultExt;
+use super::failure::cannot;
 use super::garbage::finish_removals;
 use super::image_lock::{ImageLock, open_to_change};
 use super::images::Images;
@@ -106,13 +106,16 @@ impl UncommittedGroupSnapshot {
     }
 
     fn gather(&self, images: &Images) -> Result<()> {
-        let gathering = || format!("gather the images of {}", self.intent.name());
+        let gathering = || format!("add the images to the group of {}", self.intent.name());
         let group = self.group();
-        self.io.create_group(&group).doing(gathering)?;
+        self.io.create_group(&group).map_err(cannot(gathering))?;
         for Member { volume, .. } in &self.members {
             let added = self.io.try_add_to_group(&group, &image_of(volume));
-            if !added.doing(gathering)? {
-                return Err(Error::Busy(format!("the group of volume {volume}")));
+            if !added.map_err(cannot(gathering))? {
+                return Err(Error::busy(
+                    format!("volume {volume}"),
+                    "another group snapshot has it in its group",
+                ));
             }
         }
         // Not before: librbd frees no image that is in a group, so of what is a volume now there is
@@ -120,7 +123,10 @@ impl UncommittedGroupSnapshot {
         // another image's.
         for Member { volume, image_id } in &self.members {
             if images.require(volume)?.image_id != *image_id {
-                return Err(Error::Busy(format!("volume {volume}")));
+                return Err(Error::busy(
+                    format!("volume {volume}"),
+                    "it was deleted and created again during this call",
+                ));
             }
         }
         Ok(())
@@ -137,7 +143,7 @@ impl UncommittedGroupSnapshot {
 
     pub(super) fn take(&self) -> Result<()> {
         let taking = || format!("take the group snapshot {}", self.intent.name());
-        self.io.snapshot_group(&self.group(), SNAPSHOT).doing(taking)
+        self.io.snapshot_group(&self.group(), SNAPSHOT).map_err(cannot(taking))
     }
 
     /// The snapshots, in the order of the members, whose locks are released.
@@ -145,15 +151,18 @@ impl UncommittedGroupSnapshot {
         let (io, group) = (&self.io, self.group());
         let mut made = Vec::new();
         for Member { volume, image_id } in &self.members {
-            let looking = || format!("look at the snapshot of volume {volume}");
+            let looking = || format!("find the snapshot of volume {volume}");
             // Opened for this: one that was open before may not know of it yet.
-            let image = io.open_image_by_id(image_id, None, Access::ReadOnly).doing(looking)?;
-            let found = image.snapshot_in_group(&group).doing(looking)?;
-            made.push(found.ok_or_else(|| Error::failed(looking(), "there is none"))?);
+            let image =
+                io.open_image_by_id(image_id, None, Access::ReadOnly).map_err(cannot(looking))?;
+            let found = image.snapshot_in_group(&group).map_err(cannot(looking))?;
+            made.push(
+                found.ok_or_else(|| Error::failed(looking(), "the group has no snapshot of it"))?,
+            );
         }
         for Member { volume, image_id } in &self.members {
-            let releasing = || format!("release volume {volume}");
-            io.remove_from_group(&group, image_id).doing(releasing)?;
+            let releasing = || format!("remove volume {volume} from its snapshot's group");
+            io.remove_from_group(&group, image_id).map_err(cannot(releasing))?;
         }
         self.locks.clear();
         Ok(made)
@@ -168,12 +177,12 @@ fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> R
     let Member { volume, image_id } = member;
     let what = format!("the group of volume {volume}");
     let lock = ImageLock::acquire(session, image_id, LOCK, &what)?;
-    let looking = || format!("look at the group of volume {volume}");
-    let Some(group) = lock.image().group().doing(looking)? else { return Ok(lock) };
+    let looking = || format!("inspect the group of volume {volume}");
+    let Some(group) = lock.image().group().map_err(cannot(looking))? else { return Ok(lock) };
     let Some(name) = name_of_snapshot_group(&group) else {
         return Err(Error::precondition(format!(
-            "volume {volume} is in the RBD group {group}, which is not Orlop's, and an image \
-             is in one group at most; take it out of that (rbd group image remove)"
+            "cannot take a group snapshot of volume {volume}: it is in the RBD group {group}, which is not Orlop's, and an image \
+             is in one group at most; take it out of that group (rbd group image remove)"
         )));
     };
     match intents.ensure_removed::<OfImages>(name)? {

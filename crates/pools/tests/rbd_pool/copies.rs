@@ -79,7 +79,7 @@ fn a_volume_is_deletable_only_after_it_was_flattened() {
     io.update("orlop.records", &Update::default().set(&request, b"1")).unwrap();
     let flattening = fixture.image(&record.id);
     let refused = pool.provisioner().ensure_no_volume(&record.id);
-    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     flattening.flatten().unwrap();
     drop(flattening);

@@ -219,7 +219,7 @@ pub(crate) fn settled<T>(call: impl Fn() -> Result<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match call() {
-            Err(Error::Busy(_)) if Instant::now() < deadline => {
+            Err(Error::Busy { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             outcome => return outcome.unwrap(),

@@ -101,7 +101,7 @@ fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
         assert_eq!(fixture.image(&source.id).group().unwrap(), None, "others may cut it now");
     }
     let again = pool.provisioner().begin_group_snapshot(&new_group(&pool, "g", &[&a, &b]));
-    assert!(matches!(again.err(), Some(Error::Busy(_))));
+    assert!(matches!(again.err(), Some(Error::Busy { .. })));
     assert_eq!(rbd_groups(&fixture).len(), 1);
 
     for _ in 0..2 {
@@ -260,7 +260,7 @@ fn two_that_cut_one_volume_wait_for_each_other() {
         .unwrap();
     let shared = new_group(&pools[1], "g2", &[&b, &c]);
     let refused = pools[1].provisioner().begin_group_snapshot(&shared).err();
-    assert!(matches!(refused, Some(Error::Busy(_))), "{refused:?}");
+    assert!(matches!(refused, Some(Error::Busy { .. })), "{refused:?}");
     first.capture().unwrap();
     let made = first.commit().unwrap();
     let other = pools[1].provisioner().begin_group_snapshot(&shared).unwrap().commit().unwrap();
@@ -296,7 +296,7 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
         });
         made.into_iter()
             .filter_map(|made| match made.join().unwrap() {
-                Err(Error::Busy(_)) => None,
+                Err(Error::Busy { .. }) => None,
                 record => Some(record.unwrap()),
             })
             .collect()

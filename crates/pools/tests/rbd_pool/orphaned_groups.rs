@@ -179,7 +179,7 @@ fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
     let intent = serde_json::json!({ "images": [image], "until": 0 }).to_string();
     io.update("orlop.records", &Update::default().set(key, intent.as_bytes())).unwrap();
     let lost = late.commit();
-    assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Busy { .. })), "{lost:?}");
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), []);
     assert_eq!((rbd_groups(&fixture), intents(&fixture)), (vec![], 0));
     assert_eq!(fixture.image(&a.id).snapshots().unwrap(), []);

@@ -29,7 +29,7 @@ fn no_change_of_a_record_is_lost_to_another_process() {
                 while done < 10 {
                     match pool.catalogue().update_volume(&record.id, &mut count) {
                         Ok(_) => done += 1,
-                        Err(Error::Busy(_)) => {}
+                        Err(Error::Busy { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -126,7 +126,7 @@ fn a_stale_group_is_not_saved_and_a_volume_is_in_one_group() {
     assert_eq!(pools[1].catalogue().volume_group(&first.id).unwrap(), Some(first.clone()));
 
     let is_busy =
-        |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
+        |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy { .. })), "{outcome:?}");
     is_busy(pools[1].catalogue().save_volume_group(&first, None));
     let larger = VolumeGroupRecord { members: volumes.iter().cloned().collect(), ..first.clone() };
     pools[1].catalogue().save_volume_group(&larger, Some(&first)).unwrap();

@@ -81,7 +81,7 @@ fn of_two_drafts_of_one_snapshot_one_wins_without_orphans() {
     let [first, second] = drafts;
     let record = first.commit().unwrap();
     let lost = second.commit();
-    assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Busy { .. })), "{lost:?}");
     assert_eq!(pools[1].catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&record));
     assert_eq!(fixture.image(&source.id).snapshots().unwrap().len(), 1);
 
@@ -127,7 +127,7 @@ fn a_snapshot_is_committed_only_while_its_intent_exists() {
     let [(intent, _)] = &intents()[..] else { panic!("one intent: {:?}", intents()) };
     io.update("orlop.records", &Update::default().remove(intent)).unwrap();
     let lost = late.commit();
-    assert!(matches!(lost, Err(Error::Busy(_))), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Busy { .. })), "{lost:?}");
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [record]);
     assert_eq!(fixture.image(&source.id).snapshots().unwrap().len(), 1);
 }

@@ -72,7 +72,7 @@ pub(in crate::services) fn parse_publish(
     // NP-07: the one missing field that is not an invalid argument.
     let way = way.ok_or_else(|| {
         Error::precondition(
-            "staging_target_path is missing: volumes are staged before they are published",
+            "cannot publish the volume: staging_target_path is missing; stage the volume first",
         )
     })?;
     Ok(PublishVolume {

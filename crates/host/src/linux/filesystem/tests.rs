@@ -164,7 +164,9 @@ fn a_mounted_ext4_grows_where_the_kernel_lets_it() {
         return;
     }
     match grown {
-        Err(Error::Precondition(text)) => assert!(text.contains("CAP_SYS_RESOURCE"), "{text}"),
+        Err(Error::Precondition(text)) => {
+            assert!(text.as_str().contains("CAP_SYS_RESOURCE"), "{text}")
+        }
         other => panic!("should be refused: {other:?}"),
     }
 }

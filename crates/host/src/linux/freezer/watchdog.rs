@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, Result, TargetPath};
+use orlop_model::{Error, Reason, Result, TargetPath};
 
 use super::FreezeMarkers;
 
@@ -62,7 +62,7 @@ impl Watchdog {
             None | Some(FreezeState::Expired) => {}
             Some(FreezeState::InHand | FreezeState::Until(_) | FreezeState::Overdue(_)) => {
                 return Err(Error::precondition(format!(
-                    "the filesystem at {mount} is frozen already"
+                    "cannot freeze the filesystem at {mount}: it is frozen already; try again"
                 )));
             }
         }
@@ -71,7 +71,9 @@ impl Watchdog {
             std::thread::Builder::new()
                 .name("thaw-watchdog".to_owned())
                 .spawn(move || inner.run())
-                .map_err(|error| Error::failed("start the watchdog of a freeze", error))?;
+                .map_err(|error| {
+                    Error::failed("start the thread that limits a freeze", Reason::of(error))
+                })?;
             watched.has_thread = true;
         }
         watched.freezes.insert(mount.clone(), FreezeState::InHand);

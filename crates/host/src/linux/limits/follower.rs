@@ -10,7 +10,7 @@ use std::time::Duration;
 use orlop_model::Result;
 use orlop_sys::cgroup_io::{Limits, NewGroups, Stop, limit_new_group};
 
-use super::super::failure::HostResultExt;
+use super::super::failure::{cannot, cannot_io};
 
 const DOING: &str = "follow the workloads' cgroups";
 /// After an error that is not expected to pass soon.
@@ -54,8 +54,8 @@ pub(super) struct Follower {
 impl Follower {
     /// From now on every new group is limited; those that are there are limited soon.
     pub(super) fn start(top: &Path, shared: &Arc<SharedLimits>) -> Result<Self> {
-        let stop = Arc::new(Stop::new().doing(DOING)?);
-        let (mut groups, found) = NewGroups::below(top).doing(DOING)?;
+        let stop = Arc::new(Stop::new().map_err(cannot(DOING))?);
+        let (mut groups, found) = NewGroups::below(top).map_err(cannot(DOING))?;
         let (shared, ending) = (Arc::clone(shared), Arc::clone(&stop));
         let follow = move || {
             shared.limit(&found);
@@ -76,7 +76,7 @@ impl Follower {
             }
         };
         let thread = std::thread::Builder::new().name("cgroups".to_owned()).spawn(follow);
-        Ok(Self { stop, thread: Some(thread.doing(DOING)?) })
+        Ok(Self { stop, thread: Some(thread.map_err(cannot_io(DOING))?) })
     }
 }
 

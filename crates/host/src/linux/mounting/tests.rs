@@ -7,7 +7,7 @@ use super::*;
 
 fn assert_refused(outcome: Result<()>) -> String {
     match outcome {
-        Err(Error::Precondition(text)) => text,
+        Err(Error::Precondition(text)) => text.to_string(),
         other => panic!("should be refused: {other:?}"),
     }
 }

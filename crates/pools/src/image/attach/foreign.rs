@@ -13,7 +13,7 @@ use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 
 use super::{LoopDevices, ObjectDir, Slots};
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 /// A device that was just detached lets go of its file a moment after it is gone, and a program that
 /// was just started has all files of this process open until its own code begins.
@@ -72,10 +72,10 @@ impl LoopDevices {
 
     fn check_unshared(&self, call: &SharingCheck<'_>) -> Result<()> {
         let data = self.data_of(call.id);
-        let looking = || format!("look at the data of volume {}", call.id);
+        let looking = || format!("inspect the data of volume {}", call.id);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let openers = file::openers(&data).doing(looking)?;
+            let openers = file::openers(&data).map_err(cannot(looking))?;
             let is_harmless = match openers {
                 Openers::None => true,
                 Openers::Readers => call.harm == Harm::Writing,
@@ -95,7 +95,7 @@ impl LoopDevices {
         }
         // By a hard link, or by a bind mount of the file alone.
         call.refuse_devices(&data, |_| true)?;
-        let writer = file::writer(&data).doing(looking)?;
+        let writer = file::writer(&data).map_err(cannot(looking))?;
         Err(call.refused_for_writer(&data, writer))
     }
 }
@@ -103,7 +103,7 @@ impl LoopDevices {
 impl SharingCheck<'_> {
     fn refuse_devices(&self, data: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
         let listing = || "list the loop devices".to_owned();
-        let found = loopdev::attached_to(data, may_be_it).doing(listing)?;
+        let found = loopdev::attached_to(data, may_be_it).map_err(cannot(listing))?;
         let is_harmful = |there: &&BackedDevice| match self.harm {
             Harm::Any => true,
             Harm::Writing => !there.read_only,
@@ -114,8 +114,11 @@ impl SharingCheck<'_> {
 
     fn has_own_writer(&self) -> Result<bool> {
         for device in self.own {
-            let looking = || format!("look at {}", device.path().display());
-            if loopdev::backing(device).doing(looking)?.is_some_and(|there| !there.read_only) {
+            let looking = || format!("inspect {}", device.path().display());
+            if loopdev::backing(device)
+                .map_err(cannot(looking))?
+                .is_some_and(|there| !there.read_only)
+            {
                 return Ok(true);
             }
         }

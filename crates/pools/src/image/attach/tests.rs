@@ -56,7 +56,8 @@ fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of(
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let program = File::open(format!("/sys/dev/block/{}:{}", device.major, device.minor)).unwrap();
     program.lock().unwrap();
-    let busy = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy(_))), "{outcome:?}");
+    let busy =
+        |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Busy { .. })), "{outcome:?}");
     busy(pool.devices().ensure_attached(&record.id, RW).map(drop));
     busy(pool.devices().ensure_detached(&record.id, RW));
     drop(program);

@@ -88,7 +88,7 @@ impl Headroom {
         let ever = percent_of(self.total, self.overcommit_percent).min(self.largest_file);
         if demand.must_fit && demand.length > ever {
             return Err(Error::OutOfRange(format!(
-                "{} is more than pool {pool} could hold if it were empty: {}",
+                "cannot reserve {} in pool {pool}: even when empty it holds at most {}",
                 Bytes(demand.length),
                 Bytes(ever)
             )));
@@ -98,7 +98,7 @@ impl Headroom {
 
     pub(super) fn check(&self, pool: &str, demand: &Demand) -> Result<()> {
         if self.is_below_floor() {
-            return Err(Error::Exhausted(self.below_floor(pool)));
+            return Err(Error::exhausted(self.below_floor(pool)));
         }
         if !demand.must_fit {
             return Ok(());
@@ -113,10 +113,10 @@ impl Headroom {
     }
 
     fn lacks(&self, pool: &str, asked: u64, available: u64) -> Error {
-        Error::Exhausted(format!(
-            "pool {pool} has no room: {} more is needed, {} can be promised ({} free of {}, less the \
-             floor of {} and what is promised to volumes already); delete volumes or snapshots, \
-             enlarge the pool, or raise its overcommit",
+        Error::exhausted(format!(
+            "cannot reserve {} in pool {pool}: {} can be promised ({} free of {}, less the floor of {} \
+             and what is promised to volumes already); delete volumes or snapshots, enlarge the \
+             pool, or raise its overcommit",
             Bytes(asked),
             Bytes(available),
             Bytes(self.free),

@@ -10,7 +10,7 @@ use std::thread;
 use orlop_model::{Error, PoolId, Result, SnapshotRecord, VolumeRecord};
 use orlop_sys::file;
 
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::image::layout::ObjectDir;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record};
@@ -88,7 +88,10 @@ fn conflict<R: StoredRecord>(existing: &R, aspects: &[(bool, &str)]) -> Result<(
         return Ok(());
     }
     let what = format!("{} {}", R::KIND, existing.id());
-    Err(Error::conflict(what, format!("not what was asked for is {}", differing.join(", "))))
+    Err(Error::conflict(
+        what,
+        format!("it differs from what is asked for in {}", differing.join(", ")),
+    ))
 }
 
 /// A record, or why it cannot be read.
@@ -146,14 +149,15 @@ impl<R: StoredRecord> ObjectIndex<R> {
     /// What is found is answered for from then on, so it has to survive a power cut: whoever made it
     /// may have been stopped just before.
     fn sync(&self) -> Result<()> {
-        file::sync_dir(&self.directory).doing(|| format!("sync {}", self.directory.display()))
+        file::sync_dir(&self.directory)
+            .map_err(cannot(|| format!("sync {}", self.directory.display())))
     }
 
     fn found(&self, pool: &PoolId) -> Result<Vec<R::Id>> {
         let listing = || format!("read {}", self.directory.display());
         let mut ids = Vec::new();
-        for file in fs::read_dir(&self.directory).doing(listing)? {
-            let name = file.doing(listing)?.file_name();
+        for file in fs::read_dir(&self.directory).map_err(cannot(listing))? {
+            let name = file.map_err(cannot(listing))?.file_name();
             let id = name.to_str().and_then(|name| name.parse::<R::Id>().ok());
             match id.filter(|id| R::pool_of(id) == pool) {
                 Some(id) => ids.push(id),
@@ -180,7 +184,12 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let charge = match &record {
             Ok(record) => record.charge(allocated),
             Err(reason) => {
-                tracing::error!(kind = R::KIND, %id, reason, "damaged");
+                tracing::error!(
+                    kind = R::KIND,
+                    %id,
+                    reason,
+                    "damaged: calls for it answer DATA_LOSS until its record is restored"
+                );
                 allocated
             }
         };
@@ -198,7 +207,9 @@ impl<R: StoredRecord> ObjectIndex<R> {
     pub(in crate::image) fn adopt(&self, id: &R::Id) -> Result<Option<Account>> {
         let directory = self.directory_of(id);
         let directory = directory.directory();
-        let there = directory.try_exists().doing(|| format!("look at {}", directory.display()))?;
+        let there = directory
+            .try_exists()
+            .map_err(cannot(|| format!("inspect {}", directory.display())))?;
         if !there || read(&self.entries).contains_key(id) {
             return Ok(None);
         }

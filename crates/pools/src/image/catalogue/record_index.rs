@@ -9,7 +9,7 @@ use std::sync::RwLock;
 use orlop_model::{Error, PoolId, Result};
 use orlop_sys::file;
 
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, read_record, to_text};
 
@@ -31,8 +31,8 @@ impl<R: Recorded> RecordIndex<R> {
         let mut index = Self { directory, entries: RwLock::default(), unfinished: BTreeSet::new() };
         let directory = index.directory.clone();
         let listing = || format!("read {}", directory.display());
-        for file in fs::read_dir(&directory).doing(listing)? {
-            let name = file.doing(listing)?.file_name();
+        for file in fs::read_dir(&directory).map_err(cannot(listing))? {
+            let name = file.map_err(cannot(listing))?.file_name();
             let named = |name: &str, suffix: &str| {
                 let id = name.strip_suffix(suffix)?.parse::<R::Id>().ok()?;
                 (R::pool_of(&id) == pool).then_some(id)
@@ -78,7 +78,12 @@ impl<R: Recorded> RecordIndex<R> {
     fn load(&self, id: &R::Id) {
         let record = read_record::<R>(id, &self.path_of(id));
         if let Err(reason) = &record {
-            tracing::error!(kind = R::KIND, %id, reason, "damaged");
+            tracing::error!(
+                kind = R::KIND,
+                %id,
+                reason,
+                "damaged: calls for it answer DATA_LOSS until its record is restored"
+            );
         }
         write(&self.entries).insert(id.clone(), record);
     }
@@ -87,10 +92,11 @@ impl<R: Recorded> RecordIndex<R> {
     /// sync failed was reported as a failure, but may well have happened.
     pub(in crate::image) fn adopt(&self, id: &R::Id) -> Result<()> {
         let path = self.path_of(id);
-        let there = path.try_exists().doing(|| format!("look at {}", path.display()))?;
+        let there = path.try_exists().map_err(cannot(|| format!("inspect {}", path.display())))?;
         if there && !self.holds(id) {
             // It is answered for from now on, so it has to survive a power cut.
-            file::sync_dir(&self.directory).doing(|| format!("sync {}", path.display()))?;
+            file::sync_dir(&self.directory)
+                .map_err(cannot(|| format!("sync {}", path.display())))?;
             self.load(id);
         }
         Ok(())
@@ -125,7 +131,7 @@ impl<R: Recorded> RecordIndex<R> {
     pub(in crate::image) fn write_file(&self, record: &R) -> Result<()> {
         let text = to_text(record)?;
         self.replace_file(record.id(), &text)
-            .doing(|| format!("save the record of {} {}", R::KIND, record.id()))
+            .map_err(cannot(|| format!("save the record of {} {}", R::KIND, record.id())))
     }
 
     /// Durable once it returns; after a crash the old record is there or the new one.

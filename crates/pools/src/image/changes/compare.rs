@@ -7,7 +7,7 @@ use orlop_model::{ByteRange, Result};
 
 use super::Reading;
 use super::overlay::{Overlay, Verdict};
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 /// As much as is read at a time, and the unit in which differences are told.
 const STEP: usize = 64 << 10;
@@ -143,6 +143,6 @@ impl Reading {
         let present = usize::try_from(present).unwrap_or(STEP);
         self.data
             .read_exact_at(&mut buffer[..present], range.start)
-            .doing(|| "read a snapshot's data".to_owned())
+            .map_err(cannot(|| "read a snapshot's data".to_owned()))
     }
 }

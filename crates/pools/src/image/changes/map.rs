@@ -7,7 +7,7 @@ use orlop_sys::extents::{Extent, ExtentKind, Extents, extents};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 /// A part of a file that may hold something else than zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Iterator for DataMap {
 fn next_extent(extents: &mut Extents) -> Result<Option<Piece>> {
     for extent in extents.by_ref() {
         let Extent { logical, physical, length, kind } =
-            extent.doing(|| "read where a snapshot's data lies".to_owned())?;
+            extent.map_err(cannot(|| "map the extents of a snapshot".to_owned()))?;
         let content = match kind {
             ExtentKind::Data => Content::At(physical),
             ExtentKind::Inexact => Content::Unplaced,
@@ -109,13 +109,14 @@ fn next_extent(extents: &mut Extents) -> Result<Option<Piece>> {
 }
 
 fn next_run(file: &File, position: u64) -> Result<Option<Piece>> {
-    let seeking = || "find a snapshot's data".to_owned();
+    let seeking = || "find the data in a snapshot".to_owned();
     let start = match seek(file, SeekFrom::Data(position)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        Err(errno) => return Err(std::io::Error::from(errno)).doing(seeking),
+        Err(errno) => return Err(cannot(seeking)(std::io::Error::from(errno))),
     };
-    let end = seek(file, SeekFrom::Hole(start)).map_err(std::io::Error::from).doing(seeking)?;
+    let end =
+        seek(file, SeekFrom::Hole(start)).map_err(std::io::Error::from).map_err(cannot(seeking))?;
     let range = ByteRange { start, length: end.saturating_sub(start) };
     Ok(Some(Piece { range, content: Content::Unplaced }))
 }

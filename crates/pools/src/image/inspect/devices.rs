@@ -9,7 +9,7 @@ use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, VolumeI
 use orlop_sys::loopdev::LoopStatus;
 
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
-use super::super::failure::ImageResultExt;
+use super::super::failure::cannot;
 use super::super::layout::{Layout, ObjectDir};
 use super::super::managed;
 use super::entries;
@@ -83,8 +83,8 @@ pub(super) fn of_copies(pool: &PoolId, path: &Path) -> Result<Vec<PathBuf>> {
     let mut roots = Vec::new();
     for root in [path.to_owned(), managed::mount_point_in(path)] {
         if root.exists() {
-            let looking = || format!("look at {}", root.display());
-            roots.push((fs::metadata(&root).doing(looking)?.dev(), root));
+            let looking = || format!("inspect {}", root.display());
+            roots.push((fs::metadata(&root).map_err(cannot(looking))?.dev(), root));
         }
     }
     let mut copies = Vec::new();

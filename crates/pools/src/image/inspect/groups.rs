@@ -11,7 +11,7 @@ use orlop_model::{
 use orlop_sys::file;
 
 use super::super::catalogue::record_index::{SUFFIX, UNFINISHED};
-use super::super::failure::ImageResultExt;
+use super::super::failure::cannot;
 use super::{Ground, entries, name_of};
 use crate::recorded::{Recorded, read_record, to_text};
 
@@ -129,7 +129,7 @@ impl Ground {
                     let text = to_text(&group)?;
                     let name = format!("{}{SUFFIX}", group.id);
                     file::replace_file(&directory, &name, &text)
-                        .doing(|| format!("save volume group {}", group.id))
+                        .map_err(cannot(|| format!("save volume group {}", group.id)))
                 },
             ));
         }

@@ -9,7 +9,7 @@ use orlop_sys::file;
 use rustix::io::Errno;
 
 use super::super::catalogue::object_index::StoredRecord;
-use super::super::failure::ImageResultExt;
+use super::super::failure::cannot;
 use super::super::layout::ObjectDir;
 use super::{Ground, entries, name_of};
 use crate::recorded::{read_record, to_text};
@@ -54,7 +54,7 @@ impl Ground {
         home: &ObjectDir,
     ) -> Result<Option<R>> {
         let subject = format!("{} {id}", R::KIND);
-        let looking = || format!("look at {}", home.directory().display());
+        let looking = || format!("inspect {}", home.directory().display());
         if is_no_directory(home.directory()) {
             self.found(Finding::by_hand(
                 "record-damaged",
@@ -68,8 +68,8 @@ impl Ground {
             ));
             return Ok(None);
         }
-        if !home.record().try_exists().doing(looking)? {
-            if home.directory().try_exists().doing(looking)? {
+        if !home.record().try_exists().map_err(cannot(looking))? {
+            if home.directory().try_exists().map_err(cannot(looking))? {
                 self.found_without_record(subject, home);
             }
             return Ok(None);
@@ -77,7 +77,7 @@ impl Ground {
         let record = match read_record::<R>(id, &home.record()) {
             Ok(record) => record,
             // Deleted while it was looked at.
-            Err(_) if !home.record().try_exists().doing(looking)? => return Ok(None),
+            Err(_) if !home.record().try_exists().map_err(cannot(looking))? => return Ok(None),
             Err(reason) => {
                 self.found(Finding::by_hand(
                     "record-damaged",
@@ -137,7 +137,9 @@ impl Ground {
                 }
                 return Ok(());
             }
-            Err(error) => return Err(error).doing(|| format!("look at {}", data.display())),
+            Err(error) => {
+                return Err(cannot(|| format!("inspect {}", data.display()))(error));
+            }
         };
         let promised = record.length();
         if length < promised {
@@ -181,9 +183,9 @@ impl Ground {
         promised: u64,
     ) -> Result<()> {
         let opening = || format!("open {}", data.display());
-        let file = OpenOptions::new().read(true).open(data).doing(opening)?;
+        let file = OpenOptions::new().read(true).open(data).map_err(cannot(opening))?;
         let problem = format!("its data has {length} bytes, its record says {promised}");
-        if file::has_data_from(&file, promised).doing(opening)? {
+        if file::has_data_from(&file, promised).map_err(cannot(opening))? {
             self.found(Finding::by_hand(
                 "data-long",
                 subject,
@@ -194,16 +196,16 @@ impl Ground {
         }
         let path = data.to_owned();
         let perform = move || {
-            let cutting = || format!("cut {}", path.display());
-            let file = OpenOptions::new().write(true).open(&path).doing(cutting)?;
-            file::set_length(&file, promised).doing(cutting)?;
-            file::sync_file(&file).doing(cutting)
+            let cutting = || format!("truncate {}", path.display());
+            let file = OpenOptions::new().write(true).open(&path).map_err(cannot(cutting))?;
+            file::set_length(&file, promised).map_err(cannot(cutting))?;
+            file::sync_file(&file).map_err(cannot(cutting))
         };
         self.found(Finding::repairable(
             "data-long",
             subject,
             format!("{problem}; an expansion was interrupted and nothing was written there"),
-            "cut it to what the record says",
+            "truncate it to what the record says",
             perform,
         ));
         Ok(())
@@ -239,7 +241,7 @@ impl Ground {
             let perform = move || {
                 let text = to_text(&kept)?;
                 file::replace_file(home.directory(), ObjectDir::RECORD, &text)
-                    .doing(|| format!("save the record of volume {}", kept.id))
+                    .map_err(cannot(|| format!("save the record of volume {}", kept.id)))
             };
             self.found(Finding::repairable(
                 "foreign-publication",

@@ -5,7 +5,7 @@ use std::path::Path;
 use orlop_model::{Bytes, Finding, Result};
 use orlop_sys::file::{self, Space};
 
-use super::super::failure::ImageResultExt;
+use super::super::failure::cannot;
 use super::super::managed::{has_all_blocks, image_in};
 use super::super::open::ImagePoolConfig;
 use super::Ground;
@@ -65,7 +65,7 @@ impl Ground {
 }
 
 fn measure(path: &Path) -> Result<Space> {
-    file::space(path).doing(|| format!("measure {}", path.display()))
+    file::space(path).map_err(cannot(|| format!("read the free space of {}", path.display())))
 }
 
 /// btrfs counts none.

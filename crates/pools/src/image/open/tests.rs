@@ -128,7 +128,7 @@ fn no_pool_is_made_where_none_may_be() {
     let Some(bed) = Bed::plain() else { return };
     let config = ImagePoolConfig { create: false, ..bed.config() };
     let refused = ImagePool::open(config.clone()).unwrap_err().to_string();
-    assert!(refused.contains("there is none"), "{refused}");
+    assert!(refused.contains("there is no pool"), "{refused}");
     assert!(!bed.pool_path().exists());
     fs::create_dir(bed.pool_path()).unwrap();
     assert!(ImagePool::open(config.clone()).is_err());

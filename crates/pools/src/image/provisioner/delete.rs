@@ -4,7 +4,7 @@ use orlop_model::Result;
 
 use super::ImageProvisioner;
 use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 impl ImageProvisioner {
     /// What is damaged is refused: someone may want to look at it, and it may not be what its
@@ -25,7 +25,7 @@ impl ImageProvisioner {
         let moved = self
             .reserve
             .with_reserve(|| self.directory.layout().move_to_trash(home.directory(), id));
-        let trash = moved.doing(deleting)?;
+        let trash = moved.map_err(cannot(deleting))?;
         if trash.is_none() {
             // Removed by someone else, unless the pool went away just now: all that is left of it
             // is in our memory.
@@ -36,7 +36,12 @@ impl ImageProvisioner {
         if let Some(trash) = trash
             && let Err(error) = trash.remove()
         {
-            tracing::warn!(%error, "deleted, but its space cannot be freed before the next start");
+            tracing::warn!(
+                %error,
+                kind = R::KIND,
+                %id,
+                "deleted, but its space cannot be freed before the next start"
+            );
         }
         self.reserve.ensure();
         Ok(())

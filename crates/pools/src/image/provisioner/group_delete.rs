@@ -8,7 +8,7 @@ use orlop_model::{Error, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord
 use super::ImageProvisioner;
 use crate::image::catalogue::object_index::ObjectIndex;
 use crate::image::catalogue::record_index::RecordIndex;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::image::layout::{Layout, ObjectDir};
 use crate::image::quarantine::quarantine;
 
@@ -23,8 +23,8 @@ impl ImageProvisioner {
             snapshots.get(member)?;
         }
         let deleting = || format!("delete group snapshot {id}");
-        self.reserve.with_reserve(|| groups.note_unfinished(id)).doing(deleting)?;
-        self.reserve.with_reserve(|| groups.remove_file(id)).doing(deleting)?;
+        self.reserve.with_reserve(|| groups.note_unfinished(id)).map_err(cannot(deleting))?;
+        self.reserve.with_reserve(|| groups.remove_file(id)).map_err(cannot(deleting))?;
         let mut all_gone = true;
         for member in &record.members {
             all_gone &= self.forget_member(member);
@@ -59,7 +59,13 @@ impl ImageProvisioner {
     pub(super) fn discard_unlisted(&self, id: &SnapshotId) -> Result<()> {
         let snapshots = self.catalogue.snapshot_index();
         if snapshots.get(id)?.is_some() {
-            return Err(Error::conflict(format!("snapshot {id}"), "it is of another group"));
+            return Err(Error::conflict(
+                format!(
+                    "snapshot \
+                 {id}"
+                ),
+                "it belongs to another group snapshot",
+            ));
         }
         let directory = snapshots.directory_of(id);
         discard(id, self.directory.layout().move_to_trash(directory.directory(), id))
@@ -121,10 +127,14 @@ fn keep_member(layout: &Layout, id: &SnapshotId, home: &ObjectDir) {
 
 /// As for any snapshot: from the trash it is freed. Missing is fine.
 fn discard(id: &SnapshotId, moved: orlop_sys::Result<Option<ObjectDir>>) -> Result<()> {
-    if let Some(trash) = moved.doing(|| format!("remove snapshot {id}"))?
+    if let Some(trash) = moved.map_err(cannot(|| format!("remove snapshot {id}")))?
         && let Err(error) = trash.remove()
     {
-        tracing::warn!(%error, "deleted, but its space cannot be freed before the next start");
+        tracing::warn!(
+            %error,
+            snapshot = %id,
+            "deleted, but its space cannot be freed before the next start"
+        );
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use orlop_sys::file::RenameOutcome;
 use super::ImageProvisioner;
 use super::snapshot_draft::SnapshotDraft;
 use crate::image::catalogue::record_index::RecordIndex;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::image::subvolume_snapshot::SubvolumeSnapshot;
 
 /// Each member holds its reservation, so either there is room for all or the draft is refused.
@@ -65,7 +65,10 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
         match self.progress {
             Progress::Begun => self.progress = Progress::Capturing,
             Progress::Capturing => {
-                return Err(Error::failed("cut a group snapshot", "an earlier cut of it failed"));
+                return Err(Error::failed(
+                    "take a group snapshot",
+                    "an earlier attempt of this call failed",
+                ));
             }
             Progress::Captured => return Ok(()),
         }
@@ -128,7 +131,7 @@ impl GroupSnapshotDraft {
         let snapshots = self.pool.catalogue.snapshot_index();
         let id = &self.record.id;
         let noted = self.groups().note_unfinished(id);
-        noted.doing(|| format!("create group snapshot {id}"))?;
+        noted.map_err(cannot(|| format!("create group snapshot {id}")))?;
         for member in &self.members {
             let record = member.record();
             let home = snapshots.directory_of(&record.id);
@@ -140,7 +143,10 @@ impl GroupSnapshotDraft {
                 RenameOutcome::TargetExists => {
                     return Err(Error::failed(
                         format!("create snapshot {}", record.id),
-                        format!("{} is in the way", home.directory().display()),
+                        format!(
+                            "{} exists already and belongs to no snapshot; move it away",
+                            home.directory().display()
+                        ),
                     ));
                 }
             }

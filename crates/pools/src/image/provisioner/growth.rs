@@ -7,7 +7,7 @@ use orlop_sys::file;
 
 use super::ImageProvisioner;
 use crate::image::capacity::Demand;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 impl ImageProvisioner {
     pub(super) fn grow(&self, mut record: VolumeRecord, bytes: u64) -> Result<VolumeRecord> {
@@ -40,19 +40,19 @@ impl ImageProvisioner {
             Provisioning::Thick => {
                 let data =
                     fs::metadata(self.catalogue.volume_index().directory_of(&record.id).data())
-                        .doing(|| format!("look at the data of volume {}", record.id))?;
+                        .map_err(cannot(|| format!("inspect the data of volume {}", record.id)))?;
                 Ok(bytes.saturating_sub(data.len()))
             }
         }
     }
 
     fn grow_data(&self, record: &VolumeRecord, bytes: u64) -> Result<()> {
-        let growing = || format!("grow volume {}", record.id);
+        let growing = || format!("grow {}", record.label());
         let data = OpenOptions::new()
             .write(true)
             .open(self.catalogue.volume_index().directory_of(&record.id).data())
-            .doing(growing)?;
-        let present = data.metadata().doing(growing)?.len();
+            .map_err(cannot(growing))?;
+        let present = data.metadata().map_err(cannot(growing))?.len();
         // Never shorter: after a crash it may be longer than is asked for now. Nor preallocated
         // twice, for which XFS would want the space twice.
         let missing = bytes.saturating_sub(present);
@@ -65,13 +65,14 @@ impl ImageProvisioner {
             // before this call, of which alone a device can show anything.
             if let Err(error) = file::set_length(&data, present) {
                 tracing::warn!(
+                    volume = %record.id,
                     %error,
-                    "cannot release space that was allocated for a growth that failed"
+                    "cannot release the space that was allocated for a growth that failed"
                 );
             }
-            return Err(error).doing(growing);
+            return Err(cannot(growing)(error));
         }
-        file::sync_file(&data).doing(growing)
+        file::sync_file(&data).map_err(cannot(growing))
     }
 }
 

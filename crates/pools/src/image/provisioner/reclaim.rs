@@ -6,14 +6,14 @@ use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId};
 use orlop_sys::file;
 
 use super::ImageProvisioner;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 
 impl ImageProvisioner {
     pub(super) fn punch_zeroes(&self, id: &VolumeId) -> Result<()> {
         // What is written between the look and the punch would be lost.
         if let Some(device) = self.devices.attached(id, DeviceAccess::ReadWrite)? {
             return Err(Error::precondition(format!(
-                "volume {id} is attached at {}; unstage it first",
+                "cannot reclaim space of volume {id}: it is attached as {}; unstage it first",
                 device.path.display()
             )));
         }
@@ -23,8 +23,8 @@ impl ImageProvisioner {
             .read(true)
             .write(true)
             .open(self.catalogue.volume_index().directory_of(id).data())
-            .doing(reclaiming)?;
-        let bytes = file::punch_zeroes(&data).doing(reclaiming)?;
+            .map_err(cannot(reclaiming))?;
+        let bytes = file::punch_zeroes(&data).map_err(cannot(reclaiming))?;
         tracing::info!(%id, bytes, "reclaimed blocks that held only zeroes");
         Ok(())
     }

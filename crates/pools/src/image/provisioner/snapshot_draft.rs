@@ -14,7 +14,7 @@ use crate::image::capacity::{Capacity, Demand, NewObject, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::directory::PoolDirectory;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::image::pending_object::PendingObject;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
@@ -127,7 +127,7 @@ impl SnapshotDraft {
         self.copy()?;
         // A crash while the source grew may have left its data longer than its record says.
         file::set_length(self.pending.data(), self.record.size_bytes)
-            .doing(|| format!("make snapshot {}", self.record.id))?;
+            .map_err(cannot(|| format!("create {}", self.record.label())))?;
         self.allocated = self.pending.allocated()?;
         self.reservation.note_written(self.allocated, self.shared);
         Ok(())

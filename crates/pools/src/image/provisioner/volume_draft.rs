@@ -13,7 +13,7 @@ use crate::image::capacity::{Capacity, Demand, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
 use crate::image::directory::PoolDirectory;
-use crate::image::failure::ImageResultExt;
+use crate::image::failure::cannot;
 use crate::image::pending_object::{PendingObject, reserve};
 use crate::image::subvolume_snapshot::ThickDraft;
 use crate::image::templates;
@@ -90,16 +90,19 @@ impl VolumeDraft {
     /// Gives the data its full length and, if thick, its space: for the holes of a copy, and for the
     /// extents that it shares with its source until here.
     fn shape(&mut self) -> Result<()> {
-        let shaping = || format!("make room for volume {}", self.record.id);
+        let shaping = || format!("reserve space for {}", self.record.label());
         let bytes = self.record.capacity_bytes;
         match self.record.parameters.provisioning {
-            Provisioning::Thin => file::set_length(self.pending.data(), bytes).doing(shaping)?,
+            Provisioning::Thin => {
+                file::set_length(self.pending.data(), bytes).map_err(cannot(shaping))?
+            }
             Provisioning::Thick if self.is_copy && self.directory.shares_extents() => {
                 self.pending.set_apart(bytes, self.directory.backing())?;
                 self.shared = 0;
             }
             Provisioning::Thick => {
-                reserve(self.pending.data(), bytes, self.directory.backing()).doing(shaping)?;
+                reserve(self.pending.data(), bytes, self.directory.backing())
+                    .map_err(cannot(shaping))?;
             }
         }
         let allocated = self.pending.allocated()?;
@@ -125,7 +128,8 @@ impl ImageProvisioner {
         };
         if length > new.capacity_bytes {
             return Err(Error::OutOfRange(format!(
-                "the source has {length} bytes, which do not fit into {}",
+                "cannot copy the source: it has {length} bytes, which do not fit into {}; ask for \
+                 at least as many",
                 new.capacity_bytes
             )));
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, GroupSnapshotId, GroupSnapshotRecord, Result};
+use orlop_model::{Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result};
 use serde::{Deserialize, Serialize};
 
 use super::super::records::Records;
@@ -37,7 +37,10 @@ impl GroupSnapshotEntry {
 
     pub(crate) fn text(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| {
-            Error::failed(format!("write the record of group snapshot {}", self.record.id), error)
+            Error::failed(
+                format!("write the record of group snapshot {}", self.record.id),
+                Reason::of(error),
+            )
         })
     }
 }

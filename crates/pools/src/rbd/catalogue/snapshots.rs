@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Error, PoolInfo, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{Error, PoolInfo, Reason, Result, SnapshotId, SnapshotRecord};
 use orlop_sys::ceph::SnapshotRef;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,10 @@ impl SnapshotEntry {
 
     pub(crate) fn text(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| {
-            Error::failed(format!("write the record of snapshot {}", self.record.id), error)
+            Error::failed(
+                format!("write the record of snapshot {}", self.record.id),
+                Reason::of(error),
+            )
         })
     }
 }

@@ -12,7 +12,7 @@ use orlop_model::{Error, PoolInfo, Result, VolumeGroupId, VolumeGroupRecord, Vol
 use orlop_sys::ceph::{Update, UpdateOutcome, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
-use super::super::failure::RbdResultExt;
+use super::super::failure::{CHANGED, cannot};
 use super::super::images::{Images, Known};
 use super::super::layout::{MEMBER, joined_key, record_key};
 use super::super::records::Records;
@@ -91,7 +91,7 @@ impl VolumeGroups {
         let text = self.text(&record.id)?;
         let there = text.as_deref().map(|text| parse(&record.id, text)).transpose()?;
         if there.as_ref() != was {
-            return Err(Error::Busy(format!("volume group {}", record.id)));
+            return Err(Error::busy(format!("volume group {}", record.id), CHANGED));
         }
         let key = record.id.to_string();
         let mut update =
@@ -118,7 +118,7 @@ impl VolumeGroups {
 
     fn mark_joined(&self, id: &VolumeId) -> Result<()> {
         let marking = || format!("mark that volume {id} has joined a group");
-        let nonce: [u8; 8] = random_bytes().doing(marking)?;
+        let nonce: [u8; 8] = random_bytes().map_err(cannot(marking))?;
         let mark = format!("{:016x}", u64::from_be_bytes(nonce));
         for _ in 0..ATTEMPTS {
             let Known { image_id, text, .. } = self.images.require(id)?;
@@ -130,7 +130,7 @@ impl VolumeGroups {
                 UpdateOutcome::Differs => {}
             }
         }
-        Err(Error::Busy(format!("volume {id}")))
+        Err(Error::busy(format!("volume {id}"), CHANGED))
     }
 
     pub(super) fn ensure_none(&self, id: &VolumeGroupId) -> Result<()> {
@@ -147,9 +147,10 @@ impl VolumeGroups {
         let writing = || format!("write volume group {id}");
         match self.records.update(writing, update)? {
             UpdateOutcome::Done => Ok(()),
-            UpdateOutcome::Differs => {
-                Err(Error::Busy(format!("volume group {id}, or a volume of it")))
-            }
+            UpdateOutcome::Differs => Err(Error::busy(
+                format!("volume group {id}"),
+                "another process changed it or one of its volumes during this call",
+            )),
         }
     }
 }

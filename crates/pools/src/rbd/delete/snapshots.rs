@@ -4,6 +4,7 @@ use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId};
 use orlop_sys::ceph::{Update, UpdateOutcome};
 
 use super::super::catalogue::{GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
+use super::super::failure::CHANGED;
 use super::super::intent::to_remove;
 use super::super::layout::name_of_snapshot_group;
 use super::super::uncommitted_group_snapshot::OfImages;
@@ -27,11 +28,15 @@ impl Deletion {
         let deleting = || format!("delete snapshot {id}");
         match self.records.update(deleting, &update)? {
             UpdateOutcome::Done => {}
-            UpdateOutcome::Differs => return Err(Error::Busy(format!("snapshot {id}"))),
+            UpdateOutcome::Differs => return Err(Error::busy(format!("snapshot {id}"), CHANGED)),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
         if let Err(error) = self.intents.ensure_removed::<OfImage>(&snapshot) {
-            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
+            tracing::warn!(
+                %error,
+                snapshot = %id,
+                "deleted; its space cannot be freed yet, which will be retried"
+            );
         }
         self.background.wake();
         Ok(())
@@ -57,11 +62,17 @@ impl Deletion {
         let update = update.set(&intent, &intent_text);
         match self.records.update(deleting, &update)? {
             UpdateOutcome::Done => {}
-            UpdateOutcome::Differs => return Err(Error::Busy(format!("group snapshot {id}"))),
+            UpdateOutcome::Differs => {
+                return Err(Error::busy(format!("group snapshot {id}"), CHANGED));
+            }
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
         if let Err(error) = self.intents.ensure_removed::<OfImages>(name) {
-            tracing::warn!(%error, "deleted; its space cannot be freed yet and will be retried");
+            tracing::warn!(
+                %error,
+                group = %id,
+                "deleted; its space cannot be freed yet, which will be retried"
+            );
         }
         self.background.wake();
         Ok(())

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use orlop_model::{Device, DeviceAccess, Error, Result, VolumeId};
+use orlop_model::{Device, DeviceAccess, Error, Reason, Result, VolumeId};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::rbd_export::Export;
 
-use super::super::failure::RbdResultExt;
+use super::super::failure::cannot;
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
@@ -31,7 +31,7 @@ impl LoopDevices {
     pub(super) fn recover(exports: PathBuf) -> Result<Self> {
         let listing = || "list the loop devices".to_owned();
         let mut known = HashMap::new();
-        for there in loopdev::all_backed().doing(listing)? {
+        for there in loopdev::all_backed().map_err(cannot(listing))? {
             let directory = there.file.parent().filter(|it| it.parent() == Some(&exports));
             if let Some((id, _)) = directory.and_then(named) {
                 let access = match there.read_only {
@@ -58,7 +58,7 @@ impl LoopDevices {
 
     /// Volumes of which something is left here, with or without a device.
     pub(super) fn exported(&self) -> Result<Vec<VolumeId>> {
-        let listing = |error| Error::failed("list the exports", error);
+        let listing = |error| Error::failed("list the exports", Reason::of(error));
         let entries = match std::fs::read_dir(&self.exports) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -88,7 +88,7 @@ impl LoopDevices {
             return Ok(None);
         };
         let there = loopdev::backing(&device)
-            .doing(|| format!("look at the device of volume {id}"))?
+            .map_err(cannot(|| format!("inspect the device of volume {id}")))?
             .and_then(|there| {
                 let on = BOTH.into_iter().find(|on| self.export(id, *on).file() == there.file)?;
                 Some((there, on))
@@ -119,7 +119,7 @@ impl LoopDevices {
                 Ok(())
             }
             Err(error) if error.is_busy() => Err(still_in_use(&there.device, id)),
-            Err(error) => Err(error).doing(|| format!("detach volume {id}")),
+            Err(error) => Err(cannot(|| format!("detach volume {id}"))(error)),
         }
     }
 
@@ -129,7 +129,7 @@ impl LoopDevices {
             return Ok(());
         };
         let attempted = loopdev::try_detach_unused_from(&there.device, &there.file);
-        match attempted.doing(|| format!("detach volume {id}"))? {
+        match attempted.map_err(cannot(|| format!("detach volume {id}")))? {
             None => {
                 lock(&self.known).remove(&(id.clone(), access));
                 Ok(())
@@ -150,6 +150,7 @@ fn named(directory: &Path) -> Option<(VolumeId, DeviceAccess)> {
 
 pub(super) fn described(device: &LoopDevice) -> Result<Device> {
     let path = device.path();
-    let (major, minor) = device.device_number().doing(|| format!("look at {}", path.display()))?;
+    let (major, minor) =
+        device.device_number().map_err(cannot(|| format!("inspect {}", path.display())))?;
     Ok(Device { path, major, minor })
 }

@@ -10,7 +10,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::loopdev;
 use orlop_sys::rbd_export::Export;
 
-use super::super::failure::RbdResultExt;
+use super::super::failure::cannot;
 use super::Exports;
 
 impl Exports {
@@ -24,7 +24,7 @@ impl Exports {
         for (exported, directory) in self.exports_elsewhere()? {
             if exported == *id && self.is_client_of(id, registered, &directory)? {
                 return Err(Error::precondition(format!(
-                    "volume {id} is attached to this machine by a daemon with {}; unpublish and \
+                    "cannot attach volume {id}: it is attached to this machine by a daemon with {}; unpublish and \
                      unstage it with that ORLOP_RUN_DIR and ORLOP_DRIVER_NAME",
                     where_it_is(&directory)
                 )));
@@ -42,8 +42,9 @@ impl Exports {
                 tracing::warn!(
                     volume = %id,
                     directory = %directory.display(),
-                    "attached to this machine by a daemon with another run directory or driver \
-                     name: left alone, as it may be in use; unpublish and unstage it with those"
+                    "the volume is attached to this machine by a daemon with another run directory \
+                     or driver name; left alone, as it may be in use; unpublish and unstage it with \
+                     those settings"
                 );
             }
         }
@@ -53,7 +54,7 @@ impl Exports {
     /// Exports for writers of this pool's volumes that devices of this machine are on, by directory.
     fn exports_elsewhere(&self) -> Result<Vec<(VolumeId, PathBuf)>> {
         let listing = || "list the loop devices".to_owned();
-        let devices = loopdev::all_backed().doing(listing)?;
+        let devices = loopdev::all_backed().map_err(cannot(listing))?;
         let own = |directory: &Path| self.devices.holds(directory);
         let mut found = Vec::new();
         for device in devices {
@@ -73,16 +74,17 @@ impl Exports {
     }
 
     fn is_client_of(&self, id: &VolumeId, registered: &str, directory: &Path) -> Result<bool> {
-        let looking = || format!("look at the export of volume {id} in {}", directory.display());
+        let looking = || format!("inspect the export of volume {id} in {}", directory.display());
         let export = Export::at(directory.to_owned());
         if export.exists()
-            && export.remembered_address().doing(looking)?.as_deref() != Some(registered)
+            && export.remembered_address().map_err(cannot(looking))?.as_deref() != Some(registered)
         {
             return Ok(false);
         }
         // Where the directory or the process is out of sight of this container, the cluster still
         // knows whether the client lives.
-        Ok(export.is_running().doing(looking)? || self.fencing.is_own_writer_watching(id)?)
+        Ok(export.is_running().map_err(cannot(looking))?
+            || self.fencing.is_own_writer_watching(id)?)
     }
 }
 

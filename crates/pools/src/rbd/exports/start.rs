@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use orlop_model::{Devices, Error, Result, VolumeId};
+use orlop_model::{Devices, Error, Reason, Result, VolumeId};
 
 use super::super::images::named_image;
 use super::super::open::RbdPoolConfig;
@@ -16,8 +16,9 @@ use super::Exports;
 /// no directory, and finds no exports where there is none.
 pub(super) fn exports_directory(config: &RbdPoolConfig) -> Result<PathBuf> {
     let exports = config.run_dir.join("exports");
-    let failed =
-        |doing: &str, error| Error::failed(format!("{doing} {}", exports.display()), error);
+    let failed = |doing: &str, error| {
+        Error::failed(format!("{doing} {}", exports.display()), Reason::of(error))
+    };
     if config.serves_node {
         std::fs::create_dir_all(&exports).map_err(|error| failed("make", error))?;
     }
@@ -74,12 +75,12 @@ impl Exports {
             }
         };
         let started = thread::Builder::new().name("rbd-settle".to_owned()).spawn(work);
-        started.map(drop).map_err(|error| Error::failed("start a thread", error))
+        started.map(drop).map_err(|error| Error::failed("start a thread", Reason::of(error)))
     }
 
     fn release_all_orphaned_size_locks(&self) -> Result<()> {
         for id in self.attached_volumes()? {
-            let looking = || format!("look for volume {id}");
+            let looking = || format!("find volume {id}");
             if let Some(image_id) = self.session.ask(looking, |io| named_image(io, &id))? {
                 release_orphaned(&self.session, &id, &image_id, &self.writers_export(&id))?;
             }

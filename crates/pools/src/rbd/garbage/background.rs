@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 
 use super::Garbage;
 use crate::poison::lock;
@@ -64,7 +64,7 @@ impl Background {
             thread::Builder::new()
                 .name(duty.thread.to_owned())
                 .spawn(move || work(&garbage, &duty, &receiver))
-                .map_err(|error| Error::failed("start a thread", error))?;
+                .map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
             lock(&self.threads).push(sender);
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 use orlop_sys::ceph::{IoCtx, TRASH};
 
 use super::super::image_lock::nonce;
@@ -41,7 +41,7 @@ impl TrashLease {
         };
         let Some(io) = session.ask(leasing, lease)? else { return Ok(None) };
         let mut lease = Self { io, cookie, ending: None, renewing: None };
-        lease.start_renewing().map_err(|error| Error::failed(leasing(), error))?;
+        lease.start_renewing().map_err(|error| Error::failed(leasing(), Reason::of(error)))?;
         Ok(Some(lease))
     }
 

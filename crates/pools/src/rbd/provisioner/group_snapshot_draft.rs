@@ -9,13 +9,14 @@ use orlop_model::{
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{GroupLocation, GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
+use super::super::failure::BEING_MADE;
 use super::super::uncommitted_group_snapshot::{Member, OfImages, UncommittedGroupSnapshot};
 use super::RbdProvisioner;
 use super::snapshot_draft::new_record;
 
 /// Another process is making the same group snapshot, or has just made it.
 fn busy(id: &GroupSnapshotId) -> Error {
-    Error::Busy(format!("group snapshot {id}"))
+    Error::busy(format!("group snapshot {id}"), BEING_MADE)
 }
 
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl GroupSnapshotDraft {
         let (mut members, mut records) = (Vec::new(), Vec::new());
         for member in &new.members {
             if pool.catalogue.snapshot_records().entry(&member.id)?.is_some() {
-                return Err(Error::Busy(format!("snapshot {}", member.id)));
+                return Err(Error::busy(format!("snapshot {}", member.id), BEING_MADE));
             }
             let source = pool.images.require(&member.source.id)?;
             let volume = source.record.id.clone();
@@ -88,7 +89,10 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
         match self.progress {
             Progress::Begun => self.progress = Progress::Taking,
             Progress::Taking => {
-                return Err(Error::failed("take a group snapshot", "an earlier attempt failed"));
+                return Err(Error::failed(
+                    "take a group snapshot",
+                    "an earlier attempt of this call failed",
+                ));
             }
             Progress::Taken => return Ok(()),
         }

@@ -7,6 +7,7 @@ use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord}
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
+use super::super::failure::BEING_MADE;
 use super::super::images::Known;
 use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
 use super::RbdProvisioner;
@@ -59,7 +60,7 @@ impl SnapshotDraft {
 
 /// Another process is making the same snapshot, or has just made it.
 fn busy(id: &SnapshotId) -> Error {
-    Error::Busy(format!("snapshot {id}"))
+    Error::busy(format!("snapshot {id}"), BEING_MADE)
 }
 
 impl Draft<SnapshotRecord> for SnapshotDraft {

@@ -19,6 +19,7 @@ use orlop_sys::ceph::{
 };
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
+use super::super::failure::{BEING_MADE, CHANGED};
 use super::super::image_state::{ImageState, NamedState, Step};
 use super::super::images::Found;
 use super::super::layout::{OURS, copy_purpose, image_of, record_key};
@@ -70,7 +71,7 @@ impl VolumeDraft {
             }
         }
         if pool.images.known(&new.id)?.is_some() {
-            return Err(Error::Busy(format!("volume {}", new.id)));
+            return Err(Error::busy(format!("volume {}", new.id), BEING_MADE));
         }
         pool.capacity.check_fits(new.capacity_bytes)?;
         let origin = origin_of(pool, new)?;
@@ -132,7 +133,8 @@ fn check_size(source: u64, capacity: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::OutOfRange(format!(
-        "the source has {source} bytes, which do not fit into {capacity}"
+        "cannot copy the source: it has {source} bytes, which do not fit into {capacity}; ask for \
+         at least as many"
     )))
 }
 
@@ -162,7 +164,7 @@ impl CapturedDraft {
     fn commit(self) -> Result<VolumeRecord> {
         let text = to_text(&self.record)?;
         let image_id = self.make_image()?;
-        let writing = || format!("write the record of {}", self.record.id);
+        let writing = || format!("write the record of {}", self.record.label());
         let commit = Step::Commit { record: &text };
         match self.pool.images.take_step(writing, &image_id, ImageState::Draft, &commit)? {
             UpdateOutcome::Done => {
@@ -213,7 +215,7 @@ impl CapturedDraft {
 
     /// `false`: there is an image of that name.
     fn try_create(&self) -> Result<bool> {
-        let creating = || format!("make volume {}", self.record.id);
+        let creating = || format!("create {}", self.record.label());
         let name = image_of(&self.record.id);
         let Some((image_id, snapshot)) = self.parent() else {
             let zeroes = NewImage::Zeroes { size: self.record.capacity_bytes };
@@ -254,20 +256,20 @@ impl CapturedDraft {
     /// The source was deleted, or another process moved it just now.
     fn without_source(&self) -> Error {
         match &self.content {
-            Content::Snapshot { id, .. } => Error::Busy(format!("snapshot {id}")),
+            Content::Snapshot { id, .. } => Error::busy(format!("snapshot {id}"), CHANGED),
             Content::Zeroes | Content::Copy(_) => self.overtaken(),
         }
     }
 
     /// Another process is making the same volume, or has just made it.
     fn overtaken(&self) -> Error {
-        Error::Busy(format!("volume {}", self.record.id))
+        Error::busy(format!("volume {}", self.record.id), BEING_MADE)
     }
 
     fn finished_image(&self) -> Result<String> {
         let name = image_of(&self.record.id);
         let bytes = self.record.capacity_bytes;
-        let finishing = || format!("make volume {}", self.record.id);
+        let finishing = || format!("create {}", self.record.label());
         let session = &self.pool.session;
         let shape = session.ask(finishing, |io| {
             let open = |access| match io.open_image(&name, access) {
@@ -299,7 +301,7 @@ impl CapturedDraft {
     /// up from copy to copy.
     fn forget_inherited(&self, image_id: &str) -> Result<()> {
         let header = header_of(image_id);
-        let forgetting = || format!("make volume {}", self.record.id);
+        let forgetting = || format!("create {}", self.record.label());
         self.pool.session.ask(forgetting, |io| {
             let inherited = io.omap_list(&header, "", &metadata_key(OURS), 0)?;
             if inherited.is_empty() {

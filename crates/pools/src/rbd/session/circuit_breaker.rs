@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, Reason, Result};
 
 /// Between two probes while the cluster answers and no call asks for its health.
 const RESTING: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ impl CircuitBreaker {
             .name("rbd-probe".to_owned())
             .spawn(move || breaker.watch(&probe))
             .map(drop)
-            .map_err(|error| Error::failed("start a thread", error))
+            .map_err(|error| Error::failed("start a thread", Reason::of(error)))
     }
 
     pub(super) fn end(&self) {
@@ -91,7 +91,9 @@ impl CircuitBreaker {
         let crowded = state.waiting >= MOST_WAITING && state.silent_since.elapsed() > SILENCE;
         let reason = match &state.open {
             Some(why) => why.clone(),
-            None if crowded => format!("{MOST_WAITING} calls wait for the Ceph cluster already"),
+            None if crowded => format!(
+                "{MOST_WAITING} calls are waiting for the Ceph cluster already; check that it is up"
+            ),
             None => {
                 if state.waiting == 0 {
                     state.silent_since = Instant::now();
@@ -100,7 +102,7 @@ impl CircuitBreaker {
                 return Ok(Admitted { breaker: self });
             }
         };
-        Err(Error::Unreachable { doing: doing(), reason })
+        Err(Error::unreachable(doing(), reason))
     }
 
     fn trip(&self, state: &mut CircuitState, why: &str) {
@@ -124,10 +126,8 @@ impl CircuitBreaker {
         let waited = self.changed.wait_timeout_while(state, HEALTH_PATIENCE, unanswered);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            return Err(Error::Unreachable {
-                doing: "ask the Ceph cluster whether it is well".to_owned(),
-                reason: state.open.clone().unwrap_or_else(|| "it did not answer yet".to_owned()),
-            });
+            let reason = state.open.clone().unwrap_or_else(|| "it did not answer yet".to_owned());
+            return Err(Error::unreachable("check the health of the Ceph cluster", reason));
         }
         state.health.clone()
     }
@@ -158,7 +158,7 @@ impl CircuitBreaker {
     fn answer(&self, ticket: u64, health: Result<()>) {
         let mut state = self.state();
         match &health {
-            Err(Error::Unreachable { reason, .. }) => self.trip(&mut state, reason),
+            Err(Error::Unreachable { reason, .. }) => self.trip(&mut state, reason.as_str()),
             Ok(()) | Err(_) => {
                 state.silent_since = Instant::now();
                 if state.open.take().is_some() {
@@ -183,7 +183,9 @@ impl Admitted<'_> {
     pub(super) fn report<T>(self, answer: &Result<T>) {
         let mut state = self.breaker.state();
         match answer {
-            Err(Error::Unreachable { reason, .. }) => self.breaker.trip(&mut state, reason),
+            Err(Error::Unreachable { reason, .. }) => {
+                self.breaker.trip(&mut state, reason.as_str())
+            }
             Ok(_) | Err(_) => state.silent_since = Instant::now(),
         }
     }

@@ -8,11 +8,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_sys::ceph::IoCtx;
 use orlop_sys::file::{self, Lock};
 
-use super::super::failure::RbdResultExt;
+use super::super::failure::cannot;
 
 const LONGEST_ADDRESS: usize = 1 << 20;
 const BLOCKLISTED_FOR: Duration = Duration::from_secs(3600);
@@ -33,10 +33,11 @@ impl OwnClient {
     pub(super) fn claim(run_dir: &Path, pool: &PoolId) -> Result<Option<Self>> {
         let taking = || "claim a slot among the Ceph clients of this machine".to_owned();
         let directory = run_dir.join("clients");
-        file::ensure_private_directory(&directory).doing(taking)?;
+        file::ensure_private_directory(&directory).map_err(cannot(taking))?;
         for slot in 0..SLOTS {
             let name = format!("{pool}.{slot}");
-            let lock = file::try_lock(&directory.join(format!("{name}.lock"))).doing(taking)?;
+            let lock =
+                file::try_lock(&directory.join(format!("{name}.lock"))).map_err(cannot(taking))?;
             if let Some(lock) = lock {
                 return Ok(Some(Self { directory, name, _lock: lock }));
             }
@@ -69,19 +70,19 @@ impl OwnClient {
     fn predecessor(&self) -> Result<Option<String>> {
         let reading = "read the address of the previous daemon's Ceph client";
         match file::read_small(&self.directory.join(&self.name), LONGEST_ADDRESS) {
-            Ok(address) => {
-                String::from_utf8(address).map(Some).map_err(|error| Error::failed(reading, error))
-            }
+            Ok(address) => String::from_utf8(address)
+                .map(Some)
+                .map_err(|error| Error::failed(reading, Reason::of(error))),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(Error::failed(reading, error)),
+            Err(error) => Err(Error::failed(reading, Reason::of(error))),
         }
     }
 
     pub(super) fn record_address(&self, io: &IoCtx) -> Result<()> {
-        let recording = || "record the address of our Ceph client".to_owned();
-        let address = io.cluster().own_address().doing(recording)?;
+        let recording = || "record the address of this daemon's Ceph client".to_owned();
+        let address = io.cluster().own_address().map_err(cannot(recording))?;
         file::replace_file_until_reboot(&self.directory, &self.name, address.as_bytes())
-            .doing(recording)
+            .map_err(cannot(recording))
     }
 
     /// Nothing is open any more.

@@ -38,7 +38,7 @@ impl Drop for ByHand {
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     match outcome {
-        Err(Error::Precondition(message)) => message,
+        Err(Error::Precondition(message)) => message.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -103,7 +103,9 @@ fn what_is_away_with_its_pool_is_not_gone() {
     // With and without an empty directory in its place, as below an unmounted filesystem.
     for _ in 0..2 {
         let away = |error: Option<Error>| match error {
-            Some(Error::Unreachable { reason, .. }) => assert!(reason.contains("gone"), "{reason}"),
+            Some(Error::Unreachable { reason, .. }) => {
+                assert!(reason.as_str().contains("gone"), "{reason}")
+            }
             other => panic!("{other:?}"),
         };
         away(pool.provisioner().ensure_no_volume(&record.id).err());

@@ -8,7 +8,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn away() -> Error {
-    Error::Unreachable { doing: "ask".to_owned(), reason: "no route to it".to_owned() }
+    Error::unreachable("ask", "no route to it")
 }
 
 fn doing() -> String {
@@ -93,7 +93,9 @@ fn health_is_the_answer_to_a_probe_made_now_or_none() {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match fixture.breaker.health() {
-            Err(Error::Failed { reason, .. }) => break assert_eq!(reason, "it is another's"),
+            Err(Error::Failed { reason, .. }) => {
+                break assert_eq!(reason.as_str(), "it is another's");
+            }
             // The first answer may have come too late for this probe.
             Err(Error::Unreachable { .. }) => assert!(Instant::now() < deadline),
             other => panic!("{other:?}"),
