@@ -35,10 +35,10 @@ async fn measure(client: &Client, before: u64, runs: usize) {
     let volume = client.create("volume").size(VOLUME).block().done().await;
     let node = client.on_node(&volume, block());
     node.up().await;
-    let mut dice = Dice::new(1);
-    scatter(&node.target, before, &mut dice);
+    let mut rng = Rng::with_seed(1);
+    scatter(&node.target, before, &mut rng);
     let base = client.snapshot("base", &node.id).await.unwrap().snapshot_id;
-    scatter(&node.target, CHANGED, &mut dice);
+    scatter(&node.target, CHANGED, &mut rng);
     let target = client.snapshot("target", &node.id).await.unwrap().snapshot_id;
 
     println!("\n{before} blocks written before the first snapshot");
@@ -54,10 +54,10 @@ async fn measure(client: &Client, before: u64, runs: usize) {
     client.delete(&node.id).await.unwrap();
 }
 
-fn scatter(device: &Path, blocks: u64, dice: &mut Dice) {
+fn scatter(device: &Path, blocks: u64, rng: &mut Rng) {
     let file = File::options().write(true).open(device).expect("open the device");
     for _ in 0..blocks {
-        let offset = dice.roll(VOLUME / BLOCK) * BLOCK;
+        let offset = rng.u64(..VOLUME / BLOCK) * BLOCK;
         let block = (offset + 1).to_le_bytes().repeat(512);
         file.write_all_at(&block, offset).expect("write a block");
     }

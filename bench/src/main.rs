@@ -12,19 +12,19 @@
     reason = "a measurement that cannot be made is over, and the others are printed"
 )]
 
-mod bare;
-mod contender;
+mod baseline;
+mod concurrent;
 mod delta;
+mod driver;
 mod experiments;
 mod fio;
-mod ground;
-mod many;
 mod process;
 mod report;
 mod results;
 mod series;
 mod stopwatch;
 mod table;
+mod testbed;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,8 +32,8 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 use experiments::Experiment;
-use ground::Drivers;
 use results::Results;
+use testbed::Drivers;
 
 #[derive(Parser)]
 #[command(about = "Measures CSI drivers side by side, with the bare system calls beside them")]

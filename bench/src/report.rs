@@ -15,25 +15,25 @@ use figure::Figure;
 /// One row, while the run goes on.
 pub(crate) fn line(row: &Row) -> String {
     let figures = [("", &row.ours), ("peer ", &row.peer), ("floor ", &row.floor)];
-    let told: Vec<String> = figures
+    let texts: Vec<String> = figures
         .into_iter()
         .filter_map(|(who, series)| {
             let series = series.as_ref()?;
             Some(format!("{who}{}", Figure(row.unit, series.median())))
         })
         .collect();
-    format!("    {:<48} {}", row.title(), told.join(", "))
+    format!("    {:<48} {}", row.title(), texts.join(", "))
 }
 
 pub(crate) fn io_line(row: &IoRow) -> String {
-    let told = [&row.ours, &row.peer, &row.bare_loop, &row.bare_file]
+    let texts = [&row.ours, &row.peer, &row.bare_loop, &row.bare_file]
         .map(|series| Figure(row.unit, series.median()).to_string());
-    format!("    {:<48} {}", row.job, told.join(", "))
+    format!("    {:<48} {}", row.job, texts.join(", "))
 }
 
 pub(crate) fn queue_line(row: &QueueRow) -> String {
-    let told = row.figures.each_ref().map(|series| Figure(row.unit, series.median()).to_string());
-    format!("    {:<48} {}", row.job, told.join(", "))
+    let texts = row.figures.each_ref().map(|series| Figure(row.unit, series.median()).to_string());
+    format!("    {:<48} {}", row.job, texts.join(", "))
 }
 
 /// Writes the page, and its plots beside it.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::experiments::WAYS;
-use crate::ground::{Drivers, Ground};
 use crate::series::{Ratio, Series};
+use crate::testbed::{Drivers, Testbed};
 
 /// What an operation met.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -133,11 +133,11 @@ pub(crate) struct Results {
 
 impl Results {
     pub(crate) async fn new(drivers: &Drivers) -> Self {
-        let ground = Ground::new(drivers).await;
+        let testbed = Testbed::new(drivers).await;
         Self {
-            ours: ground.ours.name.clone(),
-            peer: ground.peer.name.clone(),
-            peer_short: ground.peer.short.clone(),
+            ours: testbed.ours.name.clone(),
+            peer: testbed.peer.name.clone(),
+            peer_short: testbed.peer.short.clone(),
             ..Self::default()
         }
     }

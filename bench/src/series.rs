@@ -2,7 +2,7 @@
 
 use std::iter::zip;
 
-use orlop_tests::Dice;
+use orlop_tests::Rng;
 
 const RESAMPLES: usize = 1000;
 
@@ -59,7 +59,7 @@ impl Series {
 
     pub(crate) fn ratio_to(&self, other: &Self) -> Ratio {
         let value = self.median() / other.median();
-        Ratio::new(value, |dice| self.resample(dice) / other.resample(dice))
+        Ratio::new(value, |rng| self.resample(rng) / other.resample(rng))
     }
 
     /// The geometric mean of the rounds' quotients, without the most extreme ones. A disk that is
@@ -68,8 +68,14 @@ impl Series {
     /// stands still for a moment does so in one round.
     pub(crate) fn ratio_by_round(&self, other: &Self) -> Ratio {
         let logarithms: Vec<f64> = zip(&self.0, &other.0).map(|(a, b)| (a / b).ln()).collect();
-        Ratio::new(middle_mean(logarithms.clone()).exp(), |dice| {
-            middle_mean(logarithms.iter().map(|_| *dice.pick(&logarithms)).collect()).exp()
+        Ratio::new(middle_mean(logarithms.clone()).exp(), |rng| {
+            middle_mean(
+                logarithms
+                    .iter()
+                    .map(|_| *rng.choice(&logarithms).expect("a non-empty list"))
+                    .collect(),
+            )
+            .exp()
         })
     }
 
@@ -78,17 +84,18 @@ impl Series {
         Self::of(zip(&self.0, &other.0).map(|(a, b)| (a * b).sqrt()))
     }
 
-    fn resample(&self, dice: &mut Dice) -> f64 {
-        let mut drawn: Vec<f64> = self.0.iter().map(|_| *dice.pick(&self.0)).collect();
+    fn resample(&self, rng: &mut Rng) -> f64 {
+        let mut drawn: Vec<f64> =
+            self.0.iter().map(|_| *rng.choice(&self.0).expect("a non-empty list")).collect();
         median(&mut drawn)
     }
 }
 
 impl Ratio {
-    fn new(value: f64, resample: impl Fn(&mut Dice) -> f64) -> Self {
+    fn new(value: f64, resample: impl Fn(&mut Rng) -> f64) -> Self {
         // The same figures give the same interval.
-        let mut dice = Dice::new(1);
-        let mut others: Vec<f64> = (0..RESAMPLES).map(|_| resample(&mut dice)).collect();
+        let mut rng = Rng::with_seed(1);
+        let mut others: Vec<f64> = (0..RESAMPLES).map(|_| resample(&mut rng)).collect();
         others.sort_by(f64::total_cmp);
         let (low, high) = (others[RESAMPLES / 40], others[RESAMPLES - 1 - RESAMPLES / 40]);
         Self { value, low, high }

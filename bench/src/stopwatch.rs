@@ -33,7 +33,7 @@ impl Stopwatch {
         outcome
     }
 
-    /// An operation made of several steps, each of which is told apart.
+    /// An operation made of several steps, each of which is timed separately.
     pub(crate) fn steps(&mut self, operation: &'static str) -> Steps<'_> {
         Steps { watch: self, operation, total: 0.0 }
     }

@@ -9,7 +9,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// `call` tells how many ranges it was told.
+    /// `call` returns how many ranges it received.
     pub(crate) async fn measure(
         name: &'static str,
         runs: usize,

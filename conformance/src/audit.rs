@@ -4,7 +4,7 @@ use prost::bytes::Bytes;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage, Value};
 use tonic::Status;
 
-use crate::journal::{descend, full_name};
+use crate::call_log::{descend, full_name};
 use crate::wire::descriptor;
 
 pub(crate) struct Finding {
@@ -74,7 +74,7 @@ fn messages_in(value: &Value) -> Vec<&DynamicMessage> {
     }
 }
 
-/// GEN-01, GEN-02. Paths are not in replies; `node_id` has a limit of its own.
+/// GEN-01, GEN-02. Paths are not in replies; `node_id` has another limit.
 fn sizes(at: &str, field: &FieldDescriptor, value: &Value, findings: &mut Vec<Finding>) {
     if let Some(entries) = value.as_map() {
         let size: usize = entries

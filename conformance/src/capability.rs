@@ -29,7 +29,7 @@ pub fn in_mode(capability: &VolumeCapability, mode: Mode) -> VolumeCapability {
     VolumeCapability { access_mode: Some(AccessMode { mode: mode.into() }), ..capability.clone() }
 }
 
-/// The same access in a mode that no specification names, so that nobody can support it.
+/// The same access in a mode that no specification names, so that no plugin can support it.
 pub fn in_no_mode(capability: &VolumeCapability) -> VolumeCapability {
     VolumeCapability { access_mode: Some(AccessMode { mode: 99 }), ..capability.clone() }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::journal::Call;
+use crate::call_log::Call;
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 
 /// How a check, or a step of one, ended.
 pub type Outcome<T = ()> = Result<T, Stop>;
@@ -71,7 +71,7 @@ pub struct Check {
     pub needs: &'static [Need],
     /// Not at the same time as other checks, because it counts or breaks what they use.
     pub alone: bool,
-    pub run: for<'t> fn(&'t Trial) -> Running<'t>,
+    pub run: for<'t> fn(&'t CheckContext) -> Running<'t>,
 }
 
 impl Check {
@@ -90,7 +90,7 @@ pub const fn check(
     name: &'static str,
     does: &'static str,
     proves: &'static [&'static str],
-    run: for<'t> fn(&'t Trial) -> Running<'t>,
+    run: for<'t> fn(&'t CheckContext) -> Running<'t>,
 ) -> Check {
     Check { name, does, proves, needs: &[], alone: false, run }
 }
@@ -98,14 +98,14 @@ pub const fn check(
 /// An `async fn(&Trial) -> Outcome` as the plain function that [`check`] takes.
 macro_rules! run {
     ($step:path) => {
-        |trial| Box::pin($step(trial))
+        |check_context| Box::pin($step(check_context))
     };
 }
 pub(crate) use run;
 
 /// Checks of one call or subject.
 #[derive(Debug, Clone, Copy)]
-pub struct Chapter {
+pub struct Section {
     /// `CreateVolume`
     pub title: &'static str,
     pub service: Service,

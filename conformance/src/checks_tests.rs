@@ -1,18 +1,18 @@
 use std::collections::BTreeSet;
 
-use super::chapters;
+use super::sections;
 use crate::row::{row, rows};
 
 #[test]
-fn checks_have_names_of_their_own() {
-    let names: Vec<_> = chapters().iter().flat_map(|it| it.checks).map(|it| it.name).collect();
+fn check_names_are_unique() {
+    let names: Vec<_> = sections().iter().flat_map(|it| it.checks).map(|it| it.name).collect();
     let distinct: BTreeSet<_> = names.iter().collect();
     assert_eq!(names.len(), distinct.len());
 }
 
 #[test]
-fn checks_name_rows_that_exist() {
-    for check in chapters().iter().flat_map(|it| it.checks) {
+fn checks_name_existing_rows() {
+    for check in sections().iter().flat_map(|it| it.checks) {
         assert!(!check.proves.is_empty(), "{} proves nothing", check.name);
         for id in check.proves {
             assert!(row(id).is_some(), "{} names {id}, which is no row", check.name);
@@ -20,12 +20,12 @@ fn checks_name_rows_that_exist() {
     }
 }
 
-/// A row is shown from outside or it is not; whoever adds a row has to say which.
+/// A row is shown from outside or it is not; each new row has to say which.
 #[test]
-fn every_row_has_a_check_or_a_reason_why_not() {
+fn every_row_has_a_check_or_a_reason() {
     let shown: BTreeSet<_> =
-        chapters().iter().flat_map(|it| it.checks).flat_map(|it| it.proves).copied().collect();
-    let reasons: Vec<_> = chapters().iter().flat_map(|it| it.unseen).map(|(id, _)| *id).collect();
+        sections().iter().flat_map(|it| it.checks).flat_map(|it| it.proves).copied().collect();
+    let reasons: Vec<_> = sections().iter().flat_map(|it| it.unseen).map(|(id, _)| *id).collect();
     let unseen: BTreeSet<_> = reasons.iter().copied().collect();
     let neither: Vec<_> = rows()
         .iter()

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use csi_conformance::inside::Inside;
-use csi_conformance::known::Known;
+use csi_conformance::internal_tests::InternalTests;
+use csi_conformance::known_deviations::KnownDeviations;
 use csi_conformance::options::{Access, Action, Hooks, Options, Pairs};
 
 /// Checks a CSI plugin against the specification, over its socket.
@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
     #[arg(long = "secret", value_name = "KEY=VALUE", value_parser = pair)]
     secrets: Vec<(String, String)>,
 
-    /// KEY=VALUE: secrets of somebody who may not make volumes; may be repeated
+    /// KEY=VALUE: secrets of a user who may not create volumes; may be repeated
     #[arg(long = "weak-secret", value_name = "KEY=VALUE", value_parser = pair)]
     weak_secrets: Vec<(String, String)>,
 
@@ -245,15 +245,15 @@ impl Arguments {
     }
 
     /// Paths in the file are relative to the directory where the suite is run.
-    pub(crate) fn inside(&self) -> Result<Inside, String> {
+    pub(crate) fn inside(&self) -> Result<InternalTests, String> {
         match &self.inside {
-            Some(file) => Inside::read(file, Path::new(".")),
-            None => Ok(Inside::default()),
+            Some(file) => InternalTests::read(file, Path::new(".")),
+            None => Ok(InternalTests::default()),
         }
     }
 
-    pub(crate) fn known(&self) -> Result<Option<Known>, String> {
-        self.known.as_deref().map(Known::read).transpose()
+    pub(crate) fn known(&self) -> Result<Option<KnownDeviations>, String> {
+        self.known.as_deref().map(KnownDeviations::read).transpose()
     }
 
     pub(crate) fn about(&self) -> Result<String, String> {

@@ -22,8 +22,8 @@ pub enum Value {
     Other,
 }
 
-/// Neither a message nor text: whoever knows the field cannot read it, and whoever does not,
-/// passes over it.
+/// Neither a message nor text: a plugin that knows the field cannot read it, and one that does not,
+/// ignores it.
 pub const GARBAGE: [u8; 2] = [0xff, 0xff];
 
 /// `None` if it is no message at all.

@@ -1,7 +1,7 @@
 use super::{Field, GARBAGE, Value, contents, delimited_field, fields, varint_field};
 
 #[test]
-fn what_is_written_is_read() {
+fn written_fields_are_read_back() {
     let message = [varint_field(3, 300), delimited_field(2, b"text")].concat();
     let expected = vec![
         Field { number: 3, value: Value::Varint(300) },
@@ -13,7 +13,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_is_no_message_is_not_read() {
+fn malformed_message_is_rejected() {
     assert_eq!(fields(&GARBAGE), None);
     assert_eq!(fields(&[0x0a, 5, b'x']), None, "shorter than it says");
     assert_eq!(fields(&[]), Some(Vec::new()));

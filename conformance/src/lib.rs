@@ -6,28 +6,30 @@
 //! [`verdict`] says what a run means for each row, [`report`] tells people and programs.
 
 mod audit;
+mod call_log;
 pub mod capability;
 pub mod check;
+mod check_context;
 pub mod checks;
 pub mod client;
 pub mod fields;
-pub mod inside;
-mod journal;
-pub mod known;
+pub mod internal_tests;
+pub mod known_deviations;
 mod need;
-pub mod offers;
 pub mod options;
 mod plugin;
+pub mod plugin_features;
 pub mod report;
 pub mod row;
 pub mod runner;
 pub mod source;
-mod trial;
 mod undo;
 pub mod verdict;
 pub mod wire;
 
 pub use check::{Check, Failure, Stop};
+pub use check_context::{
+    Answer, CheckContext, Mounted, Placed, Placing, Statfs, V0Placed, code_name,
+};
 pub use need::Need;
 pub use plugin::Plugin;
-pub use trial::{Answer, Mounted, Placed, Placing, Statfs, Trial, V0Placed, code_name};

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use csi_conformance::known::Known;
+use csi_conformance::known_deviations::KnownDeviations;
 use csi_conformance::report::{json, markdown, progress, summary};
 use csi_conformance::runner::{Ran, planned, run_all};
 use csi_conformance::verdict::{Verdicts, verdicts};
@@ -39,15 +39,15 @@ fn finish(outcome: Result<bool, String>) -> ExitCode {
     }
 }
 
-/// Whoever closed the terminal does not want to read on.
+/// A closed terminal is no error.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn list() -> Result<bool, String> {
-    for chapter in checks::chapters() {
-        say(&format!("{} ({})", chapter.title, chapter.service));
-        for check in chapter.checks {
+    for section in checks::sections() {
+        say(&format!("{} ({})", section.title, section.service));
+        for check in section.checks {
             say(&format!("  {}  [{}]", check.name, check.proves.join(" ")));
             say(&format!("      {}", check.does));
         }
@@ -64,7 +64,7 @@ async fn run(arguments: Arguments) -> Result<bool, String> {
     let known = arguments.known()?;
     let quiet = arguments.quiet;
     let plugin = Plugin::connect(options).await?;
-    say(&format!("plugin {} {}", plugin.offers().name, plugin.offers().version));
+    say(&format!("plugin {} {}", plugin.features().name, plugin.features().version));
     let plan = planned(&plugin);
     if plan.is_empty() {
         return Err("no check has that name, row, call or service (see --list)".to_owned());
@@ -84,7 +84,7 @@ async fn run(arguments: Arguments) -> Result<bool, String> {
     })
 }
 
-fn agrees(known: &Known, verdicts: &Verdicts) -> bool {
+fn agrees(known: &KnownDeviations, verdicts: &Verdicts) -> bool {
     let disagreements = known.disagreements(verdicts);
     disagreements.iter().for_each(|it| say(it));
     disagreements.is_empty()
@@ -95,17 +95,17 @@ fn write_reports(
     plugin: &Plugin,
     verdicts: &Verdicts,
     ran: &[Ran],
-    known: Option<&Known>,
+    known: Option<&KnownDeviations>,
 ) -> Result<(), String> {
     let write = |path: &std::path::Path, text: String| {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     if let Some(path) = &arguments.json {
-        write(path, format!("{:#}\n", json(plugin.offers(), verdicts, ran)))?;
+        write(path, format!("{:#}\n", json(plugin.features(), verdicts, ran)))?;
     }
     if let Some(path) = &arguments.markdown {
         let about = arguments.about()?;
-        write(path, markdown(&arguments.title, &about, plugin.offers(), verdicts, known))?;
+        write(path, markdown(&arguments.title, &about, plugin.features(), verdicts, known))?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! What a check needs of the plugin or of the options, and how its absence is told.
+//! What a check needs of the plugin or of the options, and how its absence is reported.
 
 use std::fmt;
 
-use crate::offers::Offers;
 use crate::options::Options;
+use crate::plugin_features::PluginFeatures;
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as V0ControllerRpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
@@ -67,24 +67,26 @@ pub enum Need {
 }
 
 impl Need {
-    pub fn is_met(self, offers: &Offers, options: &Options) -> bool {
+    pub fn is_met(self, features: &PluginFeatures, options: &Options) -> bool {
         match self {
-            Self::ControllerService => offers.controller.is_some(),
-            Self::NodeService => offers.node.is_some(),
-            Self::Controller(rpc) => offers.has_controller(rpc),
-            Self::NoController(rpc) => offers.controller.is_some() && !offers.has_controller(rpc),
-            Self::Node(rpc) => offers.has_node(rpc),
-            Self::NoNode(rpc) => offers.node.is_some() && !offers.has_node(rpc),
-            Self::Plugin(service) => offers.has_plugin(service),
-            Self::NoPlugin(service) => !offers.has_plugin(service),
-            Self::Expansion(kind) => offers.expansion.contains(&kind),
-            Self::GroupSnapshots => offers.group_snapshots,
-            Self::V0 => offers.v0,
-            Self::V0Controller(rpc) => offers.has_v0_controller(rpc),
-            Self::V0Stages => offers.v0_stages,
-            Self::AddonsIdentity => offers.addons.is_some(),
-            Self::VolumeGroup(kind) => offers.has_volume_group(kind),
-            Self::ReclaimSpace(kind) => offers.has_reclaim_space(kind),
+            Self::ControllerService => features.controller.is_some(),
+            Self::NodeService => features.node.is_some(),
+            Self::Controller(rpc) => features.has_controller(rpc),
+            Self::NoController(rpc) => {
+                features.controller.is_some() && !features.has_controller(rpc)
+            }
+            Self::Node(rpc) => features.has_node(rpc),
+            Self::NoNode(rpc) => features.node.is_some() && !features.has_node(rpc),
+            Self::Plugin(service) => features.has_plugin(service),
+            Self::NoPlugin(service) => !features.has_plugin(service),
+            Self::Expansion(kind) => features.expansion.contains(&kind),
+            Self::GroupSnapshots => features.group_snapshots,
+            Self::V0 => features.v0,
+            Self::V0Controller(rpc) => features.has_v0_controller(rpc),
+            Self::V0Stages => features.v0_stages,
+            Self::AddonsIdentity => features.addons.is_some(),
+            Self::VolumeGroup(kind) => features.has_volume_group(kind),
+            Self::ReclaimSpace(kind) => features.has_reclaim_space(kind),
             Self::BlockAccess => options.access.block(),
             Self::MountAccess => options.access.mount(),
             Self::LocalFiles => options.local_files,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::check::{Chapter, Check};
+use crate::check::{Check, Section};
 
 pub type Pairs = BTreeMap<String, String>;
 
@@ -71,7 +71,7 @@ pub struct Options {
     /// So many volumes fit into a group that is made with `group_parameters`.
     pub largest_group: Option<usize>,
     pub other_node: Option<String>,
-    /// Of somebody who may not make volumes.
+    /// Of a user who may not create volumes.
     pub weak_secrets: Pairs,
     /// Segments of a second place where volumes can be made.
     pub other_place: Pairs,
@@ -118,16 +118,16 @@ impl Options {
         }
     }
 
-    pub fn wants(&self, chapter: &Chapter, check: &Check) -> bool {
-        let named = |patterns: &[String]| patterns.iter().any(|it| names(it, chapter, check));
+    pub fn wants(&self, section: &Section, check: &Check) -> bool {
+        let named = |patterns: &[String]| patterns.iter().any(|it| names(it, section, check));
         (self.only.is_empty() || named(&self.only)) && !named(&self.skip)
     }
 }
 
-fn names(pattern: &str, chapter: &Chapter, check: &Check) -> bool {
+fn names(pattern: &str, section: &Section, check: &Check) -> bool {
     let is = |text: &str| text.eq_ignore_ascii_case(pattern);
     is(check.name)
-        || is(chapter.title)
-        || is(&chapter.service.to_string())
+        || is(section.title)
+        || is(&section.service.to_string())
         || check.proves.iter().any(|row| is(row) || is(crate::row::prefix_of(row)))
 }

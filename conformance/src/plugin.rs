@@ -5,8 +5,8 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::client::Client;
-use crate::offers::Offers;
 use crate::options::Options;
+use crate::plugin_features::PluginFeatures;
 use crate::wire::Rpc;
 use crate::wire::csi::v1::{ProbeRequest, ProbeResponse};
 
@@ -14,7 +14,7 @@ use crate::wire::csi::v1::{ProbeRequest, ProbeResponse};
 pub struct Plugin {
     client: Client,
     node: Client,
-    pub(crate) offers: Arc<Offers>,
+    pub(crate) features: Arc<PluginFeatures>,
     pub(crate) options: Arc<Options>,
 }
 
@@ -23,16 +23,16 @@ impl Plugin {
         let client = Client::new(&options.socket, options.timeout)?;
         let node_socket = options.node_socket.as_ref().unwrap_or(&options.socket);
         let node = Client::new(node_socket, options.timeout)?;
-        let offers = Offers::of(&client, &node).await?;
-        Ok(Self { client, node, offers: Arc::new(offers), options: Arc::new(options) })
+        let features = PluginFeatures::of(&client, &node).await?;
+        Ok(Self { client, node, features: Arc::new(features), options: Arc::new(options) })
     }
 
-    /// One that nobody serves and that offers nothing.
+    /// A plugin that is not running and offers nothing.
     #[cfg(test)]
     pub(crate) fn absent(options: Options) -> Result<Self, String> {
         let client = Client::new(&options.socket, options.timeout)?;
-        let (node, offers) = (client.clone(), Arc::new(Offers::default()));
-        Ok(Self { client, node, offers, options: Arc::new(options) })
+        let (node, features) = (client.clone(), Arc::new(PluginFeatures::default()));
+        Ok(Self { client, node, features, options: Arc::new(options) })
     }
 
     /// Is it there, and ready for calls? Asks Probe and nothing else, so that a restart command can
@@ -47,8 +47,8 @@ impl Plugin {
         reply.is_some_and(|reply| reply.ready != Some(false))
     }
 
-    pub fn offers(&self) -> &Offers {
-        &self.offers
+    pub fn features(&self) -> &PluginFeatures {
+        &self.features
     }
 
     /// Where the node service answers.
@@ -56,7 +56,7 @@ impl Plugin {
         &self.node
     }
 
-    /// Node services may have a socket of their own.
+    /// Node services may have a separate socket.
     pub(crate) fn client_of(&self, path: &str) -> &Client {
         let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let is_node = service.ends_with(".Node") || service.ends_with(".ReclaimSpaceNode");

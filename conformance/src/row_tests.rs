@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Level, row, rows};
 
 #[test]
-fn every_line_of_the_sheet_that_looks_like_a_row_is_one() {
+fn every_table_line_of_the_sheet_is_a_row() {
     let lines = super::SHEET.lines().filter(|line| {
         line.strip_prefix("| ").and_then(|line| line.split(' ').next()).is_some_and(super::is_id)
     });
@@ -20,7 +20,7 @@ fn ids_are_unique() {
 }
 
 #[test]
-fn a_row_knows_its_level_and_whether_it_was_chosen() {
+fn row_has_level_and_choice() {
     let stated = row("CV-05").unwrap();
     assert_eq!((stated.level, stated.chosen, stated.prefix()), (Level::Must, false, "CV"));
     let chosen = row("CV-17").unwrap();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::check::{Failure, Stop};
-use crate::checks::chapters;
-use crate::inside::Inside;
+use crate::checks::sections;
+use crate::internal_tests::InternalTests;
 use crate::row::{Row, rows};
 use crate::runner::Ran;
 
@@ -46,7 +46,7 @@ struct Said {
 }
 
 /// One verdict for each row of the sheet, in its order.
-pub fn verdicts(ran: &[Ran], inside: &Inside) -> Verdicts {
+pub fn verdicts(ran: &[Ran], inside: &InternalTests) -> Verdicts {
     let mut said: BTreeMap<&str, Said> = BTreeMap::new();
     for ran in ran {
         note(&mut said, ran);
@@ -78,7 +78,7 @@ fn note(said: &mut BTreeMap<&'static str, Said>, ran: &Ran) {
     }
 }
 
-fn verdict(row: &Row, said: Option<Said>, inside: &Inside) -> Verdict {
+fn verdict(row: &Row, said: Option<Said>, inside: &InternalTests) -> Verdict {
     match said {
         Some(said) if !said.failed.is_empty() => Verdict::Failed(said.failed),
         Some(said) if !said.proven.is_empty() => Verdict::Proven(said.proven),
@@ -104,6 +104,6 @@ pub fn count(verdicts: &Verdicts, keep: impl Fn(&Row) -> bool) -> BTreeMap<&'sta
 
 /// Why no call can show the row.
 fn unseen(id: &str) -> Option<&'static str> {
-    let all = chapters().iter().flat_map(|chapter| chapter.unseen);
+    let all = sections().iter().flat_map(|section| section.unseen);
     all.into_iter().find(|(row, _)| *row == id).map(|(_, why)| *why)
 }

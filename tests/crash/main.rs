@@ -1,26 +1,27 @@
-//! The daemon ends as by `kill -9` after every single effect of every operation, and of its own
-//! start. It is started again, and then the call is repeated as an orchestrator would, or taken
-//! back.
+//! The daemon ends as by `kill -9` after every single effect of every operation, and of its start.
+//! It is started again, and then the call is repeated as an orchestrator would, or undone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
-mod bystander;
-mod looking;
+mod coverage;
+mod each_crash_point;
+mod fixture;
+mod preexisting;
+mod read_only_calls;
 mod scenarios;
 mod starting;
 mod tally;
-mod tour;
 mod trace;
-mod walk;
-mod world;
 
 use std::collections::BTreeSet;
 
 use orlop_tests::{PoolFs, needs_root};
 
-use scenarios::{attaching, copying, creating, cutting, grouping, growing, publishing, staging};
-use tour::Tour;
-use walk::Walk;
+use coverage::Coverage;
+use each_crash_point::EachCrashPoint;
+use scenarios::{
+    attaching, copying, creating, group_snapshots, growing, publishing, staging, volume_groups,
+};
 
 /// The long version: everything on every kind of pool, and every start hindered.
 fn torture() -> bool {
@@ -31,28 +32,28 @@ fn pools(usual: PoolFs) -> Vec<PoolFs> {
     if torture() { PoolFs::ALL.to_vec() } else { vec![usual] }
 }
 
-/// Each in a world of its own, so that they walk side by side.
-macro_rules! walks {
+/// Each test has its own fixture, so that they run in parallel.
+macro_rules! crash_tests {
     ($($name:ident: $scenarios:ident::$list:ident on $fs:ident;)+) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             needs_root!();
             for fs in pools(PoolFs::$fs) {
-                let mut walk = Walk::on(fs).await;
-                $scenarios::$list(&mut walk).await;
-                walk.finish().await;
+                let mut run = EachCrashPoint::on(fs).await;
+                $scenarios::$list(&mut run).await;
+                run.finish().await;
             }
         }
     )+};
 }
 
-walks! {
+crash_tests! {
     creating_and_deleting: creating::all on Xfs;
     snapshots_and_copies: copying::all on Xfs;
     copies_that_share_nothing: copying::copies on Directory;
-    group_snapshots: cutting::all on Xfs;
-    group_snapshots_of_one_moment: cutting::one_moment on Btrfs;
-    volume_groups: grouping::all on Xfs;
+    group_snapshots: group_snapshots::all on Xfs;
+    atomic_group_snapshots: group_snapshots::one_instant on Btrfs;
+    volume_groups: volume_groups::all on Xfs;
     attaching_and_limits: attaching::all on Xfs;
     first_stages: staging::first on Xfs;
     stages_of_copies: staging::copies on Xfs;
@@ -63,10 +64,10 @@ walks! {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_start() {
+async fn first_start_of_a_pool() {
     needs_root!();
     for fs in pools(PoolFs::Btrfs) {
-        starting::first_start(fs, false).await;
+        starting::first_start_of_a_pool(fs, false).await;
     }
     tally::show();
 }
@@ -74,41 +75,41 @@ async fn first_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn first_start_and_last_stop_of_a_managed_pool() {
     needs_root!();
-    starting::first_start(PoolFs::Directory, true).await;
+    starting::first_start_of_a_pool(PoolFs::Directory, true).await;
     starting::last_stop().await;
     tally::show();
 }
 
-/// A step without a crash point, a call without a walk: this is where they show.
+/// Fails for an effect without a crash point, and for a call without a scenario.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_effect_has_a_point_and_every_call_a_walk() {
+async fn every_effect_has_a_crash_point_and_every_call_a_scenario() {
     needs_root!();
-    let mut tour = Tour::on(PoolFs::Xfs).await;
-    creating::all(&mut tour).await;
-    copying::all(&mut tour).await;
-    cutting::all(&mut tour).await;
-    grouping::all(&mut tour).await;
-    attaching::all(&mut tour).await;
-    staging::first(&mut tour).await;
-    staging::copies(&mut tour).await;
-    staging::others(&mut tour).await;
-    publishing::all(&mut tour).await;
-    publishing::inline(&mut tour).await;
-    growing::all(&mut tour).await;
-    let looks = tour.look().await;
-    let walked = tour.finish().await;
-    let known: BTreeSet<_> = walked.union(&looks).map(ToString::to_string).collect();
-    assert_eq!(known, tour::all_calls());
+    let mut coverage = Coverage::on(PoolFs::Xfs).await;
+    creating::all(&mut coverage).await;
+    copying::all(&mut coverage).await;
+    group_snapshots::all(&mut coverage).await;
+    volume_groups::all(&mut coverage).await;
+    attaching::all(&mut coverage).await;
+    staging::first(&mut coverage).await;
+    staging::copies(&mut coverage).await;
+    staging::others(&mut coverage).await;
+    publishing::all(&mut coverage).await;
+    publishing::inline(&mut coverage).await;
+    growing::all(&mut coverage).await;
+    let calls = coverage.make_read_only_calls().await;
+    let operations = coverage.finish().await;
+    let known: BTreeSet<_> = operations.union(&calls).map(ToString::to_string).collect();
+    assert_eq!(known, coverage::all_calls());
 }
 
 /// What only other pools do.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_effect_on_other_pools_has_a_point() {
+async fn every_effect_on_other_pools_has_a_crash_point() {
     needs_root!();
     for fs in [PoolFs::Btrfs, PoolFs::Directory] {
-        let mut tour = Tour::on(fs).await;
-        copying::all(&mut tour).await;
-        cutting::all(&mut tour).await;
-        tour.finish().await;
+        let mut coverage = Coverage::on(fs).await;
+        copying::all(&mut coverage).await;
+        group_snapshots::all(&mut coverage).await;
+        coverage.finish().await;
     }
 }

@@ -3,8 +3,8 @@
 pub(crate) mod attaching;
 pub(crate) mod copying;
 pub(crate) mod creating;
-pub(crate) mod cutting;
-pub(crate) mod grouping;
+pub(crate) mod group_snapshots;
 pub(crate) mod growing;
 pub(crate) mod publishing;
 pub(crate) mod staging;
+pub(crate) mod volume_groups;

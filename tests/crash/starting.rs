@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use orlop_tests::{Daemon, Launch, MIB, Pattern, PoolFs, TestPool, block};
 use rustix::process::Signal;
 
-use crate::tally::{self, Walked};
-use crate::world::{Orders, launch_in_memory};
+use crate::fixture::{CrashControl, launch_in_memory};
+use crate::tally::{self, TalliedOperation};
 
 const DATA: Pattern = Pattern::new(8);
 
 /// Directories for one pool after the other.
 struct Site {
     pool: TestPool,
-    orders: Orders,
+    crash_control: CrashControl,
     managed: bool,
 }
 
 impl Site {
     fn new(fs: PoolFs, managed: bool) -> Self {
         let pool = TestPool::in_memory(fs, 16 << 30);
-        let orders = Orders::new(pool.memory().join("crash"));
-        Self { pool, orders, managed }
+        let crash_control = CrashControl::new(pool.memory().join("crash"));
+        Self { pool, crash_control, managed }
     }
 
     fn root(&self, number: usize) -> PathBuf {
@@ -32,7 +32,7 @@ impl Site {
 
     /// On a pool that is not there yet.
     fn launch(&self, number: usize) -> Launch {
-        let launch = self.orders.given_to(launch_in_memory(&self.pool));
+        let launch = self.crash_control.configure(launch_in_memory(&self.pool));
         let launch = launch
             .env("ORLOP_POOL", self.root(number))
             .env("ORLOP_RUN_DIR", self.pool.memory().join(format!("run-{number}")));
@@ -41,19 +41,22 @@ impl Site {
 }
 
 /// It ends after each of its effects; then there is a pool, or there is going to be one.
-pub(crate) async fn first_start(fs: PoolFs, managed: bool) {
-    let walked = Walked::begin(if managed { "first-start-managed" } else { "first-start" });
+pub(crate) async fn first_start_of_a_pool(fs: PoolFs, managed: bool) {
+    let operations =
+        TalliedOperation::begin(if managed { "first-start-managed" } else { "first-start" });
     let site = Site::new(fs, managed);
     let mut number = 0;
     loop {
         let mut daemon = site.launch(number).idle();
-        site.orders.end_after(number);
+        site.crash_control.end_after(number);
         let ended = daemon.try_restart().await.is_some();
         if ended {
-            tally::ended_at(&site.orders.carried_out().expect("an end that was asked for"));
+            tally::ended_at(
+                &site.crash_control.take_crash_place().expect("an end that was asked for"),
+            );
             assert_eq!(daemon.try_restart().await, None, "no start after {number} effects");
         }
-        site.orders.forget();
+        site.crash_control.disarm();
         assert_usable(&daemon).await;
         assert_private(&site.root(number));
         daemon.terminate();
@@ -66,7 +69,7 @@ pub(crate) async fn first_start(fs: PoolFs, managed: bool) {
         number += 1;
     }
     assert!(number > 10, "a pool is made in {number} effects");
-    drop(walked);
+    drop(operations);
 }
 
 async fn assert_usable(daemon: &Daemon) {
@@ -87,7 +90,7 @@ fn assert_private(root: &Path) {
 
 /// It ends after each of its effects; a volume is there again after the next start.
 pub(crate) async fn last_stop() {
-    let walked = Walked::begin("stop-managed");
+    let operations = TalliedOperation::begin("stop-managed");
     let site = Site::new(PoolFs::Directory, true);
     let mut daemon = site.launch(0).start().await;
     let client = daemon.client();
@@ -98,11 +101,11 @@ pub(crate) async fn last_stop() {
     node.down().await;
     let mut effects = 0;
     loop {
-        site.orders.end_after(effects);
+        site.crash_control.end_after(effects);
         daemon.signal(Signal::TERM);
         daemon.wait_for_end();
-        let ended = site.orders.carried_out();
-        site.orders.forget();
+        let ended = site.crash_control.take_crash_place();
+        site.crash_control.disarm();
         daemon.restart().await;
         node.up().await;
         DATA.check(&node.target, MIB);
@@ -114,5 +117,5 @@ pub(crate) async fn last_stop() {
     assert!(effects > 0, "a managed pool is put away without any effect");
     client.delete(&volume.volume_id).await.expect("delete");
     daemon.terminate();
-    drop(walked);
+    drop(operations);
 }

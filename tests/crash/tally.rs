@@ -1,4 +1,4 @@
-//! What all walks of this run did together.
+//! Counts over all tests of this run.
 
 use std::collections::BTreeSet;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -30,16 +30,16 @@ pub(crate) fn leaked() {
     tally().leaked += 1;
 }
 
-/// An operation that is being walked. If the test fails meanwhile, something was lost.
-pub(crate) struct Walked(&'static str);
+/// An operation under test. If it is dropped by a panic, something was lost.
+pub(crate) struct TalliedOperation(&'static str);
 
-impl Walked {
+impl TalliedOperation {
     pub(crate) fn begin(operation: &'static str) -> Self {
         Self(operation)
     }
 }
 
-impl Drop for Walked {
+impl Drop for TalliedOperation {
     fn drop(&mut self) {
         let mut tally = tally();
         if std::thread::panicking() {

@@ -1,7 +1,7 @@
 //! What the kernel was really asked for: every call that changes something, as strace saw it, and
 //! whether a crash point follows it.
 //!
-//! Calls are known by what is harmless, not by what is not: one that nobody thought of counts as
+//! Harmless calls are listed, not harmful ones: a call that is not in the list counts as
 //! an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,7 @@ const HARMLESS_REQUESTS: &[&str] = &[
     "BTRFS_IOC_DEV_INFO",
 ];
 
-/// Nobody's state: streams, the log, the socket that each start puts in place of the one that it
+/// No durable state: streams, the log, the socket that each start puts in place of the one that it
 /// finds, and what crash points write themselves. Trial files have no name and go with their
 /// descriptor; one is written now and then to see whether the pool answers.
 const HARMLESS_FILES: &[&str] = &[
@@ -160,7 +160,7 @@ const HARMLESS_FILES: &[&str] = &[
     "/staging/#",
 ];
 
-/// strace before a command; what it sees of each thread is added to a file of its own. A daemon that
+/// strace before a command; what it sees of each thread is added to a separate file. A daemon that
 /// was killed may leave a program behind, which its strace follows while the next one writes too:
 /// in one file, lines of both would end up in each other.
 pub(crate) struct Trace {
@@ -177,7 +177,7 @@ impl Trace {
 
     pub(crate) fn words(&self) -> Vec<String> {
         let harmless = format!("trace=!{}", HARMLESS.join(","));
-        // -D: the command stays a child of whoever starts it.
+        // -D: the command stays a child of the process that starts it.
         let file = self.file.to_str().expect("paths of tests are text");
         let how = ["-D", "-ff", "--seccomp-bpf", "-q", "-y", "-s", "256", "-A", "-o", file];
         let what = ["-e", &harmless, "-e", "signal=none"];

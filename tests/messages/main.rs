@@ -2,7 +2,7 @@
 //! read, and reviewed, in one place.
 //!
 //! They are taken from the source: each string with a blank in it, outside of comments, attributes and
-//! tests. `ORLOP_UPDATE_REPORTS=1` writes the file anew.
+//! tests. `ORLOP_UPDATE_REPORTS=1` writes the file again.
 
 #![allow(clippy::unwrap_used)]
 
@@ -155,7 +155,7 @@ fn report() -> String {
 }
 
 #[test]
-fn the_report_has_every_message() {
+fn report_lists_every_message() {
     let path = repository().join(REPORT);
     let report = report();
     if std::env::var_os("ORLOP_UPDATE_REPORTS").is_some() {

@@ -1,13 +1,13 @@
-//! Somebody who makes, uses, changes and deletes volumes, and notes each answer.
+//! A client that creates, uses, changes and deletes volumes, and records each answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_tests::{Answer, Client, Code, Dice, VolumeGroups};
+use orlop_tests::{Answer, Client, Code, Rng, VolumeGroups};
 
-use crate::known::{Known, Snapshot, Volume};
-use crate::life::Clock;
+use crate::expected_state::{ExpectedState, Snapshot, Volume};
+use crate::history::Clock;
 
 /// Few enough that every step is possible again soon.
 const MOST_VOLUMES: usize = 3;
@@ -65,8 +65,8 @@ pub(crate) struct Caller {
     pub(crate) client: Client,
     pub(crate) groups: VolumeGroups,
     pub(crate) clock: Arc<Clock>,
-    pub(crate) dice: Dice,
-    pub(crate) known: Known,
+    pub(crate) rng: Rng,
+    pub(crate) expected: ExpectedState,
     pub(crate) taken: BTreeMap<Step, u64>,
     /// Not in a sparse image.
     pub(crate) makes_thick: bool,
@@ -77,9 +77,9 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn new(client: Client, clock: Arc<Clock>, name: String, seed: u64) -> Self {
         let groups = VolumeGroups::of(&client);
-        let (known, taken) = Default::default();
-        let dice = Dice::new(seed);
-        Self { client, groups, clock, dice, known, taken, makes_thick: true, name, names: 0 }
+        let (expected, taken) = Default::default();
+        let rng = Rng::with_seed(seed);
+        Self { client, groups, clock, rng, expected, taken, makes_thick: true, name, names: 0 }
     }
 
     pub(crate) fn new_name(&mut self, what: &str) -> String {
@@ -89,7 +89,7 @@ impl Caller {
 
     pub(crate) async fn take_any_step(&mut self) {
         loop {
-            let step = *self.dice.pick(&Step::ALL);
+            let step = *self.rng.choice(&Step::ALL).expect("a non-empty list");
             if self.try_step(step).await {
                 return;
             }
@@ -133,29 +133,29 @@ impl Caller {
     }
 
     pub(crate) fn any_volume(&mut self, fits: impl Fn(&Volume) -> bool) -> Option<usize> {
-        let there = |volume: &Volume| volume.life.is_there() && fits(volume);
-        let all = self.known.volumes.iter().enumerate();
+        let there = |volume: &Volume| volume.history.is_there() && fits(volume);
+        let all = self.expected.volumes.iter().enumerate();
         let fitting: Vec<_> = all.filter(|(_, each)| there(each)).map(|(at, _)| at).collect();
         self.any(&fitting)
     }
 
     pub(crate) fn any_snapshot(&mut self, fits: impl Fn(&Snapshot) -> bool) -> Option<usize> {
-        let there = |snapshot: &Snapshot| snapshot.life.is_there() && fits(snapshot);
-        let all = self.known.snapshots.iter().enumerate();
+        let there = |snapshot: &Snapshot| snapshot.history.is_there() && fits(snapshot);
+        let all = self.expected.snapshots.iter().enumerate();
         let fitting: Vec<_> = all.filter(|(_, each)| there(each)).map(|(at, _)| at).collect();
         self.any(&fitting)
     }
 
     fn any(&mut self, fitting: &[usize]) -> Option<usize> {
-        (!fitting.is_empty()).then(|| *self.dice.pick(fitting))
+        (!fitting.is_empty()).then(|| *self.rng.choice(fitting).expect("a non-empty list"))
     }
 
     fn volumes_there(&self) -> usize {
-        self.known.volumes.iter().filter(|volume| volume.life.is_there()).count()
+        self.expected.volumes.iter().filter(|volume| volume.history.is_there()).count()
     }
 
     fn snapshots_there(&self) -> usize {
-        self.known.snapshots.iter().filter(|snapshot| snapshot.life.is_there()).count()
+        self.expected.snapshots.iter().filter(|snapshot| snapshot.history.is_there()).count()
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use orlop_tests::GroupSnapshotExt;
 
 use crate::caller::{Caller, answered};
-use crate::known::Snapshot;
-use crate::life::{GroupState, Life, SnapshotState};
+use crate::expected_state::Snapshot;
+use crate::history::{GroupState, History, SnapshotState};
 
 impl Caller {
     pub(crate) async fn snapshot(&mut self) -> bool {
@@ -22,29 +22,29 @@ impl Caller {
     /// The caller itself is the only one who writes, so what was cut is known exactly.
     fn remember(&mut self, source: usize, id: String, begun: u64, in_group: bool) {
         let ended = self.clock.now();
-        let volume = &self.known.volumes[source];
+        let volume = &self.expected.volumes[source];
         let state = volume.state();
-        let mut life = Life::new(id);
+        let mut history = History::new(id);
         let cut = SnapshotState { size: state.size, contents: state.contents };
-        life.turned(begun, ended, Some(cut));
+        history.record(begun, ended, Some(cut));
         let capability = volume.node.capability.clone();
-        self.known.snapshots.push(Snapshot { life, capability, in_group });
+        self.expected.snapshots.push(Snapshot { history, capability, in_group });
     }
 
     pub(crate) async fn delete_snapshot(&mut self) -> bool {
         let Some(at) = self.any_snapshot(|snapshot| !snapshot.in_group) else { return false };
-        let (id, client) = (self.known.snapshots[at].life.id.clone(), self.client.clone());
+        let (id, client) = (self.expected.snapshots[at].history.id.clone(), self.client.clone());
         let begun = self.clock.now();
         answered("delete a snapshot", || client.delete_snapshot(&id)).await;
         let ended = self.clock.now();
-        self.known.snapshots[at].life.turned(begun, ended, None);
+        self.expected.snapshots[at].history.record(begun, ended, None);
         true
     }
 
     pub(crate) async fn group_snapshot(&mut self) -> bool {
         let Some(first) = self.any_volume(|_| true) else { return false };
         let first_id = self.id_of(first);
-        let Some(second) = self.any_volume(|volume| volume.life.id != first_id) else {
+        let Some(second) = self.any_volume(|volume| volume.history.id != first_id) else {
             return false;
         };
         let (name, client) = (self.new_name("group snapshot"), self.client.clone());
@@ -55,44 +55,44 @@ impl Caller {
             self.remember(at, made.member_of(source).snapshot_id.clone(), begun, true);
         }
         let members = made.member_ids().into_iter().collect();
-        let mut life = Life::new(made.group_snapshot_id);
-        life.turned(begun, self.clock.now(), Some(GroupState { members }));
-        self.known.group_snapshots.push(life);
+        let mut history = History::new(made.group_snapshot_id);
+        history.record(begun, self.clock.now(), Some(GroupState { members }));
+        self.expected.group_snapshots.push(history);
         true
     }
 
     pub(crate) async fn delete_group_snapshot(&mut self) -> bool {
-        let there = self.known.group_snapshots.iter().position(Life::is_there);
+        let there = self.expected.group_snapshots.iter().position(History::is_there);
         let Some(at) = there else { return false };
-        let life = &self.known.group_snapshots[at];
-        let (id, client) = (life.id.clone(), self.client.clone());
-        let members = life.now().expect("a group that is there").members.clone();
+        let history = &self.expected.group_snapshots[at];
+        let (id, client) = (history.id.clone(), self.client.clone());
+        let members = history.now().expect("a group that is there").members.clone();
         let named: Vec<_> = members.iter().cloned().collect();
         let begun = self.clock.now();
         let delete = || client.delete_group_snapshot(&id, &named);
         answered("delete a group snapshot", delete).await;
         let ended = self.clock.now();
-        self.known.group_snapshots[at].turned(begun, ended, None);
-        let of_group = |snapshot: &&mut Snapshot| members.contains(&snapshot.life.id);
-        for snapshot in self.known.snapshots.iter_mut().filter(of_group) {
-            snapshot.life.turned(begun, ended, None);
+        self.expected.group_snapshots[at].record(begun, ended, None);
+        let of_group = |snapshot: &&mut Snapshot| members.contains(&snapshot.history.id);
+        for snapshot in self.expected.snapshots.iter_mut().filter(of_group) {
+            snapshot.history.record(begun, ended, None);
         }
         true
     }
 
     pub(crate) async fn make_group(&mut self) -> bool {
         let Some(at) = self.any_volume(|volume| !volume.in_group) else { return false };
-        if self.known.volume_groups.iter().any(Life::is_there) {
+        if self.expected.volume_groups.iter().any(History::is_there) {
             return false;
         }
         let (name, member) = (self.new_name("group"), self.id_of(at));
         let begun = self.clock.now();
         let made = self.groups.create(&name, &[&member]).await.expect("make a group");
-        let mut life = Life::new(made.volume_group_id);
+        let mut history = History::new(made.volume_group_id);
         let state = GroupState { members: BTreeSet::from([member]) };
-        life.turned(begun, self.clock.now(), Some(state));
-        self.known.volume_groups.push(life);
-        self.known.volumes[at].in_group = true;
+        history.record(begun, self.clock.now(), Some(state));
+        self.expected.volume_groups.push(history);
+        self.expected.volumes[at].in_group = true;
         true
     }
 
@@ -107,30 +107,31 @@ impl Caller {
     }
 
     async fn set_members(&mut self, members: BTreeSet<String>) -> bool {
-        let there = self.known.volume_groups.iter().position(Life::is_there);
+        let there = self.expected.volume_groups.iter().position(History::is_there);
         let Some(group) = there else { return false };
         let named: Vec<_> = members.iter().map(String::as_str).collect();
-        let id = self.known.volume_groups[group].id.clone();
+        let id = self.expected.volume_groups[group].id.clone();
         let begun = self.clock.now();
         self.groups.modify(&id, &named).await.expect("change a group");
         let ended = self.clock.now();
-        for volume in &mut self.known.volumes {
-            volume.in_group = members.contains(&volume.life.id);
+        for volume in &mut self.expected.volumes {
+            volume.in_group = members.contains(&volume.history.id);
         }
-        self.known.volume_groups[group].turned(begun, ended, Some(GroupState { members }));
+        self.expected.volume_groups[group].record(begun, ended, Some(GroupState { members }));
         true
     }
 
     /// Only an empty one can be deleted.
     pub(crate) async fn delete_group(&mut self) -> bool {
-        let is_empty =
-            |life: &Life<GroupState>| life.now().is_some_and(|state| state.members.is_empty());
-        let Some(at) = self.known.volume_groups.iter().position(is_empty) else { return false };
-        let id = self.known.volume_groups[at].id.clone();
+        let is_empty = |history: &History<GroupState>| {
+            history.now().is_some_and(|state| state.members.is_empty())
+        };
+        let Some(at) = self.expected.volume_groups.iter().position(is_empty) else { return false };
+        let id = self.expected.volume_groups[at].id.clone();
         let begun = self.clock.now();
         self.groups.delete(&id).await.expect("delete a group");
         let ended = self.clock.now();
-        self.known.volume_groups[at].turned(begun, ended, None);
+        self.expected.volume_groups[at].record(begun, ended, None);
         true
     }
 }

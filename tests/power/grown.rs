@@ -25,10 +25,10 @@ fn assert_written(disk: &TestPool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_managed_pool_that_has_just_grown() {
+async fn managed_pool_that_has_just_grown() {
     needs_root!();
-    let shelf = TestPool::new(PoolFs::Xfs, 64 * GIB);
-    let disk = TestPool::within(&shelf, PoolFs::Directory, 16 * GIB);
+    let outer_pool = TestPool::new(PoolFs::Xfs, 64 * GIB);
+    let disk = TestPool::within(&outer_pool, PoolFs::Directory, 16 * GIB);
     let mut daemons = vec![launch(&disk, FIRST).start().await];
     let client = daemons[0].client();
     let volume = client.create("volume").size(32 * MIB).block().done().await;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use orlop_sys::file;
-use orlop_tests::{Cgroup, Client, Daemon, Dice, GIB, Launch, PoolFs, TestPool};
+use orlop_tests::{Cgroup, Client, Daemon, GIB, Launch, PoolFs, Rng, TestPool};
 use tokio::task::JoinHandle;
 
 use crate::caller::{Caller, Step};
-use crate::known::Known;
-use crate::life::{Clock, Moment};
+use crate::expected_state::ExpectedState;
+use crate::history::{Clock, CutWindow};
 use crate::verdict::{Depth, Verdict};
 
 pub(crate) const NODE: &str = "test-node";
@@ -25,15 +25,15 @@ const WHOLE: usize = 12;
 
 /// Where the pool lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum PoolKind {
     Xfs,
     Btrfs,
     Ext4,
-    /// In an XFS image of its own, on ext4.
+    /// In an XFS image, on ext4.
     Managed,
 }
 
-impl Ground {
+impl PoolKind {
     fn disk(self) -> PoolFs {
         match self {
             Self::Xfs => PoolFs::Xfs,
@@ -64,7 +64,7 @@ impl Ground {
 /// What the disk held at some moment.
 pub(crate) struct Cut {
     pub(crate) disk: TestPool,
-    pub(crate) moment: Moment,
+    pub(crate) window: CutWindow,
 }
 
 #[derive(Default)]
@@ -98,33 +98,34 @@ impl fmt::Display for Figures {
 }
 
 /// A disk lives through some cuts at any time, and then some right after an answer.
-pub(crate) async fn round(ground: Ground, cuts: u64, seed: u64, figures: &mut Figures) {
+pub(crate) async fn round(kind: PoolKind, cuts: u64, seed: u64, figures: &mut Figures) {
     let shelf = TestPool::new(PoolFs::Xfs, 128 * GIB);
-    let disk = TestPool::within(&shelf, ground.disk(), 16 * GIB);
+    let disk = TestPool::within(&shelf, kind.disk(), 16 * GIB);
     let group = Cgroup::new();
-    let launch = ground.launch(&disk).env("ORLOP_WORKLOAD_CGROUP", &group.name);
+    let launch = kind.launch(&disk).env("ORLOP_WORKLOAD_CGROUP", &group.name);
     let daemon = launch.start().await;
-    let free_when_empty = file::space(&ground.root(&disk)).expect("statfs").free;
-    let bench = Bench { ground, disk: &disk, client: daemon.client(), clock: Arc::default(), seed };
+    let free_when_empty = file::space(&kind.root(&disk)).expect("statfs").free;
+    let round_fixture =
+        Round { kind, disk: &disk, client: daemon.client(), clock: Arc::default(), seed };
     let after_an_answer = cuts * 2 / 5;
-    let (mut all, mut callers) = bench.busy(cuts - after_an_answer).await;
-    let (more, caller) = bench.lone(after_an_answer).await;
+    let (mut all, mut callers) = round_fixture.busy(cuts - after_an_answer).await;
+    let (more, caller) = round_fixture.lone(after_an_answer).await;
     all.extend(more);
     callers.push(caller);
     figures.at_random += cuts - after_an_answer;
     figures.after_an_answer += after_an_answer;
 
-    let mut known = Vec::new();
+    let mut expected = Vec::new();
     for mut caller in callers {
         caller.rest().await;
         for (step, count) in &caller.taken {
             *figures.steps.entry(*step).or_default() += count;
         }
-        known.push(caller.known);
+        expected.push(caller.expected);
     }
     put_away(daemon, disk);
-    let aftermath = Aftermath { ground, known: &known, group: &group, free_when_empty };
-    aftermath.check(all, figures).await;
+    let restored = PowerRestored { kind, expected: &expected, group: &group, free_when_empty };
+    restored.check(all, figures).await;
 }
 
 /// Two disks with one identity are not mounted at the same time.
@@ -134,19 +135,19 @@ fn put_away(daemon: Daemon, disk: TestPool) {
 }
 
 /// What there is to know when the power is back.
-pub(crate) struct Aftermath<'a> {
-    pub(crate) ground: Ground,
-    pub(crate) known: &'a [Known],
+pub(crate) struct PowerRestored<'a> {
+    pub(crate) kind: PoolKind,
+    pub(crate) expected: &'a [ExpectedState],
     pub(crate) free_when_empty: u64,
     group: &'a Cgroup,
 }
 
-impl Aftermath<'_> {
+impl PowerRestored<'_> {
     async fn check(&self, cuts: Vec<Cut>, figures: &mut Figures) {
         for (number, cut) in cuts.into_iter().enumerate() {
             let depth = if number % WHOLE == 0 { Depth::Whole } else { Depth::Freshest };
             cut.disk.power_on();
-            let launch = self.ground.launch(&cut.disk);
+            let launch = self.kind.launch(&cut.disk);
             // A cut that lost the pool must not be answered with a new one.
             let launch = launch.env("ORLOP_POOL_CREATE", "false");
             let launch = launch.env("ORLOP_WORKLOAD_CGROUP", &self.group.name);
@@ -156,27 +157,27 @@ impl Aftermath<'_> {
     }
 }
 
-struct Bench<'a> {
-    ground: Ground,
+struct Round<'a> {
+    kind: PoolKind,
     disk: &'a TestPool,
     client: Client,
     clock: Arc<Clock>,
     seed: u64,
 }
 
-impl Bench<'_> {
+impl Round<'_> {
     fn caller(&self, number: u64) -> Caller {
         let clock = Arc::clone(&self.clock);
         let seed = self.seed.wrapping_mul(CALLERS + 2).wrapping_add(number);
         let mut caller = Caller::new(self.client.clone(), clock, number.to_string(), seed);
-        caller.makes_thick = self.ground != Ground::Managed;
+        caller.makes_thick = self.kind != PoolKind::Managed;
         caller
     }
 
     fn cut(&self) -> Cut {
         let begun = self.clock.now();
         let disk = tokio::task::block_in_place(|| self.disk.cut());
-        Cut { disk, moment: Moment { begun, ended: self.clock.now() } }
+        Cut { disk, window: CutWindow { begun, ended: self.clock.now() } }
     }
 
     async fn busy(&self, wanted: u64) -> (Vec<Cut>, Vec<Caller>) {
@@ -184,12 +185,12 @@ impl Bench<'_> {
         let at_work: Vec<_> = (0..CALLERS)
             .map(|number| tokio::spawn(work(self.caller(number), Arc::clone(&over))))
             .collect();
-        let mut dice = Dice::new(self.seed);
+        let mut rng = Rng::with_seed(self.seed);
         let mut cuts = Vec::new();
         for _ in 0..wanted {
-            self.some_answers(1 + dice.roll(PAUSE), &at_work).await;
+            self.some_answers(1 + rng.u64(..PAUSE), &at_work).await;
             // Anywhere in a call, not only where one ends.
-            tokio::time::sleep(Duration::from_micros(dice.roll(3000))).await;
+            tokio::time::sleep(Duration::from_micros(rng.u64(..3000))).await;
             cuts.push(self.cut());
         }
         over.store(true, Ordering::Release);
@@ -200,7 +201,7 @@ impl Bench<'_> {
         (cuts, callers)
     }
 
-    /// Or until a caller gave up, which is told later.
+    /// Or until a caller gave up, which is reported later.
     async fn some_answers(&self, count: u64, at_work: &[JoinHandle<Caller>]) {
         let wanted = self.clock.peek() + count;
         while self.clock.peek() < wanted && !at_work.iter().any(JoinHandle::is_finished) {
@@ -208,7 +209,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Nobody else has anything flushed, so what was answered without being durable is missed.
+    /// No other caller causes a flush, so what was answered without being durable is missed.
     async fn lone(&self, wanted: u64) -> (Vec<Cut>, Caller) {
         let mut caller = self.caller(CALLERS);
         let mut cuts = Vec::new();

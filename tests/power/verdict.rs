@@ -9,9 +9,9 @@ use orlop_tests::{
     Client, Code, Daemon, MIB, OnNode, Pattern, VolumeCapabilityExt, VolumeGroups, v1,
 };
 
-use crate::known::{Known, SLOT, Snapshot, Volume, holds};
-use crate::life::{GroupState, Life, Moment, SnapshotState, VolumeState};
-use crate::round::{Aftermath, Cut, Figures, NODE};
+use crate::expected_state::{ExpectedState, SLOT, Snapshot, Volume, holds};
+use crate::history::{CutWindow, GroupState, History, SnapshotState, VolumeState};
+use crate::round::{Cut, Figures, NODE, PowerRestored};
 
 /// How many are staged and read if not all are: those that were touched last, which a cut would
 /// take first.
@@ -33,8 +33,8 @@ pub(crate) struct Verdict<'a> {
     client: Client,
     root: PathBuf,
     free_when_empty: u64,
-    moment: Moment,
-    known: &'a [Known],
+    window: CutWindow,
+    expected: &'a [ExpectedState],
     figures: &'a mut Figures,
     volumes: BTreeMap<String, v1::list_volumes_response::Entry>,
     snapshots: BTreeMap<String, v1::Snapshot>,
@@ -44,28 +44,28 @@ impl<'a> Verdict<'a> {
     pub(crate) fn new(
         daemon: &'a Daemon,
         cut: &Cut,
-        aftermath: &'a Aftermath<'_>,
+        restored: &'a PowerRestored<'_>,
         figures: &'a mut Figures,
     ) -> Self {
-        let Aftermath { ground, known, free_when_empty, .. } = *aftermath;
-        let root = ground.root(&cut.disk);
+        let PowerRestored { kind, expected, free_when_empty, .. } = *restored;
+        let root = kind.root(&cut.disk);
         let (volumes, snapshots) = Default::default();
-        let (client, moment) = (daemon.client(), cut.moment);
-        Self { client, root, free_when_empty, moment, known, figures, volumes, snapshots }
+        let (client, window) = (daemon.client(), cut.window);
+        Self { client, root, free_when_empty, window, expected, figures, volumes, snapshots }
     }
 
     pub(crate) async fn check(mut self, depth: Depth) {
         self.nothing_half_made();
         self.look_around().await;
         self.only_what_was_asked_for();
-        let known = self.known;
-        for volume in known.iter().flat_map(|each| &each.volumes) {
+        let expected = self.expected;
+        for volume in expected.iter().flat_map(|each| &each.volumes) {
             self.check_volume(volume);
         }
-        for snapshot in known.iter().flat_map(|each| &each.snapshots) {
+        for snapshot in expected.iter().flat_map(|each| &each.snapshots) {
             self.check_snapshot(snapshot);
         }
-        for group in known.iter().flat_map(|each| &each.group_snapshots) {
+        for group in expected.iter().flat_map(|each| &each.group_snapshots) {
             self.check_group_snapshot(group).await;
         }
         self.check_volume_groups().await;
@@ -75,8 +75,8 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    fn told(&self, what: &str, id: &str) -> String {
-        format!("{what} {id} after the cut at {:?}", self.moment)
+    fn context(&self, what: &str, id: &str) -> String {
+        format!("{what} {id} after the cut at {:?}", self.window)
     }
 
     fn entries(&self, directory: &str) -> Vec<String> {
@@ -88,7 +88,7 @@ impl<'a> Verdict<'a> {
     fn nothing_half_made(&self) {
         for directory in ["staging", "trash"] {
             let left = self.entries(directory);
-            assert!(left.is_empty(), "{directory} holds {left:?} at {:?}", self.moment);
+            assert!(left.is_empty(), "{directory} holds {left:?} at {:?}", self.window);
         }
     }
 
@@ -105,23 +105,31 @@ impl<'a> Verdict<'a> {
 
     fn only_what_was_asked_for(&self) {
         for id in self.volumes.keys() {
-            let mut all = self.known.iter().flat_map(|known| &known.volumes);
-            assert!(all.any(|each| each.life.id == *id), "{}", self.told("unknown volume", id));
+            let mut all = self.expected.iter().flat_map(|expected| &expected.volumes);
+            assert!(
+                all.any(|each| each.history.id == *id),
+                "{}",
+                self.context("unknown volume", id)
+            );
         }
         for id in self.snapshots.keys() {
-            let mut all = self.known.iter().flat_map(|known| &known.snapshots);
-            assert!(all.any(|each| each.life.id == *id), "{}", self.told("unknown snapshot", id));
+            let mut all = self.expected.iter().flat_map(|expected| &expected.snapshots);
+            assert!(
+                all.any(|each| each.history.id == *id),
+                "{}",
+                self.context("unknown snapshot", id)
+            );
         }
     }
 
     /// Those of the possible states that agree with what can be seen from outside.
     fn volume_states<'b>(&self, volume: &'b Volume) -> Vec<&'b VolumeState> {
-        let states = volume.life.may_be(self.moment).into_iter().flatten();
-        let Some(entry) = self.volumes.get(&volume.life.id) else { return Vec::new() };
+        let states = volume.history.possible_states(self.window).into_iter().flatten();
+        let Some(entry) = self.volumes.get(&volume.history.id) else { return Vec::new() };
         let size = entry.volume.as_ref().expect("a volume").capacity_bytes;
         let status = entry.status.as_ref().expect("a status");
         let attached = status.published_node_ids == [NODE];
-        let limit = self.write_iops(&volume.life.id);
+        let limit = self.write_iops(&volume.history.id);
         let agrees = |state: &&VolumeState| {
             i64::try_from(state.size) == Ok(size)
                 && (state.attached, state.write_iops) == (attached, limit)
@@ -138,104 +146,108 @@ impl<'a> Verdict<'a> {
     }
 
     fn check_volume(&mut self, volume: &Volume) {
-        let id = &volume.life.id;
-        let possible = volume.life.may_be(self.moment);
+        let id = &volume.history.id;
+        let possible = volume.history.possible_states(self.window);
         let Some(entry) = self.volumes.get(id) else {
-            assert!(possible.contains(&None), "{}: {possible:?}", self.told("lost volume", id));
+            assert!(possible.contains(&None), "{}: {possible:?}", self.context("lost volume", id));
             return;
         };
         let states = self.volume_states(volume);
-        let told = format!("{}: {entry:?}, but {possible:?}", self.told("volume", id));
-        assert!(!states.is_empty(), "{told}");
+        let context = format!("{}: {entry:?}, but {possible:?}", self.context("volume", id));
+        assert!(!states.is_empty(), "{context}");
         let condition = entry.status.as_ref().and_then(|status| status.volume_condition.as_ref());
-        assert!(condition.is_some_and(|condition| !condition.abnormal), "{told}");
+        assert!(condition.is_some_and(|condition| !condition.abnormal), "{context}");
         if volume.node.capability.is_block() {
             let data = self.root.join("volumes").join(id).join("data");
-            assert!(states.iter().any(|state| holds(&data, &state.contents)), "data of {told}");
+            assert!(states.iter().any(|state| holds(&data, &state.contents)), "data of {context}");
         }
         self.figures.compared += 1;
     }
 
     fn check_snapshot(&mut self, snapshot: &Snapshot) {
-        let id = &snapshot.life.id;
-        let possible = snapshot.life.may_be(self.moment);
+        let id = &snapshot.history.id;
+        let possible = snapshot.history.possible_states(self.window);
         let Some(found) = self.snapshots.get(id) else {
-            assert!(possible.contains(&None), "{}: {possible:?}", self.told("lost snapshot", id));
+            assert!(
+                possible.contains(&None),
+                "{}: {possible:?}",
+                self.context("lost snapshot", id)
+            );
             return;
         };
         let states: Vec<_> = possible.iter().copied().flatten().collect();
-        let told = format!("{}: {found:?}, but {possible:?}", self.told("snapshot", id));
+        let context = format!("{}: {found:?}, but {possible:?}", self.context("snapshot", id));
         let agrees = |state: &&SnapshotState| i64::try_from(state.size) == Ok(found.size_bytes);
-        assert!(states.iter().any(agrees), "{told}");
-        assert!(found.ready_to_use, "{told}");
+        assert!(states.iter().any(agrees), "{context}");
+        assert!(found.ready_to_use, "{context}");
         if snapshot.capability.is_block() {
             let data = self.root.join("snapshots").join(id).join("data");
-            assert!(states.iter().any(|state| holds(&data, &state.contents)), "data of {told}");
+            assert!(states.iter().any(|state| holds(&data, &state.contents)), "data of {context}");
         }
         self.figures.compared += 1;
     }
 
     /// All of it or nothing of it.
-    async fn check_group_snapshot(&self, group: &Life<GroupState>) {
-        let possible = group.may_be(self.moment);
-        let told = format!("{}: {possible:?}", self.told("group snapshot", &group.id));
+    async fn check_group_snapshot(&self, group: &History<GroupState>) {
+        let possible = group.possible_states(self.window);
+        let context = format!("{}: {possible:?}", self.context("group snapshot", &group.id));
         let members: Vec<_> = group.first().members.iter().cloned().collect();
         match self.client.get_group_snapshot(&group.id, &members).await {
             Ok(found) => {
-                assert!(possible.contains(&Some(group.first())), "{told}: {found:?}");
+                assert!(possible.contains(&Some(group.first())), "{context}: {found:?}");
                 let missing = |id: &&String| !self.snapshots.contains_key(*id);
-                assert_eq!(members.iter().find(missing), None, "{told}");
+                assert_eq!(members.iter().find(missing), None, "{context}");
             }
             Err(status) => {
-                assert_eq!(status.code(), Code::NotFound, "{told}: {status}");
-                assert!(possible.contains(&None), "lost {told}");
+                assert_eq!(status.code(), Code::NotFound, "{context}: {status}");
+                assert!(possible.contains(&None), "lost {context}");
                 let of_it = |each: &&v1::Snapshot| each.group_snapshot_id == group.id;
-                assert_eq!(self.snapshots.values().find(of_it), None, "{told}");
+                assert_eq!(self.snapshots.values().find(of_it), None, "{context}");
             }
         }
     }
 
     async fn check_volume_groups(&self) {
         let found = VolumeGroups::of(&self.client).list().await;
-        for life in self.known.iter().flat_map(|known| &known.volume_groups) {
-            let it = found.iter().find(|group| group.volume_group_id == life.id);
+        for history in self.expected.iter().flat_map(|expected| &expected.volume_groups) {
+            let it = found.iter().find(|group| group.volume_group_id == history.id);
             let state = it.map(|group| GroupState {
                 members: group.volumes.iter().map(|each| each.volume_id.clone()).collect(),
             });
-            let possible = life.may_be(self.moment);
-            let told = self.told("volume group", &life.id);
-            assert!(possible.contains(&state.as_ref()), "{told}: {state:?}, but {possible:?}");
+            let possible = history.possible_states(self.window);
+            let context = self.context("volume group", &history.id);
+            assert!(possible.contains(&state.as_ref()), "{context}: {state:?}, but {possible:?}");
         }
     }
 
     async fn use_them(&mut self, depth: Depth) {
-        let moment = self.moment;
+        let window = self.window;
         let most = if depth == Depth::Whole { usize::MAX } else { FRESHEST };
-        let all = self.known.iter().flat_map(|known| &known.volumes);
+        let all = self.expected.iter().flat_map(|expected| &expected.volumes);
         let mut there: Vec<_> =
-            all.filter(|volume| self.volumes.contains_key(&volume.life.id)).collect();
-        there.sort_by_key(|volume| std::cmp::Reverse(volume.life.touched(moment)));
+            all.filter(|volume| self.volumes.contains_key(&volume.history.id)).collect();
+        there.sort_by_key(|volume| std::cmp::Reverse(volume.history.last_change(window)));
         for volume in there.into_iter().take(most) {
             self.use_volume(volume).await;
         }
-        let all = self.known.iter().flat_map(|known| &known.snapshots);
+        let all = self.expected.iter().flat_map(|expected| &expected.snapshots);
         let mut there: Vec<_> =
-            all.filter(|each| self.snapshots.contains_key(&each.life.id)).collect();
-        there.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.life.touched(moment)));
+            all.filter(|each| self.snapshots.contains_key(&each.history.id)).collect();
+        there.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.history.last_change(window)));
         for snapshot in there.into_iter().take(most) {
             self.use_snapshot(snapshot).await;
         }
     }
 
     async fn use_volume(&mut self, volume: &Volume) {
-        let entry = self.volumes[&volume.life.id].volume.as_ref().expect("a volume");
+        let entry = self.volumes[&volume.history.id].volume.as_ref().expect("a volume");
         let contents: Vec<_> =
             self.volume_states(volume).into_iter().map(|state| &state.contents).collect();
-        let told = self.told("used volume", &volume.life.id);
+        let context = self.context("used volume", &volume.history.id);
         let node = self.client.on_node(entry, volume.node.capability.clone());
-        bring_up(&node, &told).await;
+        bring_up(&node, &context).await;
         let path = node.data_path();
-        assert!(contents.iter().any(|each| holds(&path, each)), "{told}: none of {contents:?}");
+        assert!(contents.iter().any(|each| holds(&path, each)), "{context}: none of {contents:?}");
         // It can also be written.
         if !node.capability.is_block() {
             Pattern::new(1).write(&node.target.join("after the cut"), SLOT);
@@ -246,17 +258,17 @@ impl<'a> Verdict<'a> {
 
     /// A snapshot is whole if a volume can be made of it.
     async fn use_snapshot(&mut self, snapshot: &Snapshot) {
-        let id = &snapshot.life.id;
-        let states = snapshot.life.may_be(self.moment).into_iter().flatten();
+        let id = &snapshot.history.id;
+        let states = snapshot.history.possible_states(self.window).into_iter().flatten();
         let contents: Vec<_> = states.map(|state| &state.contents).collect();
         let create = self.client.create(&format!("after the cut {id}")).from_snapshot(id);
         let capability = snapshot.capability.clone();
         let restored = create.capability(capability.clone()).done().await;
         let node = self.client.on_node(&restored, capability);
-        let told = self.told("restored snapshot", id);
-        bring_up(&node, &told).await;
+        let context = self.context("restored snapshot", id);
+        bring_up(&node, &context).await;
         let path = node.data_path();
-        assert!(contents.iter().any(|each| holds(&path, each)), "{told}: none of {contents:?}");
+        assert!(contents.iter().any(|each| holds(&path, each)), "{context}: none of {contents:?}");
         node.down().await;
         self.client.delete(&node.id).await.expect("delete the restored volume");
         self.figures.used += 1;
@@ -289,7 +301,7 @@ impl<'a> Verdict<'a> {
         }
         for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
             let left = self.entries(directory);
-            assert!(left.is_empty(), "{directory} holds {left:?}, emptied at {:?}", self.moment);
+            assert!(left.is_empty(), "{directory} holds {left:?}, emptied at {:?}", self.window);
         }
         self.space_is_back().await;
         self.figures.emptied += 1;
@@ -304,20 +316,20 @@ impl<'a> Verdict<'a> {
             if free + SLACK >= self.free_when_empty {
                 return;
             }
-            let told = format!("{free} of {} bytes are free", self.free_when_empty);
-            assert!(Instant::now() < deadline, "{told}, emptied at {:?}", self.moment);
+            let context = format!("{free} of {} bytes are free", self.free_when_empty);
+            assert!(Instant::now() < deadline, "{context}, emptied at {:?}", self.window);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
 /// What the kernel found wrong with a filesystem, only its log tells.
-async fn bring_up(node: &OnNode, told: &str) {
+async fn bring_up(node: &OnNode, context: &str) {
     if let Err(status) = node.stage().await {
         let log = tool::run("dmesg", [""; 0]).map(|output| output.stdout).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<_> = log.lines().rev().take(KERNEL_LINES).collect();
-        panic!("{told}: {status}\n--- the kernel's log, the latest first\n{}", lines.join("\n"));
+        panic!("{context}: {status}\n--- the kernel's log, the latest first\n{}", lines.join("\n"));
     }
-    node.publish().await.unwrap_or_else(|status| panic!("{told}: {status}"));
+    node.publish().await.unwrap_or_else(|status| panic!("{context}: {status}"));
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use orlop_tests::{Create, MIB, Pattern, block, int, mount, v1};
 
 use crate::caller::{Caller, answered};
-use crate::known::{SLOT, SLOTS, Volume};
-use crate::life::{Contents, Life, VolumeState};
+use crate::expected_state::{SLOT, SLOTS, Volume};
+use crate::history::{Contents, History, VolumeState};
 use crate::round::NODE;
 
 const GROWTH: u64 = 16 * MIB;
@@ -27,10 +27,10 @@ fn uses() -> [(v1::VolumeCapability, u64); 6] {
 
 impl Caller {
     pub(crate) async fn create(&mut self) -> bool {
-        let (capability, size) = self.dice.pick(&uses()).clone();
+        let (capability, size) = self.rng.choice(&uses()).expect("a non-empty list").clone();
         let name = self.new_name("volume");
         let mut create = self.client.create(&name).size(size).capability(capability);
-        if self.dice.once_in(4) && self.makes_thick {
+        if self.rng.u64(..4) == 0 && self.makes_thick {
             create = create.thick();
         }
         self.make(create, Contents::new()).await
@@ -40,20 +40,20 @@ impl Caller {
     pub(crate) async fn restore(&mut self) -> bool {
         let Some(at) = self.any_snapshot(|_| true) else { return false };
         let name = self.new_name("restored");
-        let snapshot = &self.known.snapshots[at];
-        let state = snapshot.life.now().expect("a snapshot that is there").clone();
+        let snapshot = &self.expected.snapshots[at];
+        let state = snapshot.history.now().expect("a snapshot that is there").clone();
         let create = self.client.create(&name).size(state.size);
         let create = create.capability(snapshot.capability.clone());
-        self.make(create.from_snapshot(&snapshot.life.id), state.contents).await
+        self.make(create.from_snapshot(&snapshot.history.id), state.contents).await
     }
 
     pub(crate) async fn copy(&mut self) -> bool {
         let Some(at) = self.any_volume(|_| true) else { return false };
         let name = self.new_name("clone");
-        let (source, state) = (&self.known.volumes[at], self.known.volumes[at].state());
+        let (source, state) = (&self.expected.volumes[at], self.expected.volumes[at].state());
         let create = self.client.create(&name).size(state.size);
         let create = create.capability(source.node.capability.clone());
-        self.make(create.from_volume(&source.life.id), state.contents).await
+        self.make(create.from_volume(&source.history.id), state.contents).await
     }
 
     async fn make(&mut self, create: Create, contents: Contents) -> bool {
@@ -62,59 +62,59 @@ impl Caller {
         let ended = self.clock.now();
         let size = u64::try_from(volume.capacity_bytes).expect("a size");
         let state = VolumeState { size, contents, attached: false, write_iops: None };
-        let mut life = Life::new(volume.volume_id.clone());
-        life.turned(begun, ended, Some(state));
+        let mut history = History::new(volume.volume_id.clone());
+        history.record(begun, ended, Some(state));
         let capability = create.request.volume_capabilities[0].clone();
         let node = self.client.on_node(&volume, capability);
-        self.known.volumes.push(Volume { life, node, is_up: false, in_group: false });
+        self.expected.volumes.push(Volume { history, node, is_up: false, in_group: false });
         true
     }
 
     pub(crate) async fn up(&mut self) -> bool {
         let Some(at) = self.any_volume(|volume| !volume.is_up) else { return false };
         let begun = self.clock.now();
-        let node = self.known.volumes[at].node.clone();
+        let node = self.expected.volumes[at].node.clone();
         answered("stage", || node.stage()).await;
         answered("publish", || node.publish()).await;
-        self.known.volumes[at].is_up = true;
-        self.touched(at, begun);
+        self.expected.volumes[at].is_up = true;
+        self.last_change(at, begun);
         true
     }
 
     pub(crate) async fn down(&mut self) -> bool {
         let Some(at) = self.any_volume(|volume| volume.is_up) else { return false };
         let begun = self.clock.now();
-        let node = self.known.volumes[at].node.clone();
+        let node = self.expected.volumes[at].node.clone();
         answered("unpublish", || node.unpublish()).await;
         answered("unstage", || node.unstage()).await;
-        self.known.volumes[at].is_up = false;
-        self.touched(at, begun);
+        self.expected.volumes[at].is_up = false;
+        self.last_change(at, begun);
         true
     }
 
     /// Each write is on stable storage before the next one begins.
     pub(crate) async fn write(&mut self) -> bool {
         let Some(at) = self.any_volume(|volume| volume.is_up) else { return false };
-        let path = self.known.volumes[at].node.data_path();
+        let path = self.expected.volumes[at].node.data_path();
         if !path.exists() {
             make_durable_file(&path);
         }
-        for _ in 0..=self.dice.roll(MOST_WRITES) {
-            let (slot, mut state) = (self.dice.roll(SLOTS), self.known.volumes[at].state());
+        for _ in 0..=self.rng.u64(..MOST_WRITES) {
+            let (slot, mut state) = (self.rng.u64(..SLOTS), self.expected.volumes[at].state());
             let begun = self.clock.now();
             let write = || Pattern::new(begun).write_at(&path, slot * SLOT, SLOT);
             tokio::task::block_in_place(write);
             state.contents.insert(slot, begun);
             let ended = self.clock.now();
-            self.known.volumes[at].life.turned(begun, ended, Some(state));
+            self.expected.volumes[at].history.record(begun, ended, Some(state));
         }
         true
     }
 
     pub(crate) async fn expand(&mut self) -> bool {
         let Some(at) = self.any_volume(|_| true) else { return false };
-        let (id, node) = (self.id_of(at), self.known.volumes[at].node.clone());
-        let mut state = self.known.volumes[at].state();
+        let (id, node) = (self.id_of(at), self.expected.volumes[at].node.clone());
+        let mut state = self.expected.volumes[at].state();
         state.size += GROWTH;
         let (size, client) = (state.size, self.client.clone());
         let begun = self.clock.now();
@@ -122,7 +122,7 @@ impl Caller {
         assert_eq!(answer.capacity_bytes, int(size));
         self.changed(at, begun, Some(state));
         // A mounted ext4 grows only for the privileged; this one will when it is staged next.
-        if self.known.volumes[at].is_up && node.capability != mount("ext4") {
+        if self.expected.volumes[at].is_up && node.capability != mount("ext4") {
             answered("expand on the node", || node.expand(size)).await;
         }
         true
@@ -130,9 +130,9 @@ impl Caller {
 
     pub(crate) async fn modify(&mut self) -> bool {
         let Some(at) = self.any_volume(|_| true) else { return false };
-        let mut state = self.known.volumes[at].state();
+        let mut state = self.expected.volumes[at].state();
         // Too many to slow anybody.
-        let limit = 1_000_000 + self.dice.roll(1_000_000);
+        let limit = 1_000_000 + self.rng.u64(..1_000_000);
         state.write_iops = Some(limit);
         let (id, client, limit) = (self.id_of(at), self.client.clone(), limit.to_string());
         let change = [("writeIops", limit.as_str())];
@@ -145,11 +145,11 @@ impl Caller {
     pub(crate) async fn attach(&mut self) -> bool {
         let Some(at) = self.any_volume(|volume| !volume.state().attached) else { return false };
         let (id, client) = (self.id_of(at), self.client.clone());
-        let capability = self.known.volumes[at].node.capability.clone();
+        let capability = self.expected.volumes[at].node.capability.clone();
         let begun = self.clock.now();
         let publish = || client.controller_publish(&id, NODE, capability.clone(), false);
         answered("controller publish", publish).await;
-        let state = VolumeState { attached: true, ..self.known.volumes[at].state() };
+        let state = VolumeState { attached: true, ..self.expected.volumes[at].state() };
         self.changed(at, begun, Some(state));
         true
     }
@@ -160,7 +160,7 @@ impl Caller {
         let (id, client) = (self.id_of(at), self.client.clone());
         let begun = self.clock.now();
         answered("controller unpublish", || client.controller_unpublish(&id, NODE)).await;
-        let state = VolumeState { attached: false, ..self.known.volumes[at].state() };
+        let state = VolumeState { attached: false, ..self.expected.volumes[at].state() };
         self.changed(at, begun, Some(state));
         true
     }
@@ -176,17 +176,17 @@ impl Caller {
     }
 
     pub(crate) fn id_of(&self, at: usize) -> String {
-        self.known.volumes[at].life.id.clone()
+        self.expected.volumes[at].history.id.clone()
     }
 
-    fn touched(&mut self, at: usize, begun: u64) {
-        let state = self.known.volumes[at].state();
+    fn last_change(&mut self, at: usize, begun: u64) {
+        let state = self.expected.volumes[at].state();
         self.changed(at, begun, Some(state));
     }
 
     fn changed(&mut self, at: usize, begun: u64, after: Option<VolumeState>) {
         let ended = self.clock.now();
-        self.known.volumes[at].life.turned(begun, ended, after);
+        self.expected.volumes[at].history.record(begun, ended, after);
     }
 }
 

@@ -144,7 +144,7 @@ async fn a_volume_attached_read_only_cannot_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_target_writes_while_another_only_reads() {
+async fn writer_and_reader_targets_coexist() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -173,10 +173,10 @@ async fn one_target_writes_while_another_only_reads() {
     }
 }
 
-/// Readers of a raw volume have a device of their own, with a page cache that knows nothing of what
+/// Readers of a raw volume have a separate device, with a page cache that knows nothing of what
 /// is written beside it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_raw_reader_is_never_shown_stale_data() {
+async fn raw_reader_never_sees_stale_data() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -243,7 +243,7 @@ async fn mount_flags_are_in_effect() {
 
 const GROUP: u32 = 23_456;
 
-/// Runs a line of shell in a directory, as somebody else.
+/// Runs a line of shell in a directory, as another user.
 fn run_as(user: u32, group: u32, directory: &Path, line: &str) -> orlop_sys::Result<()> {
     // Entered by root: the way there may be closed to others.
     let script = r#"cd "$1" && exec setpriv --reuid "$2" --regid "$3" --clear-groups sh -c "$4""#;
@@ -261,7 +261,7 @@ fn run_as(user: u32, group: u32, directory: &Path, line: &str) -> orlop_sys::Res
 
 /// AM-07, AM-08
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_may_write_whatever_the_umask() {
+async fn group_may_write_under_any_umask() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -287,7 +287,7 @@ async fn a_group_may_write_whatever_the_umask() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_a_restored_volume_become_the_groups() {
+async fn group_owns_files_of_a_restored_volume() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;

@@ -16,9 +16,9 @@ const VOLUME: u64 = 320 * MIB;
 const RECORD: usize = 4096;
 
 on_every_pool!(
-    a_copy_of_a_busy_volume_has_all_that_was_acknowledged,
-    a_copy_of_a_busy_volume_is_clean_before_it_is_mounted,
-    clones_of_one_source_are_made_at_once,
+    copy_of_a_busy_volume_has_all_acknowledged_writes,
+    copy_of_a_busy_volume_is_clean_before_mount,
+    clones_of_one_source_run_concurrently,
 );
 
 /// Appends numbered records, each on stable storage before the next is begun.
@@ -93,7 +93,7 @@ fn check_records(path: &Path) -> u64 {
     count
 }
 
-async fn a_copy_of_a_busy_volume_has_all_that_was_acknowledged(pool: PoolFs) {
+async fn copy_of_a_busy_volume_has_all_acknowledged_writes(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -135,7 +135,7 @@ async fn a_copy_of_a_busy_volume_has_all_that_was_acknowledged(pool: PoolFs) {
 
 /// A filesystem that was held still for the cut needs no repair. ext4 and btrfs can be asked
 /// before they are mounted; XFS keeps a log to replay on purpose, and is asked after its mount.
-async fn a_copy_of_a_busy_volume_is_clean_before_it_is_mounted(pool: PoolFs) {
+async fn copy_of_a_busy_volume_is_clean_before_mount(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -164,8 +164,8 @@ async fn a_copy_of_a_busy_volume_is_clean_before_it_is_mounted(pool: PoolFs) {
     }
 }
 
-/// Nobody changes a source by copying it, so one copy is not in the way of another.
-async fn clones_of_one_source_are_made_at_once(pool: PoolFs) {
+/// Copying does not change the source, so copies do not block each other.
+async fn clones_of_one_source_run_concurrently(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();

@@ -12,10 +12,10 @@ const DATA: u64 = 6 * MIB;
 const PART: u64 = 2 * MIB;
 
 on_every_pool!(
-    copies_hold_what_their_source_held_then,
+    copies_hold_the_data_of_their_instant,
     a_snapshot_outlives_its_volume,
     a_larger_restore_has_its_full_size,
-    clones_of_clones_stand_alone,
+    clones_of_clones_are_independent,
 );
 
 fn uses() -> [v1::VolumeCapability; 4] {
@@ -34,7 +34,7 @@ fn label(capability: &v1::VolumeCapability) -> String {
     }
 }
 
-async fn copies_hold_what_their_source_held_then(pool: PoolFs) {
+async fn copies_hold_the_data_of_their_instant(pool: PoolFs) {
     let pool = TestPool::new(pool, 12 * GIB);
     let daemon = Daemon::start(&pool).await;
     for capability in uses() {
@@ -44,7 +44,7 @@ async fn copies_hold_what_their_source_held_then(pool: PoolFs) {
 
 /// Kernels before 6.7 take two btrfs of one UUID for one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_of_btrfs_has_a_uuid_of_its_own() {
+async fn copied_btrfs_has_a_new_uuid() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -184,7 +184,7 @@ async fn a_larger_restore_has_its_full_size(pool: PoolFs) {
 }
 
 /// Each generation adds to what it got; in the end only the last one is left.
-async fn clones_of_clones_stand_alone(pool: PoolFs) {
+async fn clones_of_clones_are_independent(pool: PoolFs) {
     const GENERATIONS: u64 = 5;
     let pool = TestPool::new(pool, 12 * GIB);
     let daemon = Daemon::start(&pool).await;

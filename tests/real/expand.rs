@@ -8,7 +8,7 @@ const BEFORE: u64 = 320 * MIB;
 const AFTER: u64 = 640 * MIB;
 const DATA: u64 = 3 * MIB;
 
-on_every_pool!(a_volume_in_use_grows, a_volume_not_in_use_grows_when_it_is_staged,);
+on_every_pool!(a_volume_in_use_grows, unstaged_volume_grows_at_stage,);
 
 async fn a_volume_in_use_grows(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
@@ -42,7 +42,7 @@ async fn a_volume_in_use_grows(pool: PoolFs) {
     }
 }
 
-async fn a_volume_not_in_use_grows_when_it_is_staged(pool: PoolFs) {
+async fn unstaged_volume_grows_at_stage(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -72,9 +72,9 @@ async fn a_volume_not_in_use_grows_when_it_is_staged(pool: PoolFs) {
     }
 }
 
-/// NE-15: the reason is told, the data stays, and the next stage makes up for it.
+/// NE-15: the reason is reported, the data stays, and the next stage makes up for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mounted_ext4_grows_or_says_why_not() {
+async fn mounted_ext4_grows_or_gives_a_reason() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -143,7 +143,7 @@ async fn all_devices_of_a_volume_grow() {
 
 /// CE-10, CE-11, CE-13, CE-16, CE-17.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_controller_refuses_what_cannot_be() {
+async fn controller_refuses_impossible_expansions() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -182,7 +182,7 @@ async fn the_controller_refuses_what_cannot_be() {
 
 /// NE-04, NE-08, NE-09, NE-13, NE-14, NE-16, ST-14.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_node_refuses_what_cannot_be() {
+async fn node_refuses_impossible_expansions() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;

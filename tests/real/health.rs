@@ -1,4 +1,4 @@
-//! Damage is told, and never made worse.
+//! Damage is reported, and never made worse.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -28,7 +28,7 @@ async fn abnormal(client: &Client, volume: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_and_truncated_data_is_told() {
+async fn missing_and_truncated_data_is_reported() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -61,7 +61,7 @@ async fn missing_and_truncated_data_is_told() {
 
 /// A volume whose record cannot be read keeps its place and its name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_record_is_told_and_left_alone() {
+async fn damaged_record_is_reported_and_kept() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -101,7 +101,7 @@ async fn a_damaged_record_is_told_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filesystem_that_became_read_only_is_told() {
+async fn read_only_filesystem_is_reported() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -131,7 +131,7 @@ async fn a_filesystem_that_became_read_only_is_told() {
 
 /// ext4 goes on after an error in its metadata, and counts it.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_that_a_filesystem_counted_is_told() {
+async fn counted_filesystem_error_is_reported() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -144,22 +144,22 @@ async fn an_error_that_a_filesystem_counted_is_told() {
     std::fs::write(of_ext4.join("trigger_fs_error"), "a test").unwrap();
     // Linux counts it a moment later, in a work queue.
     let deadline = Instant::now() + Duration::from_secs(60);
-    let told = loop {
-        let told = node.stats().await.unwrap();
-        assert_ne!(told.usage, []);
-        let told = told.volume_condition.unwrap();
-        if told.abnormal || Instant::now() > deadline {
-            break told;
+    let condition = loop {
+        let stats = node.stats().await.unwrap();
+        assert_ne!(stats.usage, []);
+        let condition = stats.volume_condition.unwrap();
+        if condition.abnormal || Instant::now() > deadline {
+            break condition;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert!(told.abnormal && told.message.contains("1 error"), "{}", told.message);
+    assert!(condition.abnormal && condition.message.contains("1 error"), "{}", condition.message);
 
     // It is checked when it is staged next.
     node.down().await;
     node.up().await;
-    let told = node.stats().await.unwrap().volume_condition.unwrap();
-    assert!(!told.abnormal, "{}", told.message);
+    let condition = node.stats().await.unwrap().volume_condition.unwrap();
+    assert!(!condition.abnormal, "{}", condition.message);
     node.down().await;
 }
 
@@ -169,9 +169,9 @@ fn remount(path: &Path, how: &str) {
     tool::run("mount", words).unwrap();
 }
 
-/// A mount that somebody else took away is told too, and can be cleaned up.
+/// A mount that was removed from outside is reported too, and can be cleaned up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mount_that_is_gone_is_told() {
+async fn vanished_mount_is_reported() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -201,7 +201,7 @@ async fn assert_left_alone(node: &OnNode, image: &Path, what: &str) {
 
 /// What was formatted once is never formatted again, whatever happened to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_filesystem_is_not_replaced_by_an_empty_one() {
+async fn lost_filesystem_is_not_reformatted() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -244,7 +244,7 @@ fn read_first_mib(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A filesystem of the same kind, but with a UUID that nobody recorded.
+/// A filesystem of the same kind, but with a UUID that is not on record.
 fn make_another(kind: FsKind, image: &Path) {
     let force = match kind {
         FsKind::Ext4 => "-F",
@@ -254,7 +254,7 @@ fn make_another(kind: FsKind, image: &Path) {
     tool::run(&format!("mkfs.{kind}"), words).unwrap();
 }
 
-/// The record says that nobody ever wrote to it, but somebody did.
+/// The record says that the volume was never written to, but it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn data_on_a_blank_volume_is_not_formatted_over() {
     needs_root!();
@@ -263,7 +263,7 @@ async fn data_on_a_blank_volume_is_not_formatted_over() {
     let client = daemon.client();
     for provisioning in ["thin", "thick"] {
         for (what, offset) in [("start", 0), ("end", VOLUME - MIB)] {
-            // With options of its own it is not born with its filesystem.
+            // With mkfs options it is not created from a template.
             let create = client.create(what).size(VOLUME).fs("ext4").parameter(BLANK.0, BLANK.1);
             let volume = create.parameter("provisioning", provisioning).done().await;
             let node = client.on_node(&volume, mount("ext4"));

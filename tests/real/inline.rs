@@ -64,9 +64,9 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-on_every_pool!(an_inline_volume_lives_as_long_as_it_is_published);
+on_every_pool!(inline_volume_lives_as_long_as_its_publication);
 
-async fn an_inline_volume_lives_as_long_as_it_is_published(pool: PoolFs) {
+async fn inline_volume_lives_as_long_as_its_publication(pool: PoolFs) {
     let pool = TestPool::new(pool, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -97,7 +97,7 @@ async fn an_inline_volume_lives_as_long_as_it_is_published(pool: PoolFs) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inline_volumes_do_not_know_each_other() {
+async fn inline_volumes_are_independent() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -115,7 +115,7 @@ async fn inline_volumes_do_not_know_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inline_volume_survives_the_daemon() {
+async fn inline_volume_survives_a_daemon_restart() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let mut daemon = Daemon::start(&pool).await;

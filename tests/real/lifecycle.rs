@@ -77,7 +77,7 @@ async fn lead_a_life(daemon: &Daemon, capability: v1::VolumeCapability) {
     client.delete(&restored.id).await.unwrap();
 }
 
-/// VO-05: a volume is told the same wherever it is told of.
+/// VO-05: every reply describes a volume in the same way.
 async fn check_what_is_known(
     client: &Client,
     volume: &v1::Volume,

@@ -1,4 +1,4 @@
-//! A pool in an XFS image of its own, on a filesystem that cannot share extents.
+//! A managed pool: an XFS image on a filesystem that cannot share extents.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -65,23 +65,23 @@ async fn copies_in_a_managed_pool_share_their_data() {
 
 /// A monitoring agent that was started while the pool was served has a copy of its mount.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_namespace_does_not_keep_a_managed_pool() {
+async fn other_mount_namespace_does_not_keep_a_managed_pool() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = launch(&pool, "1GiB").start().await;
     let volume = daemon.client().create("volume").size(64 * MIB).block().done().await;
     let point = mounted_image(&pool).expect("the pool's image is mounted");
-    let keeper = Keeper::of(&[&point]);
+    let holder = MountHolder::of(&[&point]);
     daemon.terminate();
     assert_eq!(daemon.leaks(), [""; 0]);
-    assert_eq!(keeper.mounts_at(&point), 0);
+    assert_eq!(holder.mounts_at(&point), 0);
     daemon.restart().await;
     daemon.client().delete(&volume.volume_id).await.unwrap();
 }
 
 /// In a sparse image it would get I/O errors, and the whole pool with it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thick_volume_outlasts_a_full_disk_around_its_pool() {
+async fn thick_volume_survives_a_full_disk_around_its_pool() {
     needs_root!();
     let pool = TestPool::directory_of(GIB);
     let mut daemon = launch(&pool, "512MiB").start().await;
@@ -116,7 +116,7 @@ async fn a_thick_volume_outlasts_a_full_disk_around_its_pool() {
 
 /// Volumes in use hold the image; it goes with the last of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_managed_pool_outlives_its_daemon_while_it_is_used() {
+async fn managed_pool_in_use_outlives_its_daemon() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = launch(&pool, "2GiB").start().await;
@@ -147,7 +147,7 @@ async fn a_managed_pool_outlives_its_daemon_while_it_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_managed_pool_is_sparse_gives_back_and_grows() {
+async fn managed_pool_is_sparse_frees_space_and_grows() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = launch(&pool, "2GiB").start().await;
@@ -186,7 +186,7 @@ async fn a_managed_pool_is_sparse_gives_back_and_grows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plain_pool_does_not_become_a_managed_one() {
+async fn plain_pool_does_not_become_managed() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
@@ -202,7 +202,7 @@ async fn a_plain_pool_does_not_become_a_managed_one() {
 
 /// The floor is a share of the image, also for the disk around it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_counts_the_floor_as_the_daemon_does() {
+async fn doctor_computes_the_floor_like_the_daemon() {
     needs_root!();
     let pool = TestPool::directory_of(2048 * MIB);
     let launch = launch(&pool, "400MiB").env("ORLOP_POOL_FLOOR", "50%");

@@ -15,10 +15,10 @@ async fn created(client: &Client, capability: v1::VolumeCapability) -> OnNode {
     client.on_node(&create.done().await, capability)
 }
 
-fn keep(node: &OnNode) -> Keeper {
+fn keep(node: &OnNode) -> MountHolder {
     match node.capability.is_block() {
-        true => Keeper::of(&[&node.target]),
-        false => Keeper::of(&[&node.staging, &node.target]),
+        true => MountHolder::of(&[&node.target]),
+        false => MountHolder::of(&[&node.staging, &node.target]),
     }
 }
 
@@ -28,7 +28,7 @@ fn owner_and_mode(path: &Path) -> (u32, u32, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_namespace_does_not_keep_a_volume() {
+async fn other_mount_namespace_does_not_keep_a_volume() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -39,9 +39,9 @@ async fn a_foreign_namespace_does_not_keep_a_volume() {
         std::fs::set_permissions(&node.staging, PermissionsExt::from_mode(0o2711)).unwrap();
         let before = owner_and_mode(&node.staging);
         node.up().await;
-        let keeper = keep(&node);
+        let holder = keep(&node);
         node.down().await;
-        assert_eq!(keeper.mounts_at(&node.staging) + keeper.mounts_at(&node.target), 0);
+        assert_eq!(holder.mounts_at(&node.staging) + holder.mounts_at(&node.target), 0);
         assert_eq!(daemon.leaks(), [""; 0]);
         client.delete(&node.id).await.unwrap();
         assert_eq!(owner_and_mode(&node.staging), before, "the orchestrator's directory");
@@ -52,7 +52,7 @@ async fn a_foreign_namespace_does_not_keep_a_volume() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_namespace_does_not_keep_an_inline_volume() {
+async fn other_mount_namespace_does_not_keep_an_inline_volume() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -69,7 +69,7 @@ async fn a_foreign_namespace_does_not_keep_an_inline_volume() {
     client.node_publish(request).await.unwrap();
     let stages = pool.scratch().join("run/csi.orlop.io/inline");
     let stage = std::fs::read_dir(&stages).unwrap().next().unwrap().unwrap().path();
-    let _keeper = Keeper::of(&[&stage, &target]);
+    let _holder = MountHolder::of(&[&stage, &target]);
     client.node_unpublish(&id, &target).await.unwrap();
     assert_eq!(daemon.leaks(), [""; 0]);
     assert_eq!(pool.entries("volumes"), [""; 0]);
@@ -78,7 +78,7 @@ async fn a_foreign_namespace_does_not_keep_an_inline_volume() {
 
 /// Then it is really in use; the answer says which process has to end.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_files_open_in_another_namespace_is_named() {
+async fn process_with_open_files_in_another_namespace_is_named() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -88,13 +88,13 @@ async fn who_has_files_open_in_another_namespace_is_named() {
         node.stage().await.unwrap();
         let file = node.staging.join("file");
         std::fs::write(&file, "read elsewhere").unwrap();
-        let keeper = Keeper::reading(&file, &[&node.staging]);
-        let named = format!("process {} (sleep) has files open", keeper.pid());
+        let holder = MountHolder::reading(&file, &[&node.staging]);
+        let named = format!("process {} (sleep) has files open", holder.pid());
         for _ in 0..2 {
             let status = expect_code(node.unstage().await, Code::FailedPrecondition);
             assert!(status.message().contains(&named), "{fs}: {status}");
         }
-        drop(keeper);
+        drop(holder);
         is_unstaged_soon(&node).await;
         assert_eq!(daemon.leaks(), [""; 0]);
         client.delete(&node.id).await.unwrap();
@@ -110,7 +110,7 @@ async fn is_unstaged_soon(node: &OnNode) {
 
 /// A process with more rights than the daemon cannot be looked at, but found by an operator.
 #[tokio::test(flavor = "multi_thread")]
-async fn how_to_find_an_unseen_process_is_told() {
+async fn error_explains_how_to_find_an_invisible_process() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -118,12 +118,12 @@ async fn how_to_find_an_unseen_process_is_told() {
     node.stage().await.unwrap();
     let file = node.staging.join("file");
     std::fs::write(&file, "read elsewhere").unwrap();
-    let keeper = Keeper::reading_unseen(&file, &[&node.staging]);
+    let holder = MountHolder::privileged_reading(&file, &[&node.staging]);
     for _ in 0..2 {
         let status = expect_code(node.unstage().await, Code::FailedPrecondition);
         assert!(status.message().contains("fuser -vm /dev/loop"), "{status}");
     }
-    drop(keeper);
+    drop(holder);
     is_unstaged_soon(&node).await;
     assert_eq!(daemon.leaks(), [""; 0]);
 }
@@ -140,19 +140,19 @@ async fn files_below_a_mount_point_stay() {
     let below = node.staging.join("of-the-orchestrator");
     std::fs::write(&below, "kept").unwrap();
     node.stage().await.unwrap();
-    let keeper = Keeper::of(&[&node.staging]);
+    let holder = MountHolder::of(&[&node.staging]);
     let status = expect_code(node.unstage().await, Code::FailedPrecondition);
-    let named = format!("process {} (sleep) sees it mounted", keeper.pid());
+    let named = format!("process {} (sleep) sees it mounted", holder.pid());
     assert!(status.message().contains(&named), "{status}");
     assert_eq!(std::fs::read_to_string(&below).unwrap(), "kept");
-    drop(keeper);
+    drop(holder);
     is_unstaged_soon(&node).await;
     assert_eq!(std::fs::read_to_string(&below).unwrap(), "kept");
 }
 
 /// The daemon is killed after each effect of NodeUnstageVolume in turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_unstage_lets_go_in_all_namespaces() {
+async fn interrupted_unstage_unmounts_in_all_namespaces() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let crash = pool.scratch().ensure_dir("crash");
@@ -162,7 +162,7 @@ async fn an_interrupted_unstage_lets_go_in_all_namespaces() {
         let node = created(&client, mount("ext4")).await;
         node.stage().await.unwrap();
         let before = owner_and_mode(&node.staging);
-        let keeper = Keeper::of(&[&node.staging]);
+        let holder = MountHolder::of(&[&node.staging]);
         std::fs::write(crash.join("at"), effects.to_string()).unwrap();
         let unstaged = node.unstage().await;
         let _ = std::fs::remove_file(crash.join("at"));
@@ -173,7 +173,7 @@ async fn an_interrupted_unstage_lets_go_in_all_namespaces() {
             node.unstage().await.unwrap();
         }
         assert_eq!(daemon.leaks(), [""; 0], "after {effects} effects");
-        assert_eq!(keeper.mounts_at(&node.staging), 0, "after {effects} effects");
+        assert_eq!(holder.mounts_at(&node.staging), 0, "after {effects} effects");
         assert!(owner_and_mode(&node.staging).2 & 0o170_000 == before.2 & 0o170_000);
         let around = std::fs::read_dir(node.staging.parent().unwrap()).unwrap();
         assert_eq!(around.count(), 1, "something was left beside the staging path");

@@ -60,7 +60,7 @@ fn mounts_at(path: &Path) -> usize {
 
 /// NP-22 to NP-33: what a second call answers, for every mode and both ways of access.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_second_call_answers_by_the_table() {
+async fn second_call_follows_the_access_mode_table() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -115,7 +115,7 @@ async fn check_other_target(client: &Client, node: &OnNode, mode: Mode) {
 
 /// NP-16 with NP-18: the same place for another way of access.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_is_not_turned_into_something_else() {
+async fn published_target_does_not_change_its_use() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -137,7 +137,7 @@ async fn a_target_is_not_turned_into_something_else() {
 
 /// NP-34
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_do_not_make_a_call_another_one() {
+async fn secrets_do_not_affect_idempotency() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -154,7 +154,7 @@ async fn secrets_do_not_make_a_call_another_one() {
 
 /// NP-04 to NP-08, NP-15, NP-17, NP-19, AM-01, AM-02, AM-04, AM-05.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_or_wrong_has_its_code() {
+async fn missing_and_wrong_fields_have_their_codes() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -202,7 +202,7 @@ async fn what_is_missing_or_wrong_has_its_code() {
 
 /// NP-38: an empty directory is never published in a volume's place.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_that_is_not_staged() {
+async fn publish_requires_stage() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -269,7 +269,7 @@ fn long_path(client: &Client, bytes: usize) -> PathBuf {
 
 /// NP-14, NS-09, NU-08, NN-09, ST-13, NE-19, GEN-06, GEN-07
 #[tokio::test(flavor = "multi_thread")]
-async fn long_paths_are_as_good_as_short_ones() {
+async fn long_paths_are_supported() {
     needs_root!();
     const PATH_MAX: usize = 4096;
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
@@ -299,7 +299,7 @@ async fn long_paths_are_as_good_as_short_ones() {
 
 /// Links on the way are the operator's choice; a link in the target's place could lead anywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn links_are_followed_on_the_way_but_not_at_the_end() {
+async fn parent_symlinks_are_followed_final_ones_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -331,7 +331,7 @@ async fn links_are_followed_on_the_way_but_not_at_the_end() {
 
 /// One record still names the path, as after an unmount by hand; another volume is there by now.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_publication_of_another_volume_is_not_taken_away() {
+async fn unpublish_leaves_a_target_of_another_volume() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -366,7 +366,7 @@ async fn a_publication_of_another_volume_is_not_taken_away() {
 
 /// A daemon that has given up its rights may not look at all processes, and says how to find them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_mount_is_told_with_its_volume_and_its_process() {
+async fn busy_mount_error_names_volume_and_process() {
     needs_root!();
     for keeps in ["true", "false"] {
         let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
@@ -379,15 +379,15 @@ async fn a_busy_mount_is_told_with_its_volume_and_its_process() {
             _ => format!("fuser -vm {}", node.target.display()),
         };
         let busy = File::create(node.target.join("busy")).unwrap();
-        let told = expect_code(node.unpublish().await, Code::FailedPrecondition);
-        assert!(told.message().contains(&format!("volume {}", node.id)), "{told}");
-        assert!(told.message().contains(&own), "{told}");
+        let status = expect_code(node.unpublish().await, Code::FailedPrecondition);
+        assert!(status.message().contains(&format!("volume {}", node.id)), "{status}");
+        assert!(status.message().contains(&own), "{status}");
         drop(busy);
         node.unpublish().await.unwrap();
 
         let busy = File::create(node.staging.join("busy")).unwrap();
-        let told = expect_code(node.unstage().await, Code::FailedPrecondition);
-        assert!(told.message().contains(&format!("volume {}", node.id)), "{told}");
+        let status = expect_code(node.unstage().await, Code::FailedPrecondition);
+        assert!(status.message().contains(&format!("volume {}", node.id)), "{status}");
         drop(busy);
         node.unstage().await.unwrap();
         client.delete(&node.id).await.unwrap();
@@ -396,7 +396,7 @@ async fn a_busy_mount_is_told_with_its_volume_and_its_process() {
 
 /// NN-02 to NN-07, NN-11.
 #[tokio::test(flavor = "multi_thread")]
-async fn unpublishing_is_repeatable_and_careful() {
+async fn unpublish_is_idempotent_and_leaves_foreign_mounts() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -423,7 +423,7 @@ async fn unpublishing_is_repeatable_and_careful() {
     assert_eq!(unpublish(&node.id, "").await, Err(Code::InvalidArgument));
     assert_eq!(unpublish(&node.id, "a/b").await, Err(Code::InvalidArgument));
 
-    // Somebody else's mount is not ours to take away.
+    // A foreign mount must not be removed.
     let stranger = client.scratch().join("pool");
     unpublish(&node.id, stranger.to_str().unwrap()).await.unwrap_err();
     assert_eq!(mounts_at(&stranger), 1);
@@ -432,7 +432,7 @@ async fn unpublishing_is_repeatable_and_careful() {
 
 /// Two volumes that come to one path at once: one of them gets it, and finds itself there.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_volumes_at_one_path_one_is_refused() {
+async fn second_volume_at_one_path_is_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, GIB);
     let daemon = Daemon::start(&pool).await;

@@ -13,7 +13,7 @@ const FILL: u64 = 64 * MIB;
 /// Metadata of the pool's filesystem that comes and goes with its files.
 const SLACK: u64 = 8 * MIB;
 
-on_every_pool!(discarding_frees_the_pools_space, thin_takes_what_is_written_and_thick_takes_all,);
+on_every_pool!(discarding_frees_the_pools_space, thin_allocates_on_write_and_thick_at_creation,);
 
 /// Deleted for good: XFS takes its time with files that are only unlinked.
 fn remove(path: &Path) {
@@ -61,7 +61,7 @@ async fn discarding_frees_the_pools_space(pool: PoolFs) {
     node.down().await;
 }
 
-async fn thin_takes_what_is_written_and_thick_takes_all(pool: PoolFs) {
+async fn thin_allocates_on_write_and_thick_at_creation(pool: PoolFs) {
     let pool = TestPool::new(pool, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -110,7 +110,7 @@ async fn available(client: &Client) -> u64 {
 
 /// GC-06: a promise counts, whether or not it is used; a deleted one does not.
 #[tokio::test(flavor = "multi_thread")]
-async fn capacity_is_what_can_still_be_promised() {
+async fn capacity_is_what_can_still_be_created() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -144,7 +144,7 @@ async fn capacity_is_what_can_still_be_promised() {
 
 /// GC-10, for thin and thick: it works, and one MiB more does not.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_volume_is_exactly_that() {
+async fn largest_volume_is_exact() {
     needs_root!();
     for fs in [PoolFs::Xfs, PoolFs::Btrfs] {
         let pool = TestPool::new(fs, 2 * GIB);
@@ -234,7 +234,7 @@ async fn the_floor_is_kept_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_promised_twice_unless_the_operator_says_so() {
+async fn space_is_promised_once_without_overcommit() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;

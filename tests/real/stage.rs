@@ -54,9 +54,9 @@ async fn staging_and_unstaging_may_be_repeated() {
     }
 }
 
-/// From one template, with identities of their own; what may be used raw begins with nothing in it.
+/// From one template, each with another UUID; a volume that may be used raw begins blank.
 #[tokio::test(flavor = "multi_thread")]
-async fn volumes_are_born_with_a_filesystem_unless_they_may_be_used_raw() {
+async fn new_volumes_have_a_filesystem_unless_raw_use_is_allowed() {
     needs_root!();
     for fs in [PoolFs::Xfs, PoolFs::Directory] {
         let pool = TestPool::new(fs, 4 * GIB);
@@ -89,9 +89,9 @@ async fn volumes_are_born_with_a_filesystem_unless_they_may_be_used_raw() {
     }
 }
 
-/// Decision 0013: whoever has a raw device may make what they like of it.
+/// Decision 0013: a workload with a raw device may write anything to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filesystem_that_was_remade_while_raw_is_mounted() {
+async fn filesystem_remade_through_the_raw_device_is_mounted() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -133,7 +133,7 @@ fn remake(device: &Path, kind: FsKind) {
 
 /// NS-12, and a volume is staged once on a node.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stage_is_not_turned_into_something_else() {
+async fn staged_volume_does_not_change_its_use() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -164,7 +164,7 @@ async fn a_stage_is_not_turned_into_something_else() {
 
 /// NS-04 to NS-07, NS-11, NS-13 to NS-15, AM-01, AM-02, AM-04, AM-05.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_or_wrong_has_its_code() {
+async fn missing_and_wrong_fields_have_their_codes() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -205,7 +205,7 @@ async fn what_is_missing_or_wrong_has_its_code() {
         assert_eq!(status.code(), code, "{row}: {}", status.message());
         assert_eq!(daemon.leaks(), [""; 0], "{row}");
     }
-    // VO-09: nobody has to bring the context along.
+    // VO-09: requests need not carry the context.
     let mut bare = node.stage_request();
     bare.volume_context.clear();
     client.node_stage(bare).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_failed_stage_leaves_nothing() {
         plain.up().await;
         plain.down().await;
     }
-    // Neither a file nor somebody else's mount is a place to stage at.
+    // Neither a file nor a foreign mount can be a staging path.
     let mut node = created(&client, mount("ext4")).await;
     node.staging = client.scratch().join("file");
     File::create(&node.staging).unwrap();
@@ -241,7 +241,7 @@ async fn a_failed_stage_leaves_nothing() {
 
 /// NS-18
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_staging_directory_is_made_or_asked_for() {
+async fn missing_staging_directory_is_created_or_reported() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -259,7 +259,7 @@ async fn a_missing_staging_directory_is_made_or_asked_for() {
 
 /// NU-04, NU-05, NU-10, and what is published stays staged.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_use_is_not_unstaged() {
+async fn volume_in_use_is_not_unstaged() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -339,7 +339,7 @@ async fn stats_are_those_of_the_filesystem() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stats_of_a_device_tell_its_size() {
+async fn stats_of_a_device_report_its_size() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -362,7 +362,7 @@ fn usage(stats: &v1::NodeGetVolumeStatsResponse, unit: Unit) -> Option<&v1::Volu
 
 /// ST-02, ST-03, ST-05
 #[tokio::test(flavor = "multi_thread")]
-async fn stats_of_what_is_not_there_are_not_found() {
+async fn stats_of_a_missing_path_are_not_found() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -389,7 +389,7 @@ async fn stats_of_what_is_not_there_are_not_found() {
 /// ST-05 and kubelet, which asks at its own bind of a device (`volumeDevices/PV/dev/POD`), over
 /// which it also attaches another loop device.
 #[tokio::test(flavor = "multi_thread")]
-async fn stats_are_told_wherever_the_same_device_is() {
+async fn stats_work_at_every_path_of_the_device() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -431,7 +431,7 @@ async fn stats_are_told_wherever_the_same_device_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stats_are_told_wherever_the_filesystem_is() {
+async fn stats_work_at_every_path_of_the_filesystem() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -453,7 +453,7 @@ async fn stats_are_told_wherever_the_filesystem_is() {
 
 /// What a StorageClass got wrong, in the words of mkfs and not in those of its manual.
 #[tokio::test(flavor = "multi_thread")]
-async fn mkfs_options_that_are_refused_are_explained() {
+async fn refused_mkfs_options_are_explained() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

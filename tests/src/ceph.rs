@@ -21,7 +21,7 @@ pub struct TestCeph {
 }
 
 impl TestCeph {
-    /// For all tests of a binary. Nobody tears down what is static, so the cluster watches the
+    /// For all tests of a binary. Statics are never dropped, so the cluster watches the
     /// process itself.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<TestCeph> = OnceLock::new();
@@ -80,7 +80,7 @@ impl TestCeph {
         Launch::in_scratch(scratch).env("ORLOP_NODE_ID", node).arg("--config").arg(settings)
     }
 
-    /// A daemon in a directory of its own, as if it were on a machine of its own.
+    /// A daemon in a separate directory, as if it were on a separate machine.
     pub fn launch(&self, node: &str, mode: &str) -> Launch {
         Launch::in_scratch(Scratch::new())
             .env("ORLOP_POOL_KIND", "rbd")
@@ -153,9 +153,9 @@ impl TestCeph {
     }
 
     /// kill -9 of all of a [`Self::small`] cluster, which is back when the guard is dropped.
-    pub fn take_away(&self) -> Away<'_> {
+    pub fn take_down(&self) -> ClusterOutage<'_> {
         ["mon.a", "mgr.x", "osd.0"].into_iter().for_each(|part| self.kill(part));
-        Away { ceph: self }
+        ClusterOutage { ceph: self }
     }
 
     /// Starts again what was killed, and waits until it serves.
@@ -166,11 +166,11 @@ impl TestCeph {
 
 /// A cluster that is away. Standing still (SIGSTOP) is not the same: a store that slept for longer than
 /// its leases may never serve all of its data again.
-pub struct Away<'a> {
+pub struct ClusterOutage<'a> {
     ceph: &'a TestCeph,
 }
 
-impl Drop for Away<'_> {
+impl Drop for ClusterOutage<'_> {
     fn drop(&mut self) {
         // Also for a test that has failed: what it used cannot be taken down while it waits.
         let revived = try_script(&["revive", text(&self.ceph.directory)]);

@@ -19,7 +19,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// With nobody in it. A daemon whose limits a test sets needs one: without it they hold for
+    /// Without processes. A daemon whose limits a test sets needs one: without it they hold for
     /// every process of the machine.
     #[expect(clippy::new_without_default, reason = "it makes something")]
     pub fn new() -> Self {

@@ -217,7 +217,7 @@ impl Client {
         answer.map(drop)
     }
 
-    /// The volume as this node is to use it, with a staging and a target path of its own.
+    /// The volume as this node is to use it, with new staging and target paths.
     pub fn on_node(&self, volume: &v1::Volume, capability: v1::VolumeCapability) -> OnNode {
         OnNode::new(self.clone(), volume, capability)
     }

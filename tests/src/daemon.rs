@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
-use crate::keeper::DROP_ALL_BUT;
 use crate::leaks;
+use crate::mount_holder::DROP_ALL_BUT;
 use crate::pool::TestPool;
 use crate::scratch::Scratch;
 
@@ -57,7 +57,7 @@ impl Launch {
         self
     }
 
-    /// As [`Self::on`], but the pool is still to be told.
+    /// As [`Self::on`], but without a pool.
     pub(crate) fn in_scratch(scratch: Scratch) -> Self {
         let socket = format!("unix://{}", scratch.join("csi.sock").display());
         let run_dir = scratch.join("run");
@@ -98,7 +98,7 @@ impl Launch {
         self
     }
 
-    /// In a mount namespace of its own, with none of the mounts of other tests.
+    /// In a new mount namespace, with none of the mounts of other tests.
     pub fn with_own_mounts(self) -> Self {
         let script = format!("{DROP_ALL_BUT}\ndrop_all_but \"$0\"; exec \"$@\"");
         let scratch = self.scratch.path().to_str().expect("paths of tests are text").to_owned();
@@ -316,7 +316,7 @@ impl Daemon {
         self.ready_or_ended().await
     }
 
-    /// A successor that nobody waits for, as it may not get ready.
+    /// A successor that is not waited for, as it may not get ready.
     pub fn start_again(&mut self) {
         self.child = Some(self.launch.spawn());
     }

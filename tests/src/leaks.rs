@@ -10,7 +10,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Loop devices whose files are in the directory, with these files.
-pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
+pub(crate) fn loop_devices(directory: &Path) -> Vec<(LoopDevice, PathBuf)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").expect("list block devices") {
         let name = entry.expect("list block devices").file_name();
@@ -22,7 +22,7 @@ pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
         let text = text.trim_end().trim_end_matches(" (deleted)");
         let device = LoopDevice::from_path(&Path::new("/dev").join(&name));
         if let Some(device) = device
-            && Path::new(text).starts_with(ground)
+            && Path::new(text).starts_with(directory)
         {
             found.push((device, PathBuf::from(text)));
         }
@@ -31,12 +31,12 @@ pub(crate) fn loop_devices(ground: &Path) -> Vec<(LoopDevice, PathBuf)> {
 }
 
 /// Mount points in the directory, the topmost mount of a stack and the deepest path first.
-pub(crate) fn mount_points(ground: &Path) -> Vec<PathBuf> {
+pub(crate) fn mount_points(directory: &Path) -> Vec<PathBuf> {
     let mut points: Vec<_> = mounts::all_mounts()
         .expect("read mountinfo")
         .into_iter()
         .map(|entry| entry.mount_point)
-        .filter(|point| point.starts_with(ground))
+        .filter(|point| point.starts_with(directory))
         .collect();
     points.reverse();
     points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
@@ -44,13 +44,13 @@ pub(crate) fn mount_points(ground: &Path) -> Vec<PathBuf> {
 }
 
 /// Processes that export images to files in the directory. They outlive the daemon on purpose.
-pub(crate) fn exporters(ground: &Path) -> Vec<Pid> {
-    let mark = format!("mountpoint={}/", ground.display());
+pub(crate) fn exporters(directory: &Path) -> Vec<Pid> {
+    let mark = format!("mountpoint={}/", directory.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("list processes").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(pid) = name.parse().ok().and_then(Pid::from_raw) else { continue };
-        // Gone meanwhile, if it cannot be read.
+        // The process has ended if it cannot be read.
         let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&words).contains(&mark) {
             found.push(pid);
@@ -60,17 +60,17 @@ pub(crate) fn exporters(ground: &Path) -> Vec<Pid> {
 }
 
 /// Loop devices, mounts and exporters that are there now and were not before, one in each line.
-pub(crate) fn describe(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
-    let exporters = exporters(ground).into_iter().map(|pid| format!("exporter {pid:?}"));
-    devices_and_mounts(ground, expected).into_iter().chain(exporters).collect()
+pub(crate) fn describe(directory: &Path, expected: &[PathBuf]) -> Vec<String> {
+    let exporters = exporters(directory).into_iter().map(|pid| format!("exporter {pid:?}"));
+    devices_and_mounts(directory, expected).into_iter().chain(exporters).collect()
 }
 
-pub(crate) fn devices_and_mounts(ground: &Path, expected: &[PathBuf]) -> Vec<String> {
-    let devices = loop_devices(ground)
+pub(crate) fn devices_and_mounts(directory: &Path, expected: &[PathBuf]) -> Vec<String> {
+    let devices = loop_devices(directory)
         .into_iter()
         .filter(|(_, file)| !expected.contains(file))
         .map(|(device, file)| format!("{} on {}", device.path().display(), file.display()));
-    let mounts = mount_points(ground)
+    let mounts = mount_points(directory)
         .into_iter()
         .filter(|point| !expected.contains(point))
         .map(|point| format!("mount at {}", point.display()));
@@ -78,15 +78,15 @@ pub(crate) fn devices_and_mounts(ground: &Path, expected: &[PathBuf]) -> Vec<Str
 }
 
 /// Thaws, unmounts and detaches all that is in the directory, but what is expected there.
-pub(crate) fn remove_all_but(ground: &Path, expected: &[PathBuf]) {
-    let mut devices = loop_devices(ground);
+pub(crate) fn remove_all_but(directory: &Path, expected: &[PathBuf]) {
+    let mut devices = loop_devices(directory);
     // A disk whose image lies in another pool comes before the disk of that pool, which it keeps busy.
     devices.sort_by_key(|(_, file)| std::cmp::Reverse(file.components().count()));
     // First: what waits for a cluster that is gone would hold up all the rest.
-    for pid in exporters(ground) {
+    for pid in exporters(directory) {
         let _ = kill_process(pid, Signal::KILL);
     }
-    for point in mount_points(ground) {
+    for point in mount_points(directory) {
         if !expected.contains(&point) {
             // Block publications are binds of device nodes and cannot be frozen.
             let _ = filesystem::ensure_thawed(&point);
@@ -141,6 +141,6 @@ fn lift_limits(device: &LoopDevice) {
     }
 }
 
-pub(crate) fn remove_everything(ground: &Path) {
-    remove_all_but(ground, &[]);
+pub(crate) fn remove_everything(directory: &Path) {
+    remove_all_but(directory, &[]);
 }

@@ -29,64 +29,63 @@
 mod capability;
 mod ceph;
 mod cgroup;
+mod child_watcher;
 mod client;
 mod connection;
 mod create;
 mod daemon;
-mod dice;
 mod group;
-mod keeper;
 mod leaks;
-mod noted_freeze;
+mod mount_holder;
 mod on_node;
 mod pattern;
 mod pool;
+mod recorded_freeze;
 mod scratch;
+mod sequence_writer;
 mod sizes;
-mod spy;
-mod stamps;
 mod usage;
 mod variable;
 mod volume_group;
 mod workload;
 
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
-pub use ceph::{Away, TestCeph};
+pub use ceph::{ClusterOutage, TestCeph};
 pub use cgroup::{Cgroup, Job, device_at};
+pub use child_watcher::{ChildWatcher, files_that_hold};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
 pub use create::Create;
 pub use daemon::{Daemon, Ended, Launch, Predecessor, Ran};
-pub use dice::Dice;
+pub use fastrand::Rng;
 pub use group::GroupSnapshotExt;
-pub use keeper::Keeper;
-pub use noted_freeze::NotedFreeze;
+pub use mount_holder::MountHolder;
 pub use on_node::OnNode;
 pub use orlop_csi::proto::csi::{v0, v1};
 pub use orlop_csi::proto::{identity, reclaimspace, volumegroup};
 pub use pattern::{Pattern, fingerprint, is_all_zero, write_direct};
 pub use pool::{PoolFs, TestPool};
+pub use recorded_freeze::RecordedFreeze;
 pub use scratch::Scratch;
+pub use sequence_writer::{SequenceWriter, assert_one_instant, read_sequence};
 pub use sizes::{assert_size, may_grow_ext4_mounted};
-pub use spy::{Spy, files_that_hold};
-pub use stamps::{Stamping, assert_one_instant, read_stamp};
 pub use tonic::{Code, Status};
 pub use usage::{allow_descriptors, descriptors, resident_bytes};
-pub use variable::{some_seed, variable};
+pub use variable::{random_seed, variable};
 pub use volume_group::VolumeGroups;
 pub use workload::Workload;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// Shows a figure also if the test passes, whose output nobody sees otherwise.
+/// Shows a figure also if the test passes, whose output is captured otherwise.
 pub fn report(figure: &str) {
     use std::io::Write;
     // Not by a macro: what those print is held back.
     let _ = writeln!(std::io::stderr().lock(), "figure: {figure}");
 }
 
-/// False if the run opted out of tests that need root; without that, being somebody else fails.
+/// False if the run opted out of tests that need root; without that, being another user fails.
 pub fn root() -> bool {
     if std::env::var_os("ORLOP_TEST_SKIP_ROOT").is_some_and(|value| value == "1") {
         return false;

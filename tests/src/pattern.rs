@@ -1,4 +1,4 @@
-//! Bytes that can be told from all others, and from themselves at another place.
+//! Bytes that differ from all others, and from themselves at another offset.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -162,6 +162,7 @@ fn chunks(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
+/// Not fastrand: the pools in tests/fixtures hold these bytes.
 /// SplitMix64's finalizer: every bit of the input changes about half of those of the output.
 fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -1,4 +1,4 @@
-//! Pools to test on: small filesystems of their own, or just a directory.
+//! Pools to test on: small separate filesystems, or just a directory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl PoolFs {
         }
     }
 
-    /// Do copies share their data with the original, rather than take space of their own?
+    /// Do copies share their data with the original, rather than take more space?
     pub fn shares_extents(self) -> bool {
         match self {
             Self::Xfs | Self::Btrfs => true,
@@ -96,7 +96,7 @@ impl TestPool {
         pool
     }
 
-    /// With a disk of its own, whose image lies in the other pool: what that can do with files,
+    /// With a separate disk, whose image lies in the other pool: what that can do with files,
     /// it can do with this disk. A plain directory is on an ext4.
     pub fn within(outer: &Self, fs: PoolFs, size: u64) -> Self {
         let pool = Self::unmounted(fs, Scratch::within(&outer.path));
@@ -219,7 +219,7 @@ impl TestPool {
     }
 }
 
-/// Other tests start daemons meanwhile, and a child has the files of all threads, such as a claim of
+/// Other tests start daemons at the same time, and a child has the files of all threads, such as a claim of
 /// the device that was just formatted, until it executes its program.
 fn mount_at(device: &Path, kind: FsKind, options: &[String], target: &Path) {
     const PATIENCE: Duration = Duration::from_secs(120);

@@ -10,9 +10,9 @@ use crate::leaks;
 /// Shared by all that live in it; the last one takes it away, with whatever is still attached to
 /// or mounted in it.
 #[derive(Clone)]
-pub struct Scratch(Arc<Ground>);
+pub struct Scratch(Arc<ScratchDir>);
 
-struct Ground {
+struct ScratchDir {
     directory: Option<TempDir>,
     /// Without links, as the kernel names it in mountinfo and sysfs.
     path: PathBuf,
@@ -29,7 +29,7 @@ impl Scratch {
             .tempdir_in(parent)
             .expect("make a scratch directory");
         let path = directory.path().canonicalize().expect("resolve it");
-        Self(Arc::new(Ground { directory: Some(directory), path }))
+        Self(Arc::new(ScratchDir { directory: Some(directory), path }))
     }
 
     pub fn path(&self) -> &Path {
@@ -54,7 +54,7 @@ impl Default for Scratch {
     }
 }
 
-impl Drop for Ground {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         leaks::remove_everything(&self.path);
         let removed = orlop_sys::file::remove_tree(&self.path);

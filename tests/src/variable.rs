@@ -7,6 +7,6 @@ pub fn variable(name: &str) -> Option<u64> {
 }
 
 /// For a run that is not the repetition of another.
-pub fn some_seed() -> u64 {
+pub fn random_seed() -> u64 {
     u64::from_le_bytes(orlop_sys::rand::random_bytes().expect("random bytes"))
 }

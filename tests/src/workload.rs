@@ -1,4 +1,4 @@
-//! Somebody who uses a published volume all the time and minds every error.
+//! A workload that uses a published volume all the time and reports every error.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ const SLOTS: u64 = 32;
 /// How many rounds prove that it is alive.
 const SOME_ROUNDS: u64 = 8;
 
-/// In each round it opens the path anew, writes one slot to stable storage, and reads another
+/// In each round it opens the path again, writes one slot to stable storage, and reads another
 /// one back. It ends at the first error, which [`Self::goes_on`] and [`Self::finish`] report.
 pub struct Workload {
     path: PathBuf,

@@ -11,13 +11,13 @@ use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_tests::MIB;
 
 use crate::Effort;
-use crate::bare;
-use crate::contender::{Contender, Kind};
-use crate::ground::{Drivers, Ground};
-use crate::many::{self, Crowd};
+use crate::baseline;
+use crate::concurrent::{self, VolumeBatch};
+use crate::driver::{Driver, Kind};
 use crate::process::{self, Process};
 use crate::results::{Circumstance, Results, Row, Unit};
 use crate::series::Series;
+use crate::testbed::{Drivers, Testbed};
 
 const SIZE: u64 = 16 * MIB;
 const CALLERS: [u64; 3] = [1, 16, 64];
@@ -28,7 +28,7 @@ pub(crate) const CREATIONS: &str = "creations a second, block";
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
     let before = loop_devices();
     {
-        let ground = Ground::new(drivers).await;
+        let testbed = Testbed::new(drivers).await;
         results.begin(
             "Several callers",
             "Block volumes of 16 MiB, created at the same time. Orlop's are durable when the call \
@@ -36,10 +36,10 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
              it, rename it and fsync the directory.",
         );
         for callers in CALLERS {
-            measure(&ground, callers, effort, results).await;
+            measure(&testbed, callers, effort, results).await;
         }
     }
-    // Otherwise whoever looks through all loop devices has to pass these until the next boot.
+    // Otherwise every program that lists loop devices has to skip these until the next boot.
     for device in loop_devices().difference(&before) {
         if let Some(device) = LoopDevice::from_path(&Path::new("/dev").join(device)) {
             let _ = loopdev::forget(&device);
@@ -47,22 +47,22 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
     }
 }
 
-async fn measure(ground: &Ground, callers: u64, effort: Effort, results: &mut Results) {
+async fn measure(testbed: &Testbed, callers: u64, effort: Effort, results: &mut Results) {
     let count = effort.of(callers.clamp(4, 16) * 8, callers.min(16) * 2).max(callers);
-    let directory = ground.directory("bare");
+    let directory = testbed.directory("bare");
     let mut rates = [Series::default(), Series::default(), Series::default()];
     let mut peaks = [Series::default(), Series::default()];
     for round in 0..=effort.of(5, 1) {
-        for (index, contender) in [&ground.ours, &ground.peer].into_iter().enumerate() {
-            ground.settle();
-            let load = load(contender, round, count, callers).await;
+        for (index, driver) in [&testbed.ours, &testbed.peer].into_iter().enumerate() {
+            testbed.settle();
+            let load = load(driver, round, count, callers).await;
             if round > 0 {
                 rates[index].push(load.rate);
                 load.peak.into_iter().for_each(|peak| peaks[index].push(peak));
             }
         }
-        ground.settle();
-        let took = bare::creations(&directory, count, callers, SIZE);
+        testbed.settle();
+        let took = baseline::creations(&directory, count, callers, SIZE);
         if round > 0 {
             rates[2].push(rate(count, took));
         }
@@ -89,20 +89,20 @@ struct Load {
     peak: Option<f64>,
 }
 
-async fn load(contender: &Contender, round: usize, count: u64, callers: u64) -> Load {
-    let crowd = Crowd {
+async fn load(driver: &Driver, round: usize, count: u64, callers: u64) -> Load {
+    let batch = VolumeBatch {
         prefix: format!("callers-{callers}-{round}"),
         kind: Kind::Block,
         bytes: SIZE,
         from: 0,
         to: count,
     };
-    let watch = contender.process.as_ref().map(Process::pid).map(Watch::new);
+    let watch = driver.process.as_ref().map(Process::pid).map(Watch::new);
     let began = Instant::now();
-    let ids = many::create(contender, &crowd, callers, None).await;
+    let ids = concurrent::create(driver, &batch, callers, None).await;
     let rate = rate(count, began.elapsed());
     let peak = watch.map(Watch::end);
-    many::delete(contender, ids, DELETERS).await;
+    concurrent::delete(driver, ids, DELETERS).await;
     Load { rate, peak }
 }
 

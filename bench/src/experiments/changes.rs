@@ -5,16 +5,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use orlop_sys::extents::{self, ExtentKind};
-use orlop_tests::{Dice, GIB, MIB};
+use orlop_tests::{GIB, MIB, Rng};
 use rustix::fs::{Advice, fadvise};
 
 use crate::Effort;
-use crate::bare;
-use crate::contender::{Contender, Kind};
+use crate::baseline;
 use crate::delta;
-use crate::ground::{Drivers, Ground};
+use crate::driver::{Driver, Kind};
 use crate::results::{Circumstance, Results};
 use crate::stopwatch::{Stopwatch, Times};
+use crate::testbed::{Drivers, Testbed};
 
 const BLOCK: usize = 4096;
 const CHUNK: usize = 1 << 20;
@@ -46,51 +46,51 @@ const PATTERNS: [Pattern; 2] = [
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
     let size = effort.of(GIB, 16 * MIB);
     for pattern in &PATTERNS {
-        let ground = Ground::new(drivers).await;
+        let testbed = Testbed::new(drivers).await;
         if pattern.piece == BLOCK {
-            results.begin("Changed blocks", about(&ground.peer));
+            results.begin("Changed blocks", about(&testbed.peer));
         }
-        let times = measure(&ground, pattern, size, effort).await;
+        let times = measure(&testbed, pattern, size, effort).await;
         for operation in [pattern.name, pattern.name_if_cached, ALLOCATED] {
             // What is allocated does not depend on what has changed, but for its scatter.
-            let is_told = pattern.piece == BLOCK || operation != ALLOCATED;
-            if is_told && times.ours.series(operation).is_some() {
+            let is_reported = pattern.piece == BLOCK || operation != ALLOCATED;
+            if is_reported && times.ours.series(operation).is_some() {
                 results.add(times.row(operation.into(), &[operation], Circumstance::Data(size)));
             }
         }
     }
 }
 
-async fn measure(ground: &Ground, pattern: &Pattern, size: u64, effort: Effort) -> Times {
-    let ours = Pair::new(&ground.ours, pattern, size).await;
-    let peer = Pair::new(&ground.peer, pattern, size).await;
-    let bare = bare_pair(ground, pattern, size);
+async fn measure(testbed: &Testbed, pattern: &Pattern, size: u64, effort: Effort) -> Times {
+    let ours = Pair::new(&testbed.ours, pattern, size).await;
+    let peer = Pair::new(&testbed.peer, pattern, size).await;
+    let baseline = baseline_pair(testbed, pattern, size);
 
     let mut times = Times::default();
     for round in 0..=effort.of(25, 3) {
         if round == 1 {
             times = Times::default();
         }
-        ours.ask(&ground.ours, pattern, &mut times.ours).await;
+        ours.ask(&testbed.ours, pattern, &mut times.ours).await;
         if round <= effort.of(5, 2) {
-            peer.ask(&ground.peer, pattern, &mut times.peer).await;
+            peer.ask(&testbed.peer, pattern, &mut times.peer).await;
         }
-        times.floor.run(pattern.name, || walk(&bare.0) + walk(&bare.1));
-        times.floor.run(ALLOCATED, || walk(&bare.1));
+        times.floor.run(pattern.name, || walk(&baseline.0) + walk(&baseline.1));
+        times.floor.run(ALLOCATED, || walk(&baseline.1));
     }
-    if !ground.peer.tells_changes {
+    if !testbed.peer.tells_changes {
         // The same question, however the other side comes by its answer.
         let asked = [&times.ours, &times.floor].map(|watch| watch.series(pattern.name));
         let [ours, floor] = asked.map(Option::unwrap_or_default);
         times.ours.set(pattern.name_if_cached, ours);
         times.floor.set(pattern.name_if_cached, floor);
     }
-    ours.release(&ground.ours).await;
-    peer.release(&ground.peer).await;
+    ours.release(&testbed.ours).await;
+    peer.release(&testbed.peer).await;
     times
 }
 
-fn about(peer: &Contender) -> String {
+fn about(peer: &Driver) -> String {
     let how = match peer.tells_changes {
         true => "The peer is asked by GetMetadataDelta as well.",
         false => {
@@ -114,30 +114,30 @@ struct Pair {
 }
 
 impl Pair {
-    async fn new(contender: &Contender, pattern: &Pattern, size: u64) -> Self {
-        let client = &contender.client;
-        let volume = contender.create("changing", Kind::Block, size).done().await;
+    async fn new(driver: &Driver, pattern: &Pattern, size: u64) -> Self {
+        let client = &driver.client;
+        let volume = driver.create("changing", Kind::Block, size).done().await;
         let node = client.on_node(&volume, Kind::Block.capability());
         let mut unwatched = Stopwatch::default();
-        contender.up(&node, &mut unwatched).await;
-        bare::fill(&node.target, size);
+        driver.up(&node, &mut unwatched).await;
+        baseline::fill(&node.target, size);
         let base = client.snapshot("base", &node.id).await.expect("a snapshot").snapshot_id;
         change(&node.target, pattern, size);
         let target = client.snapshot("target", &node.id).await.expect("a snapshot").snapshot_id;
-        contender.down(&node, &mut unwatched).await;
+        driver.down(&node, &mut unwatched).await;
         Self { volume: node.id, base, target }
     }
 
-    async fn ask(&self, contender: &Contender, pattern: &Pattern, watch: &mut Stopwatch) {
-        let client = &contender.client;
-        if contender.tells_changes {
+    async fn ask(&self, driver: &Driver, pattern: &Pattern, watch: &mut Stopwatch) {
+        let client = &driver.client;
+        if driver.tells_changes {
             let counted = async { Ok(delta::delta(client, &self.base, &self.target).await) };
             assert!(watch.call(pattern.name, counted).await > 0, "nothing has changed");
             let counted = async { Ok(delta::allocated(client, &self.target).await) };
             assert!(watch.call(ALLOCATED, counted).await > 0, "nothing is there");
             return;
         }
-        let files = [&self.base, &self.target].map(|id| contender.snapshot_file(id));
+        let files = [&self.base, &self.target].map(|id| driver.snapshot_file(id));
         let [Some(base), Some(target)] = files else {
             return;
         };
@@ -150,8 +150,8 @@ impl Pair {
         }
     }
 
-    async fn release(&self, contender: &Contender) {
-        let client = &contender.client;
+    async fn release(&self, driver: &Driver) {
+        let client = &driver.client;
         for snapshot in [&self.base, &self.target] {
             client.delete_snapshot(snapshot).await.expect("delete a snapshot");
         }
@@ -163,24 +163,24 @@ fn change(path: &Path, pattern: &Pattern, size: u64) {
     let file = File::options().write(true).open(path).expect("open what is to be changed");
     let changed = vec![0xA5; pattern.piece];
     let piece = u64::try_from(pattern.piece).expect("a small number");
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::with_seed(1);
     for _ in 0..size.div_ceil(piece * 100) {
-        let offset = dice.roll(size / piece) * piece;
+        let offset = rng.u64(..size / piece) * piece;
         file.write_all_at(&changed, offset).expect("change a piece");
     }
     file.sync_all().expect("sync what was changed");
 }
 
-fn bare_pair(ground: &Ground, pattern: &Pattern, size: u64) -> (PathBuf, PathBuf) {
-    let directory = ground.directory("pair");
+fn baseline_pair(testbed: &Testbed, pattern: &Pattern, size: u64) -> (PathBuf, PathBuf) {
+    let directory = testbed.directory("pair");
     let (live, base, target) =
         (directory.join("live"), directory.join("base"), directory.join("target"));
-    let file = bare::filled_image(&live, size);
-    bare::clone(&file, &bare::create_sized(&base, 0));
-    let device = bare::attach(&live, size);
+    let file = baseline::filled_image(&live, size);
+    baseline::clone(&file, &baseline::create_sized(&base, 0));
+    let device = baseline::attach(&live, size);
     change(&device.path(), pattern, size);
-    bare::detach(&device);
-    bare::clone(&file, &bare::create_sized(&target, 0));
+    baseline::detach(&device);
+    baseline::clone(&file, &baseline::create_sized(&target, 0));
     (base, target)
 }
 

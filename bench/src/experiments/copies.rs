@@ -6,11 +6,11 @@ use std::path::Path;
 use orlop_tests::{GIB, MIB};
 
 use crate::Effort;
-use crate::bare::{self, Bare};
-use crate::contender::{Contender, Kind};
-use crate::ground::{Drivers, Ground};
+use crate::baseline::{self, Baseline};
+use crate::driver::{Driver, Kind};
 use crate::results::{Circumstance, Results, binary_size};
 use crate::stopwatch::{Stopwatch, Times};
+use crate::testbed::{Drivers, Testbed};
 
 pub(crate) const OPERATIONS: [&str; 3] = ["snapshot", "restore", "clone"];
 
@@ -80,23 +80,23 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
 }
 
 async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
-    let ground = Ground::new(drivers).await;
+    let testbed = Testbed::new(drivers).await;
     let room = case.room();
-    assert!(ground.room() > room, "the disk has no room for {}", binary_size(room));
-    let bare = Bare::new(&ground, GIB);
-    let source = ground.directory("source").join("data");
+    assert!(testbed.room() > room, "the disk has no room for {}", binary_size(room));
+    let baseline = Baseline::new(&testbed, GIB);
+    let source = testbed.directory("source").join("data");
     let (ours, peer, source) = if case.shares_seed() {
-        let seed = bare::filled_image(&bare.scratch_file(), case.seed);
-        let ours = sharing(&ground.ours, case, &seed).await;
-        let peer = sharing(&ground.peer, case, &seed).await;
-        let file = bare::create_sized(&source, case.data);
-        bare::fill_sharing(&source, case.data, &seed);
+        let seed = baseline::filled_image(&baseline.scratch_file(), case.seed);
+        let ours = sharing(&testbed.ours, case, &seed).await;
+        let peer = sharing(&testbed.peer, case, &seed).await;
+        let file = baseline::create_sized(&source, case.data);
+        baseline::fill_sharing(&source, case.data, &seed);
         (ours, peer, file)
     } else {
-        let ours = filled(&ground.ours, case).await;
-        let peer = filled(&ground.peer, case).await;
-        let file = same_extents(&ground.ours, &ours, &source);
-        (ours, peer, file.unwrap_or_else(|| bare::filled_image(&source, case.data)))
+        let ours = filled(&testbed.ours, case).await;
+        let peer = filled(&testbed.peer, case).await;
+        let file = same_extents(&testbed.ours, &ours, &source);
+        (ours, peer, file.unwrap_or_else(|| baseline::filled_image(&source, case.data)))
     };
 
     let mut times = Times::default();
@@ -106,20 +106,20 @@ async fn measure(drivers: &Drivers, case: &Case, results: &mut Results) {
             times = Times::default();
         }
         let (kind, size) = (case.kind, case.size());
-        copies(&ground, &ground.ours, (kind, size, &ours), round, &mut times.ours).await;
+        copies(&testbed, &testbed.ours, (kind, size, &ours), round, &mut times.ours).await;
         if !is_slow(&times.peer) {
-            copies(&ground, &ground.peer, (kind, size, &peer), round, &mut times.peer).await;
-            ground.settle();
-            ground.trim();
+            copies(&testbed, &testbed.peer, (kind, size, &peer), round, &mut times.peer).await;
+            testbed.settle();
+            testbed.trim();
         }
-        bare_copies(&ground, &bare, &source, &mut times.floor);
+        baseline_copies(&testbed, &baseline, &source, &mut times.floor);
     }
     for operation in OPERATIONS {
         let title = format!("{operation}, {}", case.kind.name());
         results.add(times.row(title, &[operation], Circumstance::Data(case.data)));
     }
-    release(&ground.ours, &ours).await;
-    release(&ground.peer, &peer).await;
+    release(&testbed.ours, &ours).await;
+    release(&testbed.peer, &peer).await;
 }
 
 fn is_slow(watch: &Stopwatch) -> bool {
@@ -127,68 +127,73 @@ fn is_slow(watch: &Stopwatch) -> bool {
 }
 
 /// The id of a volume with the case's data.
-async fn filled(contender: &Contender, case: &Case) -> String {
-    let volume = contender.create("source", case.kind, case.size()).done().await;
-    let node = contender.client.on_node(&volume, case.kind.capability());
+async fn filled(driver: &Driver, case: &Case) -> String {
+    let volume = driver.create("source", case.kind, case.size()).done().await;
+    let node = driver.client.on_node(&volume, case.kind.capability());
     let mut unwatched = Stopwatch::default();
-    contender.up(&node, &mut unwatched).await;
-    bare::fill(&node.data_path(), case.data);
-    contender.down(&node, &mut unwatched).await;
+    driver.up(&node, &mut unwatched).await;
+    baseline::fill(&node.data_path(), case.data);
+    driver.down(&node, &mut unwatched).await;
     node.id
 }
 
 /// What sharing costs depends on the number of extents, and a filesystem scatters them.
-fn same_extents(contender: &Contender, volume: &str, copy: &Path) -> Option<File> {
-    let original = File::open(contender.volume_file(volume)?).expect("open a volume's data");
-    let copy = bare::create_sized(copy, 0);
-    bare::clone(&original, &copy);
+fn same_extents(driver: &Driver, volume: &str, copy: &Path) -> Option<File> {
+    let original = File::open(driver.volume_file(volume)?).expect("open a volume's data");
+    let copy = baseline::create_sized(copy, 0);
+    baseline::clone(&original, &copy);
     Some(copy)
 }
 
-async fn sharing(contender: &Contender, case: &Case, seed: &File) -> String {
-    let volume = contender.create("source", case.kind, case.size()).done().await.volume_id;
-    match contender.volume_file(&volume) {
+async fn sharing(driver: &Driver, case: &Case, seed: &File) -> String {
+    let volume = driver.create("source", case.kind, case.size()).done().await.volume_id;
+    match driver.volume_file(&volume) {
         Some(file) => {
-            bare::fill_sharing(&file, case.data, seed);
+            baseline::fill_sharing(&file, case.data, seed);
             volume
         }
         None => {
-            contender.client.delete(&volume).await.expect("delete a volume");
-            filled(contender, case).await
+            driver.client.delete(&volume).await.expect("delete a volume");
+            filled(driver, case).await
         }
     }
 }
 
-async fn release(contender: &Contender, volume: &str) {
-    contender.client.delete(volume).await.expect("delete the source");
+async fn release(driver: &Driver, volume: &str) {
+    driver.client.delete(volume).await.expect("delete the source");
 }
 
 /// One of each, gone again afterwards: host-path keeps one snapshot of a volume.
 pub(crate) async fn copies(
-    ground: &Ground,
-    contender: &Contender,
+    testbed: &Testbed,
+    driver: &Driver,
     (kind, size, source): (Kind, u64, &str),
     round: usize,
     watch: &mut Stopwatch,
 ) {
-    let client = &contender.client;
+    let client = &driver.client;
     let name = format!("copy-{round}");
-    ground.settle();
+    testbed.settle();
     let snapshot = watch.call("snapshot", client.snapshot(&name, source)).await.snapshot_id;
-    ground.settle();
-    let restore = contender.create(&name, kind, size).from_snapshot(&snapshot);
+    testbed.settle();
+    let restore = driver.create(&name, kind, size).from_snapshot(&snapshot);
     let restored = watch.call("restore", restore.send()).await.volume_id;
     client.delete(&restored).await.expect("delete a restored volume");
     client.delete_snapshot(&snapshot).await.expect("delete a snapshot");
-    ground.settle();
-    let clone = contender.create(&name, kind, size).from_volume(source);
+    testbed.settle();
+    let clone = driver.create(&name, kind, size).from_volume(source);
     let cloned = watch.call("clone", clone.send()).await.volume_id;
     client.delete(&cloned).await.expect("delete a clone");
 }
 
-pub(crate) fn bare_copies(ground: &Ground, bare: &Bare, source: &File, watch: &mut Stopwatch) {
+pub(crate) fn baseline_copies(
+    testbed: &Testbed,
+    baseline: &Baseline,
+    source: &File,
+    watch: &mut Stopwatch,
+) {
     for operation in OPERATIONS {
-        ground.settle();
-        bare.copy(source, operation, watch);
+        testbed.settle();
+        baseline.copy(source, operation, watch);
     }
 }

@@ -7,40 +7,40 @@ use orlop_sys::loopdev::LoopDevice;
 use orlop_tests::{GIB, MIB, OnNode};
 
 use crate::Effort;
-use crate::bare;
-use crate::contender::{Contender, Kind};
+use crate::baseline;
+use crate::driver::{Driver, Kind};
 use crate::fio::{Engine, JOBS, Job};
-use crate::ground::{Drivers, Ground};
 use crate::results::{IoRow, Results};
 use crate::series::Series;
 use crate::stopwatch::Stopwatch;
+use crate::testbed::{Drivers, Testbed};
 
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
-    let ground = Ground::new(drivers).await;
+    let testbed = Testbed::new(drivers).await;
     let size = effort.of(GIB, 64 * MIB);
-    let ours = published(&ground.ours, size).await;
-    let peer = published(&ground.peer, size).await;
-    let directory = ground.directory("io");
+    let ours = published(&testbed.ours, size).await;
+    let peer = published(&testbed.peer, size).await;
+    let directory = testbed.directory("io");
     let file = directory.join("file");
-    drop(bare::filled_image(&file, size));
+    drop(baseline::filled_image(&file, size));
     let devices = ["first", "second"].map(|name| filled_device(&directory.join(name), size));
     let [first, second] = devices.each_ref().map(LoopDevice::path);
 
     for job in JOBS {
         let targets = [&ours.target, &first, &second, &file].map(PathBuf::as_path);
-        let row = measure(&ground, &job, targets, &peer.target, size, effort);
+        let row = measure(&testbed, &job, targets, &peer.target, size, effort);
         println!("{}", crate::report::io_line(&row));
         results.io.push(row);
     }
 
-    devices.iter().for_each(bare::detach);
-    taken_down(&ground.ours, &ours).await;
-    taken_down(&ground.peer, &peer).await;
+    devices.iter().for_each(baseline::detach);
+    taken_down(&testbed.ours, &ours).await;
+    taken_down(&testbed.peer, &peer).await;
 }
 
-/// Many short rounds of those that are to be told apart by a few per cent.
+/// Many short rounds of those that may differ by only a few per cent.
 fn measure(
-    ground: &Ground,
+    testbed: &Testbed,
     job: &Job,
     targets: [&Path; 4],
     peer: &Path,
@@ -50,9 +50,9 @@ fn measure(
     let each = 200;
     let run = |target: &Path, time| job.run(target, size, time, Engine::Aio);
     let rounds = Rounds { count: effort.of(12, 1), each };
-    let [ours, bare_loop, second_loop, bare_file] = in_turns(ground, &rounds, targets, run);
+    let [ours, bare_loop, second_loop, bare_file] = in_turns(testbed, &rounds, targets, run);
     let rounds = Rounds { count: effort.of(3, 1), each };
-    let [peer] = in_turns(ground, &rounds, [peer], run);
+    let [peer] = in_turns(testbed, &rounds, [peer], run);
     IoRow { job: job.name, unit: job.unit, ours, peer, bare_loop, second_loop, bare_file }
 }
 
@@ -62,10 +62,10 @@ pub(super) struct Rounds {
     pub(super) each: u64,
 }
 
-/// Whoever comes after a writer may have to pay for it: over the rounds each comes after each of the
+/// A job that follows a writer may pay for its writes: over the rounds each comes after each of the
 /// others equally often, as in the squares of E. J. Williams.
 pub(super) fn in_turns<T: Copy, const N: usize>(
-    ground: &Ground,
+    testbed: &Testbed,
     rounds: &Rounds,
     subjects: [T; N],
     run: impl Fn(T, Duration) -> f64,
@@ -73,7 +73,7 @@ pub(super) fn in_turns<T: Copy, const N: usize>(
     let mut figures = subjects.map(|_| Series::default());
     for round in 0..rounds.count {
         for who in order::<N>(round) {
-            ground.settle();
+            testbed.settle();
             figures[who].push(run(subjects[who], Duration::from_millis(rounds.each)));
         }
     }
@@ -96,23 +96,23 @@ fn order<const N: usize>(round: usize) -> [usize; N] {
 
 /// Made and written as a volume is, and at the same time.
 fn filled_device(image: &Path, size: u64) -> LoopDevice {
-    drop(bare::create_sized(image, size));
-    let device = bare::attach(image, size);
-    bare::fill(&device.path(), size);
+    drop(baseline::create_sized(image, size));
+    let device = baseline::attach(image, size);
+    baseline::fill(&device.path(), size);
     device
 }
 
-async fn published(contender: &Contender, size: u64) -> OnNode {
-    let volume = contender.create("io", Kind::Block, size).done().await;
-    let node = contender.client.on_node(&volume, Kind::Block.capability());
-    contender.up(&node, &mut Stopwatch::default()).await;
-    bare::fill(&node.target, size);
+async fn published(driver: &Driver, size: u64) -> OnNode {
+    let volume = driver.create("io", Kind::Block, size).done().await;
+    let node = driver.client.on_node(&volume, Kind::Block.capability());
+    driver.up(&node, &mut Stopwatch::default()).await;
+    baseline::fill(&node.target, size);
     node
 }
 
-async fn taken_down(contender: &Contender, node: &OnNode) {
-    contender.down(node, &mut Stopwatch::default()).await;
-    contender.client.delete(&node.id).await.expect("delete the volume");
+async fn taken_down(driver: &Driver, node: &OnNode) {
+    driver.down(node, &mut Stopwatch::default()).await;
+    driver.client.delete(&node.id).await.expect("delete the volume");
 }
 
 #[cfg(test)]

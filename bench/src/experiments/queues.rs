@@ -7,10 +7,10 @@ use orlop_tests::{GIB, MIB};
 
 use super::io::{Rounds, in_turns};
 use crate::Effort;
-use crate::bare;
+use crate::baseline;
 use crate::fio::{Engine, JOBS};
-use crate::ground::{Drivers, Ground};
 use crate::results::{QueueRow, Results};
+use crate::testbed::{Drivers, Testbed};
 
 /// One way to the same data.
 pub(crate) const WAYS: [&str; 5] = [
@@ -22,11 +22,11 @@ pub(crate) const WAYS: [&str; 5] = [
 ];
 
 pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results) {
-    let ground = Ground::new(drivers).await;
+    let testbed = Testbed::new(drivers).await;
     let size = effort.of(GIB, 64 * MIB);
-    let file = ground.directory("queues").join("file");
-    drop(bare::filled_image(&file, size));
-    let devices = [(); 3].map(|()| bare::attach(&file, size));
+    let file = testbed.directory("queues").join("file");
+    drop(baseline::filled_image(&file, size));
+    let devices = [(); 3].map(|()| baseline::attach(&file, size));
     let [plain, short, scheduled] = &devices;
     set_queue(short, "nr_requests", "16");
     set_queue(scheduled, "scheduler", "mq-deadline");
@@ -41,7 +41,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         (&scheduled, Engine::Aio),
     ];
     for job in JOBS.iter().filter(|job| job.is_random()) {
-        let figures = in_turns(&ground, &rounds, ways, |(target, engine), time| {
+        let figures = in_turns(&testbed, &rounds, ways, |(target, engine), time| {
             job.run(target, size, time, engine)
         });
         let row = QueueRow { job: job.name, unit: job.unit, figures };
@@ -49,7 +49,7 @@ pub(crate) async fn run(drivers: &Drivers, effort: Effort, results: &mut Results
         results.queues.push(row);
     }
     for device in &devices {
-        bare::detach(device);
+        baseline::detach(device);
     }
 }
 

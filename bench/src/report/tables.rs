@@ -54,8 +54,8 @@ fn table(section: &Section, peer: &str, verdicts: &[Verdict]) -> String {
 
 fn target(title: &str, verdicts: &[Verdict]) -> String {
     let of_this = verdicts.iter().filter(|verdict| verdict.title == title);
-    let told: Vec<String> = of_this.map(|v| format!("{}: {}", v.wanted, v.kept)).collect();
-    told.join("; ")
+    let texts: Vec<String> = of_this.map(|v| format!("{}: {}", v.wanted, v.kept)).collect();
+    texts.join("; ")
 }
 
 fn cell(row: &Row, series: &Option<Series>) -> String {
@@ -141,11 +141,11 @@ pub(crate) fn queues(results: &Results) -> String {
     );
     for row in &results.queues {
         let [file, ..] = &row.figures;
-        let told = row.figures.each_ref().map(|series| {
+        let texts = row.figures.each_ref().map(|series| {
             let of_file = digits(series.median() / file.median());
             format!("{} ({of_file}x)", Figure(row.unit, series.median()))
         });
-        let _ = writeln!(text, "| {} | {} |", row.job, told.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", row.job, texts.join(" | "));
     }
     text
 }

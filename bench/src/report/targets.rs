@@ -22,7 +22,7 @@ pub(crate) enum Kept {
     /// Not even the bare calls keep it.
     OutOfReach,
     /// Two of a kind differ as much.
-    NotToldApart,
+    Indistinguishable,
 }
 
 impl fmt::Display for Kept {
@@ -31,7 +31,7 @@ impl fmt::Display for Kept {
             Self::Met => "met",
             Self::Missed => "**missed**",
             Self::OutOfReach => "**missed**, as it is by the bare calls",
-            Self::NotToldApart => "not told apart: two bare devices differ as much",
+            Self::Indistinguishable => "not told apart: two bare devices differ as much",
         })
     }
 }
@@ -164,16 +164,16 @@ fn io(results: &Results) -> impl Iterator<Item = Verdict> {
         let (ratio, control) = (row.to_bare_loops(), row.between_bare_loops());
         let is_met = ratio.high >= 1.0 && ratio.value >= LEAST_IO;
         let is_noise = ratio.value >= control.low.min(1.0 / control.high);
-        let bare = row.bare_loop.median() / row.bare_file.median();
+        let baseline = row.bare_loop.median() / row.bare_file.median();
         Verdict {
             title: row.job.to_owned(),
             wanted: "no slower than a bare loop device".to_owned(),
             found: ratio.to_string(),
             floor: format!(
                 "bare loop device: {}x the bare file; a second one: {control} the first",
-                digits(bare)
+                digits(baseline)
             ),
-            kept: if !is_met && is_noise { Kept::NotToldApart } else { kept(is_met, None) },
+            kept: if !is_met && is_noise { Kept::Indistinguishable } else { kept(is_met, None) },
         }
     })
 }

@@ -11,7 +11,7 @@ fn medians_and_ranks() {
 }
 
 #[test]
-fn a_ratio_lies_in_its_interval_which_shows_the_noise() {
+fn ratio_interval_contains_the_value_and_widens_with_noise() {
     let quiet = Series::of((0..50).map(|i| 10.0 + f64::from(i % 3) / 10.0));
     let noisy = Series::of((0..50).map(|i| 5.0 + f64::from(i % 10)));
     let ratio = noisy.ratio_to(&quiet);
@@ -28,10 +28,11 @@ fn sums_keep_rounds_together() {
 }
 
 #[test]
-fn a_disk_that_changes_its_speed_changes_no_ratio_by_round() {
+fn ratio_by_round_is_independent_of_disk_speed() {
     let speeds = [1.0, 1.0, 10.0, 1.0, 10.0, 10.0];
-    let [ours, bare] = [90.0, 100.0].map(|figure| Series::of(speeds.map(|speed| figure * speed)));
-    let ratio = ours.ratio_by_round(&bare);
+    let [ours, baseline] =
+        [90.0, 100.0].map(|figure| Series::of(speeds.map(|speed| figure * speed)));
+    let ratio = ours.ratio_by_round(&baseline);
     for bound in [ratio.low, ratio.value, ratio.high] {
         assert!((bound - 0.9).abs() < 1e-9, "{ratio:?}");
     }

@@ -1,13 +1,13 @@
 //! Proves the conformance suite: each violation has to be caught by a check that names its row,
 //! and the plugin without any violation has to pass.
 
-mod hunt;
+mod interceptor;
 mod memory;
 mod mistakes;
 mod proxy;
 mod real;
 mod renumber;
-mod rig;
+mod verify;
 mod violation;
 mod violations;
 
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever closed the terminal does not want to read on.
+/// A closed terminal is no error.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -67,7 +67,7 @@ async fn run(arguments: &Arguments) -> Result<bool, String> {
     if chosen.is_empty() {
         return Err("there is no such violation".to_owned());
     }
-    let found = hunt::hunt(&chosen, arguments.quiet).await?;
+    let found = verify::verify(&chosen, arguments.quiet).await?;
     let caught = found.iter().filter(|it| it.caught()).count();
     let missed = found.len() - caught;
     say(&format!("violations: {} tried, {caught} caught, {missed} missed", found.len()));

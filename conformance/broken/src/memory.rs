@@ -29,7 +29,7 @@ pub(crate) enum Reach {
     Local,
     /// From every node.
     Shared,
-    /// Each from a node of its own.
+    /// Each from one node.
     Spread,
 }
 

@@ -1,4 +1,4 @@
-//! A socket that passes calls on to a plugin, through a rig.
+//! A socket that passes calls on to a plugin, through an interceptor.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,7 +20,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 use tower::Service;
 
-use crate::rig::{Answer, Before, Rig};
+use crate::interceptor::{Answer, Before, Interceptor};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -31,12 +31,12 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) fn start(upstream: &Path, rig: Rig) -> Result<Self, String> {
+    pub(crate) fn start(upstream: &Path, interceptor: Interceptor) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("broken.sock");
         let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
         let client = Client::new(upstream, PATIENCE)?;
-        let passing = Passing { client, rig: Arc::new(rig) };
+        let passing = Passing { client, interceptor: Arc::new(interceptor) };
         let serving = tokio::spawn(async move {
             let connections = UnixListenerStream::new(listener);
             // It is served until it is dropped; an error shows as calls without an answer.
@@ -59,7 +59,7 @@ impl Drop for Proxy {
 #[derive(Clone)]
 struct Passing {
     client: Client,
-    rig: Arc<Rig>,
+    interceptor: Arc<Interceptor>,
 }
 
 type Answering<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -85,7 +85,7 @@ impl Service<http::Request<Body>> for Passing {
             } else {
                 grpc.unary(method, request).await
             };
-            passing.rig.head(&path, response.headers_mut());
+            passing.interceptor.head(&path, response.headers_mut());
             Ok(response)
         })
     }
@@ -122,12 +122,12 @@ impl ServerStreamingService<Bytes> for Method {
 
 impl Passing {
     async fn unary(&self, path: &str, asked: Bytes) -> Result<Response<Bytes>, Status> {
-        let answer = match self.rig.before(path, asked.clone()) {
+        let answer = match self.interceptor.before(path, asked.clone()) {
             Before::Answer(answer) => answer.map(Response::new),
             Before::Forward(bytes) => self.forward(path, bytes).await,
         };
         let metadata = answer.as_ref().map(|it| it.metadata().clone()).unwrap_or_default();
-        let bytes = self.rig.after(path, &asked, answer.map(Response::into_inner))?;
+        let bytes = self.interceptor.after(path, &asked, answer.map(Response::into_inner))?;
         let mut response = Response::new(bytes);
         *response.metadata_mut() = metadata;
         Ok(response)
@@ -141,12 +141,12 @@ impl Passing {
     }
 
     async fn stream(&self, path: &str, asked: Bytes) -> Result<Response<Messages>, Status> {
-        let (mut messages, mut end) = match self.rig.before(path, asked.clone()) {
+        let (mut messages, mut end) = match self.interceptor.before(path, asked.clone()) {
             Before::Answer(Err(status)) => (Vec::new(), Err(status)),
             Before::Answer(Ok(bytes)) => (vec![bytes], Ok(())),
             Before::Forward(bytes) => self.collect(path, bytes).await,
         };
-        self.rig.after_stream(path, &asked, &mut messages, &mut end);
+        self.interceptor.after_stream(path, &asked, &mut messages, &mut end);
         let messages = messages.into_iter().map(Ok).chain(end.err().map(Err));
         Ok(Response::new(tokio_stream::iter(messages.collect::<Vec<_>>())))
     }

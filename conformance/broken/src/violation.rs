@@ -1,7 +1,7 @@
 //! One way to break a rule.
 
+use crate::interceptor::Interceptor;
 use crate::memory::Reach;
-use crate::rig::Rig;
 
 /// What the broken plugin is built on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct Violation {
     /// One sentence.
     pub(crate) does: &'static str,
     pub(crate) on: Base,
-    pub(crate) rig: fn() -> Rig,
+    pub(crate) interceptor: fn() -> Interceptor,
 }
 
 impl Violation {
@@ -52,7 +52,7 @@ pub(crate) const fn violation(
     name: &'static str,
     breaks: &'static str,
     does: &'static str,
-    rig: fn() -> Rig,
+    interceptor: fn() -> Interceptor,
 ) -> Violation {
-    Violation { name, breaks, does, on: Base::Memory(Reach::Local), rig }
+    Violation { name, breaks, does, on: Base::Memory(Reach::Local), interceptor }
 }

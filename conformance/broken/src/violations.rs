@@ -46,7 +46,7 @@ use csi_conformance::wire::csi::v1::{
     ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest,
 };
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::Violation;
 
 /// Ids of volumes that never were are not made of a pool's and a volume's part.
@@ -103,9 +103,9 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
 }
 
 /// Does not advertise what it has.
-fn without_controller(hidden: &'static [ControllerRpc]) -> Rig {
+fn without_controller(hidden: &'static [ControllerRpc]) -> Interceptor {
     use csi_conformance::wire::csi::v1::controller_service_capability::Type;
-    Rig::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| {
+    Interceptor::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| {
         reply.capabilities.retain(|entry| match &entry.r#type {
             Some(Type::Rpc(rpc)) => !hidden.contains(&rpc.r#type()),
             None => true,
@@ -113,9 +113,9 @@ fn without_controller(hidden: &'static [ControllerRpc]) -> Rig {
     })
 }
 
-fn without_plugin(hidden: PluginService) -> Rig {
+fn without_plugin(hidden: PluginService) -> Interceptor {
     use csi_conformance::wire::csi::v1::plugin_capability::Type;
-    Rig::default().reply::<GetPluginCapabilitiesRequest>(move |_, reply| {
+    Interceptor::default().reply::<GetPluginCapabilitiesRequest>(move |_, reply| {
         reply.capabilities.retain(|entry| match &entry.r#type {
             Some(Type::Service(service)) => service.r#type() != hidden,
             Some(Type::VolumeExpansion(_)) | None => true,

@@ -2,16 +2,16 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, code_of};
 use crate::fields::{Field, Value};
 use crate::need::Need;
-use crate::trial::{Trial, code_of};
 use crate::wire::identity::capability::service::Type as ServiceType;
 use crate::wire::identity::capability::volume_group::Type as GroupType;
 use crate::wire::identity::capability::{Type, reclaim_space};
 use crate::wire::identity::{GetCapabilitiesRequest, GetIdentityRequest, ProbeRequest};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "CSI-Addons identity",
     service: Service::AddonsIdentity,
     needs: &[Need::AddonsIdentity],
@@ -88,14 +88,14 @@ const UNSEEN: &[(&str, &str)] = &[
     ("CA-21", "what a plugin's documents say about Probe is not told by any call"),
 ];
 
-async fn are_served(t: &Trial) -> Outcome {
+async fn are_served(t: &CheckContext) -> Outcome {
     for method in ["GetIdentity", "GetCapabilities", "Probe"] {
         t.expect_code_at(&format!("/identity.Identity/{method}"), Code::Ok).await?;
     }
     Ok(())
 }
 
-async fn name(t: &Trial) -> Outcome {
+async fn name(t: &CheckContext) -> Outcome {
     let name = t.ok(GetIdentityRequest::default()).await?.name;
     t.expect((1..=63).contains(&name.len()), "a name of 1 to 63 characters")?;
     let is_label = |label: &str| {
@@ -107,16 +107,19 @@ async fn name(t: &Trial) -> Outcome {
         name.split('.').all(is_label),
         "labels of letters, digits and dashes, with dots between",
     )?;
-    t.expect(name == t.offers().name, format!("the name of the CSI driver: {}", t.offers().name))
+    t.expect(
+        name == t.features().name,
+        format!("the name of the CSI driver: {}", t.features().name),
+    )
 }
 
-async fn version(t: &Trial) -> Outcome {
+async fn version(t: &CheckContext) -> Outcome {
     let version = t.ok(GetIdentityRequest::default()).await?.vendor_version;
     t.expect(!version.is_empty(), "a vendor_version")
 }
 
 /// Each entry sets one of the six kinds, and each kind says which one.
-async fn capability_entries(t: &Trial) -> Outcome {
+async fn capability_entries(t: &CheckContext) -> Outcome {
     let encoded = t.ok_bytes(&GetCapabilitiesRequest::default()).await?;
     t.only_fields("GetCapabilitiesResponse", &encoded, &[1])?;
     for entry in t.messages_in(&encoded, 1)? {
@@ -133,12 +136,12 @@ async fn capability_entries(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn offered(t: &Trial) -> Outcome<Vec<Type>> {
+async fn offered(t: &CheckContext) -> Outcome<Vec<Type>> {
     let reply = t.ok(GetCapabilitiesRequest::default()).await?;
     Ok(reply.capabilities.into_iter().filter_map(|entry| entry.r#type).collect())
 }
 
-async fn service_types(t: &Trial) -> Outcome {
+async fn service_types(t: &CheckContext) -> Outcome {
     let mut services = Vec::new();
     for offered in offered(t).await? {
         if let Type::Service(service) = offered {
@@ -146,7 +149,7 @@ async fn service_types(t: &Trial) -> Outcome {
         }
     }
     t.expect(!services.contains(&ServiceType::Unknown), "no service of type UNKNOWN")?;
-    let controller = t.offers().controller.is_some();
+    let controller = t.features().controller.is_some();
     t.expect(
         services.contains(&ServiceType::ControllerService) == controller,
         "CONTROLLER_SERVICE exactly if the Controller service is served",
@@ -155,7 +158,7 @@ async fn service_types(t: &Trial) -> Outcome {
         // Another instance serves that.
         return Ok(());
     }
-    let node = t.offers().node.is_some();
+    let node = t.features().node.is_some();
     t.expect(
         services.contains(&ServiceType::NodeService) == node,
         "NODE_SERVICE exactly if the Node service is served",
@@ -163,7 +166,7 @@ async fn service_types(t: &Trial) -> Outcome {
 }
 
 /// What is offered has to answer, whatever it says to an empty request.
-async fn all_served(t: &Trial, what: &str, paths: &[&str]) -> Outcome {
+async fn all_served(t: &CheckContext, what: &str, paths: &[&str]) -> Outcome {
     if paths.is_empty() {
         return t.not_applicable(format!("the CSI-Addons capability {what} is not offered"));
     }
@@ -173,7 +176,7 @@ async fn all_served(t: &Trial, what: &str, paths: &[&str]) -> Outcome {
     Ok(())
 }
 
-async fn reclaim_space_types(t: &Trial) -> Outcome {
+async fn reclaim_space_types(t: &CheckContext) -> Outcome {
     use reclaim_space::Type as Kind;
     let mut paths = Vec::new();
     for offered in offered(t).await? {
@@ -187,7 +190,7 @@ async fn reclaim_space_types(t: &Trial) -> Outcome {
     all_served(t, "reclaim_space", &paths).await
 }
 
-async fn network_fence_types(t: &Trial) -> Outcome {
+async fn network_fence_types(t: &CheckContext) -> Outcome {
     use crate::wire::identity::capability::network_fence::Type as Kind;
     let mut paths = Vec::new();
     for offered in offered(t).await? {
@@ -202,7 +205,7 @@ async fn network_fence_types(t: &Trial) -> Outcome {
     all_served(t, "network_fence", &paths).await
 }
 
-async fn replication_types(t: &Trial) -> Outcome {
+async fn replication_types(t: &CheckContext) -> Outcome {
     use crate::wire::identity::capability::volume_replication::Type as Kind;
     let mut paths = Vec::new();
     for offered in offered(t).await? {
@@ -219,7 +222,7 @@ async fn replication_types(t: &Trial) -> Outcome {
 }
 
 /// How groups behave is seen by the checks of volume groups.
-async fn volume_group_types(t: &Trial) -> Outcome {
+async fn volume_group_types(t: &CheckContext) -> Outcome {
     let mut paths = Vec::new();
     for offered in offered(t).await? {
         let Type::VolumeGroup(group) = offered else { continue };
@@ -244,19 +247,19 @@ async fn volume_group_types(t: &Trial) -> Outcome {
     all_served(t, "volume_group", &paths).await
 }
 
-async fn key_rotation_types(t: &Trial) -> Outcome {
+async fn key_rotation_types(t: &CheckContext) -> Outcome {
     let rotates = |it: &Type| matches!(it, Type::EncryptionKeyRotation(_));
     let path = "/encryptionkeyrotation.EncryptionKeyRotationController/EncryptionKeyRotate";
     let paths = if offered(t).await?.iter().any(rotates) { vec![path] } else { Vec::new() };
     all_served(t, "encryption_key_rotation", &paths).await
 }
 
-async fn probe(t: &Trial) -> Outcome {
+async fn probe(t: &CheckContext) -> Outcome {
     let ready = t.ok(ProbeRequest::default()).await?.ready;
     t.expect(ready != Some(false), "`ready` to be true or absent, as the plugin is at work")
 }
 
-async fn when_broken(t: &Trial) -> Outcome {
+async fn when_broken(t: &CheckContext) -> Outcome {
     let identity = t.ok(GetIdentityRequest::default()).await?;
     let capabilities = t.ok(GetCapabilitiesRequest::default()).await?;
     let calls = async {

@@ -1,10 +1,10 @@
-//! Alpha surfaces (AL): optional, and whoever offers them has to keep their rules.
+//! Alpha surfaces (AL): optional, but a plugin that offers them has to keep their rules.
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::plugin_capability::service::Type::SnapshotMetadataService;
@@ -15,7 +15,7 @@ use crate::wire::csi::v1::{
     ValidateVolumeCapabilitiesRequest, Volume, VolumeCondition,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Alpha surfaces",
     service: Service::Protocol,
     needs: &[Need::Controller(Rpc::CreateDeleteVolume)],
@@ -68,7 +68,7 @@ const CHECKS: &[Check] = &[
         "conditions-are-told",
         "reads the condition of a healthy volume from the controller and from the node",
         &["AL-11"],
-        run!(conditions_are_told),
+        run!(conditions_are_reported),
     ),
     check(
         "conditions-are-meaningful",
@@ -93,12 +93,12 @@ const UNSEEN: &[(&str, &str)] = &[
     ),
 ];
 
-async fn left_out(t: &Trial) -> Outcome {
-    let offers = t.offers();
-    let metadata = offers.has_plugin(SnapshotMetadataService);
+async fn left_out(t: &CheckContext) -> Outcome {
+    let features = t.features();
+    let metadata = features.has_plugin(SnapshotMetadataService);
     let alpha = [
-        ("/csi.v1.Controller/ControllerGetVolume", offers.has_controller(Rpc::GetVolume)),
-        ("/csi.v1.Controller/GetSnapshot", offers.has_controller(Rpc::GetSnapshot)),
+        ("/csi.v1.Controller/ControllerGetVolume", features.has_controller(Rpc::GetVolume)),
+        ("/csi.v1.Controller/GetSnapshot", features.has_controller(Rpc::GetSnapshot)),
         ("/csi.v1.SnapshotMetadata/GetMetadataAllocated", metadata),
         ("/csi.v1.SnapshotMetadata/GetMetadataDelta", metadata),
     ];
@@ -111,7 +111,7 @@ async fn left_out(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn get_volume(t: &Trial) -> Outcome {
+async fn get_volume(t: &CheckContext) -> Outcome {
     let volume_id = t.volume().await?.volume_id;
     let reply = t.ok(ControllerGetVolumeRequest { volume_id: volume_id.clone() }).await?;
     let same = reply.volume.is_some_and(|volume| volume.volume_id == volume_id);
@@ -119,12 +119,12 @@ async fn get_volume(t: &Trial) -> Outcome {
 }
 
 /// As the controller sees it.
-async fn condition_of(t: &Trial, volume: &Volume) -> Outcome<Option<VolumeCondition>> {
+async fn condition_of(t: &CheckContext, volume: &Volume) -> Outcome<Option<VolumeCondition>> {
     let request = ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() };
     Ok(t.ok(request).await?.status.and_then(|status| status.volume_condition))
 }
 
-async fn volume_condition(t: &Trial) -> Outcome {
+async fn volume_condition(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let condition = condition_of(t, &volume).await?;
     t.expect(condition.is_some(), "a volume_condition, as VOLUME_CONDITION is advertised")?;
@@ -135,7 +135,7 @@ async fn volume_condition(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn modes(t: &Trial) -> Outcome {
+async fn modes(t: &CheckContext) -> Outcome {
     for mode in [Mode::SingleNodeSingleWriter, Mode::SingleNodeMultiWriter] {
         let capability = crate::capability::in_mode(&t.capability(), mode);
         let volume = t.volume_for(capability.clone()).await?;
@@ -149,7 +149,7 @@ async fn modes(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn get_snapshot(t: &Trial) -> Outcome {
+async fn get_snapshot(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot_id = t.snapshot(&volume).await?.snapshot_id;
     let request = GetSnapshotRequest { snapshot_id: snapshot_id.clone(), secrets: t.secrets() };
@@ -157,7 +157,7 @@ async fn get_snapshot(t: &Trial) -> Outcome {
     t.expect(found.is_some_and(|it| it.snapshot_id == snapshot_id), "the snapshot asked for")
 }
 
-async fn snapshot_metadata(t: &Trial) -> Outcome {
+async fn snapshot_metadata(t: &CheckContext) -> Outcome {
     let volume = t.volume_for(t.quick_capability()).await?;
     let snapshot_id = t.snapshot(&volume).await?.snapshot_id;
     let request =
@@ -166,7 +166,7 @@ async fn snapshot_metadata(t: &Trial) -> Outcome {
     t.expect(end.is_ok(), "a stream that ends with OK")
 }
 
-async fn minimum_volume_size(t: &Trial) -> Outcome {
+async fn minimum_volume_size(t: &CheckContext) -> Outcome {
     let request = GetCapacityRequest {
         volume_capabilities: vec![t.quick_capability()],
         parameters: t.options().parameters.clone(),
@@ -185,7 +185,7 @@ async fn minimum_volume_size(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn secrets_of_node_expansion(t: &Trial) -> Outcome {
+async fn secrets_of_node_expansion(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -203,21 +203,21 @@ async fn secrets_of_node_expansion(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-fn is_healthy(t: &Trial, condition: &VolumeCondition) -> Outcome {
+fn is_healthy(t: &CheckContext, condition: &VolumeCondition) -> Outcome {
     t.expect(!condition.message.is_empty(), "a message, also of a healthy volume")?;
     t.expect(!condition.abnormal, "abnormal=false of a healthy volume")
 }
 
-async fn conditions_are_told(t: &Trial) -> Outcome {
-    let offers = t.offers();
-    let by_controller = offers.has_controller(Rpc::VolumeCondition);
-    let by_node = offers.has_node(NodeRpc::VolumeCondition);
+async fn conditions_are_reported(t: &CheckContext) -> Outcome {
+    let features = t.features();
+    let by_controller = features.has_controller(Rpc::VolumeCondition);
+    let by_node = features.has_node(NodeRpc::VolumeCondition);
     if !by_controller && !by_node {
         return t.not_applicable("VOLUME_CONDITION is not offered");
     }
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    if by_controller && offers.has_controller(Rpc::GetVolume) {
+    if by_controller && features.has_controller(Rpc::GetVolume) {
         let condition = condition_of(t, &volume).await?;
         is_healthy(t, &t.some(condition, "a volume_condition")?)?;
     }
@@ -235,7 +235,7 @@ async fn conditions_are_told(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn conditions_are_meaningful(t: &Trial) -> Outcome {
+async fn conditions_are_meaningful(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() };
     let answer = t.during_outage(t.ask(request)).await?;

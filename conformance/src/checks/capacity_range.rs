@@ -3,16 +3,16 @@
 use tonic::Code;
 
 use crate::capability::block;
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ExpandVolume,
 };
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{CapacityRange, ControllerExpandVolumeRequest, CreateVolumeRequest};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "CapacityRange",
     service: Service::Controller,
     needs: &[Need::Controller(CreateDeleteVolume)],
@@ -72,14 +72,14 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-fn asking(t: &Trial, capacity_range: Option<CapacityRange>) -> CreateVolumeRequest {
+fn asking(t: &CheckContext, capacity_range: Option<CapacityRange>) -> CreateVolumeRequest {
     CreateVolumeRequest { capacity_range, ..t.new_volume() }
 }
 
 /// When creating, and when expanding what was created in another way.
-async fn refused(t: &Trial, range: Option<CapacityRange>, codes: &[Code]) -> Outcome {
+async fn refused(t: &CheckContext, range: Option<CapacityRange>, codes: &[Code]) -> Outcome {
     t.refused_with(asking(t, range), codes).await?;
-    if t.offers().has_controller(ExpandVolume) {
+    if t.features().has_controller(ExpandVolume) {
         let volume = t.volume().await?;
         let request = ControllerExpandVolumeRequest {
             volume_id: volume.volume_id,
@@ -92,21 +92,21 @@ async fn refused(t: &Trial, range: Option<CapacityRange>, codes: &[Code]) -> Out
     Ok(())
 }
 
-async fn without_a_size(t: &Trial) -> Outcome {
+async fn without_a_size(t: &CheckContext) -> Outcome {
     refused(t, t.range(0, 0), &[Code::InvalidArgument]).await
 }
 
-async fn negative(t: &Trial) -> Outcome {
+async fn negative(t: &CheckContext) -> Outcome {
     refused(t, t.range(-1, 0), &[Code::InvalidArgument, Code::OutOfRange]).await?;
     refused(t, t.range(0, -1), &[Code::InvalidArgument, Code::OutOfRange]).await
 }
 
-async fn upside_down(t: &Trial) -> Outcome {
+async fn upside_down(t: &CheckContext) -> Outcome {
     let range = t.range(2 * t.size(), t.size());
     refused(t, range, &[Code::InvalidArgument, Code::OutOfRange]).await
 }
 
-async fn one_size(t: &Trial) -> Outcome {
+async fn one_size(t: &CheckContext) -> Outcome {
     let volume = t.create(asking(t, t.range(t.size(), 0))).await?;
     // 0 here is the plugin's "unknown", not ours.
     let known = volume.capacity_bytes != 0;
@@ -115,7 +115,7 @@ async fn one_size(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn is_met(t: &Trial) -> Outcome {
+async fn is_met(t: &CheckContext) -> Outcome {
     // Not a round number: what is rounded down is too small.
     let odd = t.size() + 4097;
     for (required, limit) in [(t.size(), 0), (odd, 0), (odd, 2 * t.size()), (0, t.size())] {
@@ -130,7 +130,7 @@ async fn is_met(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn is_met_by_the_device(t: &Trial) -> Outcome {
+async fn is_met_by_the_device(t: &CheckContext) -> Outcome {
     let capability = block(Mode::SingleNodeWriter);
     let (required, limit) = (t.size() + 4097, 2 * t.size());
     let request = CreateVolumeRequest {
@@ -149,7 +149,7 @@ async fn is_met_by_the_device(t: &Trial) -> Outcome {
 }
 
 /// That size, or a refusal because it cannot be had.
-async fn exactly(t: &Trial, size: i64) -> Outcome {
+async fn exactly(t: &CheckContext, size: i64) -> Outcome {
     match t.settled(asking(t, t.range(size, size))).await? {
         Ok(reply) => {
             let bytes = t.some(reply.volume, "a volume in the reply")?.capacity_bytes;
@@ -159,12 +159,12 @@ async fn exactly(t: &Trial, size: i64) -> Outcome {
     }
 }
 
-async fn exact_size(t: &Trial) -> Outcome {
+async fn exact_size(t: &CheckContext) -> Outcome {
     exactly(t, t.size()).await?;
     exactly(t, t.size() + 1).await
 }
 
-async fn too_narrow(t: &Trial) -> Outcome {
+async fn too_narrow(t: &CheckContext) -> Outcome {
     exactly(t, (1 << 20) + 1).await?;
     exactly(t, t.size() - 1).await
 }

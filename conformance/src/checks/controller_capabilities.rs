@@ -2,9 +2,9 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, code_of};
 use crate::need::Need;
-use crate::trial::{Trial, code_of};
 use crate::wire::Rpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
@@ -17,7 +17,7 @@ use crate::wire::csi::v1::{
     ListSnapshotsRequest, ListVolumesRequest,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerGetCapabilities",
     service: Service::Controller,
     needs: &[Need::ControllerService],
@@ -76,7 +76,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("CC-09", "a permission: what can be made may be listed or not"),
 ];
 
-async fn capabilities(t: &Trial) -> Outcome {
+async fn capabilities(t: &CheckContext) -> Outcome {
     let first = t.ok(ControllerGetCapabilitiesRequest::default()).await?;
     let second = t.ok(ControllerGetCapabilitiesRequest::default()).await?;
     t.expect(first == second, "the same capabilities again")
@@ -84,14 +84,14 @@ async fn capabilities(t: &Trial) -> Outcome {
 
 /// An empty call does nothing: a method that is there misses its fields or answers, and one that
 /// is not there says so.
-async fn is_there<R: Rpc>(t: &Trial, offered: bool) -> Outcome {
+async fn is_there<R: Rpc>(t: &CheckContext, offered: bool) -> Outcome {
     let unknown = code_of(&t.ask(R::default()).await?) == Code::Unimplemented;
     let expected = if offered { "any answer but UNIMPLEMENTED" } else { "UNIMPLEMENTED" };
     t.expect(unknown != offered, format!("{expected}, by the capabilities"))
 }
 
-async fn are_true(t: &Trial) -> Outcome {
-    let has = |rpc| t.offers().has_controller(rpc);
+async fn are_true(t: &CheckContext) -> Outcome {
+    let has = |rpc| t.features().has_controller(rpc);
     is_there::<CreateVolumeRequest>(t, has(ControllerRpc::CreateDeleteVolume)).await?;
     is_there::<DeleteVolumeRequest>(t, has(ControllerRpc::CreateDeleteVolume)).await?;
     let attaches = has(ControllerRpc::PublishUnpublishVolume);
@@ -108,12 +108,12 @@ async fn are_true(t: &Trial) -> Outcome {
     is_there::<GetSnapshotRequest>(t, has(ControllerRpc::GetSnapshot)).await
 }
 
-async fn published_nodes(t: &Trial) -> Outcome {
+async fn published_nodes(t: &CheckContext) -> Outcome {
     t.ok(ControllerGetCapabilitiesRequest::default()).await?;
     t.expect(t.attaches(), "PUBLISH_UNPUBLISH_VOLUME beside LIST_VOLUMES_PUBLISHED_NODES")
 }
 
-async fn single_node_modes(t: &Trial) -> Outcome {
+async fn single_node_modes(t: &CheckContext) -> Outcome {
     let mut works = false;
     for mode in [Mode::SingleNodeSingleWriter, Mode::SingleNodeMultiWriter] {
         for capability in t.capabilities(mode) {
@@ -127,16 +127,16 @@ async fn single_node_modes(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn expansion(t: &Trial) -> Outcome {
+async fn expansion(t: &CheckContext) -> Outcome {
     t.ok(ControllerGetCapabilitiesRequest::default()).await?;
-    let by_controller = t.offers().has_controller(ControllerRpc::ExpandVolume);
-    let by_node = t.offers().has_node(NodeRpc::ExpandVolume);
-    let said = !t.offers().expansion.is_empty();
+    let by_controller = t.features().has_controller(ControllerRpc::ExpandVolume);
+    let by_node = t.features().has_node(NodeRpc::ExpandVolume);
+    let said = !t.features().expansion.is_empty();
     t.expect(!by_controller || said, "VolumeExpansion in GetPluginCapabilities")?;
     t.expect(!said || by_controller || by_node, "EXPAND_VOLUME of the controller or of the node")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let answer = t.during_outage(t.ask(ControllerGetCapabilitiesRequest::default())).await?;
     let whole = t.ok(ControllerGetCapabilitiesRequest::default()).await?;
     let Ok(reply) = answer else { return Ok(()) };

@@ -5,9 +5,9 @@ mod growing;
 use tonic::Code;
 
 use crate::capability::{block, in_mode, is_block};
-use crate::check::{Chapter, Check, Outcome, Service, check, optional, run};
+use crate::check::{Check, Outcome, Section, Service, check, optional, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ExpandVolume,
 };
@@ -16,9 +16,9 @@ use crate::wire::csi::v1::{
     ControllerExpandVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
 };
 
-pub(super) use growing::CHAPTER as GROWING;
+pub(super) use growing::SECTION as GROWING;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerExpandVolume",
     service: Service::Controller,
     needs: &[Need::Controller(ExpandVolume), Need::Controller(CreateDeleteVolume)],
@@ -81,16 +81,16 @@ const UNSEEN: &[(&str, &str)] = &[];
 
 /// Without a capability, and without a limit.
 /// What the plugin says about the volume now; `None` if it has no call for that.
-async fn known_capacity(t: &Trial, volume: &Volume) -> Outcome<Option<i64>> {
+async fn known_capacity(t: &CheckContext, volume: &Volume) -> Outcome<Option<i64>> {
     Ok(optional(t.known(volume).await)?.map(|known| known.volume.capacity_bytes))
 }
 
 /// A volume may be larger than the smallest one that was asked for.
-fn doubled(t: &Trial, volume: &Volume) -> i64 {
+fn doubled(t: &CheckContext, volume: &Volume) -> i64 {
     volume.capacity_bytes.max(t.size()).saturating_mul(2)
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.expand(&volume, doubled(t, &volume));
     let first = t.ok(request.clone()).await?;
@@ -98,7 +98,7 @@ async fn twice(t: &Trial) -> Outcome {
     t.expect(second.capacity_bytes == first.capacity_bytes, "the same capacity_bytes again")
 }
 
-async fn reply(t: &Trial) -> Outcome {
+async fn reply(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
     let grown = t.ok(t.expand(&volume, required)).await?.capacity_bytes;
@@ -109,7 +109,7 @@ async fn reply(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn not_needed(t: &Trial) -> Outcome {
+async fn not_needed(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let grown = t.ok(t.expand(&volume, doubled(t, &volume))).await?.capacity_bytes;
     for required in [grown, grown / 2, 1] {
@@ -122,13 +122,13 @@ async fn not_needed(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let request = t.expand(&Volume::default(), t.size());
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_range(t: &Trial) -> Outcome {
+async fn without_range(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request =
         ControllerExpandVolumeRequest { capacity_range: None, ..t.expand(&volume, t.size()) };
@@ -136,7 +136,7 @@ async fn without_range(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_capability(t: &Trial) -> Outcome {
+async fn without_capability(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
     let grown = t.ok(t.expand(&volume, required)).await?.capacity_bytes;
@@ -144,7 +144,7 @@ async fn without_capability(t: &Trial) -> Outcome {
 }
 
 /// The other access type first; a plugin may allow that, but hardly all modes.
-fn others(t: &Trial, own: &VolumeCapability) -> Vec<VolumeCapability> {
+fn others(t: &CheckContext, own: &VolumeCapability) -> Vec<VolumeCapability> {
     let other =
         if is_block(own) { t.mount(Mode::SingleNodeWriter) } else { block(Mode::SingleNodeWriter) };
     let modes = [Mode::MultiNodeMultiWriter, Mode::MultiNodeSingleWriter];
@@ -152,7 +152,11 @@ fn others(t: &Trial, own: &VolumeCapability) -> Vec<VolumeCapability> {
     [other].into_iter().chain(widened).collect()
 }
 
-async fn is_confirmed(t: &Trial, volume: &Volume, capability: &VolumeCapability) -> Outcome<bool> {
+async fn is_confirmed(
+    t: &CheckContext,
+    volume: &Volume,
+    capability: &VolumeCapability,
+) -> Outcome<bool> {
     let request = ValidateVolumeCapabilitiesRequest {
         volume_capabilities: vec![capability.clone()],
         parameters: t.options().parameters.clone(),
@@ -161,7 +165,7 @@ async fn is_confirmed(t: &Trial, volume: &Volume, capability: &VolumeCapability)
     Ok(t.ok(request).await?.confirmed.is_some())
 }
 
-async fn with_foreign_capability(t: &Trial) -> Outcome {
+async fn with_foreign_capability(t: &CheckContext) -> Outcome {
     let own = t.capability();
     let volume = t.volume_for(own.clone()).await?;
     for other in others(t, &own) {
@@ -178,7 +182,7 @@ async fn with_foreign_capability(t: &Trial) -> Outcome {
     t.not_applicable("the volume can be used in every way")
 }
 
-async fn of_nothing(t: &Trial) -> Outcome {
+async fn of_nothing(t: &CheckContext) -> Outcome {
     let volume = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     t.refused(t.expand(&volume, t.size()), Code::NotFound).await?;
     Ok(())
@@ -187,13 +191,13 @@ async fn of_nothing(t: &Trial) -> Outcome {
 /// 4 EiB
 const NO_STORAGE_HOLDS: i64 = 1 << 62;
 
-async fn without_end(t: &Trial) -> Outcome {
+async fn without_end(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     t.refused(t.expand(&volume, NO_STORAGE_HOLDS), Code::OutOfRange).await?;
     Ok(())
 }
 
-async fn within_a_limit(t: &Trial) -> Outcome {
+async fn within_a_limit(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let before = volume.capacity_bytes.max(t.size());
     let limit = before + 1;
@@ -212,7 +216,7 @@ async fn within_a_limit(t: &Trial) -> Outcome {
     }
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
     let answer = t.during_outage(t.ask(t.expand(&volume, required))).await?;

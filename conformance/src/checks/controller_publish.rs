@@ -3,10 +3,10 @@
 use tonic::Code;
 
 use crate::capability::{in_mode, in_no_mode};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, PublishReadonly, PublishUnpublishVolume,
 };
@@ -15,7 +15,7 @@ use crate::wire::csi::v1::{
     ControllerPublishVolumeRequest, CreateVolumeRequest, GetCapacityRequest, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerPublishVolume",
     service: Service::Controller,
     needs: &[
@@ -145,7 +145,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ),
 ];
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let first = t.ok(t.attach(&volume, &capability)).await?;
@@ -153,7 +153,7 @@ async fn twice(t: &Trial) -> Outcome {
     t.expect(first.publish_context == second.publish_context, "the same publish_context again")
 }
 
-async fn makes_available(t: &Trial) -> Outcome {
+async fn makes_available(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.placed(&volume, capability).await?;
@@ -161,38 +161,38 @@ async fn makes_available(t: &Trial) -> Outcome {
 }
 
 /// A publication of a new volume that is right, to be made wrong.
-async fn good(t: &Trial) -> Outcome<ControllerPublishVolumeRequest> {
+async fn good(t: &CheckContext) -> Outcome<ControllerPublishVolumeRequest> {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     Ok(t.attach(&volume, &capability))
 }
 
-async fn no_volume(t: &Trial) -> Outcome {
+async fn no_volume(t: &CheckContext) -> Outcome {
     let request = ControllerPublishVolumeRequest { volume_id: String::new(), ..good(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn no_node(t: &Trial) -> Outcome {
+async fn no_node(t: &CheckContext) -> Outcome {
     let request = ControllerPublishVolumeRequest { node_id: String::new(), ..good(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn no_capability(t: &Trial) -> Outcome {
+async fn no_capability(t: &CheckContext) -> Outcome {
     let request = ControllerPublishVolumeRequest { volume_capability: None, ..good(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn unsupported_use(t: &Trial) -> Outcome {
+async fn unsupported_use(t: &CheckContext) -> Outcome {
     let volume_capability = Some(in_no_mode(&t.capability()));
     let request = ControllerPublishVolumeRequest { volume_capability, ..good(t).await? };
     t.refused_with(request, &[Code::InvalidArgument, Code::FailedPrecondition]).await?;
     Ok(())
 }
 
-async fn readonly(t: &Trial) -> Outcome {
+async fn readonly(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let volume = t.volume_for(capability.clone()).await?;
         // A filesystem has to be made before it can be read.
@@ -216,7 +216,7 @@ async fn readonly(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn readonly_not_offered(t: &Trial) -> Outcome {
+async fn readonly_not_offered(t: &CheckContext) -> Outcome {
     let request = ControllerPublishVolumeRequest { readonly: true, ..good(t).await? };
     match t.settled(request).await? {
         Ok(_) => t.not_applicable("readonly is ignored where PUBLISH_READONLY is not offered"),
@@ -225,7 +225,7 @@ async fn readonly_not_offered(t: &Trial) -> Outcome {
     }
 }
 
-async fn altered_context(t: &Trial) -> Outcome {
+async fn altered_context(t: &CheckContext) -> Outcome {
     let mut request = good(t).await?;
     match request.volume_context.values_mut().next() {
         Some(value) => value.push_str("-altered"),
@@ -235,23 +235,23 @@ async fn altered_context(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
     let gone = t.deleted_volume().await?;
-    for volume_id in [gone, t.nobodys_id()] {
+    for volume_id in [gone, t.unknown_id()] {
         let volume = Volume { volume_id, ..Volume::default() };
         t.refused(t.attach(&volume, &t.capability()), Code::NotFound).await?;
     }
     Ok(())
 }
 
-async fn unknown_node(t: &Trial) -> Outcome {
+async fn unknown_node(t: &CheckContext) -> Outcome {
     let node_id = "no-such-node-4d1f5a".to_owned();
     let request = ControllerPublishVolumeRequest { node_id, ..good(t).await? };
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn otherwise(t: &Trial) -> Outcome {
+async fn otherwise(t: &CheckContext) -> Outcome {
     for readonly in [false, true] {
         let request = ControllerPublishVolumeRequest { readonly, ..good(t).await? };
         t.ok(request.clone()).await?;
@@ -261,25 +261,25 @@ async fn otherwise(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// What a second node is told of a volume that one node holds.
-async fn refused_second(t: &Trial) -> Outcome<tonic::Status> {
+/// The answer for a second node while one node holds the volume.
+async fn refused_second(t: &CheckContext) -> Outcome<tonic::Status> {
     let request = good(t).await?;
     t.ok(request.clone()).await?;
     let second = ControllerPublishVolumeRequest { node_id: t.other_node(), ..request };
     t.refused(second, Code::FailedPrecondition).await
 }
 
-async fn second_node(t: &Trial) -> Outcome {
+async fn second_node(t: &CheckContext) -> Outcome {
     refused_second(t).await?;
     Ok(())
 }
 
-async fn names_holder(t: &Trial) -> Outcome {
+async fn names_holder(t: &CheckContext) -> Outcome {
     let status = refused_second(t).await?;
     t.expect(status.message().contains(&t.node_id()), "the node_id of the one that holds it")
 }
 
-async fn many_nodes(t: &Trial) -> Outcome {
+async fn many_nodes(t: &CheckContext) -> Outcome {
     for mode in [Mode::MultiNodeMultiWriter, Mode::MultiNodeReaderOnly] {
         let capability = in_mode(&t.capability(), mode);
         let Ok(reply) = t.settled(t.new_volume_for(capability.clone())).await? else { continue };
@@ -293,7 +293,7 @@ async fn many_nodes(t: &Trial) -> Outcome {
 }
 
 /// As small as they come, because there will be many.
-async fn small_volume(t: &Trial) -> Outcome<Volume> {
+async fn small_volume(t: &CheckContext) -> Outcome<Volume> {
     let question = GetCapacityRequest {
         volume_capabilities: vec![t.capability()],
         parameters: t.options().parameters.clone(),
@@ -307,9 +307,9 @@ async fn small_volume(t: &Trial) -> Outcome<Volume> {
     t.create(CreateVolumeRequest { capacity_range, ..t.new_volume() }).await
 }
 
-async fn to_full_node(t: &Trial) -> Outcome {
+async fn to_full_node(t: &CheckContext) -> Outcome {
     const MOST: i64 = 256;
-    let room = t.offers().node_info.max_volumes_per_node;
+    let room = t.features().node_info.max_volumes_per_node;
     if room == 0 || room > MOST {
         return t.not_applicable(format!("the node takes more than {MOST} volumes, or any number"));
     }
@@ -322,7 +322,7 @@ async fn to_full_node(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn keeps_secrets(t: &Trial) -> Outcome {
+async fn keeps_secrets(t: &CheckContext) -> Outcome {
     const SECRET: &str = "a-secret-that-nobody-may-see-4d1f5a";
     let mut request = good(t).await?;
     if request.secrets.is_empty() {
@@ -341,7 +341,7 @@ async fn keeps_secrets(t: &Trial) -> Outcome {
     t.expect(!secrets.values().any(shown), "no secret in the publish_context")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     let answer = t.during_outage(t.ask(t.attach(&gone, &t.capability()))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")?;

@@ -3,9 +3,9 @@
 use tonic::Code;
 
 use crate::capability::in_mode;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ListVolumesPublishedNodes, PublishUnpublishVolume,
 };
@@ -14,7 +14,7 @@ use crate::wire::csi::v1::{
     ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerUnpublishVolume",
     service: Service::Controller,
     needs: &[
@@ -94,20 +94,20 @@ const UNSEEN: &[(&str, &str)] = &[
     ("CU-09", "which machine a plugin takes itself to be on does not show in its answers"),
 ];
 
-async fn published(t: &Trial) -> Outcome<Volume> {
+async fn published(t: &CheckContext) -> Outcome<Volume> {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.attached(&volume, &capability).await?;
     Ok(volume)
 }
 
-async fn is_published_to(t: &Trial, volume: &Volume, nodes: &[&str]) -> Outcome {
+async fn is_published_to(t: &CheckContext, volume: &Volume, nodes: &[&str]) -> Outcome {
     let known = t.known(volume).await?.published_node_ids;
     let same = known.len() == nodes.len() && nodes.iter().all(|it| known.iter().any(|id| id == it));
     t.expect(same, format!("the volume to be published to these nodes: {nodes:?}"))
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let never = t.volume().await?;
     t.ok(t.detach(&never)).await?;
     let volume = published(t).await?;
@@ -116,7 +116,7 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn from_node(t: &Trial) -> Outcome {
+async fn from_node(t: &CheckContext) -> Outcome {
     let volume = published(t).await?;
     is_published_to(t, &volume, &[&t.node_id()]).await?;
     let node_id = "no-such-node-4d1f5a".to_owned();
@@ -127,7 +127,7 @@ async fn from_node(t: &Trial) -> Outcome {
     is_published_to(t, &volume, &[]).await
 }
 
-async fn published_to_two(t: &Trial) -> Outcome<Volume> {
+async fn published_to_two(t: &CheckContext) -> Outcome<Volume> {
     let capability = in_mode(&t.capability(), Mode::MultiNodeMultiWriter);
     let Ok(reply) = t.settled(t.new_volume_for(capability.clone())).await? else {
         return t.not_applicable("no volume is made for many nodes");
@@ -139,29 +139,29 @@ async fn published_to_two(t: &Trial) -> Outcome<Volume> {
     Ok(volume)
 }
 
-async fn from_one_of_two(t: &Trial) -> Outcome {
+async fn from_one_of_two(t: &CheckContext) -> Outcome {
     let volume = published_to_two(t).await?;
     t.ok(t.detach(&volume)).await?;
     is_published_to(t, &volume, &[&t.other_node()]).await
 }
 
-fn detach_from_all(t: &Trial, volume: &Volume) -> ControllerUnpublishVolumeRequest {
+fn detach_from_all(t: &CheckContext, volume: &Volume) -> ControllerUnpublishVolumeRequest {
     ControllerUnpublishVolumeRequest { node_id: String::new(), ..t.detach(volume) }
 }
 
-async fn from_all(t: &Trial) -> Outcome {
+async fn from_all(t: &CheckContext) -> Outcome {
     let volume = published(t).await?;
     t.ok(detach_from_all(t, &volume)).await?;
     is_published_to(t, &volume, &[]).await
 }
 
-async fn from_both(t: &Trial) -> Outcome {
+async fn from_both(t: &CheckContext) -> Outcome {
     let volume = published_to_two(t).await?;
     t.ok(detach_from_all(t, &volume)).await?;
     is_published_to(t, &volume, &[]).await
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let volume = published(t).await?;
     let nameless =
         ControllerUnpublishVolumeRequest { volume_id: String::new(), ..t.detach(&volume) };
@@ -169,9 +169,9 @@ async fn without_id(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown(t: &Trial) -> Outcome {
+async fn unknown(t: &CheckContext) -> Outcome {
     let gone = t.deleted_volume().await?;
-    for volume_id in [gone, t.nobodys_id()] {
+    for volume_id in [gone, t.unknown_id()] {
         let volume = Volume { volume_id, ..Volume::default() };
         t.ok(t.detach(&volume)).await?;
     }
@@ -181,7 +181,7 @@ async fn unknown(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn frees_volume(t: &Trial) -> Outcome {
+async fn frees_volume(t: &CheckContext) -> Outcome {
     let volume = published(t).await?;
     t.ok(t.detach(&volume)).await?;
     let request = t.attach(&volume, &t.capability());
@@ -189,7 +189,7 @@ async fn frees_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let volume = published(t).await?;
     let answer = t.during_outage(t.ask(t.detach(&volume))).await?;
     if answer.is_ok() {

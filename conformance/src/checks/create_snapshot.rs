@@ -2,13 +2,13 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{BANNED_IN_NAMES, CheckContext};
 use crate::need::Need;
-use crate::trial::{BANNED_IN_NAMES, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteSnapshot;
 use crate::wire::csi::v1::{CreateSnapshotRequest, Snapshot};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "CreateSnapshot",
     service: Service::Controller,
     needs: &[Need::Controller(CreateDeleteSnapshot)],
@@ -112,11 +112,11 @@ const CHECKS: &[Check] = &[
 const UNSEEN: &[(&str, &str)] =
     &[("CS-04", "a call that waits for the processing looks like one whose cut takes long")];
 
-async fn created(t: &Trial, request: CreateSnapshotRequest) -> Outcome<Snapshot> {
+async fn created(t: &CheckContext, request: CreateSnapshotRequest) -> Outcome<Snapshot> {
     t.some(t.ok(request).await?.snapshot, "a snapshot in the reply")
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let first = t.ready_snapshot(request.clone()).await?;
     let second = created(t, request).await?;
@@ -125,13 +125,13 @@ async fn twice(t: &Trial) -> Outcome {
     t.expect(t.snapshot_exists(&first).await?, "the snapshot to be there")
 }
 
-async fn reply(t: &Trial) -> Outcome {
+async fn reply(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let snapshot = t.some(t.ok(request).await?.snapshot, "snapshot to be set")?;
     t.expect(!snapshot.snapshot_id.is_empty(), "snapshot_id to be set")
 }
 
-async fn then_write(t: &Trial) -> Outcome {
+async fn then_write(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -149,13 +149,13 @@ async fn then_write(t: &Trial) -> Outcome {
     t.holds(&copied, &earlier)
 }
 
-async fn ready_is_usable(t: &Trial) -> Outcome {
+async fn ready_is_usable(t: &CheckContext) -> Outcome {
     let snapshot = t.snapshot(&t.volume().await?).await?;
     t.create(t.restore(&snapshot, t.capability())).await?;
     Ok(())
 }
 
-async fn usable_is_ready(t: &Trial) -> Outcome {
+async fn usable_is_ready(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let snapshot = created(t, request.clone()).await?;
     if snapshot.ready_to_use {
@@ -168,7 +168,7 @@ async fn usable_is_ready(t: &Trial) -> Outcome {
     t.expect(now.ready_to_use, "ready_to_use, as a volume was made from the snapshot")
 }
 
-async fn until_ready(t: &Trial) -> Outcome {
+async fn until_ready(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let first = created(t, request.clone()).await?;
     if first.ready_to_use {
@@ -180,7 +180,7 @@ async fn until_ready(t: &Trial) -> Outcome {
     t.expect(ready.snapshot_id == first.snapshot_id, "the same snapshot_id at the end")
 }
 
-async fn without_source(t: &Trial) -> Outcome {
+async fn without_source(t: &CheckContext) -> Outcome {
     let request = CreateSnapshotRequest {
         source_volume_id: String::new(),
         ..t.new_snapshot(&t.volume().await?)
@@ -189,14 +189,14 @@ async fn without_source(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_name(t: &Trial) -> Outcome {
+async fn without_name(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = CreateSnapshotRequest { name: String::new(), ..t.new_snapshot(&volume) };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn with_banned_name(t: &Trial) -> Outcome {
+async fn with_banned_name(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for banned in BANNED_IN_NAMES {
         let mut request = t.new_snapshot(&volume);
@@ -206,14 +206,14 @@ async fn with_banned_name(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn with_unknown_parameter(t: &Trial) -> Outcome {
+async fn with_unknown_parameter(t: &CheckContext) -> Outcome {
     let mut request = t.new_snapshot(&t.volume().await?);
     request.parameters.insert("no-such-parameter".to_owned(), "no-such-value".to_owned());
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn of_another_volume(t: &Trial) -> Outcome {
+async fn of_another_volume(t: &CheckContext) -> Outcome {
     let (one, other) = (t.volume().await?, t.volume().await?);
     let request = t.new_snapshot(&one);
     t.ok(request.clone()).await?;
@@ -222,7 +222,7 @@ async fn of_another_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn at_the_same_time(t: &Trial) -> Outcome {
+async fn at_the_same_time(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.new_snapshot(&volume);
     let ask = || t.ask(request.clone());
@@ -242,18 +242,18 @@ async fn at_the_same_time(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_missing_volume(t: &Trial) -> Outcome {
+async fn of_missing_volume(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let source_volume_id = t.deleted_volume().await?;
     t.refused(CreateSnapshotRequest { source_volume_id, ..request }, Code::NotFound).await?;
     Ok(())
 }
 
-async fn without_space(t: &Trial) -> Outcome {
+async fn without_space(t: &CheckContext) -> Outcome {
     t.cut_until_full(|volume| t.new_snapshot(volume)).await
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let calls = async { Ok([t.ask(request.clone()).await?, t.ask(request.clone()).await?]) };
     for answer in t.during_outage(calls).await? {

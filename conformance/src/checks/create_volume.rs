@@ -1,17 +1,17 @@
 //! CreateVolume (CV): a new volume.
 
-pub(super) mod again;
 pub(super) mod copies;
+pub(super) mod repeated;
 
 use std::collections::BTreeSet;
 
 use tonic::Code;
 
 use crate::capability::{in_mode, in_no_mode};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{BANNED_IN_NAMES, CheckContext};
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::{BANNED_IN_NAMES, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, GetCapacity, GetSnapshot, ModifyVolume,
 };
@@ -21,7 +21,7 @@ use crate::wire::csi::v1::plugin_capability::service::Type::{
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{CreateVolumeRequest, TopologyRequirement, VolumeCapability};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "CreateVolume",
     service: Service::Controller,
     needs: NEEDS,
@@ -137,26 +137,26 @@ const UNSEEN: &[(&str, &str)] = &[
     ("CV-33", "a permission: what the backend calls a volume is its own affair"),
 ];
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let first = t.create(request.clone()).await?;
     let second = t.create(request).await?;
     t.expect(first.volume_id == second.volume_id, "the same volume_id again")
 }
 
-async fn returns_it(t: &Trial) -> Outcome {
+async fn returns_it(t: &CheckContext) -> Outcome {
     let reply = t.ask(t.new_volume()).await?;
     let is_there = reply.is_ok_and(|reply| reply.volume.is_some());
     t.expect(is_there, "OK, with the volume in the reply")
 }
 
-async fn without_name(t: &Trial) -> Outcome {
+async fn without_name(t: &CheckContext) -> Outcome {
     let request = CreateVolumeRequest { name: String::new(), ..t.new_volume() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn control_characters(t: &Trial) -> Outcome {
+async fn control_characters(t: &CheckContext) -> Outcome {
     for character in BANNED_IN_NAMES {
         let name = format!("{}{character}x", t.name("volume"));
         let request = CreateVolumeRequest { name, ..t.new_volume() };
@@ -165,7 +165,7 @@ async fn control_characters(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn any_text(t: &Trial) -> Outcome {
+async fn any_text(t: &CheckContext) -> Outcome {
     let name = t.name("v");
     let names = [
         name.clone(),
@@ -190,13 +190,13 @@ async fn any_text(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_capabilities(t: &Trial) -> Outcome {
+async fn without_capabilities(t: &CheckContext) -> Outcome {
     let request = CreateVolumeRequest { volume_capabilities: Vec::new(), ..t.new_volume() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn for_several_uses(t: &Trial) -> Outcome {
+async fn for_several_uses(t: &CheckContext) -> Outcome {
     let writer = t.capability();
     let reader = in_mode(&writer, Mode::SingleNodeReaderOnly);
     let mut used = false;
@@ -212,7 +212,7 @@ async fn for_several_uses(t: &Trial) -> Outcome {
 }
 
 /// False: no volume is made for all of them, which is a plugin's right.
-async fn used_in_each_way(t: &Trial, uses: Vec<VolumeCapability>) -> Outcome<bool> {
+async fn used_in_each_way(t: &CheckContext, uses: Vec<VolumeCapability>) -> Outcome<bool> {
     let request = CreateVolumeRequest { volume_capabilities: uses.clone(), ..t.new_volume() };
     let Ok(reply) = t.settled(request).await? else {
         return Ok(false);
@@ -225,7 +225,7 @@ async fn used_in_each_way(t: &Trial, uses: Vec<VolumeCapability>) -> Outcome<boo
     Ok(true)
 }
 
-async fn unsupported_use(t: &Trial) -> Outcome {
+async fn unsupported_use(t: &CheckContext) -> Outcome {
     let good = t.capability();
     let bad = in_no_mode(&good);
     for uses in [vec![good.clone(), bad.clone()], vec![bad, good]] {
@@ -235,7 +235,7 @@ async fn unsupported_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_any_size(t: &Trial) -> Outcome {
+async fn of_any_size(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let request = CreateVolumeRequest { capacity_range: None, ..t.new_volume_for(capability) };
         let volume = t.create(request).await?;
@@ -244,7 +244,7 @@ async fn of_any_size(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn within_range(t: &Trial) -> Outcome {
+async fn within_range(t: &CheckContext) -> Outcome {
     for limit in [t.size(), t.size() + t.size() / 2] {
         let capacity_range = t.range(t.size(), limit);
         let volume = t.create(CreateVolumeRequest { capacity_range, ..t.new_volume() }).await?;
@@ -254,7 +254,7 @@ async fn within_range(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn impossible_size(t: &Trial) -> Outcome {
+async fn impossible_size(t: &CheckContext) -> Outcome {
     let huge = CreateVolumeRequest { capacity_range: t.range(1 << 62, 0), ..t.new_volume() };
     t.refused(huge, Code::OutOfRange).await?;
     let tiny = CreateVolumeRequest { capacity_range: t.range(0, 1), ..t.new_volume() };
@@ -268,7 +268,7 @@ async fn impossible_size(t: &Trial) -> Outcome {
     }
 }
 
-/// Each of them cannot be right: a key that nobody knows, and text where a number was.
+/// Each of them cannot be right: an unknown key, and text where a number was.
 pub(super) fn spoilt(good: &Pairs) -> Vec<Pairs> {
     let mut unknown = good.clone();
     unknown.insert("no-such-parameter-4d1f5a".to_owned(), "x".to_owned());
@@ -281,7 +281,7 @@ pub(super) fn spoilt(good: &Pairs) -> Vec<Pairs> {
     std::iter::once(unknown).chain(texts).collect()
 }
 
-async fn bad_parameters(t: &Trial) -> Outcome {
+async fn bad_parameters(t: &CheckContext) -> Outcome {
     for parameters in spoilt(&t.options().parameters) {
         let request = CreateVolumeRequest { parameters, ..t.new_volume() };
         t.refused(request, Code::InvalidArgument).await?;
@@ -289,7 +289,7 @@ async fn bad_parameters(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn bad_mutable_parameters(t: &Trial) -> Outcome {
+async fn bad_mutable_parameters(t: &CheckContext) -> Outcome {
     let good = &t.options().mutable_parameters;
     let mutable_parameters = good.clone();
     t.create(CreateVolumeRequest { mutable_parameters, ..t.new_volume() }).await?;
@@ -302,11 +302,11 @@ async fn bad_mutable_parameters(t: &Trial) -> Outcome {
 
 /// They came with CSI 1.9, and an older plugin cannot see a field that it does not know. What came
 /// later still is the one sign that it does.
-fn is_younger_than_mutable_parameters(t: &Trial) -> bool {
-    t.offers().has_plugin(SnapshotMetadataService) || t.offers().has_controller(GetSnapshot)
+fn is_younger_than_mutable_parameters(t: &CheckContext) -> bool {
+    t.features().has_plugin(SnapshotMetadataService) || t.features().has_controller(GetSnapshot)
 }
 
-async fn mutable_parameters_not_offered(t: &Trial) -> Outcome {
+async fn mutable_parameters_not_offered(t: &CheckContext) -> Outcome {
     let mut mutable_parameters = t.options().mutable_parameters.clone();
     if mutable_parameters.is_empty() {
         mutable_parameters.insert("key".to_owned(), "value".to_owned());
@@ -321,8 +321,8 @@ async fn mutable_parameters_not_offered(t: &Trial) -> Outcome {
     }
 }
 
-async fn in_full_place(t: &Trial) -> Outcome {
-    let Some(place) = t.offers().node_info.accessible_topology.clone() else {
+async fn in_full_place(t: &CheckContext) -> Outcome {
+    let Some(place) = t.features().node_info.accessible_topology.clone() else {
         return t.not_applicable("the node does not say where it is");
     };
     let room = t.capacity(&t.options().parameters).await?;
@@ -344,7 +344,7 @@ async fn in_full_place(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let answer = t.during_outage(t.ask(request.clone())).await?;
     let volume = t.create(request).await?;

@@ -2,13 +2,13 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::DeleteSnapshotRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteSnapshot;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "DeleteSnapshot",
     service: Service::Controller,
     needs: &[Need::Controller(CreateDeleteSnapshot)],
@@ -68,7 +68,7 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn removes_it(t: &Trial) -> Outcome {
+async fn removes_it(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let (gone, kept) = (t.snapshot(&volume).await?, t.snapshot(&volume).await?);
     t.ok(t.delete_snapshot(&gone)).await?;
@@ -77,22 +77,22 @@ async fn removes_it(t: &Trial) -> Outcome {
     t.expect(t.snapshot_exists(&kept).await?, "the other snapshot to stay")
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let snapshot = t.snapshot(&t.volume().await?).await?;
     let request = t.delete_snapshot(&snapshot);
     t.ok(request.clone()).await?;
     t.ok(request.clone()).await?;
-    t.ok(DeleteSnapshotRequest { snapshot_id: t.nobodys_id(), ..request }).await?;
+    t.ok(DeleteSnapshotRequest { snapshot_id: t.unknown_id(), ..request }).await?;
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let request = DeleteSnapshotRequest { secrets: t.secrets(), ..Default::default() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn of_a_group(t: &Trial) -> Outcome {
+async fn of_a_group(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group_snapshot(&[&volume]).await?;
     let member = t.some(group.snapshots.first(), "a member of the group")?;
@@ -109,7 +109,7 @@ async fn of_a_group(t: &Trial) -> Outcome {
     }
 }
 
-async fn with_its_group(t: &Trial) -> Outcome {
+async fn with_its_group(t: &CheckContext) -> Outcome {
     let (one, other) = (t.volume().await?, t.volume().await?);
     let group = t.group_snapshot(&[&one, &other]).await?;
     t.ok(t.delete_group_snapshot(&group)).await?;
@@ -119,7 +119,7 @@ async fn with_its_group(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn in_use(t: &Trial) -> Outcome {
+async fn in_use(t: &CheckContext) -> Outcome {
     let (volume, content) = t.filled_volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     let copy = t.create(t.restore(&snapshot, t.quick_capability())).await?;
@@ -134,7 +134,7 @@ async fn in_use(t: &Trial) -> Outcome {
     }
 }
 
-async fn at_the_same_time(t: &Trial) -> Outcome {
+async fn at_the_same_time(t: &CheckContext) -> Outcome {
     let snapshot = t.snapshot(&t.volume().await?).await?;
     let ask = || t.ask(t.delete_snapshot(&snapshot));
     let answers = tokio::join!(ask(), ask(), ask(), ask());
@@ -146,7 +146,7 @@ async fn at_the_same_time(t: &Trial) -> Outcome {
     t.expect(!t.snapshot_exists(&snapshot).await?, "the snapshot to be gone")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let snapshot = t.snapshot(&t.volume().await?).await?;
     let request = t.delete_snapshot(&snapshot);
     let answer = t.during_outage(t.ask(request)).await?;

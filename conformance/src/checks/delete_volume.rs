@@ -2,15 +2,15 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteSnapshot, CreateDeleteVolume, PublishUnpublishVolume,
 };
 use crate::wire::csi::v1::{DeleteVolumeRequest, Snapshot, Volume};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "DeleteVolume",
     service: Service::Controller,
     needs: &[Need::Controller(CreateDeleteVolume)],
@@ -64,12 +64,12 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Still there, and as good as it was.
-async fn is_unharmed(t: &Trial, volume: &Volume) -> Outcome {
+async fn is_unharmed(t: &CheckContext, volume: &Volume) -> Outcome {
     let reply = t.ok(t.validate(volume)).await?;
     t.expect(reply.confirmed.is_some(), "the volume to be as it was")
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     t.ok(t.delete(&volume)).await?;
     t.refused(t.validate(&volume), Code::NotFound).await?;
@@ -77,18 +77,18 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let request = DeleteVolumeRequest { volume_id: String::new(), secrets: t.secrets() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn never_issued(t: &Trial) -> Outcome {
-    t.ok(DeleteVolumeRequest { volume_id: t.nobodys_id(), secrets: t.secrets() }).await?;
+async fn never_issued(t: &CheckContext) -> Outcome {
+    t.ok(DeleteVolumeRequest { volume_id: t.unknown_id(), secrets: t.secrets() }).await?;
     Ok(())
 }
 
-async fn keeps_snapshots(t: &Trial) -> Outcome {
+async fn keeps_snapshots(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     match t.settled(t.delete(&volume)).await? {
@@ -105,13 +105,13 @@ async fn keeps_snapshots(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn is_listed(t: &Trial, snapshot: &Snapshot) -> Outcome {
+async fn is_listed(t: &CheckContext, snapshot: &Snapshot) -> Outcome {
     let listed = t.snapshot_listed_as(snapshot).await?;
     let usable = listed.is_some_and(|it| it.snapshot_id == snapshot.snapshot_id && it.ready_to_use);
     t.expect(usable, "the snapshot to be listed and ready after its volume is gone")
 }
 
-async fn held_by_snapshots(t: &Trial) -> Outcome {
+async fn held_by_snapshots(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     t.snapshot(&volume).await?;
     match t.settled(t.delete(&volume)).await? {
@@ -121,7 +121,7 @@ async fn held_by_snapshots(t: &Trial) -> Outcome {
     }
 }
 
-async fn in_use(t: &Trial) -> Outcome {
+async fn in_use(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.attached(&volume, &capability).await?;
@@ -132,7 +132,7 @@ async fn in_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let answer = t.during_outage(t.ask(t.delete(&volume))).await?;
     if answer.is_ok() {

@@ -3,10 +3,10 @@
 use tonic::Code;
 
 use crate::capability::mount_of;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, GetCapacity,
 };
@@ -16,7 +16,7 @@ use crate::wire::csi::v1::{
     CreateVolumeRequest, GetCapacityRequest, GetCapacityResponse, ProbeRequest, Topology,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "GetCapacity",
     service: Service::Controller,
     needs: &[Need::Controller(GetCapacity)],
@@ -115,11 +115,11 @@ const CHECKS: &[Check] = &[
 const CREATES: &[Need] = &[Need::Controller(CreateDeleteVolume)];
 
 /// Other things than volumes take a little room, or give it back.
-fn is_about(t: &Trial, one: i64, other: i64) -> bool {
+fn is_about(t: &CheckContext, one: i64, other: i64) -> bool {
     (one - other).abs() < t.size() / 4
 }
 
-async fn is_not_negative(t: &Trial) -> Outcome {
+async fn is_not_negative(t: &CheckContext) -> Outcome {
     for parameters in [&t.options().parameters, &t.options().other_parameters, &Pairs::new()] {
         let reply = t.capacity(parameters).await?;
         t.expect(reply.available_capacity >= 0, "a capacity that is not negative")?;
@@ -130,7 +130,7 @@ async fn is_not_negative(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn is_in_bytes(t: &Trial) -> Outcome {
+async fn is_in_bytes(t: &CheckContext) -> Outcome {
     let parameters = &t.options().parameters;
     let before = t.capacity(parameters).await?.available_capacity;
     t.expect(before >= t.size(), "room for at least one volume, in bytes")?;
@@ -143,7 +143,7 @@ async fn is_in_bytes(t: &Trial) -> Outcome {
     t.expect(!counts || is_about(t, drop, size), format!("the capacity to drop by {size} bytes"))
 }
 
-async fn for_use(t: &Trial) -> Outcome {
+async fn for_use(t: &CheckContext) -> Outcome {
     let ask = |fs_type: &str| GetCapacityRequest {
         volume_capabilities: vec![mount_of(fs_type, Mode::SingleNodeWriter)],
         parameters: t.options().parameters.clone(),
@@ -158,7 +158,7 @@ async fn for_use(t: &Trial) -> Outcome {
 }
 
 /// Where nothing can be: no room, or a refusal (open point 14).
-async fn none_or_invalid(t: &Trial, request: GetCapacityRequest) -> Outcome {
+async fn none_or_invalid(t: &CheckContext, request: GetCapacityRequest) -> Outcome {
     match t.settled(request).await? {
         Ok(reply) => t.expect(
             reply.available_capacity == 0 && reply.maximum_volume_size.is_none_or(|most| most == 0),
@@ -175,7 +175,7 @@ fn largest(reply: &GetCapacityResponse) -> i64 {
     reply.maximum_volume_size.unwrap_or(reply.available_capacity)
 }
 
-fn sized(t: &Trial, parameters: &Pairs, required: i64) -> CreateVolumeRequest {
+fn sized(t: &CheckContext, parameters: &Pairs, required: i64) -> CreateVolumeRequest {
     CreateVolumeRequest {
         capacity_range: t.range(required, 0),
         parameters: parameters.clone(),
@@ -183,7 +183,7 @@ fn sized(t: &Trial, parameters: &Pairs, required: i64) -> CreateVolumeRequest {
     }
 }
 
-async fn by_parameters(t: &Trial) -> Outcome {
+async fn by_parameters(t: &CheckContext) -> Outcome {
     let (these, others) = (&t.options().parameters, &t.options().other_parameters);
     let other_before = t.capacity(others).await?;
     let before = t.capacity(these).await?;
@@ -212,7 +212,7 @@ async fn by_parameters(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn at_a_place(t: &Trial) -> Outcome {
+async fn at_a_place(t: &CheckContext) -> Outcome {
     let (here, nowhere) = (t.here()?, t.nowhere()?);
     let at = |place: Topology| GetCapacityRequest {
         parameters: t.options().parameters.clone(),
@@ -227,7 +227,7 @@ async fn at_a_place(t: &Trial) -> Outcome {
     none_or_invalid(t, at(nowhere)).await
 }
 
-async fn place_not_offered(t: &Trial) -> Outcome {
+async fn place_not_offered(t: &CheckContext) -> Outcome {
     let segments = Pairs::from([("example.com/place".to_owned(), "here".to_owned())]);
     let request = GetCapacityRequest {
         parameters: t.options().parameters.clone(),
@@ -238,7 +238,7 @@ async fn place_not_offered(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn tells_largest_size(t: &Trial) -> Outcome {
+async fn tells_largest_size(t: &CheckContext) -> Outcome {
     let anything = Pairs::new();
     let reply = t.capacity(&anything).await?;
     if reply.maximum_volume_size.is_some() {
@@ -249,7 +249,7 @@ async fn tells_largest_size(t: &Trial) -> Outcome {
     t.expect(answer.is_ok(), "maximum_volume_size, as not all of the room can be one volume")
 }
 
-async fn largest_volume(t: &Trial) -> Outcome {
+async fn largest_volume(t: &CheckContext) -> Outcome {
     let parameters = &t.options().parameters;
     let Some(most) = t.capacity(parameters).await?.maximum_volume_size else {
         return t.not_applicable("maximum_volume_size is not told");
@@ -262,7 +262,7 @@ async fn largest_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn tells_smallest_size(t: &Trial) -> Outcome {
+async fn tells_smallest_size(t: &CheckContext) -> Outcome {
     let reply = t.capacity(&t.options().parameters).await?;
     match reply.minimum_volume_size {
         Some(least) => t.expect(least > 0, "a smallest size that is a size"),
@@ -270,7 +270,7 @@ async fn tells_smallest_size(t: &Trial) -> Outcome {
     }
 }
 
-async fn smallest_volume(t: &Trial) -> Outcome {
+async fn smallest_volume(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let question = GetCapacityRequest {
             volume_capabilities: vec![capability.clone()],
@@ -291,7 +291,7 @@ async fn smallest_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let request = GetCapacityRequest {
         parameters: t.options().parameters.clone(),
         ..GetCapacityRequest::default()

@@ -2,15 +2,15 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::GetSnapshotRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteSnapshot, GetSnapshot,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "GetSnapshot",
     service: Service::Controller,
     needs: &[Need::Controller(GetSnapshot)],
@@ -59,14 +59,14 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn reply(t: &Trial) -> Outcome {
+async fn reply(t: &CheckContext) -> Outcome {
     let made = t.snapshot(&t.volume().await?).await?;
     let found = t.ok(t.get_snapshot(&made)).await?.snapshot;
     let found = t.some(found, "snapshot to be set")?;
     t.expect(found.snapshot_id == made.snapshot_id, "the snapshot that was asked for")
 }
 
-async fn is_current(t: &Trial) -> Outcome {
+async fn is_current(t: &CheckContext) -> Outcome {
     let made = t.snapshot(&t.volume().await?).await?;
     let request = t.get_snapshot(&made);
     let found = t.ok(request.clone()).await?.snapshot;
@@ -76,7 +76,7 @@ async fn is_current(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn while_processed(t: &Trial) -> Outcome {
+async fn while_processed(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let made = t.some(t.ok(request).await?.snapshot, "a snapshot in the reply")?;
     if made.ready_to_use {
@@ -86,19 +86,19 @@ async fn while_processed(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let request = GetSnapshotRequest { secrets: t.secrets(), ..Default::default() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn of_nothing(t: &Trial) -> Outcome {
-    let request = GetSnapshotRequest { snapshot_id: t.nobodys_id(), secrets: t.secrets() };
+async fn of_nothing(t: &CheckContext) -> Outcome {
+    let request = GetSnapshotRequest { snapshot_id: t.unknown_id(), secrets: t.secrets() };
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let made = t.snapshot(&t.volume().await?).await?;
     let answer = t.during_outage(t.ask(t.get_snapshot(&made))).await?;
     match answer {

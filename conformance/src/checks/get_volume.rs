@@ -2,9 +2,9 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ExpandVolume, GetVolume, ListVolumesPublishedNodes, PublishUnpublishVolume,
     VolumeCondition,
@@ -13,7 +13,7 @@ use crate::wire::csi::v1::{
     ControllerExpandVolumeRequest, ControllerGetVolumeRequest, ControllerGetVolumeResponse, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerGetVolume",
     service: Service::Controller,
     needs: &[Need::Controller(GetVolume), Need::Controller(CreateDeleteVolume)],
@@ -73,7 +73,7 @@ fn get(volume: &Volume) -> ControllerGetVolumeRequest {
     ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() }
 }
 
-async fn same_volume(t: &Trial) -> Outcome {
+async fn same_volume(t: &CheckContext) -> Outcome {
     let created = t.volume().await?;
     let reply = t.ok(get(&created)).await?;
     let volume = t.some(reply.volume, "the volume in the reply")?;
@@ -81,20 +81,20 @@ async fn same_volume(t: &Trial) -> Outcome {
     t.expect(volume.capacity_bytes == created.capacity_bytes, "the size that it was made with")
 }
 
-async fn status(t: &Trial) -> Outcome {
+async fn status(t: &CheckContext) -> Outcome {
     let reply = t.ok(get(&t.volume().await?)).await?;
     t.some(reply.status, "a status, even if nothing is in it")?;
     Ok(())
 }
 
-async fn condition(t: &Trial) -> Outcome {
+async fn condition(t: &CheckContext) -> Outcome {
     let reply = t.ok(get(&t.volume().await?)).await?;
     let condition = reply.status.and_then(|status| status.volume_condition);
     t.some(condition, "a volume_condition in the status")?;
     Ok(())
 }
 
-async fn after_growth(t: &Trial) -> Outcome {
+async fn after_growth(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let larger = volume.capacity_bytes.max(t.size()) + t.size();
     let grown = t
@@ -109,12 +109,12 @@ async fn after_growth(t: &Trial) -> Outcome {
     t.expect(current || grown.node_expansion_required && now.capacity_bytes == 0, "the new size")
 }
 
-async fn nodes_of(t: &Trial, volume: &Volume) -> Outcome<Vec<String>> {
+async fn nodes_of(t: &CheckContext, volume: &Volume) -> Outcome<Vec<String>> {
     let status = t.ok(get(volume)).await?.status;
     Ok(t.some(status, "a status")?.published_node_ids)
 }
 
-async fn published_nodes(t: &Trial) -> Outcome {
+async fn published_nodes(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.expect(nodes_of(t, &volume).await?.is_empty(), "no node before it is published")?;
@@ -124,20 +124,20 @@ async fn published_nodes(t: &Trial) -> Outcome {
     t.expect(nodes_of(t, &volume).await?.is_empty(), "no node after it was unpublished")
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     t.refused(get(&Volume::default()), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn unknown(t: &Trial) -> Outcome {
+async fn unknown(t: &CheckContext) -> Outcome {
     let gone = t.deleted_volume().await?;
-    for volume_id in [gone, t.nobodys_id()] {
+    for volume_id in [gone, t.unknown_id()] {
         t.refused(ControllerGetVolumeRequest { volume_id }, Code::NotFound).await?;
     }
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     if let Ok(reply) = t.during_outage(t.ask(get(&gone))).await? {
         // Whether it is gone cannot be known without storage, but that something is wrong can.
@@ -145,8 +145,8 @@ async fn without_storage(t: &Trial) -> Outcome {
     }
     let volume = t.volume().await?;
     let Ok(reply) = t.during_outage(t.ask(get(&volume))).await? else { return Ok(()) };
-    let told = reply.volume.as_ref().is_some_and(|told| told.volume_id == volume.volume_id);
-    t.expect(told, "a refusal while the storage was away, or the volume that was asked for")
+    let found = reply.volume.as_ref().is_some_and(|found| found.volume_id == volume.volume_id);
+    t.expect(found, "a refusal while the storage was away, or the volume that was asked for")
 }
 
 fn is_abnormal(reply: &ControllerGetVolumeResponse) -> bool {

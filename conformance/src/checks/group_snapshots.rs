@@ -8,18 +8,18 @@ mod members;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{BANNED_IN_NAMES, CheckContext};
 use crate::need::Need;
-use crate::trial::{BANNED_IN_NAMES, Trial};
 use crate::wire::csi::v1::{CreateVolumeGroupSnapshotRequest, Volume, VolumeGroupSnapshot};
 
-pub(super) use capabilities::CHAPTER as CAPABILITIES;
-pub(super) use deleting::CHAPTER as DELETING;
-pub(super) use getting::CHAPTER as GETTING;
-pub(super) use instant::CHAPTER as INSTANT;
-pub(super) use members::CHAPTER as MEMBERS;
+pub(super) use capabilities::SECTION as CAPABILITIES;
+pub(super) use deleting::SECTION as DELETING;
+pub(super) use getting::SECTION as GETTING;
+pub(super) use instant::SECTION as INSTANT;
+pub(super) use members::SECTION as MEMBERS;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "CreateVolumeGroupSnapshot",
     service: Service::GroupController,
     needs: &[Need::GroupSnapshots],
@@ -93,31 +93,31 @@ const CHECKS: &[Check] = &[
 const UNSEEN: &[(&str, &str)] =
     &[("GG-13", "no call makes the processing of a snapshot fail that was cut well")];
 
-async fn two_volumes(t: &Trial) -> Outcome<(Volume, Volume)> {
+async fn two_volumes(t: &CheckContext) -> Outcome<(Volume, Volume)> {
     Ok((t.volume().await?, t.volume().await?))
 }
 
-async fn group_of_two(t: &Trial) -> Outcome<VolumeGroupSnapshot> {
+async fn group_of_two(t: &CheckContext) -> Outcome<VolumeGroupSnapshot> {
     let (one, other) = two_volumes(t).await?;
     t.group_snapshot(&[&one, &other]).await
 }
 
 async fn made(
-    t: &Trial,
+    t: &CheckContext,
     request: CreateVolumeGroupSnapshotRequest,
 ) -> Outcome<VolumeGroupSnapshot> {
     t.some(t.ok(request).await?.group_snapshot, "a group snapshot in the reply")
 }
 
 /// How many snapshots there are of a volume; `None` if the plugin has no call for that.
-async fn count(t: &Trial, volume: &Volume) -> Outcome<Option<usize>> {
+async fn count(t: &CheckContext, volume: &Volume) -> Outcome<Option<usize>> {
     if !t.lists_snapshots() {
         return Ok(None);
     }
     Ok(Some(t.listed_snapshots(t.list_snapshots_of(volume)).await?.len()))
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let request = t.new_group_snapshot(&[&one, &other]);
     let first = made(t, request.clone()).await?;
@@ -134,7 +134,7 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_name(t: &Trial) -> Outcome {
+async fn without_name(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.new_group_snapshot(&[&volume]);
     let request = CreateVolumeGroupSnapshotRequest { name: String::new(), ..request };
@@ -142,7 +142,7 @@ async fn without_name(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn with_banned_name(t: &Trial) -> Outcome {
+async fn with_banned_name(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for banned in BANNED_IN_NAMES {
         let mut request = t.new_group_snapshot(&[&volume]);
@@ -152,7 +152,7 @@ async fn with_banned_name(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_volumes(t: &Trial) -> Outcome {
+async fn without_volumes(t: &CheckContext) -> Outcome {
     t.refused(t.new_group_snapshot(&[]), Code::InvalidArgument).await?;
     Ok(())
 }
@@ -161,7 +161,7 @@ fn unknown_parameter() -> (String, String) {
     ("no-such-parameter".to_owned(), "no-such-value".to_owned())
 }
 
-async fn with_unknown_parameter(t: &Trial) -> Outcome {
+async fn with_unknown_parameter(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let mut request = t.new_group_snapshot(&[&volume]);
     request.parameters.extend([unknown_parameter()]);
@@ -169,7 +169,7 @@ async fn with_unknown_parameter(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_other_volumes(t: &Trial) -> Outcome {
+async fn of_other_volumes(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let request = t.new_group_snapshot(&[&one, &other]);
     t.ok(request.clone()).await?;
@@ -186,7 +186,7 @@ async fn of_other_volumes(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_places_apart(t: &Trial) -> Outcome {
+async fn of_places_apart(t: &CheckContext) -> Outcome {
     let here = t.volume().await?;
     let mut request = t.new_volume();
     request.parameters = t.options().other_parameters.clone();
@@ -196,7 +196,7 @@ async fn of_places_apart(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_a_missing_volume(t: &Trial) -> Outcome {
+async fn of_a_missing_volume(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let missing = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     for volumes in [[&volume, &missing], [&missing, &volume]] {
@@ -206,11 +206,11 @@ async fn of_a_missing_volume(t: &Trial) -> Outcome {
     t.expect(left.is_none_or(|left| left == 0), "no snapshot to be left of a group that failed")
 }
 
-async fn without_space(t: &Trial) -> Outcome {
+async fn without_space(t: &CheckContext) -> Outcome {
     t.cut_until_full(|volume| t.new_group_snapshot(&[volume])).await
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let request = t.new_group_snapshot(&[&one, &other]);
     match t.during_outage(t.ask(request)).await? {

@@ -2,9 +2,9 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::plugin_capability::service::Type as PluginService;
@@ -14,7 +14,7 @@ use crate::wire::csi::v1::{
     NodeExpandVolumeRequest, ProbeRequest,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Identity",
     service: Service::Identity,
     needs: &[],
@@ -160,14 +160,14 @@ const UNSEEN: &[(&str, &str)] = &[
     ("ID-30", "Guidance for Probe is in the plugin's documents."),
 ];
 
-async fn identity_is_served(t: &Trial) -> Outcome {
+async fn identity_is_served(t: &CheckContext) -> Outcome {
     t.ok(GetPluginInfoRequest::default()).await?;
     t.ok(GetPluginCapabilitiesRequest::default()).await?;
     t.ok(ProbeRequest::default()).await?;
     Ok(())
 }
 
-async fn plugin_has_a_proper_name(t: &Trial) -> Outcome {
+async fn plugin_has_a_proper_name(t: &CheckContext) -> Outcome {
     let name = t.ok(GetPluginInfoRequest::default()).await?.name;
     blamed("ID-02", t.expect(!name.is_empty(), "a name"))?;
     blamed("ID-03", t.expect(name.len() <= 63, "a name of at most 63 characters"))?;
@@ -180,18 +180,18 @@ async fn plugin_has_a_proper_name(t: &Trial) -> Outcome {
     blamed("ID-05", t.expect(name.split('.').all(is_label), "labels with dots between"))
 }
 
-async fn plugin_has_a_version(t: &Trial) -> Outcome {
+async fn plugin_has_a_version(t: &CheckContext) -> Outcome {
     let version = t.ok(GetPluginInfoRequest::default()).await?.vendor_version;
     t.expect(!version.is_empty(), "a vendor_version")
 }
 
-async fn manifest_is_small(t: &Trial) -> Outcome {
+async fn manifest_is_small(t: &CheckContext) -> Outcome {
     let manifest = t.ok(GetPluginInfoRequest::default()).await?.manifest;
     let size: usize = manifest.iter().map(|(key, value)| key.len() + value.len()).sum();
     t.expect(size <= 4096, format!("a manifest of at most 4096 bytes, not {size}"))
 }
 
-async fn identity_holds_without_storage(t: &Trial) -> Outcome {
+async fn identity_holds_without_storage(t: &CheckContext) -> Outcome {
     let info = t.ok(GetPluginInfoRequest::default()).await?;
     let capabilities = t.ok(GetPluginCapabilitiesRequest::default()).await?;
     let calls = async {
@@ -206,7 +206,7 @@ async fn identity_holds_without_storage(t: &Trial) -> Outcome {
     blamed("ID-22", t.expect(same, "an error, or the GetPluginCapabilities of a healthy plugin"))
 }
 
-async fn instances_agree(t: &Trial) -> Outcome {
+async fn instances_agree(t: &CheckContext) -> Outcome {
     let info = t.ok(GetPluginInfoRequest::default()).await?;
     let capabilities = t.ok(GetPluginCapabilitiesRequest::default()).await?;
     t.expect(t.ask_at_node(ProbeRequest::default()).await?.is_ok(), "OK")?;
@@ -220,37 +220,37 @@ async fn instances_agree(t: &Trial) -> Outcome {
     t.expect(same, "the same capabilities from both endpoints")
 }
 
-async fn instances_agree_after_a_restart(t: &Trial) -> Outcome {
+async fn instances_agree_after_a_restart(t: &CheckContext) -> Outcome {
     let before = t.ok(GetPluginCapabilitiesRequest::default()).await?;
     t.restart_plugin()?;
     let after = t.ok(GetPluginCapabilitiesRequest::default()).await?;
     t.expect(before == after, "the capabilities of the instance before")
 }
 
-async fn controller_service_is_reported(t: &Trial) -> Outcome {
+async fn controller_service_is_reported(t: &CheckContext) -> Outcome {
     t.ok(GetPluginCapabilitiesRequest::default()).await?;
-    let reported = t.offers().has_plugin(PluginService::ControllerService);
-    let served = t.offers().controller.is_some();
+    let reported = t.features().has_plugin(PluginService::ControllerService);
+    let served = t.features().controller.is_some();
     blamed("ID-12", t.expect(reported || !served, "CONTROLLER_SERVICE, as it is served"))?;
     blamed("ID-13", t.expect(served || !reported, "no CONTROLLER_SERVICE, as it is not served"))
 }
 
-async fn topology_is_reported(t: &Trial) -> Outcome {
+async fn topology_is_reported(t: &CheckContext) -> Outcome {
     let place = t.ok(crate::wire::csi::v1::NodeGetInfoRequest::default()).await?;
     let is_placed = place.accessible_topology.is_some_and(|it| !it.segments.is_empty());
-    let reported = t.offers().has_plugin(PluginService::VolumeAccessibilityConstraints);
+    let reported = t.features().has_plugin(PluginService::VolumeAccessibilityConstraints);
     t.expect(
         reported || !is_placed,
         "VOLUME_ACCESSIBILITY_CONSTRAINTS, as nodes are in different places",
     )
 }
 
-async fn group_controller_is_served(t: &Trial) -> Outcome {
+async fn group_controller_is_served(t: &CheckContext) -> Outcome {
     t.ok(crate::wire::csi::v1::GroupControllerGetCapabilitiesRequest::default()).await?;
     Ok(())
 }
 
-async fn snapshot_metadata_is_served(t: &Trial) -> Outcome {
+async fn snapshot_metadata_is_served(t: &CheckContext) -> Outcome {
     for method in crate::wire::methods_of("csi.v1.SnapshotMetadata") {
         let code = t.code_at(&method).await;
         t.expect(code != Code::Unimplemented, "a call that is there, as it is advertised")?;
@@ -258,19 +258,19 @@ async fn snapshot_metadata_is_served(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn online_expansion_has_a_call(t: &Trial) -> Outcome {
-    let offers = t.offers();
+async fn online_expansion_has_a_call(t: &CheckContext) -> Outcome {
+    let features = t.features();
     let has_call =
-        offers.has_controller(Rpc::ExpandVolume) || offers.has_node(NodeRpc::ExpandVolume);
+        features.has_controller(Rpc::ExpandVolume) || features.has_node(NodeRpc::ExpandVolume);
     t.expect(has_call, "EXPAND_VOLUME of the controller, the node or both")
 }
 
-async fn offline_expansion_has_a_call(t: &Trial) -> Outcome {
-    let has_call = t.offers().has_controller(Rpc::ExpandVolume);
+async fn offline_expansion_has_a_call(t: &CheckContext) -> Outcome {
+    let has_call = t.features().has_controller(Rpc::ExpandVolume);
     t.expect(has_call, "EXPAND_VOLUME of the controller")
 }
 
-async fn online_expansion_works(t: &Trial) -> Outcome {
+async fn online_expansion_works(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -286,7 +286,7 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
     };
     let is_large = reply.capacity_bytes >= 2 * t.size();
     blamed("ID-18", t.expect(is_large, "the size that was asked for"))?;
-    if t.offers().has_node(NodeRpc::ExpandVolume) {
+    if t.features().has_node(NodeRpc::ExpandVolume) {
         let request = NodeExpandVolumeRequest {
             volume_id: volume.volume_id.clone(),
             volume_path: placed.target.clone(),
@@ -301,7 +301,7 @@ async fn online_expansion_works(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn offline_expansion_waits(t: &Trial) -> Outcome {
+async fn offline_expansion_waits(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -313,7 +313,7 @@ async fn offline_expansion_waits(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn probe_may_be_asked_often(t: &Trial) -> Outcome {
+async fn probe_may_be_asked_often(t: &CheckContext) -> Outcome {
     for _ in 0..100 {
         let Ok(reply) = t.settled(ProbeRequest::default()).await? else {
             return blamed("ID-23", Err(t.failed("OK, however often it is asked")));
@@ -324,12 +324,12 @@ async fn probe_may_be_asked_often(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn probe_notices_missing_storage(t: &Trial) -> Outcome {
+async fn probe_notices_missing_storage(t: &CheckContext) -> Outcome {
     let Err(status) = t.during_outage(t.ask(ProbeRequest::default())).await? else {
         return Err(t.failed("FAILED_PRECONDITION while the storage is away"));
     };
-    let is_told = status.code() == Code::FailedPrecondition;
-    blamed("ID-24", t.expect(is_told, "FAILED_PRECONDITION while the storage is away"))?;
+    let is_reported = status.code() == Code::FailedPrecondition;
+    blamed("ID-24", t.expect(is_reported, "FAILED_PRECONDITION while the storage is away"))?;
     t.ok(ProbeRequest::default()).await?;
     Ok(())
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteSnapshot, ListSnapshots,
 };
 use crate::wire::csi::v1::{ListSnapshotsRequest, Snapshot, Volume};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ListSnapshots",
     service: Service::Controller,
     needs: &[Need::Controller(ListSnapshots), Need::Controller(CreateDeleteSnapshot)],
@@ -97,7 +97,7 @@ const CHECKS: &[Check] = &[
         "list-snapshots-that-go-meanwhile",
         "deletes what the first page has shown and reads on",
         &["LS-17"],
-        run!(that_go_meanwhile),
+        run!(that_disappear_between_pages),
     )
     .alone(),
     check(
@@ -124,7 +124,7 @@ fn ids(listed: &[Snapshot]) -> Vec<&str> {
     ids
 }
 
-async fn with_snapshots(t: &Trial, count: usize) -> Outcome<(Volume, Vec<Snapshot>)> {
+async fn with_snapshots(t: &CheckContext, count: usize) -> Outcome<(Volume, Vec<Snapshot>)> {
     let volume = t.volume().await?;
     let mut snapshots = Vec::new();
     for _ in 0..count {
@@ -134,7 +134,7 @@ async fn with_snapshots(t: &Trial, count: usize) -> Outcome<(Volume, Vec<Snapsho
 }
 
 /// Each of another volume.
-async fn snapshots_of_several(t: &Trial, count: usize) -> Outcome<Vec<Snapshot>> {
+async fn snapshots_of_several(t: &CheckContext, count: usize) -> Outcome<Vec<Snapshot>> {
     let mut snapshots = Vec::new();
     for _ in 0..count {
         snapshots.push(t.snapshot(&t.volume().await?).await?);
@@ -142,18 +142,18 @@ async fn snapshots_of_several(t: &Trial, count: usize) -> Outcome<Vec<Snapshot>>
     Ok(snapshots)
 }
 
-async fn is_there(t: &Trial) -> Outcome {
+async fn is_there(t: &CheckContext) -> Outcome {
     t.ok(t.list_snapshots()).await?;
     Ok(())
 }
 
-async fn of_all_kinds(t: &Trial) -> Outcome {
+async fn of_all_kinds(t: &CheckContext) -> Outcome {
     let (volume, mut made) = with_snapshots(t, 2).await?;
     let (orphaned, orphans) = with_snapshots(t, 1).await?;
     // A plugin may refuse to delete a volume that has snapshots (DV-04).
     let deleted = t.settled(t.delete(&orphaned)).await?;
     made.extend(orphans);
-    if t.offers().group_snapshots {
+    if t.features().group_snapshots {
         made.extend(t.group_snapshot(&[&volume]).await?.snapshots);
     }
     let listed = t.listed_snapshots(t.list_snapshots()).await?;
@@ -162,7 +162,7 @@ async fn of_all_kinds(t: &Trial) -> Outcome {
     t.expect(made.iter().all(|it| has(&listed, it)), expected)
 }
 
-async fn after_changes(t: &Trial) -> Outcome {
+async fn after_changes(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.list_snapshots_of(&volume);
     t.expect(t.listed_snapshots(request.clone()).await?.is_empty(), "no snapshot of a new volume")?;
@@ -173,7 +173,7 @@ async fn after_changes(t: &Trial) -> Outcome {
     t.expect(t.listed_snapshots(request).await?.is_empty(), "the deleted snapshot not in the list")
 }
 
-async fn ready(t: &Trial) -> Outcome {
+async fn ready(t: &CheckContext) -> Outcome {
     let (_, made) = with_snapshots(t, 1).await?;
     let made = t.some(made.into_iter().next(), "a snapshot")?;
     let listed = t.listed_snapshots(t.list_snapshot(&made)).await?;
@@ -181,7 +181,7 @@ async fn ready(t: &Trial) -> Outcome {
     t.expect(listed.ready_to_use, "ready_to_use, as CreateSnapshot has said")
 }
 
-async fn while_processed(t: &Trial) -> Outcome {
+async fn while_processed(t: &CheckContext) -> Outcome {
     let request = t.new_snapshot(&t.volume().await?);
     let made = t.some(t.ok(request).await?.snapshot, "a snapshot in the reply")?;
     if made.ready_to_use {
@@ -191,7 +191,7 @@ async fn while_processed(t: &Trial) -> Outcome {
     t.expect(has(&listed, &made), "the snapshot in the list before it is ready")
 }
 
-async fn after_a_failed_cut(t: &Trial) -> Outcome {
+async fn after_a_failed_cut(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.new_snapshot(&volume);
     let answer = t.during_outage(t.ask(request)).await?;
@@ -203,7 +203,11 @@ async fn after_a_failed_cut(t: &Trial) -> Outcome {
 }
 
 /// All pages of so many entries each, as single lists.
-async fn pages(t: &Trial, request: ListSnapshotsRequest, most: i32) -> Outcome<Vec<Vec<Snapshot>>> {
+async fn pages(
+    t: &CheckContext,
+    request: ListSnapshotsRequest,
+    most: i32,
+) -> Outcome<Vec<Vec<Snapshot>>> {
     let mut request = ListSnapshotsRequest { max_entries: most, ..request };
     let mut pages = Vec::new();
     let mut tokens = BTreeSet::new();
@@ -222,7 +226,7 @@ async fn pages(t: &Trial, request: ListSnapshotsRequest, most: i32) -> Outcome<V
     }
 }
 
-async fn pages_of_a_volume(t: &Trial) -> Outcome {
+async fn pages_of_a_volume(t: &CheckContext) -> Outcome {
     let (volume, made) = with_snapshots(t, 4).await?;
     let whole = t.listed_snapshots(t.list_snapshots_of(&volume)).await?;
     blamed("LS-14", t.expect(ids(&whole) == ids(&made), "the snapshots of that volume"))?;
@@ -234,7 +238,7 @@ async fn pages_of_a_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn pages_of_all(t: &Trial) -> Outcome {
+async fn pages_of_all(t: &CheckContext) -> Outcome {
     let made = snapshots_of_several(t, 3).await?;
     let read = pages(t, t.list_snapshots(), 2).await?;
     let found: Vec<_> = read.into_iter().flatten().collect();
@@ -244,19 +248,19 @@ async fn pages_of_all(t: &Trial) -> Outcome {
     t.expect(made.iter().all(|it| times(it) == 1), "each snapshot once on all pages together")
 }
 
-async fn without_a_cap(t: &Trial) -> Outcome {
+async fn without_a_cap(t: &CheckContext) -> Outcome {
     let made = snapshots_of_several(t, 3).await?;
     let listed = t.listed_snapshots(t.list_snapshots()).await?;
     t.expect(made.iter().all(|it| has(&listed, it)), "all snapshots")
 }
 
-async fn negative_cap(t: &Trial) -> Outcome {
+async fn negative_cap(t: &CheckContext) -> Outcome {
     let request = ListSnapshotsRequest { max_entries: -1, ..t.list_snapshots() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn from_a_bad_token(t: &Trial) -> Outcome {
+async fn from_a_bad_token(t: &CheckContext) -> Outcome {
     for token in ["no such token", "-1", "4294967295"] {
         let starting_token = token.to_owned();
         let request = ListSnapshotsRequest { starting_token, ..t.list_snapshots() };
@@ -265,27 +269,27 @@ async fn from_a_bad_token(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_one_volume(t: &Trial) -> Outcome {
+async fn of_one_volume(t: &CheckContext) -> Outcome {
     let (volume, made) = with_snapshots(t, 2).await?;
     with_snapshots(t, 1).await?;
     let request = t.list_snapshots_of(&volume);
     let listed = t.listed_snapshots(request.clone()).await?;
     t.expect(ids(&listed) == ids(&made), "the snapshots of that volume and no others")?;
-    let unknown = ListSnapshotsRequest { source_volume_id: t.nobodys_id(), ..request };
+    let unknown = ListSnapshotsRequest { source_volume_id: t.unknown_id(), ..request };
     t.expect(t.listed_snapshots(unknown).await?.is_empty(), "no entries for an unknown volume")
 }
 
-async fn by_id(t: &Trial) -> Outcome {
+async fn by_id(t: &CheckContext) -> Outcome {
     let made = snapshots_of_several(t, 2).await?;
     for snapshot in &made {
         let listed = t.listed_snapshots(t.list_snapshot(snapshot)).await?;
         t.expect(ids(&listed) == [&snapshot.snapshot_id], "that snapshot and no other")?;
     }
-    let unknown = ListSnapshotsRequest { snapshot_id: t.nobodys_id(), ..t.list_snapshots() };
+    let unknown = ListSnapshotsRequest { snapshot_id: t.unknown_id(), ..t.list_snapshots() };
     t.expect(t.listed_snapshots(unknown).await?.is_empty(), "no entries for an unknown snapshot")
 }
 
-async fn by_both(t: &Trial) -> Outcome {
+async fn by_both(t: &CheckContext) -> Outcome {
     let (volume, made) = with_snapshots(t, 1).await?;
     let (other, _) = with_snapshots(t, 1).await?;
     let snapshot_id = ids(&made).concat();
@@ -299,7 +303,7 @@ async fn by_both(t: &Trial) -> Outcome {
     t.expect(listed.is_empty(), "no entries that match only one of two filters")
 }
 
-async fn that_go_meanwhile(t: &Trial) -> Outcome {
+async fn that_disappear_between_pages(t: &CheckContext) -> Outcome {
     let made = snapshots_of_several(t, 3).await?;
     let mut request = ListSnapshotsRequest { max_entries: 1, ..t.list_snapshots() };
     // Of the snapshots that are there, only those made here may be deleted.
@@ -320,7 +324,7 @@ async fn that_go_meanwhile(t: &Trial) -> Outcome {
     t.expect(copes, "the next page, or ABORTED if the token has become invalid")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let (volume, made) = with_snapshots(t, 2).await?;
     let answer = t.during_outage(t.ask(t.list_snapshots_of(&volume))).await?;
     match answer {

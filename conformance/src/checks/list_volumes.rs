@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ListVolumes, ListVolumesPublishedNodes, PublishUnpublishVolume,
     VolumeCondition,
@@ -14,7 +14,7 @@ use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
 use crate::wire::csi::v1::list_volumes_response::{Entry, VolumeStatus};
 use crate::wire::csi::v1::{DeleteVolumeRequest, ListVolumesRequest, ListVolumesResponse, Volume};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ListVolumes",
     service: Service::Controller,
     needs: &[Need::Controller(ListVolumes), Need::Controller(CreateDeleteVolume)],
@@ -124,7 +124,7 @@ const UNSEEN: &[(&str, &str)] =
 
 const VOLUMES: usize = 4;
 
-async fn some_volumes(t: &Trial) -> Outcome<Vec<Volume>> {
+async fn some_volumes(t: &CheckContext) -> Outcome<Vec<Volume>> {
     let mut volumes = Vec::new();
     for _ in 0..VOLUMES {
         volumes.push(t.volume().await?);
@@ -141,7 +141,7 @@ fn page(max_entries: i32, starting_token: &str) -> ListVolumesRequest {
     ListVolumesRequest { max_entries, starting_token: starting_token.to_owned() }
 }
 
-async fn all(t: &Trial) -> Outcome {
+async fn all(t: &CheckContext) -> Outcome {
     let mut volumes = some_volumes(t).await?;
     let gone = volumes.pop();
     let gone = t.some(gone, "a volume to delete")?;
@@ -153,12 +153,12 @@ async fn all(t: &Trial) -> Outcome {
 }
 
 /// Numbers of entries that cannot be all.
-async fn too_few(t: &Trial) -> Outcome<[usize; 3]> {
+async fn too_few(t: &CheckContext) -> Outcome<[usize; 3]> {
     some_volumes(t).await?;
     Ok([1, 2, t.listed(0).await?.len() - 1])
 }
 
-async fn page_size(t: &Trial) -> Outcome {
+async fn page_size(t: &CheckContext) -> Outcome {
     for most in too_few(t).await? {
         let reply = t.ok(page(i32::try_from(most).unwrap_or(i32::MAX), "")).await?;
         let fits = !reply.entries.is_empty() && reply.entries.len() <= most;
@@ -167,7 +167,7 @@ async fn page_size(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn has_more(t: &Trial) -> Outcome {
+async fn has_more(t: &CheckContext) -> Outcome {
     for most in too_few(t).await? {
         let reply = t.ok(page(i32::try_from(most).unwrap_or(i32::MAX), "")).await?;
         t.expect(!reply.next_token.is_empty(), "a next_token, as there are more")?;
@@ -177,7 +177,7 @@ async fn has_more(t: &Trial) -> Outcome {
 
 /// The first page with a single entry. Without a token there is nothing to go on from, which is
 /// LV-04's matter.
-async fn first_of_several(t: &Trial) -> Outcome<ListVolumesResponse> {
+async fn first_of_several(t: &CheckContext) -> Outcome<ListVolumesResponse> {
     let first = t.ok(page(1, "")).await?;
     if first.next_token.is_empty() {
         return t.not_applicable("the plugin hands out no next_token (LV-04)");
@@ -185,12 +185,12 @@ async fn first_of_several(t: &Trial) -> Outcome<ListVolumesResponse> {
     Ok(first)
 }
 
-async fn negative(t: &Trial) -> Outcome {
+async fn negative(t: &CheckContext) -> Outcome {
     t.refused(page(-1, ""), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn from_the_beginning(t: &Trial) -> Outcome {
+async fn from_the_beginning(t: &CheckContext) -> Outcome {
     some_volumes(t).await?;
     let first = t.ok(page(1, "")).await?;
     if !first.next_token.is_empty() {
@@ -201,7 +201,7 @@ async fn from_the_beginning(t: &Trial) -> Outcome {
     t.expect(ids(&again.entries) == ids(&first.entries), "the first entry again")
 }
 
-async fn in_pages(t: &Trial) -> Outcome {
+async fn in_pages(t: &CheckContext) -> Outcome {
     some_volumes(t).await?;
     first_of_several(t).await?;
     let whole: BTreeSet<_> = ids(&t.listed(0).await?).into_iter().collect();
@@ -214,7 +214,7 @@ async fn in_pages(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn last_page(t: &Trial) -> Outcome {
+async fn last_page(t: &CheckContext) -> Outcome {
     some_volumes(t).await?;
     let whole = t.listed(0).await?.len();
     for most in [i32::try_from(whole).unwrap_or(i32::MAX), 0] {
@@ -225,7 +225,7 @@ async fn last_page(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn garbage_token(t: &Trial) -> Outcome {
+async fn garbage_token(t: &CheckContext) -> Outcome {
     t.volume().await?;
     for token in ["garbage-4d1f5a", "-1", "4294967295"] {
         t.refused(page(1, token), Code::Aborted).await?;
@@ -234,39 +234,39 @@ async fn garbage_token(t: &Trial) -> Outcome {
 }
 
 /// At least one.
-async fn entries(t: &Trial) -> Outcome<Vec<Entry>> {
+async fn entries(t: &CheckContext) -> Outcome<Vec<Entry>> {
     t.volume().await?;
     let entries = t.ok(page(0, "")).await?.entries;
     t.expect(!entries.is_empty(), "at least one entry")?;
     Ok(entries)
 }
 
-async fn entries_have_volumes(t: &Trial) -> Outcome {
+async fn entries_have_volumes(t: &CheckContext) -> Outcome {
     let named = |entry: &Entry| entry.volume.as_ref().is_some_and(|it| !it.volume_id.is_empty());
     let entries = entries(t).await?;
     t.expect(entries.iter().all(named), "a volume with a volume_id in each entry")
 }
 
-async fn entries_have_status(t: &Trial) -> Outcome {
+async fn entries_have_status(t: &CheckContext) -> Outcome {
     let entries = entries(t).await?;
     t.expect(entries.iter().all(|it| it.status.is_some()), "a status in each entry")
 }
 
-async fn entries_have_condition(t: &Trial) -> Outcome {
-    let told =
+async fn entries_have_condition(t: &CheckContext) -> Outcome {
+    let has_condition =
         |entry: &Entry| entry.status.as_ref().is_some_and(|it| it.volume_condition.is_some());
     let entries = entries(t).await?;
-    t.expect(entries.iter().all(told), "a volume_condition in each entry")
+    t.expect(entries.iter().all(has_condition), "a volume_condition in each entry")
 }
 
-async fn nodes_of(t: &Trial, volume: &Volume) -> Outcome<Vec<String>> {
+async fn nodes_of(t: &CheckContext, volume: &Volume) -> Outcome<Vec<String>> {
     let entry = t.listed_as(volume).await?;
     let VolumeStatus { published_node_ids, .. } =
         t.some(entry.and_then(|entry| entry.status), "the volume to be listed, with a status")?;
     Ok(published_node_ids)
 }
 
-async fn published_nodes(t: &Trial) -> Outcome {
+async fn published_nodes(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.expect(nodes_of(t, &volume).await?.is_empty(), "no node before it is published")?;
@@ -276,7 +276,7 @@ async fn published_nodes(t: &Trial) -> Outcome {
     t.expect(nodes_of(t, &volume).await?.is_empty(), "no node after it was unpublished")
 }
 
-async fn while_they_go(t: &Trial) -> Outcome {
+async fn while_they_go(t: &CheckContext) -> Outcome {
     let volumes = some_volumes(t).await?;
     first_of_several(t).await?;
     let ours = |id: &String| volumes.iter().any(|volume| volume.volume_id == *id);
@@ -306,9 +306,9 @@ async fn while_they_go(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let Ok(reply) = t.during_outage(t.ask(page(0, ""))).await? else { return Ok(()) };
-    let told = ids(&reply.entries).contains(&volume.volume_id) || !reply.next_token.is_empty();
-    t.expect(told, "a refusal while the storage was away, or a list of what is there")
+    let is_listed = ids(&reply.entries).contains(&volume.volume_id) || !reply.next_token.is_empty();
+    t.expect(is_listed, "a refusal while the storage was away, or a list of what is there")
 }

@@ -3,16 +3,16 @@
 use tonic::Code;
 
 use super::create_volume::spoilt;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ModifyVolume,
 };
 use crate::wire::csi::v1::{ControllerModifyVolumeRequest, Volume};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ControllerModifyVolume",
     service: Service::Controller,
     needs: &[
@@ -72,7 +72,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("MV-10", "a permission: other keys than before may be taken or refused"),
 ];
 
-fn modify(t: &Trial, volume_id: &str, parameters: &Pairs) -> ControllerModifyVolumeRequest {
+fn modify(t: &CheckContext, volume_id: &str, parameters: &Pairs) -> ControllerModifyVolumeRequest {
     ControllerModifyVolumeRequest {
         volume_id: volume_id.to_owned(),
         secrets: t.secrets(),
@@ -80,11 +80,11 @@ fn modify(t: &Trial, volume_id: &str, parameters: &Pairs) -> ControllerModifyVol
     }
 }
 
-fn change(t: &Trial, volume: &Volume) -> ControllerModifyVolumeRequest {
+fn change(t: &CheckContext, volume: &Volume) -> ControllerModifyVolumeRequest {
     modify(t, &volume.volume_id, &t.options().changed_parameters)
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let (before, after) = (&t.options().mutable_parameters, &t.options().changed_parameters);
     for parameters in [before, after, after, before] {
@@ -93,18 +93,18 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     t.refused(change(t, &Volume::default()), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_parameters(t: &Trial) -> Outcome {
+async fn without_parameters(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     t.refused(modify(t, &volume.volume_id, &Pairs::new()), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn bad_parameters(t: &Trial) -> Outcome {
+async fn bad_parameters(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for parameters in spoilt(&t.options().changed_parameters) {
         t.refused(modify(t, &volume.volume_id, &parameters), Code::InvalidArgument).await?;
@@ -112,23 +112,23 @@ async fn bad_parameters(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown(t: &Trial) -> Outcome {
+async fn unknown(t: &CheckContext) -> Outcome {
     let gone = t.deleted_volume().await?;
-    for volume_id in [gone, t.nobodys_id()] {
+    for volume_id in [gone, t.unknown_id()] {
         let request = modify(t, &volume_id, &t.options().changed_parameters);
         t.refused(request, Code::NotFound).await?;
     }
     Ok(())
 }
 
-async fn keeps_context(t: &Trial) -> Outcome {
+async fn keeps_context(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     t.ok(change(t, &volume)).await?;
     let now = t.known(&volume).await?.volume;
     t.expect(now.volume_context == volume.volume_context, "the volume_context of the creation")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     let answer = t.during_outage(t.ask(change(t, &gone))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")

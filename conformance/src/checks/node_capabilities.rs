@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use tonic::Code;
 
 use crate::capability::{in_mode, with};
-use crate::check::{Chapter, Check, Outcome, Service, check, optional, run};
+use crate::check::{Check, Outcome, Section, Service, check, optional, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::Rpc;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::Type::Rpc as Offered;
@@ -20,7 +20,7 @@ use crate::wire::csi::v1::{
     NodeStageVolumeRequest, NodeUnstageVolumeRequest,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeGetCapabilities",
     service: Service::Node,
     needs: &[Need::NodeService],
@@ -68,7 +68,7 @@ const UNSEEN: &[(&str, &str)] = &[];
 /// A group that nothing on the node has by chance.
 const GROUP: u32 = 48_621;
 
-async fn lists_what_works(t: &Trial) -> Outcome {
+async fn lists_what_works(t: &CheckContext) -> Outcome {
     let reply = t.ok(NodeGetCapabilitiesRequest::default()).await?;
     let entries = reply.capabilities.iter().filter_map(|entry| entry.r#type.as_ref());
     let numbers: Vec<_> = entries.map(|Offered(rpc)| rpc.r#type).collect();
@@ -78,17 +78,17 @@ async fn lists_what_works(t: &Trial) -> Outcome {
     }
     let distinct: BTreeSet<_> = numbers.iter().collect();
     t.expect(distinct.len() == numbers.len(), "each capability once")?;
-    let offers = |kind: Type| numbers.contains(&kind.into());
-    let stages = offers(Type::StageUnstageVolume);
+    let features = |kind: Type| numbers.contains(&kind.into());
+    let stages = features(Type::StageUnstageVolume);
     works_if(t, NodeStageVolumeRequest::default(), stages).await?;
     works_if(t, NodeUnstageVolumeRequest::default(), stages).await?;
-    let tells = offers(Type::GetVolumeStats) || offers(Type::VolumeCondition);
+    let tells = features(Type::GetVolumeStats) || features(Type::VolumeCondition);
     works_if(t, NodeGetVolumeStatsRequest::default(), tells).await?;
-    works_if(t, NodeExpandVolumeRequest::default(), offers(Type::ExpandVolume)).await
+    works_if(t, NodeExpandVolumeRequest::default(), features(Type::ExpandVolume)).await
 }
 
 /// An empty request is refused by a call that is there, too, but not as UNIMPLEMENTED.
-async fn works_if<R: Rpc>(t: &Trial, empty: R, offered: bool) -> Outcome {
+async fn works_if<R: Rpc>(t: &CheckContext, empty: R, offered: bool) -> Outcome {
     let answer = t.ask(empty).await?;
     let missing = answer.is_err_and(|status| status.code() == Code::Unimplemented);
     if offered {
@@ -98,7 +98,7 @@ async fn works_if<R: Rpc>(t: &Trial, empty: R, offered: bool) -> Outcome {
     }
 }
 
-async fn stats_work(t: &Trial) -> Outcome {
+async fn stats_work(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -106,7 +106,7 @@ async fn stats_work(t: &Trial) -> Outcome {
     t.expect(!reply.usage.is_empty(), "numbers of the volume")
 }
 
-async fn knows_single_node_modes(t: &Trial) -> Outcome {
+async fn knows_single_node_modes(t: &CheckContext) -> Outcome {
     let modes = [Mode::SingleNodeMultiWriter, Mode::SingleNodeSingleWriter];
     let quick = t.quick_capability();
     let mut known = 0;
@@ -123,7 +123,7 @@ async fn knows_single_node_modes(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn applies_a_mount_group(t: &Trial) -> Outcome {
+async fn applies_a_mount_group(t: &CheckContext) -> Outcome {
     let mount = MountVolume {
         fs_type: t.options().fs_type.clone(),
         volume_mount_group: GROUP.to_string(),

@@ -6,16 +6,16 @@ use tonic::Code;
 
 use self::growing::{Grown, expand, grown, requested};
 use crate::capability::{block, in_mode};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::rpc::Type::{ExpandVolume, StageUnstageVolume};
 use crate::wire::csi::v1::plugin_capability::volume_expansion::Type::Offline;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::{CreateVolumeRequest, NodeExpandVolumeRequest};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeExpandVolume",
     service: Service::Node,
     needs: &[Need::Node(ExpandVolume), Need::Controller(CreateDeleteVolume)],
@@ -115,26 +115,26 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn placed(t: &Trial) -> Outcome<Placed> {
+async fn placed(t: &CheckContext) -> Outcome<Placed> {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.placed(&volume, capability).await
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let Grown { placed, bytes, .. } = grown(t, t.quick_capability()).await?;
     let request = expand(t, &placed, bytes);
     for _ in 0..2 {
-        let told = t.ok(request.clone()).await?.capacity_bytes;
+        let returned = t.ok(request.clone()).await?.capacity_bytes;
         let expected = format!("no size, or one of at least {bytes} bytes");
-        blamed("NE-17", t.expect(told == 0 || told >= bytes, expected))?;
+        blamed("NE-17", t.expect(returned == 0 || returned >= bytes, expected))?;
     }
     // Long since larger than this.
     blamed("NE-03", t.ok(expand(t, &placed, t.size())).await)?;
     Ok(())
 }
 
-async fn what_is_not_there(t: &Trial) -> Outcome {
+async fn what_is_not_there(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let volume_path = t.target_path()?;
     let request = NodeExpandVolumeRequest { volume_path, ..expand(t, &placed, t.size()) };
@@ -143,7 +143,7 @@ async fn what_is_not_there(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn staged_then_published(t: &Trial) -> Outcome {
+async fn staged_then_published(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     if !growing::grows_in_use(t) {
@@ -162,20 +162,20 @@ async fn staged_then_published(t: &Trial) -> Outcome {
 }
 
 /// Nothing to do where the volume had to be grown before.
-async fn grown_in_use(t: &Trial, placed: &Placed, times: i64) -> Outcome<i64> {
+async fn grown_in_use(t: &CheckContext, placed: &Placed, times: i64) -> Outcome<i64> {
     if growing::grows_in_use(t) {
         return requested(t, &placed.volume, &placed.capability, times).await;
     }
     Ok(t.size().saturating_mul(times))
 }
 
-async fn published(t: &Trial) -> Outcome {
+async fn published(t: &CheckContext) -> Outcome {
     let Grown { placed, bytes, .. } = grown(t, t.capability()).await?;
     t.ok(expand(t, &placed, bytes)).await?;
     growing::shows(t, &placed, bytes)
 }
 
-async fn after_offline_expand(t: &Trial) -> Outcome {
+async fn after_offline_expand(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -186,7 +186,7 @@ async fn after_offline_expand(t: &Trial) -> Outcome {
     growing::shows(t, &placed, bytes)
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let volume_id = String::new();
     let request = NodeExpandVolumeRequest { volume_id, ..expand(t, &placed, t.size()) };
@@ -194,7 +194,7 @@ async fn without_volume_id(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_path(t: &Trial) -> Outcome {
+async fn without_path(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let volume_path = String::new();
     let request = NodeExpandVolumeRequest { volume_path, ..expand(t, &placed, t.size()) };
@@ -203,7 +203,7 @@ async fn without_path(t: &Trial) -> Outcome {
 }
 
 /// A plugin that needs secrets, and was given some, may refuse to go on without them.
-async fn with_little(t: &Trial) -> Outcome {
+async fn with_little(t: &CheckContext) -> Outcome {
     let Grown { placed, bytes, .. } = grown(t, t.mount(Mode::SingleNodeWriter)).await?;
     let request = NodeExpandVolumeRequest {
         capacity_range: None,
@@ -225,13 +225,13 @@ async fn with_little(t: &Trial) -> Outcome {
     growing::shows(t, &placed, bytes)
 }
 
-async fn a_device(t: &Trial) -> Outcome {
+async fn a_device(t: &CheckContext) -> Outcome {
     let Grown { placed, bytes, .. } = grown(t, block(Mode::SingleNodeWriter)).await?;
     t.ok(expand(t, &placed, bytes)).await?;
     growing::shows(t, &placed, bytes)
 }
 
-async fn for_another_use(t: &Trial) -> Outcome {
+async fn for_another_use(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let beyond = t.beyond(&placed.volume, &placed.capability).await?;
     let volume_capability = Some(beyond);
@@ -240,9 +240,9 @@ async fn for_another_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
-    for volume_id in [t.nobodys_id(), t.deleted_volume().await?] {
+    for volume_id in [t.unknown_id(), t.deleted_volume().await?] {
         let request = NodeExpandVolumeRequest { volume_id, ..expand(t, &placed, t.size()) };
         t.refused(request, Code::NotFound).await?;
     }
@@ -250,7 +250,7 @@ async fn unknown_volume(t: &Trial) -> Outcome {
 }
 
 /// Most filesystems do not grow then. One that does is welcome to, if it really did.
-async fn what_is_read_only(t: &Trial) -> Outcome {
+async fn what_is_read_only(t: &CheckContext) -> Outcome {
     let writing = t.mount(Mode::SingleNodeWriter);
     let reading = in_mode(&writing, Mode::SingleNodeReaderOnly);
     let request = CreateVolumeRequest {
@@ -270,13 +270,13 @@ async fn what_is_read_only(t: &Trial) -> Outcome {
     }
 }
 
-async fn beyond_all_measure(t: &Trial) -> Outcome {
+async fn beyond_all_measure(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     t.refused(expand(t, &placed, 1 << 62), Code::OutOfRange).await?;
     Ok(())
 }
 
-async fn at_long_path(t: &Trial) -> Outcome {
+async fn at_long_path(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
@@ -285,7 +285,7 @@ async fn at_long_path(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn keeps_data(t: &Trial) -> Outcome {
+async fn keeps_data(t: &CheckContext) -> Outcome {
     let Grown { placed, bytes, content } = grown(t, t.mount(Mode::SingleNodeWriter)).await?;
     t.ok(expand(t, &placed, bytes)).await?;
     growing::shows(t, &placed, bytes)?;

@@ -3,16 +3,16 @@
 //! An error is right. OK is right only if what it says is so when the storage is back.
 
 use super::node_expand::growing::{expand, grows_in_use, requested, shows};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::rpc::Type::{
     ExpandVolume, GetVolumeStats, StageUnstageVolume,
 };
 use crate::wire::csi::v1::{NodeGetCapabilitiesRequest, NodeGetInfoRequest};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Node service without storage",
     service: Service::Node,
     needs: &[Need::NodeService, Need::Controller(CreateDeleteVolume), Need::Faults],
@@ -68,7 +68,7 @@ const CHECKS: &[Check] = &[
     .alone(),
 ];
 
-async fn stage(t: &Trial) -> Outcome {
+async fn stage(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let publish_context = t.attached(&volume, &capability).await?;
@@ -84,7 +84,7 @@ async fn stage(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn publish(t: &Trial) -> Outcome {
+async fn publish(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
@@ -101,7 +101,7 @@ async fn publish(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn take_back(t: &Trial) -> Outcome {
+async fn take_back(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -125,7 +125,7 @@ async fn take_back(t: &Trial) -> Outcome {
     }
 }
 
-async fn stats(t: &Trial) -> Outcome {
+async fn stats(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -139,7 +139,7 @@ async fn stats(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn node_expand(t: &Trial) -> Outcome {
+async fn node_expand(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     if !grows_in_use(t) {
@@ -158,7 +158,7 @@ async fn node_expand(t: &Trial) -> Outcome {
     shows(t, &placed, bytes)
 }
 
-async fn tells_of_itself(t: &Trial) -> Outcome {
+async fn tells_of_itself(t: &CheckContext) -> Outcome {
     let capabilities = t.ok(NodeGetCapabilitiesRequest::default()).await?;
     let info = t.ok(NodeGetInfoRequest::default()).await?;
     let (capabilities_now, info_now) = t

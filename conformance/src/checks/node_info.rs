@@ -2,16 +2,16 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, PublishUnpublishVolume,
 };
 use crate::wire::csi::v1::plugin_capability::service::Type::VolumeAccessibilityConstraints;
 use crate::wire::csi::v1::{ControllerPublishVolumeRequest, NodeGetInfoRequest};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeGetInfo",
     service: Service::Node,
     needs: &[Need::NodeService],
@@ -47,7 +47,7 @@ const CHECKS: &[Check] = &[
         "node-topology-is-told",
         "looks for accessible_topology, as VOLUME_ACCESSIBILITY_CONSTRAINTS is offered",
         &["NI-11"],
-        run!(topology_is_told),
+        run!(topology_is_reported),
     )
     .needs(&[Need::Plugin(VolumeAccessibilityConstraints)]),
     check("node-id-stays", "asks twice", &["NI-09"], run!(stays)),
@@ -75,16 +75,16 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn is_served(t: &Trial) -> Outcome {
+async fn is_served(t: &CheckContext) -> Outcome {
     t.ok(NodeGetInfoRequest::default()).await?;
     Ok(())
 }
 
-async fn node_id(t: &Trial) -> Outcome<String> {
+async fn node_id(t: &CheckContext) -> Outcome<String> {
     Ok(t.ok(NodeGetInfoRequest::default()).await?.node_id)
 }
 
-async fn is_this_node(t: &Trial) -> Outcome {
+async fn is_this_node(t: &CheckContext) -> Outcome {
     let node_id = node_id(t).await?;
     t.expect(!node_id.is_empty(), "a node_id")?;
     if let Some(other) = &t.options().other_node {
@@ -92,9 +92,9 @@ async fn is_this_node(t: &Trial) -> Outcome {
     }
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    let nobodys = format!("{node_id}-x");
+    let unknown = format!("{node_id}-x");
     let elsewhere =
-        ControllerPublishVolumeRequest { node_id: nobodys, ..t.attach(&volume, &capability) };
+        ControllerPublishVolumeRequest { node_id: unknown, ..t.attach(&volume, &capability) };
     t.refused(elsewhere, Code::NotFound).await?;
     let here = ControllerPublishVolumeRequest { node_id, ..t.attach(&volume, &capability) };
     t.ok(here).await?;
@@ -105,27 +105,27 @@ async fn is_this_node(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn length(t: &Trial) -> Outcome {
+async fn length(t: &CheckContext) -> Outcome {
     let length = node_id(t).await?.len();
     t.expect(length <= 256, format!("at most 256 bytes, not {length}"))
 }
 
-async fn short(t: &Trial) -> Outcome {
+async fn short(t: &CheckContext) -> Outcome {
     let length = node_id(t).await?.len();
     t.expect(length <= 128, format!("at most 128 bytes, not {length}"))
 }
 
-async fn limit(t: &Trial) -> Outcome {
+async fn limit(t: &CheckContext) -> Outcome {
     let limit = t.ok(NodeGetInfoRequest::default()).await?.max_volumes_per_node;
     t.expect(limit >= 0, "no negative number")
 }
 
-async fn topology_is_announced(t: &Trial) -> Outcome {
+async fn topology_is_announced(t: &CheckContext) -> Outcome {
     let Some(topology) = t.ok(NodeGetInfoRequest::default()).await?.accessible_topology else {
         return t.not_applicable("there is no accessible_topology in the reply");
     };
     t.expect(
-        t.offers().has_plugin(VolumeAccessibilityConstraints),
+        t.features().has_plugin(VolumeAccessibilityConstraints),
         "VOLUME_ACCESSIBILITY_CONSTRAINTS among the plugin's capabilities",
     )?;
     for (key, value) in &topology.segments {
@@ -147,24 +147,24 @@ fn is_label(text: &str) -> bool {
         && text.chars().all(is_inside)
 }
 
-async fn topology_is_told(t: &Trial) -> Outcome {
+async fn topology_is_reported(t: &CheckContext) -> Outcome {
     let topology = t.ok(NodeGetInfoRequest::default()).await?.accessible_topology;
     t.some(topology, "accessible_topology in the reply")?;
     Ok(())
 }
 
-async fn stays(t: &Trial) -> Outcome {
+async fn stays(t: &CheckContext) -> Outcome {
     let first = node_id(t).await?;
     t.expect(node_id(t).await? == first, format!("the same node_id again: {first}"))
 }
 
-async fn outlives_a_restart(t: &Trial) -> Outcome {
+async fn outlives_a_restart(t: &CheckContext) -> Outcome {
     let before = node_id(t).await?;
     t.restart_plugin()?;
     t.expect(node_id(t).await? == before, format!("the node_id of before the restart: {before}"))
 }
 
-async fn is_known_after_a_restart(t: &Trial) -> Outcome {
+async fn is_known_after_a_restart(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.restart_plugin()?;

@@ -1,24 +1,24 @@
 //! NodePublishVolume (NP): what has to be refused.
 
 mod effect;
-mod second;
+mod repeated;
 
-pub(super) use effect::CHAPTER as EFFECT;
-pub(super) use second::CHAPTER as SECOND;
+pub(super) use effect::SECTION as EFFECT;
+pub(super) use repeated::SECTION as REPEATED;
 
 use std::path::Path;
 
 use tonic::Code;
 
 use crate::capability::in_no_mode;
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::NodePublishVolumeRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::rpc::Type::StageUnstageVolume;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodePublishVolume",
     service: Service::Node,
     needs: &[Need::NodeService, Need::Controller(CreateDeleteVolume)],
@@ -52,7 +52,7 @@ const CHECKS: &[Check] = &[
         "publish-for-what-nobody-can",
         "asks for an access mode that does not exist",
         &["NP-13", "NP-37"],
-        run!(for_what_nobody_can),
+        run!(unsupported_capability),
     ),
     check(
         "publish-unknown-volume",
@@ -84,7 +84,7 @@ const CHECKS: &[Check] = &[
 const UNSEEN: &[(&str, &str)] = &[];
 
 /// A request that nothing is wrong with, for a new volume.
-async fn request(t: &Trial) -> Outcome<NodePublishVolumeRequest> {
+async fn request(t: &CheckContext) -> Outcome<NodePublishVolumeRequest> {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
@@ -92,38 +92,38 @@ async fn request(t: &Trial) -> Outcome<NodePublishVolumeRequest> {
 }
 
 /// NP-37.
-fn nothing_is_left(t: &Trial, target: &str) -> Outcome {
+fn nothing_is_left(t: &CheckContext, target: &str) -> Outcome {
     let target = Path::new(target);
     t.expect(!t.is_mounted(target)?, "no mount after the refusal")?;
     t.expect(!t.exists(target), "nothing at the target after the refusal")
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let request = NodePublishVolumeRequest { volume_id: String::new(), ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_target(t: &Trial) -> Outcome {
+async fn without_target(t: &CheckContext) -> Outcome {
     let request = NodePublishVolumeRequest { target_path: String::new(), ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_capability(t: &Trial) -> Outcome {
+async fn without_capability(t: &CheckContext) -> Outcome {
     let request = NodePublishVolumeRequest { volume_capability: None, ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_staging_path(t: &Trial) -> Outcome {
+async fn without_staging_path(t: &CheckContext) -> Outcome {
     let staging_target_path = String::new();
     let request = NodePublishVolumeRequest { staging_target_path, ..request(t).await? };
     t.refused(request, Code::FailedPrecondition).await?;
     Ok(())
 }
 
-async fn at_relative_path(t: &Trial) -> Outcome {
+async fn at_relative_path(t: &CheckContext) -> Outcome {
     let relative = "conformance/relative/path".to_owned();
     let request = request(t).await?;
     let target = NodePublishVolumeRequest { target_path: relative.clone(), ..request.clone() };
@@ -136,7 +136,7 @@ async fn at_relative_path(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn for_what_nobody_can(t: &Trial) -> Outcome {
+async fn unsupported_capability(t: &CheckContext) -> Outcome {
     let mut request = request(t).await?;
     request.volume_capability = request.volume_capability.as_ref().map(in_no_mode);
     let target = request.target_path.clone();
@@ -145,9 +145,9 @@ async fn for_what_nobody_can(t: &Trial) -> Outcome {
     blamed("NP-37", nothing_is_left(t, &target))
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
     let request = NodePublishVolumeRequest {
-        volume_id: t.nobodys_id(),
+        volume_id: t.unknown_id(),
         staging_target_path: t.staging_path()?,
         target_path: t.target_path()?,
         volume_capability: Some(t.capability()),
@@ -160,7 +160,7 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn beyond_the_volume(t: &Trial) -> Outcome {
+async fn beyond_the_volume(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let beyond = t.beyond(&volume, &capability).await?;
@@ -171,7 +171,7 @@ async fn beyond_the_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn with_another_volume_context(t: &Trial) -> Outcome {
+async fn with_another_volume_context(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let volume_context = t.other_context(&volume)?;
@@ -181,7 +181,7 @@ async fn with_another_volume_context(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn what_is_not_staged(t: &Trial) -> Outcome {
+async fn what_is_not_staged(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let publish_context = t.attached(&volume, &capability).await?;

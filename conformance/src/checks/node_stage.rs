@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use tonic::Code;
 
 use crate::capability::{block, in_no_mode};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, PublishReadonly,
 };
@@ -19,7 +19,7 @@ use crate::wire::csi::v1::{
     NodeUnstageVolumeRequest,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeStageVolume",
     service: Service::Node,
     needs: &[Need::Node(StageUnstageVolume), Need::Controller(CreateDeleteVolume)],
@@ -60,7 +60,7 @@ const CHECKS: &[Check] = &[
         "stage-for-what-nobody-can",
         "asks for an access mode that does not exist",
         &["NS-10"],
-        run!(for_what_nobody_can),
+        run!(unsupported_capability),
     ),
     check(
         "stage-unknown-volume",
@@ -118,14 +118,14 @@ const CHECKS: &[Check] = &[
 const UNSEEN: &[(&str, &str)] = &[];
 
 /// A request that nothing is wrong with, for a new volume that is not attached.
-async fn request(t: &Trial) -> Outcome<NodeStageVolumeRequest> {
+async fn request(t: &CheckContext) -> Outcome<NodeStageVolumeRequest> {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let publish_context = t.attached(&volume, &capability).await?;
     t.stage(&volume, &capability, &publish_context)
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let request = request(t).await?;
     let path = PathBuf::from(&request.staging_target_path);
     t.ok(request.clone()).await?;
@@ -134,7 +134,7 @@ async fn twice(t: &Trial) -> Outcome {
     t.expect(t.mounts_below(&path)? == mounts, "no further mount at the staging path")
 }
 
-async fn in_a_ready_directory(t: &Trial) -> Outcome {
+async fn in_a_ready_directory(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let placed = t.placed(&volume, t.capability()).await?;
     let content = t.fill(&placed)?;
@@ -142,33 +142,33 @@ async fn in_a_ready_directory(t: &Trial) -> Outcome {
     t.expect(placed.staging_path().is_dir(), "the staging directory to be there")
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let request = NodeStageVolumeRequest { volume_id: String::new(), ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_path(t: &Trial) -> Outcome {
+async fn without_path(t: &CheckContext) -> Outcome {
     let staging_target_path = String::new();
     let request = NodeStageVolumeRequest { staging_target_path, ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_capability(t: &Trial) -> Outcome {
+async fn without_capability(t: &CheckContext) -> Outcome {
     let request = NodeStageVolumeRequest { volume_capability: None, ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn at_relative_path(t: &Trial) -> Outcome {
+async fn at_relative_path(t: &CheckContext) -> Outcome {
     let staging_target_path = "conformance/relative/path".to_owned();
     let request = NodeStageVolumeRequest { staging_target_path, ..request(t).await? };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn at_long_path(t: &Trial) -> Outcome {
+async fn at_long_path(t: &CheckContext) -> Outcome {
     let staging_target_path = t.long_staging_path()?;
     let request = NodeStageVolumeRequest { staging_target_path, ..request(t).await? };
     let unstage = NodeUnstageVolumeRequest {
@@ -180,16 +180,16 @@ async fn at_long_path(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn for_what_nobody_can(t: &Trial) -> Outcome {
+async fn unsupported_capability(t: &CheckContext) -> Outcome {
     let mut request = request(t).await?;
     request.volume_capability = request.volume_capability.as_ref().map(in_no_mode);
     t.refused_with(request, &[Code::FailedPrecondition, Code::InvalidArgument]).await?;
     Ok(())
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
     let request = NodeStageVolumeRequest {
-        volume_id: t.nobodys_id(),
+        volume_id: t.unknown_id(),
         staging_target_path: t.staging_path()?,
         volume_capability: Some(t.capability()),
         secrets: t.secrets(),
@@ -201,7 +201,7 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn again_for_another_access_type(t: &Trial) -> Outcome {
+async fn again_for_another_access_type(t: &CheckContext) -> Outcome {
     let volume = t.volume_for_both().await?;
     let mounted = t.mount(Mode::SingleNodeWriter);
     let publish_context = t.attached(&volume, &mounted).await?;
@@ -216,7 +216,7 @@ async fn again_for_another_access_type(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn beyond_the_volume(t: &Trial) -> Outcome {
+async fn beyond_the_volume(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let beyond = t.beyond(&volume, &capability).await?;
@@ -226,7 +226,7 @@ async fn beyond_the_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn with_another_volume_context(t: &Trial) -> Outcome {
+async fn with_another_volume_context(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let volume_context = t.other_context(&volume)?;
     let publish_context = t.attached(&volume, &t.capability()).await?;
@@ -237,7 +237,7 @@ async fn with_another_volume_context(t: &Trial) -> Outcome {
 }
 
 /// The values are the plugin's own. That they are used shows where they say "read only".
-async fn with_publish_context(t: &Trial) -> Outcome {
+async fn with_publish_context(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     if !t.attaches() {
@@ -246,7 +246,7 @@ async fn with_publish_context(t: &Trial) -> Outcome {
         return Ok(());
     }
     let placed = t.placed(&volume, capability.clone()).await?;
-    if !t.offers().has_controller(PublishReadonly) || !t.options().local_files {
+    if !t.features().has_controller(PublishReadonly) || !t.options().local_files {
         return Ok(());
     }
     t.expect(t.is_writable(&placed.target_path()), "a volume attached for writing to be writable")?;
@@ -263,7 +263,7 @@ async fn with_publish_context(t: &Trial) -> Outcome {
     t.expect(!t.is_writable(&target), "a volume attached read-only not to be writable")
 }
 
-async fn keeps_data(t: &Trial) -> Outcome {
+async fn keeps_data(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -277,7 +277,7 @@ async fn keeps_data(t: &Trial) -> Outcome {
     t.holds(&placed, &content)
 }
 
-async fn without_directory(t: &Trial) -> Outcome {
+async fn without_directory(t: &CheckContext) -> Outcome {
     let request = request(t).await?;
     let path = PathBuf::from(&request.staging_target_path);
     t.could(std::fs::remove_dir(&path), "remove", &path)?;
@@ -298,7 +298,7 @@ async fn without_directory(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn once_publish_twice(t: &Trial) -> Outcome {
+async fn once_publish_twice(t: &CheckContext) -> Outcome {
     let modes =
         [Mode::SingleNodeMultiWriter, Mode::MultiNodeMultiWriter, Mode::MultiNodeReaderOnly];
     let (volume, capability) = t.volume_in_any(&t.quick_capability(), &modes).await?;

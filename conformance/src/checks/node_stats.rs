@@ -3,16 +3,16 @@
 use tonic::Code;
 
 use crate::capability::block;
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::rpc::Type::{GetVolumeStats, VolumeCondition};
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::volume_usage::Unit;
 use crate::wire::csi::v1::{NodeGetVolumeStatsRequest, VolumeUsage};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeGetVolumeStats",
     service: Service::Node,
     needs: &[Need::Node(GetVolumeStats), Need::Controller(CreateDeleteVolume)],
@@ -73,13 +73,13 @@ const UNSEEN: &[(&str, &str)] = &[(
      own choice, so either reply is right",
 )];
 
-async fn placed(t: &Trial) -> Outcome<Placed> {
+async fn placed(t: &CheckContext) -> Outcome<Placed> {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     t.placed(&volume, capability).await
 }
 
-async fn at_both_paths(t: &Trial) -> Outcome {
+async fn at_both_paths(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let at_target = t.stats(&placed, &placed.target);
     t.ok(at_target.clone()).await?;
@@ -92,7 +92,7 @@ async fn at_both_paths(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let volume_id = String::new();
     let request = NodeGetVolumeStatsRequest { volume_id, ..t.stats(&placed, &placed.target) };
@@ -100,16 +100,16 @@ async fn without_volume_id(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_path(t: &Trial) -> Outcome {
+async fn without_path(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     t.refused(t.stats(&placed, ""), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn of_what_is_not_there(t: &Trial) -> Outcome {
+async fn of_what_is_not_there(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let right = t.stats(&placed, &placed.target);
-    for volume_id in [t.nobodys_id(), t.deleted_volume().await?] {
+    for volume_id in [t.unknown_id(), t.deleted_volume().await?] {
         let request = NodeGetVolumeStatsRequest { volume_id, ..right.clone() };
         t.refused(request, Code::NotFound).await?;
     }
@@ -121,7 +121,7 @@ async fn of_what_is_not_there(t: &Trial) -> Outcome {
     Ok(())
 }
 
-fn check_usage(t: &Trial, usage: &[VolumeUsage]) -> Outcome {
+fn check_usage(t: &CheckContext, usage: &[VolumeUsage]) -> Outcome {
     t.expect(!usage.is_empty(), "at least one usage entry")?;
     for entry in usage {
         let known = matches!(entry.unit(), Unit::Bytes | Unit::Inodes);
@@ -134,7 +134,7 @@ fn check_usage(t: &Trial, usage: &[VolumeUsage]) -> Outcome {
     Ok(())
 }
 
-async fn add_up(t: &Trial) -> Outcome {
+async fn add_up(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -142,7 +142,7 @@ async fn add_up(t: &Trial) -> Outcome {
     check_usage(t, &usage)
 }
 
-async fn placed_device(t: &Trial) -> Outcome<Placed> {
+async fn placed_device(t: &CheckContext) -> Outcome<Placed> {
     let capability = block(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     t.placed(&volume, capability).await
@@ -152,33 +152,36 @@ fn in_bytes(usage: &[VolumeUsage]) -> Option<&VolumeUsage> {
     usage.iter().find(|entry| entry.unit() == Unit::Bytes)
 }
 
-async fn of_a_device(t: &Trial) -> Outcome {
+async fn of_a_device(t: &CheckContext) -> Outcome {
     let placed = placed_device(t).await?;
     let usage = t.ok(t.stats(&placed, &placed.target)).await?.usage;
     check_usage(t, &usage)?;
     if let Some(bytes) = in_bytes(&usage).filter(|_| t.options().local_files) {
         let size = t.device_size(&placed.target_path())?;
-        let told = u64::try_from(bytes.total).unwrap_or_default();
-        blamed("ST-06", t.expect(told == size, format!("the device's {size} bytes as the total")))?;
+        let reported = u64::try_from(bytes.total).unwrap_or_default();
+        blamed(
+            "ST-06",
+            t.expect(reported == size, format!("the device's {size} bytes as the total")),
+        )?;
     }
     Ok(())
 }
 
-async fn of_a_device_in_bytes(t: &Trial) -> Outcome {
+async fn of_a_device_in_bytes(t: &CheckContext) -> Outcome {
     let placed = placed_device(t).await?;
     let usage = t.ok(t.stats(&placed, &placed.target)).await?.usage;
     t.some(in_bytes(&usage), "an entry in BYTES")?;
     Ok(())
 }
 
-async fn tell_the_condition(t: &Trial) -> Outcome {
+async fn tell_the_condition(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let reply = t.ok(t.stats(&placed, &placed.target)).await?;
     t.some(reply.volume_condition, "volume_condition in the reply")?;
     Ok(())
 }
 
-async fn at_long_path(t: &Trial) -> Outcome {
+async fn at_long_path(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
@@ -188,7 +191,7 @@ async fn at_long_path(t: &Trial) -> Outcome {
 }
 
 /// It is no legal path, and no volume is there.
-async fn at_relative_path(t: &Trial) -> Outcome {
+async fn at_relative_path(t: &CheckContext) -> Outcome {
     let placed = placed(t).await?;
     let request = t.stats(&placed, "conformance/relative/path");
     t.refused_with(request, &[Code::InvalidArgument, Code::NotFound]).await?;

@@ -4,14 +4,14 @@ use std::fs::File;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::NodeUnpublishVolumeRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeUnpublishVolume",
     service: Service::Node,
     needs: &[Need::NodeService, Need::Controller(CreateDeleteVolume)],
@@ -69,7 +69,7 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn undoes_publish(t: &Trial) -> Outcome {
+async fn undoes_publish(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -78,7 +78,7 @@ async fn undoes_publish(t: &Trial) -> Outcome {
     t.expect(!t.is_published(&placed).await?, "nothing of the volume at the target any more")
 }
 
-async fn removes_the_target(t: &Trial) -> Outcome {
+async fn removes_the_target(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let volume = t.volume_for(capability.clone()).await?;
         let placed = t.placed(&volume, capability).await?;
@@ -91,7 +91,7 @@ async fn removes_the_target(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let never = NodeUnpublishVolumeRequest {
@@ -105,14 +105,14 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let target_path = t.target_path()?;
     let request = NodeUnpublishVolumeRequest { volume_id: String::new(), target_path };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_target(t: &Trial) -> Outcome {
+async fn without_target(t: &CheckContext) -> Outcome {
     let volume_id = t.volume().await?.volume_id;
     let request = NodeUnpublishVolumeRequest { volume_id, target_path: String::new() };
     t.refused(request, Code::InvalidArgument).await?;
@@ -120,8 +120,8 @@ async fn without_target(t: &Trial) -> Outcome {
 }
 
 /// The specification asks for NOT_FOUND; nodes that cannot tell say OK, as for a repeat.
-async fn unknown_volume(t: &Trial) -> Outcome {
-    for volume_id in [t.nobodys_id(), t.deleted_volume().await?] {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
+    for volume_id in [t.unknown_id(), t.deleted_volume().await?] {
         let request = NodeUnpublishVolumeRequest { volume_id, target_path: t.target_path()? };
         match t.settled(request).await? {
             Ok(_) => {}
@@ -132,7 +132,7 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn one_of_two(t: &Trial) -> Outcome {
+async fn one_of_two(t: &CheckContext) -> Outcome {
     let modes = [Mode::SingleNodeMultiWriter, Mode::MultiNodeMultiWriter];
     let (volume, capability) = t.volume_in_any(&t.capability(), &modes).await?;
     let gone = t.placed(&volume, capability).await?;
@@ -149,7 +149,7 @@ async fn one_of_two(t: &Trial) -> Outcome {
 }
 
 /// Whether a busy mount can be taken away is the plugin's matter; OK means that it was.
-async fn while_busy(t: &Trial) -> Outcome {
+async fn while_busy(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::NodeUnstageVolumeRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::node_service_capability::rpc::Type::StageUnstageVolume;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "NodeUnstageVolume",
     service: Service::Node,
     needs: &[Need::Node(StageUnstageVolume), Need::Controller(CreateDeleteVolume)],
@@ -68,7 +68,7 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[];
 
-async fn undoes_stage(t: &Trial) -> Outcome {
+async fn undoes_stage(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;
@@ -77,7 +77,7 @@ async fn undoes_stage(t: &Trial) -> Outcome {
     t.expect(published.is_err(), "an error, as nothing is staged any more")
 }
 
-async fn leaves_no_mount(t: &Trial) -> Outcome {
+async fn leaves_no_mount(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let everywhere = Path::new("/");
@@ -88,13 +88,13 @@ async fn leaves_no_mount(t: &Trial) -> Outcome {
     t.ok(t.unpublish(&placed)).await?;
     t.ok(t.unstage(&placed)).await?;
     t.expect(t.mounts_below(&placed.staging_path())? == 0, "no mount at the staging path")?;
-    // A volume that is a directory of the machine's own filesystem has no device of its own.
+    // A volume that is a directory of the machine's own filesystem has no separate device.
     let own: BTreeSet<_> = devices.difference(&before).cloned().collect();
     let left = !own.is_disjoint(&t.devices_below(everywhere)?);
     t.expect(!left, "no mount of the volume's device anywhere")
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let never = NodeUnstageVolumeRequest {
@@ -108,14 +108,14 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_volume_id(t: &Trial) -> Outcome {
+async fn without_volume_id(t: &CheckContext) -> Outcome {
     let staging_target_path = t.staging_path()?;
     let request = NodeUnstageVolumeRequest { volume_id: String::new(), staging_target_path };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_path(t: &Trial) -> Outcome {
+async fn without_path(t: &CheckContext) -> Outcome {
     let volume_id = t.volume().await?.volume_id;
     let request = NodeUnstageVolumeRequest { volume_id, staging_target_path: String::new() };
     t.refused(request, Code::InvalidArgument).await?;
@@ -123,8 +123,8 @@ async fn without_path(t: &Trial) -> Outcome {
 }
 
 /// The specification asks for NOT_FOUND, and for OK where nothing is staged.
-async fn unknown_volume(t: &Trial) -> Outcome {
-    for volume_id in [t.nobodys_id(), t.deleted_volume().await?] {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
+    for volume_id in [t.unknown_id(), t.deleted_volume().await?] {
         let staging_target_path = t.staging_path()?;
         let request = NodeUnstageVolumeRequest { volume_id, staging_target_path };
         match t.settled(request).await? {
@@ -136,7 +136,7 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn and_the_directory(t: &Trial) -> Outcome {
+async fn and_the_directory(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let staged = t.staged(&volume, t.capability()).await?;
     t.ok(t.unstage(&staged)).await?;
@@ -149,7 +149,7 @@ async fn and_the_directory(t: &Trial) -> Outcome {
 }
 
 /// Whether a busy mount can be taken away is the plugin's matter; OK means that it was.
-async fn while_busy(t: &Trial) -> Outcome {
+async fn while_busy(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged(&volume, capability).await?;

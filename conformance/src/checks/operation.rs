@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::ProbeRequest;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Operation",
     service: Service::Protocol,
     needs: &[],
@@ -61,7 +61,7 @@ const UNSEEN: &[(&str, &str)] = &[
 ];
 
 /// Names beside the socket, but for other sockets and for directories of this suite.
-fn others_beside(t: &Trial, socket: &Path) -> Outcome<BTreeSet<String>> {
+fn others_beside(t: &CheckContext, socket: &Path) -> Outcome<BTreeSet<String>> {
     let Some(directory) = socket.parent() else {
         return t.not_applicable("the socket is in no directory");
     };
@@ -78,7 +78,7 @@ fn others_beside(t: &Trial, socket: &Path) -> Outcome<BTreeSet<String>> {
     Ok(names)
 }
 
-async fn the_socket_is_alone(t: &Trial) -> Outcome {
+async fn the_socket_is_alone(t: &CheckContext) -> Outcome {
     let socket = t.options().socket.clone();
     let before = others_beside(t, &socket)?;
     let capability = t.quick_capability();
@@ -95,7 +95,7 @@ async fn the_socket_is_alone(t: &Trial) -> Outcome {
     t.not_applicable("others use the socket's directory, so it is not clear whose files are there")
 }
 
-async fn a_dead_socket_is_replaced(t: &Trial) -> Outcome {
+async fn a_dead_socket_is_replaced(t: &CheckContext) -> Outcome {
     let socket = t.options().socket.clone();
     let before = others_beside(t, &socket)?;
     t.restart_plugin()?;

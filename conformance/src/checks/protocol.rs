@@ -2,11 +2,11 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
-use crate::trial::Trial;
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::wire::csi::v1::plugin_capability::service::Type as PluginService;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Protocol",
     service: Service::Protocol,
     needs: &[],
@@ -42,7 +42,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("PR-10", "What lies behind the socket, and how it is secured, cannot be seen at the socket."),
 ];
 
-async fn grpc_is_spoken(t: &Trial) -> Outcome {
+async fn grpc_is_spoken(t: &CheckContext) -> Outcome {
     let ending = t.ending("/csi.v1.Identity/Probe").await?;
     t.expect(ending.http_status == 200, "HTTP status 200")?;
     let is_grpc = ending.content_type.starts_with("application/grpc");
@@ -51,19 +51,19 @@ async fn grpc_is_spoken(t: &Trial) -> Outcome {
     t.expect(answered, "the service csi.v1.Identity to be there")
 }
 
-async fn both_plugins_are_there(t: &Trial) -> Outcome {
+async fn both_plugins_are_there(t: &CheckContext) -> Outcome {
     t.expect_code_at("/csi.v1.Node/NodeGetCapabilities", Code::Ok).await?;
-    if t.offers().has_plugin(PluginService::ControllerService) {
+    if t.features().has_plugin(PluginService::ControllerService) {
         t.expect_code_at("/csi.v1.Controller/ControllerGetCapabilities", Code::Ok).await?;
     }
     Ok(())
 }
 
-async fn one_address_for_all(t: &Trial) -> Outcome {
+async fn one_address_for_all(t: &CheckContext) -> Outcome {
     if t.options().node_socket.is_some() {
         return t.not_applicable("two instances serve the plugin (--node-endpoint)");
     }
-    let has = |service| t.offers().has_plugin(service);
+    let has = |service| t.features().has_plugin(service);
     let methods = [
         ("/csi.v1.Identity/Probe", true),
         ("/csi.v1.Node/NodeGetCapabilities", true),

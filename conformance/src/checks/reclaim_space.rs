@@ -4,10 +4,10 @@ use prost::Message;
 use tonic::Code;
 
 use crate::capability::block;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{Answer, CheckContext, Placed, code_of};
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::{Answer, Placed, Trial, code_of};
 use crate::wire::Rpc;
 use crate::wire::csi::v1::Volume;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
@@ -17,7 +17,7 @@ use crate::wire::reclaimspace::{
     StorageConsumption,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Reclaim space",
     service: Service::ReclaimSpace,
     needs: &[Need::AddonsIdentity],
@@ -87,7 +87,7 @@ const CHECKS: &[Check] = &[
     .needs(&[ONLINE, Need::BlockAccess]),
 ];
 
-impl Trial {
+impl CheckContext {
     fn reclaim(&self, volume: &Volume) -> ControllerReclaimSpaceRequest {
         ControllerReclaimSpaceRequest {
             volume_id: volume.volume_id.clone(),
@@ -116,7 +116,7 @@ impl Trial {
     }
 }
 
-async fn on_controller(t: &Trial) -> Outcome {
+async fn on_controller(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.reclaim(&volume);
     let (first, second) = tokio::join!(t.ask(request.clone()), t.ask(request.clone()));
@@ -130,7 +130,7 @@ async fn on_controller(t: &Trial) -> Outcome {
 
 /// No negative use, and not more after than before.
 fn not_more(
-    t: &Trial,
+    t: &CheckContext,
     before: Option<&StorageConsumption>,
     after: Option<&StorageConsumption>,
 ) -> Outcome {
@@ -141,7 +141,7 @@ fn not_more(
     t.expect(after.usage_bytes <= before.usage_bytes, "no more in use afterwards than before")
 }
 
-async fn on_node(t: &Trial) -> Outcome {
+async fn on_node(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let placed = t.placed(&volume, t.capability()).await?;
     if t.options().local_files && t.options().access.mount() {
@@ -166,12 +166,12 @@ async fn on_node(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_fields(t: &Trial) -> Outcome {
+async fn without_fields(t: &CheckContext) -> Outcome {
     let wrong = Code::InvalidArgument;
-    if OFFLINE.is_met(t.offers(), t.options()) {
+    if OFFLINE.is_met(t.features(), t.options()) {
         t.refused(ControllerReclaimSpaceRequest::default(), wrong).await?;
     }
-    if !ONLINE.is_met(t.offers(), t.options()) {
+    if !ONLINE.is_met(t.features(), t.options()) {
         return Ok(());
     }
     let volume = t.volume().await?;
@@ -184,13 +184,13 @@ async fn without_fields(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
-    for volume_id in [t.nobodys_id(), t.deleted_volume().await?] {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
+    for volume_id in [t.unknown_id(), t.deleted_volume().await?] {
         let volume = Volume { volume_id, ..Volume::default() };
-        if OFFLINE.is_met(t.offers(), t.options()) {
+        if OFFLINE.is_met(t.features(), t.options()) {
             t.refused(t.reclaim(&volume), Code::NotFound).await?;
         }
-        if ONLINE.is_met(t.offers(), t.options()) {
+        if ONLINE.is_met(t.features(), t.options()) {
             let placed = Placed {
                 volume,
                 capability: t.capability(),
@@ -204,20 +204,20 @@ async fn unknown_volume(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn not_possible(t: &Trial) -> Outcome {
+async fn not_possible(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let mut possible = true;
-    if OFFLINE.is_met(t.offers(), t.options()) {
+    if OFFLINE.is_met(t.features(), t.options()) {
         possible &= t.reclaimed(t.reclaim(&volume)).await?.is_some();
     }
-    if ONLINE.is_met(t.offers(), t.options()) {
+    if ONLINE.is_met(t.features(), t.options()) {
         let placed = t.placed(&volume, t.capability()).await?;
         possible &= t.reclaimed(t.reclaim_placed(&placed)).await?.is_some();
     }
     if possible { t.not_applicable("the storage can reclaim space") } else { Ok(()) }
 }
 
-async fn with_wrong_secrets(t: &Trial) -> Outcome {
+async fn with_wrong_secrets(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let mut secrets: Pairs = t.secrets().into_keys().map(|key| (key, "wrong".into())).collect();
     secrets.insert("conformance".to_owned(), "wrong".to_owned());
@@ -229,17 +229,17 @@ async fn with_wrong_secrets(t: &Trial) -> Outcome {
 }
 
 /// A plugin that knows what is wrong may say it by another code, but CSI-Addons has no INTERNAL.
-async fn when_broken(t: &Trial) -> Outcome {
+async fn when_broken(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let answer = t.during_outage(t.ask(t.reclaim(&volume))).await?;
-    let is_told = !matches!(code_of(&answer), Code::Ok | Code::Internal);
-    t.expect(is_told, "UNKNOWN, or what is wrong, as the storage is away")
+    let is_reported = !matches!(code_of(&answer), Code::Ok | Code::Internal);
+    t.expect(is_reported, "UNKNOWN, or what is wrong, as the storage is away")
 }
 
 /// Longer than the 128 bytes that every path may have.
 const LONG_PATH: usize = 256;
 
-async fn at_a_long_path(t: &Trial) -> Outcome {
+async fn at_a_long_path(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let staged = t.staged(&volume, t.capability()).await?;
     let target = t.path_of_length(&t.options().target_dir, LONG_PATH)?;
@@ -248,7 +248,7 @@ async fn at_a_long_path(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_a_device(t: &Trial) -> Outcome {
+async fn of_a_device(t: &CheckContext) -> Outcome {
     let capability = block(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;

@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::{
     CreateSnapshotRequest, CreateVolumeRequest, CreateVolumeResponse, DeleteSnapshotRequest,
     GetSnapshotRequest, GetVolumeGroupSnapshotRequest, Snapshot, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Snapshot",
     service: Service::Controller,
     needs: &[
@@ -84,7 +84,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-async fn ids_of_their_own(t: &Trial) -> Outcome {
+async fn ids_of_their_own(t: &CheckContext) -> Outcome {
     let volumes = [t.volume().await?, t.volume().await?];
     let mut ids = BTreeSet::new();
     for volume in volumes.iter().cycle().take(4) {
@@ -96,9 +96,9 @@ async fn ids_of_their_own(t: &Trial) -> Outcome {
 }
 
 /// The snapshot as every call shows it that can.
-async fn seen(t: &Trial, snapshot: &Snapshot) -> Outcome<Vec<Snapshot>> {
+async fn seen(t: &CheckContext, snapshot: &Snapshot) -> Outcome<Vec<Snapshot>> {
     let mut seen: Vec<_> = t.snapshot_listed_as(snapshot).await?.into_iter().collect();
-    if t.offers().has_controller(Rpc::GetSnapshot) {
+    if t.features().has_controller(Rpc::GetSnapshot) {
         let snapshot_id = snapshot.snapshot_id.clone();
         let request = GetSnapshotRequest { snapshot_id, secrets: t.secrets() };
         seen.extend(t.ok(request).await?.snapshot);
@@ -106,7 +106,7 @@ async fn seen(t: &Trial, snapshot: &Snapshot) -> Outcome<Vec<Snapshot>> {
     Ok(seen)
 }
 
-async fn name_their_source(t: &Trial) -> Outcome {
+async fn name_their_source(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     let mut all = seen(t, &snapshot).await?;
@@ -127,7 +127,7 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-async fn tell_when_they_were_taken(t: &Trial) -> Outcome {
+async fn tell_when_they_were_taken(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.new_snapshot(&volume);
     let before = now();
@@ -145,7 +145,7 @@ async fn tell_when_they_were_taken(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn ready_can_be_restored(t: &Trial) -> Outcome {
+async fn ready_can_be_restored(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let reply = t.ok(t.new_snapshot(&volume)).await?;
     let snapshot = t.some(reply.snapshot, "a snapshot in the reply")?;
@@ -153,7 +153,7 @@ async fn ready_can_be_restored(t: &Trial) -> Outcome {
     t.expect(restored.is_ok() || !snapshot.ready_to_use, "OK, as the snapshot is ready_to_use")
 }
 
-async fn restored_are_large_enough(t: &Trial) -> Outcome {
+async fn restored_are_large_enough(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     let size = snapshot.size_bytes;
@@ -162,7 +162,7 @@ async fn restored_are_large_enough(t: &Trial) -> Outcome {
     }
     let request =
         CreateVolumeRequest { capacity_range: None, ..t.restore(&snapshot, t.capability()) };
-    // Not every plugin restores without being told a size; none may restore into less.
+    // Not every plugin restores without a size in the request; none may restore into less.
     if let Ok(CreateVolumeResponse { volume: Some(restored) }) = t.settled(request).await? {
         let capacity = restored.capacity_bytes;
         t.expect(capacity == 0 || capacity >= size, format!("at least {size} bytes"))?;
@@ -177,12 +177,12 @@ async fn restored_are_large_enough(t: &Trial) -> Outcome {
     t.expect(answer.is_err(), "a refusal, as the limit is below what the snapshot needs")
 }
 
-async fn members_of(t: &Trial, volumes: &[&Volume]) -> Outcome<(String, Vec<Snapshot>)> {
+async fn members_of(t: &CheckContext, volumes: &[&Volume]) -> Outcome<(String, Vec<Snapshot>)> {
     let group = t.group_snapshot(volumes).await?;
     Ok((group.group_snapshot_id, group.snapshots))
 }
 
-async fn members_that_stay(t: &Trial) -> Outcome {
+async fn members_that_stay(t: &CheckContext) -> Outcome {
     let volumes = [t.volume().await?, t.volume().await?];
     let (_, members) = members_of(t, &[&volumes[0], &volumes[1]]).await?;
     for member in members {
@@ -201,7 +201,7 @@ async fn members_that_stay(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn snapshots_of_no_group(t: &Trial) -> Outcome {
+async fn snapshots_of_no_group(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     if !snapshot.group_snapshot_id.is_empty() {
@@ -212,7 +212,7 @@ async fn snapshots_of_no_group(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn members_name_their_group(t: &Trial) -> Outcome {
+async fn members_name_their_group(t: &CheckContext) -> Outcome {
     let volumes = [t.volume().await?, t.volume().await?];
     let (group, members) = members_of(t, &[&volumes[0], &volumes[1]]).await?;
     let request = GetVolumeGroupSnapshotRequest {
@@ -229,7 +229,7 @@ async fn members_name_their_group(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn snapshots_of_snapshots(t: &Trial) -> Outcome {
+async fn snapshots_of_snapshots(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let source_volume_id = t.snapshot(&volume).await?.snapshot_id;
     let request = CreateSnapshotRequest { source_volume_id, ..t.new_snapshot(&volume) };

@@ -1,15 +1,15 @@
 //! GetMetadataAllocated and GetMetadataDelta: what they refuse, and how they end.
 
 mod coverage;
-mod told;
+mod reported_ranges;
 
 use tonic::Code;
 
 use self::coverage::{Written, paged, paged_delta, written};
-use self::told::{Told, allocated, delta, told};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use self::reported_ranges::{ReportedRanges, allocated, delta, reported};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{Answer, CheckContext};
 use crate::need::Need;
-use crate::trial::{Answer, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteSnapshot;
 use crate::wire::csi::v1::plugin_capability::service::Type::SnapshotMetadataService;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
@@ -17,9 +17,9 @@ use crate::wire::csi::v1::{
     GetMetadataAllocatedRequest, GetMetadataDeltaRequest, Snapshot, Volume,
 };
 
-pub(super) use coverage::CHAPTER as COVERAGE;
+pub(super) use coverage::SECTION as COVERAGE;
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Snapshot metadata",
     service: Service::SnapshotMetadata,
     needs: &[Need::Plugin(SnapshotMetadataService), Need::Controller(CreateDeleteSnapshot)],
@@ -116,27 +116,27 @@ const UNSEEN: &[(&str, &str)] = &[
     ("SM-14", "a permission: without a cap, or below it, every number of ranges is right"),
 ];
 
-async fn two_snapshots(t: &Trial) -> Outcome<(Volume, Snapshot, Snapshot)> {
+async fn two_snapshots(t: &CheckContext) -> Outcome<(Volume, Snapshot, Snapshot)> {
     let volume = t.volume_for(t.quick_capability()).await?;
     let base = t.snapshot(&volume).await?;
     let target = t.snapshot(&volume).await?;
     Ok((volume, base, target))
 }
 
-async fn deleted_snapshot(t: &Trial, volume: &Volume) -> Outcome<Snapshot> {
+async fn deleted_snapshot(t: &CheckContext, volume: &Volume) -> Outcome<Snapshot> {
     let snapshot = t.snapshot(volume).await?;
     t.ok(t.delete_snapshot(&snapshot)).await?;
     Ok(snapshot)
 }
 
-async fn of_a_blank_volume(t: &Trial) -> Outcome {
+async fn of_a_blank_volume(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
-    told(t, allocated(t, &base)).await?;
-    told(t, delta(t, &base, &target)).await?;
+    reported(t, allocated(t, &base)).await?;
+    reported(t, delta(t, &base, &target)).await?;
     Ok(())
 }
 
-async fn negative_results(t: &Trial) -> Outcome {
+async fn negative_results(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
     let request = GetMetadataAllocatedRequest { max_results: -1, ..allocated(t, &base) };
     t.stream_refused(request, Code::InvalidArgument).await?;
@@ -148,7 +148,7 @@ async fn negative_results(t: &Trial) -> Outcome {
 /// More than a plugin would keep open for one caller.
 const GIVEN_UP: usize = 80;
 
-async fn after_giving_up(t: &Trial) -> Outcome {
+async fn after_giving_up(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
     for _ in 0..GIVEN_UP / 2 {
         let (_, opened) = t.stream_of(allocated(t, &base), 0).await?;
@@ -156,23 +156,28 @@ async fn after_giving_up(t: &Trial) -> Outcome {
         let (_, opened) = t.stream_of(delta(t, &base, &target), 0).await?;
         t.expect(opened.is_ok(), "a stream, however many were given up")?;
     }
-    told(t, allocated(t, &base)).await?;
+    reported(t, allocated(t, &base)).await?;
     Ok(())
 }
 
-/// What may be told without the storage: an error, or the truth.
-fn is_true(t: &Trial, told: &Told, end: &Answer<()>, before: &Told) -> Outcome {
-    let same = told.coverage() == before.coverage() && told.capacity() == before.capacity();
+/// What may be answered without the storage: an error, or the truth.
+fn is_true(
+    t: &CheckContext,
+    reported: &ReportedRanges,
+    end: &Answer<()>,
+    before: &ReportedRanges,
+) -> Outcome {
+    let same = reported.coverage() == before.coverage() && reported.capacity() == before.capacity();
     t.expect(end.is_err() || same, "a stream that ends with an error, or that is complete")
 }
 
-async fn cut_short(t: &Trial) -> Outcome {
+async fn cut_short(t: &CheckContext) -> Outcome {
     let Written { base, target, .. } = written(t).await?;
     // A message for each range, so that there is a middle.
     let of_one = paged(allocated(t, &base), 1);
     let of_both = paged_delta(delta(t, &base, &target), 1);
-    let before = told(t, of_one.clone()).await?;
-    let between = told(t, of_both.clone()).await?;
+    let before = reported(t, of_one.clone()).await?;
+    let between = reported(t, of_both.clone()).await?;
     let calls = async { Ok((t.stream(of_one.clone()).await?, t.stream(of_both.clone()).await?)) };
     let ((of_base, base_end), (of_delta, delta_end)) = t.during_outage(calls).await?;
     is_true(t, &of_base.into(), &base_end, &before)?;
@@ -183,21 +188,21 @@ async fn cut_short(t: &Trial) -> Outcome {
     is_true(t, &rest.into(), &end, &between)
 }
 
-async fn allocated_without_id(t: &Trial) -> Outcome {
+async fn allocated_without_id(t: &CheckContext) -> Outcome {
     t.stream_refused(allocated(t, &Snapshot::default()), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn allocated_of_nothing(t: &Trial) -> Outcome {
+async fn allocated_of_nothing(t: &CheckContext) -> Outcome {
     let volume = t.volume_for(t.quick_capability()).await?;
     let gone = deleted_snapshot(t, &volume).await?;
     t.stream_refused(allocated(t, &gone), Code::NotFound).await?;
     Ok(())
 }
 
-async fn allocated_out_of_range(t: &Trial) -> Outcome {
+async fn allocated_out_of_range(t: &CheckContext) -> Outcome {
     let (_, snapshot, _) = two_snapshots(t).await?;
-    let end = told(t, allocated(t, &snapshot)).await?.capacity();
+    let end = reported(t, allocated(t, &snapshot)).await?.capacity();
     let end = t.some(end, "a message that tells the capacity")?;
     for starting_offset in [-1, end + 1, i64::MAX] {
         let request = GetMetadataAllocatedRequest { starting_offset, ..allocated(t, &snapshot) };
@@ -206,7 +211,7 @@ async fn allocated_out_of_range(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn delta_without_ids(t: &Trial) -> Outcome {
+async fn delta_without_ids(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
     let none = Snapshot::default();
     t.stream_refused(delta(t, &none, &target), Code::InvalidArgument).await?;
@@ -214,7 +219,7 @@ async fn delta_without_ids(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn delta_of_nothing(t: &Trial) -> Outcome {
+async fn delta_of_nothing(t: &CheckContext) -> Outcome {
     let (volume, base, target) = two_snapshots(t).await?;
     let gone = deleted_snapshot(t, &volume).await?;
     t.stream_refused(delta(t, &gone, &target), Code::NotFound).await?;
@@ -222,7 +227,7 @@ async fn delta_of_nothing(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn delta_untracked(t: &Trial) -> Outcome {
+async fn delta_untracked(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
     match t.stream(delta(t, &base, &target)).await?.1 {
         Ok(()) => t.not_applicable("the storage tracks changed blocks, and no call turns it off"),
@@ -233,9 +238,9 @@ async fn delta_untracked(t: &Trial) -> Outcome {
     }
 }
 
-async fn delta_out_of_range(t: &Trial) -> Outcome {
+async fn delta_out_of_range(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
-    let end = told(t, delta(t, &base, &target)).await?.capacity();
+    let end = reported(t, delta(t, &base, &target)).await?.capacity();
     let end = t.some(end, "a message that tells the capacity")?;
     for starting_offset in [-1, end + 1, i64::MAX] {
         let request = GetMetadataDeltaRequest { starting_offset, ..delta(t, &base, &target) };
@@ -244,7 +249,7 @@ async fn delta_out_of_range(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn delta_of_strangers(t: &Trial) -> Outcome {
+async fn delta_of_strangers(t: &CheckContext) -> Outcome {
     let (_, base, target) = two_snapshots(t).await?;
     let (_, stranger, _) = two_snapshots(t).await?;
     for (base, target) in [(&target, &base), (&base, &stranger), (&stranger, &target)] {
@@ -257,7 +262,7 @@ async fn delta_of_strangers(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_a_filesystem(t: &Trial) -> Outcome {
+async fn of_a_filesystem(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -268,8 +273,8 @@ async fn of_a_filesystem(t: &Trial) -> Outcome {
         let code = status.code();
         return t.expect(code == Code::InvalidArgument, "OK, or INVALID_ARGUMENT");
     }
-    let told = Told::from(messages);
-    told.check_form(t, &volume, None)?;
-    let holds = !t.options().local_files || !told.coverage().is_empty();
+    let reported = ReportedRanges::from(messages);
+    reported.check_form(t, &volume, None)?;
+    let holds = !t.options().local_files || !reported.coverage().is_empty();
     t.expect(holds, "the blocks that the filesystem has written to the device")
 }

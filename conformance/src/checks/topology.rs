@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::plugin_capability::service::Type::VolumeAccessibilityConstraints;
 use crate::wire::csi::v1::{Topology, Volume};
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Topology",
     service: Service::Controller,
     needs: &[Need::Controller(CreateDeleteVolume), Need::NodeService],
@@ -141,8 +141,9 @@ const UNSEEN: &[(&str, &str)] = &[
 ];
 
 /// All places that the plugin speaks of.
-async fn places(t: &Trial) -> Outcome<Vec<Topology>> {
-    let mut places: Vec<_> = t.offers().node_info.accessible_topology.clone().into_iter().collect();
+async fn places(t: &CheckContext) -> Outcome<Vec<Topology>> {
+    let mut places: Vec<_> =
+        t.features().node_info.accessible_topology.clone().into_iter().collect();
     places.extend(t.volume().await?.accessible_topology);
     if t.lists_volumes() {
         let volumes = t.listed(0).await?.into_iter().filter_map(|entry| entry.volume);
@@ -154,7 +155,7 @@ async fn places(t: &Trial) -> Outcome<Vec<Topology>> {
     Ok(places)
 }
 
-async fn keys(t: &Trial) -> Outcome<BTreeSet<String>> {
+async fn keys(t: &CheckContext) -> Outcome<BTreeSet<String>> {
     Ok(places(t).await?.into_iter().flat_map(|place| place.segments.into_keys()).collect())
 }
 
@@ -180,7 +181,7 @@ fn split(key: &str) -> (Option<&str>, &str) {
     }
 }
 
-async fn keys_are_well_formed(t: &Trial) -> Outcome {
+async fn keys_are_well_formed(t: &CheckContext) -> Outcome {
     for key in keys(t).await? {
         let (prefix, name) = split(&key);
         let is_whole = !name.is_empty() && !name.contains('/') && prefix != Some("");
@@ -196,13 +197,13 @@ async fn keys_are_well_formed(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn keys_share_a_prefix(t: &Trial) -> Outcome {
+async fn keys_share_a_prefix(t: &CheckContext) -> Outcome {
     let keys = keys(t).await?;
     let prefixes: BTreeSet<_> = keys.iter().filter_map(|key| split(key).0).collect();
     t.expect(prefixes.len() <= 1, format!("one prefix on all keys, not {prefixes:?}"))
 }
 
-async fn keys_have_no_case(t: &Trial) -> Outcome {
+async fn keys_have_no_case(t: &CheckContext) -> Outcome {
     for place in places(t).await? {
         let lower: BTreeSet<_> =
             place.segments.keys().map(|key| key.to_ascii_lowercase()).collect();
@@ -220,7 +221,7 @@ async fn keys_have_no_case(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn values_are_well_formed(t: &Trial) -> Outcome {
+async fn values_are_well_formed(t: &CheckContext) -> Outcome {
     for (key, value) in places(t).await?.into_iter().flat_map(|place| place.segments) {
         let fits = is_label(&value, is_alphanumeric, "-_.");
         t.expect(fits, format!("a value of 1 to 63 characters that is well formed for {key}"))?;
@@ -228,7 +229,7 @@ async fn values_are_well_formed(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn malformed_is_refused(t: &Trial) -> Outcome {
+async fn malformed_is_refused(t: &CheckContext) -> Outcome {
     let long = "x".repeat(64);
     let wrong = [
         ("Zone_", "a"),
@@ -247,7 +248,7 @@ async fn malformed_is_refused(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn empty_requirement(t: &Trial) -> Outcome {
+async fn empty_requirement(t: &CheckContext) -> Outcome {
     t.refused(t.new_volume_at(&[], &[]), Code::InvalidArgument).await?;
     Ok(())
 }
@@ -266,7 +267,7 @@ fn reached_from(volume: &Volume, place: &Topology) -> bool {
     volume.accessible_topology.is_empty() || volume.accessible_topology.iter().any(overlaps)
 }
 
-async fn where_they_must_be(t: &Trial) -> Outcome {
+async fn where_they_must_be(t: &CheckContext) -> Outcome {
     let here = t.here()?;
     let volume = t.create(t.new_volume_at(&[&here], &[])).await?;
     t.expect(reached_from(&volume, &here), "a volume that can be reached from the place")?;
@@ -274,7 +275,7 @@ async fn where_they_must_be(t: &Trial) -> Outcome {
     t.expect(reached_from(&volume, &here), "a volume that can be reached from the place")
 }
 
-async fn one_of_several(t: &Trial) -> Outcome {
+async fn one_of_several(t: &CheckContext) -> Outcome {
     let (here, nowhere) = (t.here()?, t.nowhere()?);
     for requisite in [[&here, &nowhere], [&nowhere, &here]] {
         let volume = t.create(t.new_volume_at(&requisite, &[])).await?;
@@ -283,7 +284,7 @@ async fn one_of_several(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn all_and_more(t: &Trial) -> Outcome {
+async fn all_and_more(t: &CheckContext) -> Outcome {
     let here = t.here()?;
     let volume = t.create(t.new_volume_at(&[&here], &[])).await?;
     if volume.accessible_topology.len() < 2 {
@@ -292,7 +293,7 @@ async fn all_and_more(t: &Trial) -> Outcome {
     t.expect(reached_from(&volume, &here), "the requisite place among those of the volume")
 }
 
-async fn preferred_in_order(t: &Trial) -> Outcome {
+async fn preferred_in_order(t: &CheckContext) -> Outcome {
     let here = t.here()?;
     let there = Topology { segments: t.options().other_place.clone() };
     for (first, second) in [(&here, &there), (&there, &here)] {
@@ -306,7 +307,7 @@ async fn preferred_in_order(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
+async fn preferred_that_does_not_work(t: &CheckContext) -> Outcome {
     let (here, nowhere) = (t.here()?, t.nowhere()?);
     let requests =
         [t.new_volume_at(&[&here, &nowhere], &[&nowhere]), t.new_volume_at(&[], &[&nowhere])];
@@ -325,7 +326,7 @@ async fn preferred_that_does_not_work(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn requisite_that_does_not_work(t: &Trial) -> Outcome {
+async fn requisite_that_does_not_work(t: &CheckContext) -> Outcome {
     let nowhere = t.nowhere()?;
     if t.volume().await?.accessible_topology.is_empty() {
         return t.not_applicable("volumes can be reached from everywhere");
@@ -335,19 +336,19 @@ async fn requisite_that_does_not_work(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn stray_preferred(t: &Trial) -> Outcome {
+async fn stray_preferred(t: &CheckContext) -> Outcome {
     let (here, nowhere) = (t.here()?, t.nowhere()?);
     t.refused(t.new_volume_at(&[&here], &[&nowhere]), Code::InvalidArgument).await?;
     t.refused(t.new_volume_at(&[&here], &[&here, &nowhere]), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn no_requirement(t: &Trial) -> Outcome {
+async fn no_requirement(t: &CheckContext) -> Outcome {
     t.volume().await?;
     Ok(())
 }
 
-async fn without_the_capability(t: &Trial) -> Outcome {
+async fn without_the_capability(t: &CheckContext) -> Outcome {
     let segments = [("example.com/zone".to_owned(), "z1".to_owned())].into();
     let request = t.new_volume_at(&[&Topology { segments }], &[]);
     t.refused(request, Code::InvalidArgument).await?;

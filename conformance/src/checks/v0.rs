@@ -7,9 +7,9 @@ mod messages;
 mod node;
 mod requests;
 
-pub(super) use controller::CHAPTER as CONTROLLER;
-pub(super) use controller_errors::CHAPTER as CONTROLLER_ERRORS;
-pub(super) use identity::CHAPTER as IDENTITY;
-pub(super) use messages::CHAPTER as MESSAGES;
-pub(super) use node::CHAPTER as NODE;
-pub(super) use requests::CHAPTER as REQUESTS;
+pub(super) use controller::SECTION as CONTROLLER;
+pub(super) use controller_errors::SECTION as CONTROLLER_ERRORS;
+pub(super) use identity::SECTION as IDENTITY;
+pub(super) use messages::SECTION as MESSAGES;
+pub(super) use node::SECTION as NODE;
+pub(super) use requests::SECTION as REQUESTS;

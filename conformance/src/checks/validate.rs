@@ -3,9 +3,9 @@
 use tonic::Code;
 
 use crate::capability::{in_no_mode, mount_of};
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::CreateDeleteVolume;
 use crate::wire::csi::v1::validate_volume_capabilities_response::Confirmed;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
@@ -13,7 +13,7 @@ use crate::wire::csi::v1::{
     ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "ValidateVolumeCapabilities",
     service: Service::Controller,
     needs: &[Need::ControllerService, Need::Controller(CreateDeleteVolume)],
@@ -77,11 +77,11 @@ const CHECKS: &[Check] = &[
 
 const UNSEEN: &[(&str, &str)] = &[("VC-05", "a permission: a reason may be given or not")];
 
-fn confirmed(t: &Trial, reply: ValidateVolumeCapabilitiesResponse) -> Outcome<Confirmed> {
+fn confirmed(t: &CheckContext, reply: ValidateVolumeCapabilitiesResponse) -> Outcome<Confirmed> {
     t.some(reply.confirmed, "confirmed to be set")
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let request = t.validate(&t.volume().await?);
     let first = t.ok(request.clone()).await?;
     let second = t.ok(request).await?;
@@ -90,13 +90,13 @@ async fn twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn lists_what_it_confirms(t: &Trial) -> Outcome {
+async fn lists_what_it_confirms(t: &CheckContext) -> Outcome {
     let reply = t.ok(t.validate(&t.volume().await?)).await?;
     let confirmed = confirmed(t, reply)?;
     t.expect(!confirmed.volume_capabilities.is_empty(), "at least one confirmed capability")
 }
 
-async fn echoes_what_was_asked(t: &Trial) -> Outcome {
+async fn echoes_what_was_asked(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let little = ValidateVolumeCapabilitiesRequest {
         volume_context: Default::default(),
@@ -108,23 +108,23 @@ async fn echoes_what_was_asked(t: &Trial) -> Outcome {
         ..t.validate(&volume)
     };
     for asked in [little, much] {
-        let told = confirmed(t, t.ok(asked.clone()).await?)?;
-        let of = |told: &crate::options::Pairs, asked: &crate::options::Pairs| {
-            told.iter().all(|(key, value)| asked.get(key) == Some(value))
+        let answer = confirmed(t, t.ok(asked.clone()).await?)?;
+        let of = |answer: &crate::options::Pairs, asked: &crate::options::Pairs| {
+            answer.iter().all(|(key, value)| asked.get(key) == Some(value))
         };
-        let only_asked = told.volume_capabilities.iter().all(|it| *it == t.capability())
-            && of(&told.volume_context, &asked.volume_context)
-            && of(&told.parameters, &asked.parameters)
-            && of(&told.mutable_parameters, &asked.mutable_parameters);
+        let only_asked = answer.volume_capabilities.iter().all(|it| *it == t.capability())
+            && of(&answer.volume_context, &asked.volume_context)
+            && of(&answer.parameters, &asked.parameters)
+            && of(&answer.mutable_parameters, &asked.mutable_parameters);
         t.expect(only_asked, "nothing to be confirmed that was not asked about")?;
     }
     Ok(())
 }
 
-async fn unsupported_use(t: &Trial) -> Outcome {
+async fn unsupported_use(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let good = t.capability();
-    // A mode that nobody knows may also be taken for a broken request.
+    // An unknown mode may also be treated as a malformed request.
     let mut bad = vec![(in_no_mode(&good), true)];
     if t.options().access.mount() {
         bad.push((mount_of("no-such-filesystem", Mode::SingleNodeWriter), false));
@@ -145,12 +145,12 @@ async fn unsupported_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_volume(t: &Trial) -> Outcome {
+async fn without_volume(t: &CheckContext) -> Outcome {
     t.refused(t.validate(&Volume::default()), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn without_capabilities(t: &Trial) -> Outcome {
+async fn without_capabilities(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = ValidateVolumeCapabilitiesRequest {
         volume_capabilities: Vec::new(),
@@ -160,16 +160,16 @@ async fn without_capabilities(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown_volume(t: &Trial) -> Outcome {
+async fn unknown_volume(t: &CheckContext) -> Outcome {
     let gone = t.deleted_volume().await?;
-    for volume_id in [gone, t.nobodys_id()] {
+    for volume_id in [gone, t.unknown_id()] {
         let volume = Volume { volume_id, ..Volume::default() };
         t.refused(t.validate(&volume), Code::NotFound).await?;
     }
     Ok(())
 }
 
-async fn altered_context(t: &Trial) -> Outcome {
+async fn altered_context(t: &CheckContext) -> Outcome {
     let mut request = t.validate(&t.volume().await?);
     match request.volume_context.values_mut().next() {
         Some(value) => value.push_str("-altered"),
@@ -184,7 +184,7 @@ async fn altered_context(t: &Trial) -> Outcome {
     }
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
     let answer = t.during_outage(t.ask(t.validate(&gone))).await?;
     t.expect(answer.is_err(), "a refusal for a volume that is gone, also without storage")?;

@@ -1,13 +1,13 @@
 //! Volume groups (VG).
 
-mod broken;
-mod life;
+mod failures;
+mod lifecycle;
 mod listing;
 mod membership;
 mod refusals;
 
-pub(super) use broken::CHAPTER as BROKEN;
-pub(super) use life::CHAPTER as LIFE;
-pub(super) use listing::CHAPTER as LISTING;
-pub(super) use membership::CHAPTER as MEMBERSHIP;
-pub(super) use refusals::CHAPTER as REFUSALS;
+pub(super) use failures::SECTION as FAILURES;
+pub(super) use lifecycle::SECTION as LIFECYCLE;
+pub(super) use listing::SECTION as LISTING;
+pub(super) use membership::SECTION as MEMBERSHIP;
+pub(super) use refusals::SECTION as REFUSALS;

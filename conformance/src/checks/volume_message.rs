@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::plugin_capability::service::Type::VolumeAccessibilityConstraints;
 use crate::wire::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
@@ -17,7 +17,7 @@ use crate::wire::csi::v1::{
     ValidateVolumeCapabilitiesRequest, Volume,
 };
 
-pub(super) const CHAPTER: Chapter = Chapter {
+pub(super) const SECTION: Section = Section {
     title: "Volume",
     service: Service::Controller,
     needs: &[Need::Controller(Rpc::CreateDeleteVolume)],
@@ -111,17 +111,17 @@ const UNSEEN: &[(&str, &str)] = &[
 ];
 
 /// The volume as every call shows it that can.
-async fn seen(t: &Trial, volume: &Volume) -> Outcome<Vec<Volume>> {
+async fn seen(t: &CheckContext, volume: &Volume) -> Outcome<Vec<Volume>> {
     let mut seen: Vec<_> =
         t.listed_as(volume).await?.and_then(|it| it.volume).into_iter().collect();
-    if t.offers().has_controller(Rpc::GetVolume) {
+    if t.features().has_controller(Rpc::GetVolume) {
         let request = ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() };
         seen.extend(t.ok(request).await?.volume);
     }
     Ok(seen)
 }
 
-async fn ids_and_sizes(t: &Trial) -> Outcome {
+async fn ids_and_sizes(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let mut all = seen(t, &volume).await?;
     all.push(volume);
@@ -132,7 +132,7 @@ async fn ids_and_sizes(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn ids_are_unique(t: &Trial) -> Outcome {
+async fn ids_are_unique(t: &CheckContext) -> Outcome {
     let mut ids = BTreeSet::new();
     for _ in 0..4 {
         let volume = t.volume().await?;
@@ -141,12 +141,12 @@ async fn ids_are_unique(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn the_id_is_enough(t: &Trial) -> Outcome {
+async fn the_id_is_enough(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let without_context = Volume { volume_context: Pairs::new(), ..volume.clone() };
     let reply = t.ok(t.validate(&without_context)).await?;
     t.expect(reply.confirmed.is_some(), "confirmed, with nothing but the id")?;
-    if t.offers().has_controller(Rpc::ExpandVolume) {
+    if t.features().has_controller(Rpc::ExpandVolume) {
         t.ok(t.expand(&volume, 2 * t.size())).await?;
     }
     for again in seen(t, &volume).await? {
@@ -156,12 +156,12 @@ async fn the_id_is_enough(t: &Trial) -> Outcome {
 }
 
 /// All that may change about a volume in use.
-async fn changed(t: &Trial, volume: &Volume) -> Outcome {
-    let offers = t.offers();
-    if offers.has_controller(Rpc::ExpandVolume) {
+async fn changed(t: &CheckContext, volume: &Volume) -> Outcome {
+    let features = t.features();
+    if features.has_controller(Rpc::ExpandVolume) {
         t.ok(t.expand(volume, 2 * t.size())).await?;
     }
-    if offers.has_controller(Rpc::ModifyVolume) && !t.options().mutable_parameters.is_empty() {
+    if features.has_controller(Rpc::ModifyVolume) && !t.options().mutable_parameters.is_empty() {
         let request = ControllerModifyVolumeRequest {
             volume_id: volume.volume_id.clone(),
             secrets: t.secrets(),
@@ -172,7 +172,7 @@ async fn changed(t: &Trial, volume: &Volume) -> Outcome {
     Ok(())
 }
 
-async fn context_never_changes(t: &Trial) -> Outcome {
+async fn context_never_changes(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let volume = t.create(request.clone()).await?;
     let mut all = vec![t.create(request).await?];
@@ -187,21 +187,21 @@ async fn context_never_changes(t: &Trial) -> Outcome {
     t.expect(reply.confirmed.is_some(), "the first volume_context still to be right")
 }
 
-async fn context_can_be_cached(t: &Trial) -> Outcome {
+async fn context_can_be_cached(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let request = ControllerExpandVolumeRequest {
         volume_capability: Some(capability.clone()),
         ..t.expand(&volume, 2 * t.size())
     };
-    if t.offers().has_controller(Rpc::ExpandVolume) {
+    if t.features().has_controller(Rpc::ExpandVolume) {
         t.ok(request).await?;
     }
     let placed = t.placed(&volume, capability).await?;
     t.withdrawn(&placed).await
 }
 
-async fn context_holds_no_secrets(t: &Trial) -> Outcome {
+async fn context_holds_no_secrets(t: &CheckContext) -> Outcome {
     let marker = t.name("confidential");
     let mut secrets = t.secrets();
     secrets.insert("conformance".to_owned(), marker.clone());
@@ -213,7 +213,7 @@ async fn context_holds_no_secrets(t: &Trial) -> Outcome {
     t.expect(!kept.iter().any(holds), "no secret in volume_context")
 }
 
-async fn context_is_no_name(t: &Trial) -> Outcome {
+async fn context_is_no_name(t: &CheckContext) -> Outcome {
     let (one, other) = (t.volume().await?, t.volume().await?);
     if one.volume_context != other.volume_context {
         return t.not_applicable("volumes of the same kind do not have the same context");
@@ -227,7 +227,7 @@ async fn context_is_no_name(t: &Trial) -> Outcome {
 /// Codes that can be defended for a context that is not the volume's.
 const MISMATCH: &[Code] = &[Code::InvalidArgument, Code::FailedPrecondition, Code::NotFound];
 
-async fn altered_context_is_refused(t: &Trial) -> Outcome {
+async fn altered_context_is_refused(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let volume = t.volume_for(capability.clone()).await?;
     let volume_context = t.other_context(&volume)?;
@@ -255,7 +255,7 @@ async fn altered_context_is_refused(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn context_left_out(t: &Trial) -> Outcome {
+async fn context_left_out(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     if volume.volume_context.is_empty() {
@@ -278,27 +278,27 @@ async fn context_left_out(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn copy_names(t: &Trial, source: Type) -> Outcome {
+async fn copy_names(t: &CheckContext, source: Type) -> Outcome {
     let request = t.new_copy(source, t.capability());
     let wanted = request.volume_content_source.clone();
     let volume = t.create(request).await?;
     t.expect(volume.content_source == wanted, "the source that was asked for")
 }
 
-async fn copies_name_their_snapshot(t: &Trial) -> Outcome {
+async fn copies_name_their_snapshot(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot_id = t.snapshot(&volume).await?.snapshot_id;
     copy_names(t, Type::Snapshot(SnapshotSource { snapshot_id })).await
 }
 
-async fn copies_name_their_volume(t: &Trial) -> Outcome {
+async fn copies_name_their_volume(t: &CheckContext) -> Outcome {
     let volume_id = t.volume().await?.volume_id;
     copy_names(t, Type::Volume(VolumeSource { volume_id })).await
 }
 
-async fn topology_is_announced(t: &Trial) -> Outcome {
+async fn topology_is_announced(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
-    let announced = t.offers().has_plugin(VolumeAccessibilityConstraints);
+    let announced = t.features().has_plugin(VolumeAccessibilityConstraints);
     t.expect(
         volume.accessible_topology.is_empty() || announced,
         "no accessible_topology without VOLUME_ACCESSIBILITY_CONSTRAINTS",

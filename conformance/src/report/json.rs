@@ -3,13 +3,13 @@
 use serde_json::{Value, json as object};
 
 use crate::check::{Failure, Stop};
-use crate::offers::Offers;
+use crate::plugin_features::PluginFeatures;
 use crate::runner::Ran;
 use crate::verdict::{Verdict, Verdicts};
 
-pub fn json(offers: &Offers, verdicts: &Verdicts, ran: &[Ran]) -> Value {
+pub fn json(features: &PluginFeatures, verdicts: &Verdicts, ran: &[Ran]) -> Value {
     object!({
-        "plugin": { "name": offers.name, "version": offers.version },
+        "plugin": { "name": features.name, "version": features.version },
         "rows": verdicts.iter().map(|(row, verdict)| object!({
             "id": row.id,
             "level": row.level.to_string(),

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::known::Known;
-use crate::offers::Offers;
+use crate::known_deviations::KnownDeviations;
+use crate::plugin_features::PluginFeatures;
 use crate::row::{Row, prefix_of};
 use crate::verdict::{Verdict, Verdicts, count};
 
@@ -14,12 +14,12 @@ const WORDS: [&str; 6] =
 pub fn markdown(
     title: &str,
     about: &str,
-    offers: &Offers,
+    features: &PluginFeatures,
     verdicts: &Verdicts,
-    known: Option<&Known>,
+    known: Option<&KnownDeviations>,
 ) -> String {
     let mut text =
-        format!("# {title}\n\n{about}\n\nPlugin: `{}` {}.\n", offers.name, offers.version);
+        format!("# {title}\n\n{about}\n\nPlugin: `{}` {}.\n", features.name, features.version);
     // Writing to a string cannot fail.
     let _ = write!(text, "\n{}", totals(verdicts));
     let mut prefix = "";

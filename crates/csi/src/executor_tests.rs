@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use super::*;
 
 #[tokio::test]
-async fn before_the_engine_is_there_everything_is_starting() {
+async fn calls_report_starting_before_the_engine_is_ready() {
     let executor = Executor::starting();
     assert_eq!(executor.run(Subject::Any, |_| Ok(())).await, Err(Error::Starting));
     assert_eq!(executor.check_health().await, Err(Error::Starting));
@@ -14,7 +14,7 @@ async fn before_the_engine_is_there_everything_is_starting() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_error_and_gives_its_place_back() {
+async fn panic_is_an_error_and_frees_its_permit() {
     let limit = RequestLimit::new(1);
     for _ in 0..3 {
         let outcome: Result<()> = limit.run(|| panic!("a bug")).await;
@@ -51,7 +51,7 @@ async fn hold(limit: &Arc<RequestLimit>) -> Held {
 }
 
 #[tokio::test]
-async fn work_goes_on_when_its_caller_hangs_up_and_is_waited_for() {
+async fn work_continues_after_hangup_and_is_awaited() {
     let held = hold(&Arc::new(RequestLimit::new(1))).await;
     held.caller.abort();
     assert!(held.caller.await.unwrap_err().is_cancelled());
@@ -68,7 +68,7 @@ async fn work_goes_on_when_its_caller_hangs_up_and_is_waited_for() {
 }
 
 #[tokio::test]
-async fn abandoned_work_keeps_its_place_until_it_is_done() {
+async fn abandoned_work_holds_its_permit_until_done() {
     let held = hold(&Arc::new(RequestLimit::new(1))).await;
     held.caller.abort();
     assert_eq!(held.limit.free.available_permits(), 0);
@@ -78,7 +78,7 @@ async fn abandoned_work_keeps_its_place_until_it_is_done() {
 }
 
 #[tokio::test]
-async fn nothing_begins_after_the_lane_is_drained() {
+async fn no_call_starts_after_draining() {
     let limit = RequestLimit::new(2);
     limit.drained().await;
     limit.drained().await;
@@ -86,7 +86,7 @@ async fn nothing_begins_after_the_lane_is_drained() {
 }
 
 #[tokio::test]
-async fn streams_are_bounded_and_end_before_operations_do() {
+async fn streams_are_limited_and_end_before_operations() {
     let executor = Executor::starting();
     let mut open = Vec::new();
     for _ in 0..OPEN_STREAMS {
@@ -103,7 +103,7 @@ async fn streams_are_bounded_and_end_before_operations_do() {
 }
 
 #[tokio::test]
-async fn waiting_ends_when_there_is_no_reason_for_it() {
+async fn waiting_ends_with_the_error_of_the_check() {
     let held = hold(&Arc::new(RequestLimit::new(1))).await;
     let asked = AtomicBool::new(false);
     let check = || if asked.swap(true, Ordering::SeqCst) { Err(Error::Stopping) } else { Ok(()) };
@@ -113,7 +113,7 @@ async fn waiting_ends_when_there_is_no_reason_for_it() {
 }
 
 #[tokio::test]
-async fn pools_and_nodes_have_places_of_their_own() {
+async fn pools_and_nodes_have_separate_limits() {
     let executor = Executor::starting();
     let pool = |text: &str| Some(text.parse::<PoolId>().unwrap());
     let names = [None, pool("01234567"), pool("fedcba98")].into_iter().flat_map(|pool| {
@@ -129,7 +129,7 @@ async fn pools_and_nodes_have_places_of_their_own() {
 
 /// Who stops the daemon waits for all places, and has those that are free.
 #[tokio::test]
-async fn what_runs_is_counted_while_all_places_are_waited_for() {
+async fn running_calls_are_counted_while_draining() {
     let held = hold(&Arc::new(RequestLimit::new(4))).await;
     let limit = Arc::clone(&held.limit);
     let draining = tokio::spawn(async move { limit.drained().await });
@@ -144,7 +144,7 @@ async fn what_runs_is_counted_while_all_places_are_waited_for() {
 
 /// The filesystem with the target paths may hang while all pools answer.
 #[tokio::test]
-async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
+async fn stop_waits_for_node_calls_with_a_limit() {
     let executor = Executor { node_patience: Duration::ZERO, ..Executor::starting() };
     let limit = executor.limit(LimitKey { kind: CallKind::Node, pool: None }).unwrap();
     let held = hold(&limit).await;
@@ -156,7 +156,7 @@ async fn a_stop_waits_for_calls_of_the_node_for_a_while_only() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_calls_of_the_controller() {
+async fn stop_waits_for_controller_calls() {
     let executor = Arc::new(Executor { node_patience: Duration::ZERO, ..Executor::starting() });
     let held =
         hold(&executor.limit(LimitKey { kind: CallKind::Controller, pool: None }).unwrap()).await;

@@ -21,7 +21,7 @@ where
 }
 
 #[tokio::test]
-async fn a_panic_in_a_handler_is_answered() {
+async fn handler_panic_is_answered() {
     let panics = service_fn(|_: Request<Body>| async {
         tokio::task::yield_now().await;
         panic!("a bug")
@@ -32,7 +32,7 @@ async fn a_panic_in_a_handler_is_answered() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_word_gets_one() {
+async fn refusal_without_message_gets_one() {
     let mute =
         service_fn(|_: Request<Body>| async { Ok(Status::unimplemented("").into_http::<Body>()) });
     let status = status_of(mute).await.unwrap();
@@ -50,7 +50,7 @@ async fn other_answers_pass_unchanged() {
 }
 
 #[test]
-fn only_headers_of_a_failed_call_are_a_refusal() {
+fn only_nonzero_grpc_status_is_a_refusal() {
     let mut response = Response::new(Body::default());
     assert!(refusal(&response).is_none());
     let headers: &mut HeaderMap = response.headers_mut();
@@ -61,7 +61,7 @@ fn only_headers_of_a_failed_call_are_a_refusal() {
 }
 
 #[test]
-fn the_level_of_an_outcome_says_who_has_to_look() {
+fn importance_depends_on_code_and_call() {
     let of_change = |code| importance(code, false);
     let of_question = |code| importance(code, true);
     assert_eq!(of_change(Code::Ok), Importance::Event);
@@ -91,7 +91,7 @@ async fn read(request: Request<Body>) -> Result<Response<Body>, Infallible> {
 }
 
 #[tokio::test]
-async fn one_call_too_many_is_refused_until_another_ends() {
+async fn call_above_the_limit_is_refused() {
     let calls = Arc::new(Semaphore::new(1));
     let observed = ObserveCalls { calls: Arc::clone(&calls) }.layer(service_fn(read));
     let call = async |method: &str| {

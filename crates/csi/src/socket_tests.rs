@@ -21,7 +21,7 @@ fn only_the_owner_can_connect_and_the_directory_is_made() {
 }
 
 #[test]
-fn nothing_but_the_socket_is_in_its_directory_and_it_goes_with_its_owner() {
+fn socket_is_alone_in_its_directory_and_removed_at_exit() {
     let directory = temporary();
     let path = directory.path().join("csi.sock");
     let socket = bind(&path).unwrap();
@@ -44,7 +44,7 @@ fn a_live_socket_is_not_taken() {
 }
 
 #[test]
-fn a_live_socket_that_accepts_nothing_is_not_taken_either() {
+fn live_socket_that_accepts_nothing_is_not_taken() {
     let directory = temporary();
     let path = directory.path().join("csi.sock");
     let socket = new_socket().unwrap();
@@ -65,7 +65,7 @@ fn a_dead_socket_is_replaced() {
 }
 
 #[test]
-fn what_is_not_a_socket_is_left_alone() {
+fn file_that_is_no_socket_is_left_alone() {
     let directory = temporary();
     let file = directory.path().join("file.sock");
     std::fs::write(&file, "precious").unwrap();
@@ -79,7 +79,7 @@ fn what_is_not_a_socket_is_left_alone() {
 }
 
 #[test]
-fn paths_that_no_socket_can_have_are_refused() {
+fn invalid_socket_paths_are_refused() {
     let long = format!("/tmp/{}.sock", "x".repeat(120));
     for path in ["relative.sock", &long] {
         assert!(matches!(bind(Path::new(path)), Err(BindError::BadPath(_))), "{path}");
@@ -87,7 +87,7 @@ fn paths_that_no_socket_can_have_are_refused() {
 }
 
 #[test]
-fn a_successor_keeps_its_socket_when_the_old_one_goes() {
+fn old_daemon_leaves_the_socket_of_its_successor() {
     let directory = temporary();
     let path = directory.path().join("csi.sock");
     let mut old = bind(&path).unwrap();
@@ -98,7 +98,7 @@ fn a_successor_keeps_its_socket_when_the_old_one_goes() {
 }
 
 #[test]
-fn a_lock_of_another_program_is_not_waited_for_without_end() {
+fn waiting_for_a_foreign_lock_is_bounded() {
     let directory = temporary();
     let path = directory.path().join("csi.sock");
     let lock = lock_directory(directory.path(), LOCK_PATIENCE).unwrap().unwrap();

@@ -89,16 +89,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steady_figure_is_never_more_and_hardly_less() {
+    fn rounded_capacity_is_never_more_and_barely_less() {
         const MIB: u64 = 1 << 20;
         for bytes in [0, 1, MIB - 1, MIB, 5 * MIB + 7, 1 << 31, (1 << 37) + 12345, u64::MAX] {
-            let reported = steady(bytes);
+            let rounded = steady(bytes);
             assert!(
-                reported <= bytes && bytes - reported < MIB.max(bytes / 2048 + 1),
-                "{bytes}: {reported}"
+                rounded <= bytes && bytes - rounded < MIB.max(bytes / 2048 + 1),
+                "{bytes}: {rounded}"
             );
-            assert_eq!(steady(reported), reported);
-            assert_eq!(reported % ALLOCATION_UNIT, 0);
+            assert_eq!(steady(rounded), rounded);
+            assert_eq!(rounded % ALLOCATION_UNIT, 0);
         }
         let terabytes = 3 << 40;
         assert_eq!(steady(terabytes + 4096), steady(terabytes + 900 * MIB));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_and_climbing_paths_are_refused() {
+    fn relative_and_dotdot_paths_are_refused() {
         for text in ["", "rel/path", "/a/../b", "/", "//", "/..", "a", "/nul\0byte", "/a\nb"] {
             assert!(TargetPath::parse("target_path", text).is_err(), "{text:?}");
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_overlap_by_whole_names() {
+    fn paths_overlap_by_whole_components() {
         let overlap = |a: &str, b: &str| {
             let parsed = |text| TargetPath::parse("p", text).unwrap();
             parsed(a).overlaps(&parsed(b))
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_places_compare_equal() {
+    fn equivalent_paths_compare_equal() {
         let plain = TargetPath::parse("p", "/a/b").unwrap();
         assert_eq!(TargetPath::parse("p", "/a//b/").unwrap(), plain);
         assert_eq!(TargetPath::parse("p", "/a/./b").unwrap(), plain);

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_turn_the_order() {
+    fn order_survives_a_clock_set_back() {
         let at = |seconds, nanos| Timestamp { seconds, nanos };
         assert_eq!(at(5, 1).after(at(4, 9)), at(5, 1));
         assert_eq!(at(3, 0).after(at(4, 9)), at(4, 10));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_survives_the_way_through_text() {
+    fn uuid_round_trips_through_text() {
         let uuid = FsUuid::from_random([0xab; 16]);
         assert_eq!(uuid.to_string(), "abababab-abab-4bab-abab-abababababab");
         assert_eq!(FsUuid::try_from(uuid.to_string()).unwrap(), uuid);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_knows_that_it_shares_its_uuid() {
+    fn copy_records_that_its_uuid_is_shared() {
         let uuid = FsUuid::from_random([1; 16]);
         let formatted = FormatState::Formatted { fs: FsType::Btrfs, uuid };
         let copied = FormatState::Copied { fs: FsType::Btrfs, uuid };

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_range_takes_the_preferred_size() {
+    fn no_range_gives_the_preferred_size() {
         assert_eq!(CapacityRange::choose(None, MIB, 5 * MIB).unwrap(), 5 * MIB);
         assert_eq!(CapacityRange::choose(None, 9 * MIB, 5 * MIB).unwrap(), 9 * MIB);
     }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn preferred_places_rank_in_order() {
+    fn preferred_topologies_rank_in_order() {
         let (a, b, c) = (place(&[("z", "a")]), place(&[("z", "b")]), place(&[("z", "c")]));
         let wanted = TopologyRequirement::new(vec![a.clone(), b.clone()], vec![b.clone()]).unwrap();
         assert_eq!(wanted.rank(&b), Some(0));

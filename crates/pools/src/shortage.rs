@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_is_reported_when_it_begins_and_when_it_is_over() {
+    fn shortage_is_logged_at_begin_and_end() {
         let shortage = Shortage::default();
         assert_eq!(shortage.note(false, true), None);
         assert_eq!(shortage.note(true, false), Some(Change::Begun));

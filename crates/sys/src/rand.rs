@@ -21,7 +21,7 @@ mod tests {
     use super::random_bytes;
 
     #[test]
-    fn two_draws_differ() {
+    fn random_values_differ() {
         let draw = || random_bytes::<512>().ok();
         assert!(draw().is_some());
         assert_ne!(draw(), draw());

@@ -8,7 +8,7 @@ use orlop_sys::malloc::{limit_arenas, resident, trim};
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn what_was_freed_goes_back_to_the_kernel() {
+fn freed_memory_returns_to_the_kernel() {
     limit_arenas();
     let before = resident().unwrap();
     // Small enough to come from a heap; the one that stays keeps the heap from being cut short.

@@ -2,30 +2,30 @@
 
 use orlop_tests::{Answer, MIB, OnNode, block, device_at, v1};
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{NODE, World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, NODE, settled};
 
-pub(crate) async fn all(stroll: &mut impl Stroll) {
-    stroll.walk(&Attach { back: false }).await;
-    stroll.walk(&Attach { back: true }).await;
-    stroll.walk(&Modify).await;
+pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
+    runner.run(&Attach { back: false }).await;
+    runner.run(&Attach { back: true }).await;
+    runner.run(&Modify).await;
 }
 
 struct Attach {
     back: bool,
 }
 
-async fn volume(world: &World, tag: &str) -> v1::Volume {
-    world.client().create(tag).size(32 * MIB).block().done().await
+async fn volume(fixture: &Fixture, tag: &str) -> v1::Volume {
+    fixture.client().create(tag).size(32 * MIB).block().done().await
 }
 
-async fn attach(world: &World, volume: &v1::Volume) -> Answer<()> {
-    let client = world.client();
+async fn attach(fixture: &Fixture, volume: &v1::Volume) -> Answer<()> {
+    let client = fixture.client();
     client.controller_publish(&volume.volume_id, NODE, block(), false).await.map(drop)
 }
 
-async fn detach(world: &World, volume: &v1::Volume) -> Answer<()> {
-    world.client().controller_unpublish(&volume.volume_id, NODE).await
+async fn detach(fixture: &Fixture, volume: &v1::Volume) -> Answer<()> {
+    fixture.client().controller_unpublish(&volume.volume_id, NODE).await
 }
 
 impl Scenario for Attach {
@@ -42,32 +42,32 @@ impl Scenario for Attach {
         }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> v1::Volume {
-        let volume = volume(world, tag).await;
-        self.take_back(world, &volume).await;
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> v1::Volume {
+        let volume = volume(fixture, tag).await;
+        self.roll_back(fixture, &volume).await;
         volume
     }
 
-    async fn call(&self, world: &World, volume: &v1::Volume) -> Answer<()> {
-        if self.back { detach(world, volume).await } else { attach(world, volume).await }
+    async fn call(&self, fixture: &Fixture, volume: &v1::Volume) -> Answer<()> {
+        if self.back { detach(fixture, volume).await } else { attach(fixture, volume).await }
     }
 
-    async fn holds(&self, world: &World, volume: &v1::Volume) {
-        let got = world.client().get_volume(&volume.volume_id).await.expect("the volume");
+    async fn holds(&self, fixture: &Fixture, volume: &v1::Volume) {
+        let got = fixture.client().get_volume(&volume.volume_id).await.expect("the volume");
         let nodes = got.status.expect("a status").published_node_ids;
         assert_eq!(nodes.is_empty(), self.back, "{nodes:?}");
     }
 
-    async fn take_back(&self, world: &World, volume: &v1::Volume) {
+    async fn roll_back(&self, fixture: &Fixture, volume: &v1::Volume) {
         match self.back {
-            false => settled("unpublish", || detach(world, volume)).await,
-            true => settled("publish", || attach(world, volume)).await,
+            false => settled("unpublish", || detach(fixture, volume)).await,
+            true => settled("publish", || attach(fixture, volume)).await,
         }
     }
 
-    async fn clear(&self, world: &World, volume: v1::Volume) {
-        detach(world, &volume).await.expect("unpublish");
-        world.client().delete(&volume.volume_id).await.expect("delete");
+    async fn clear(&self, fixture: &Fixture, volume: v1::Volume) {
+        detach(fixture, &volume).await.expect("unpublish");
+        fixture.client().delete(&volume.volume_id).await.expect("delete");
     }
 }
 
@@ -90,29 +90,29 @@ impl Scenario for Modify {
         "csi.v1.Controller/ControllerModifyVolume"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
-        let volume = volume(world, tag).await;
-        let node = world.client().on_node(&volume, block());
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> OnNode {
+        let volume = volume(fixture, tag).await;
+        let node = fixture.client().on_node(&volume, block());
         node.up().await;
         node
     }
 
-    async fn call(&self, world: &World, node: &OnNode) -> Answer<()> {
-        world.client().modify(&node.id, &Self::LIMITS).await
+    async fn call(&self, fixture: &Fixture, node: &OnNode) -> Answer<()> {
+        fixture.client().modify(&node.id, &Self::LIMITS).await
     }
 
-    async fn holds(&self, world: &World, node: &OnNode) {
-        let limits = world.workloads.limits_of(device_at(node));
+    async fn holds(&self, fixture: &Fixture, node: &OnNode) {
+        let limits = fixture.workloads.limits_of(device_at(node));
         assert_eq!(limits, [("readIops", 1000), ("writeIops", 900)]);
     }
 
-    async fn take_back(&self, world: &World, node: &OnNode) {
-        settled("lift", || world.client().modify(&node.id, &Self::LIFTED)).await;
-        assert_eq!(world.workloads.limits_of(device_at(node)), []);
+    async fn roll_back(&self, fixture: &Fixture, node: &OnNode) {
+        settled("lift", || fixture.client().modify(&node.id, &Self::LIFTED)).await;
+        assert_eq!(fixture.workloads.limits_of(device_at(node)), []);
     }
 
-    async fn clear(&self, world: &World, node: OnNode) {
+    async fn clear(&self, fixture: &Fixture, node: OnNode) {
         node.down().await;
-        world.client().delete(&node.id).await.expect("delete");
+        fixture.client().delete(&node.id).await.expect("delete");
     }
 }

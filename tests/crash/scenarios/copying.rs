@@ -2,23 +2,23 @@
 
 use orlop_tests::{Answer, Client, Code, MIB, OnNode, Pattern, block, expect_code, mount, v1};
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, settled};
 
 const DATA: Pattern = Pattern::new(5);
 const WRITTEN: u64 = 256 << 10;
 
-pub(crate) async fn all(stroll: &mut impl Stroll) {
-    stroll.walk(&CreateSnapshot { in_use: false }).await;
-    stroll.walk(&CreateSnapshot { in_use: true }).await;
-    stroll.walk(&DeleteSnapshot).await;
-    copies(stroll).await;
+pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
+    runner.run(&CreateSnapshot { in_use: false }).await;
+    runner.run(&CreateSnapshot { in_use: true }).await;
+    runner.run(&DeleteSnapshot).await;
+    copies(runner).await;
 }
 
-pub(crate) async fn copies(stroll: &mut impl Stroll) {
-    stroll.walk(&Copy { from_snapshot: true, thick: false }).await;
-    stroll.walk(&Copy { from_snapshot: false, thick: false }).await;
-    stroll.walk(&Copy { from_snapshot: true, thick: true }).await;
+pub(crate) async fn copies(runner: &mut impl ScenarioRunner) {
+    runner.run(&Copy { from_snapshot: true, thick: false }).await;
+    runner.run(&Copy { from_snapshot: false, thick: false }).await;
+    runner.run(&Copy { from_snapshot: true, thick: true }).await;
 }
 
 /// A volume with known data, on the node or not.
@@ -91,32 +91,32 @@ impl Scenario for CreateSnapshot {
         "csi.v1.Controller/CreateSnapshot"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Self::State {
-        let client = world.client();
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> Self::State {
+        let client = fixture.client();
         let source = Source::new(client, tag, self.in_use).await;
         let snapshot = client.snapshot(tag, source.id()).await.expect("a snapshot");
         client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete it");
         (source, snapshot.snapshot_id)
     }
 
-    async fn call(&self, world: &World, (source, _): &Self::State) -> Answer<()> {
-        world.client().snapshot(&source.tag, source.id()).await.map(drop)
+    async fn call(&self, fixture: &Fixture, (source, _): &Self::State) -> Answer<()> {
+        fixture.client().snapshot(&source.tag, source.id()).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, (source, _): &Self::State) {
+    async fn holds(&self, fixture: &Fixture, (source, _): &Self::State) {
         source.assert_writable();
-        let client = world.client();
+        let client = fixture.client();
         let snapshot = client.snapshot(&source.tag, source.id()).await.expect("the snapshot");
         source.check_copy(client, &snapshot).await;
     }
 
-    async fn take_back(&self, world: &World, (source, snapshot): &Self::State) {
-        settled("delete", || world.client().delete_snapshot(snapshot)).await;
+    async fn roll_back(&self, fixture: &Fixture, (source, snapshot): &Self::State) {
+        settled("delete", || fixture.client().delete_snapshot(snapshot)).await;
         source.assert_writable();
     }
 
-    async fn clear(&self, world: &World, (source, _): Self::State) {
-        source.clear(world.client()).await;
+    async fn clear(&self, fixture: &Fixture, (source, _): Self::State) {
+        source.clear(fixture.client()).await;
     }
 }
 
@@ -133,28 +133,28 @@ impl Scenario for DeleteSnapshot {
         "csi.v1.Controller/DeleteSnapshot"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Self::State {
-        let source = Source::new(world.client(), tag, false).await;
-        let snapshot = world.client().snapshot(tag, source.id()).await.expect("a snapshot");
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> Self::State {
+        let source = Source::new(fixture.client(), tag, false).await;
+        let snapshot = fixture.client().snapshot(tag, source.id()).await.expect("a snapshot");
         (source, snapshot)
     }
 
-    async fn call(&self, world: &World, (_, snapshot): &Self::State) -> Answer<()> {
-        world.client().delete_snapshot(&snapshot.snapshot_id).await
+    async fn call(&self, fixture: &Fixture, (_, snapshot): &Self::State) -> Answer<()> {
+        fixture.client().delete_snapshot(&snapshot.snapshot_id).await
     }
 
-    async fn holds(&self, world: &World, (source, snapshot): &Self::State) {
-        let copy = world.client().create(&format!("{}-none", source.tag)).size(32 * MIB).block();
+    async fn holds(&self, fixture: &Fixture, (source, snapshot): &Self::State) {
+        let copy = fixture.client().create(&format!("{}-none", source.tag)).size(32 * MIB).block();
         expect_code(copy.from_snapshot(&snapshot.snapshot_id).send().await, Code::NotFound);
     }
 
-    async fn take_back(&self, world: &World, (source, snapshot): &Self::State) {
-        let again = settled("cut", || world.client().snapshot(&source.tag, source.id())).await;
+    async fn roll_back(&self, fixture: &Fixture, (source, snapshot): &Self::State) {
+        let again = settled("cut", || fixture.client().snapshot(&source.tag, source.id())).await;
         assert_eq!(again.snapshot_id, snapshot.snapshot_id);
     }
 
-    async fn clear(&self, world: &World, (source, snapshot): Self::State) {
-        let client = world.client();
+    async fn clear(&self, fixture: &Fixture, (source, snapshot): Self::State) {
+        let client = fixture.client();
         client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete");
         source.clear(client).await;
     }
@@ -176,11 +176,11 @@ pub(crate) struct Copied {
 impl Copy {
     async fn request(
         &self,
-        world: &World,
+        fixture: &Fixture,
         source: &Source,
         snapshot: Option<&v1::Snapshot>,
     ) -> Answer<v1::Volume> {
-        let create = world.client().create(&source.tag).size(48 * MIB).block();
+        let create = fixture.client().create(&source.tag).size(48 * MIB).block();
         let create = if self.thick { create.thick() } else { create };
         let create = match snapshot {
             Some(snapshot) => create.from_snapshot(&snapshot.snapshot_id),
@@ -206,37 +206,37 @@ impl Scenario for Copy {
         "csi.v1.Controller/CreateVolume"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Copied {
-        let client = world.client();
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> Copied {
+        let client = fixture.client();
         let source = Source::new(client, tag, false).await;
         let mut snapshot = None;
         if self.from_snapshot {
             let cut = client.snapshot(&format!("{tag}-cut"), source.id()).await;
             snapshot = Some(cut.expect("a snapshot"));
         }
-        let copy = self.request(world, &source, snapshot.as_ref()).await.expect("a copy");
+        let copy = self.request(fixture, &source, snapshot.as_ref()).await.expect("a copy");
         client.delete(&copy.volume_id).await.expect("delete it");
         Copied { source, snapshot, id: copy.volume_id }
     }
 
-    async fn call(&self, world: &World, state: &Copied) -> Answer<()> {
-        self.request(world, &state.source, state.snapshot.as_ref()).await.map(drop)
+    async fn call(&self, fixture: &Fixture, state: &Copied) -> Answer<()> {
+        self.request(fixture, &state.source, state.snapshot.as_ref()).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, state: &Copied) {
-        let volume = self.request(world, &state.source, state.snapshot.as_ref()).await;
-        let node = world.client().on_node(&volume.expect("the copy"), block());
+    async fn holds(&self, fixture: &Fixture, state: &Copied) {
+        let volume = self.request(fixture, &state.source, state.snapshot.as_ref()).await;
+        let node = fixture.client().on_node(&volume.expect("the copy"), block());
         node.up().await;
         DATA.check(&node.target, WRITTEN);
         node.down().await;
     }
 
-    async fn take_back(&self, world: &World, state: &Copied) {
-        settled("delete", || world.client().delete(&state.id)).await;
+    async fn roll_back(&self, fixture: &Fixture, state: &Copied) {
+        settled("delete", || fixture.client().delete(&state.id)).await;
     }
 
-    async fn clear(&self, world: &World, state: Copied) {
-        let client = world.client();
+    async fn clear(&self, fixture: &Fixture, state: Copied) {
+        let client = fixture.client();
         if let Some(snapshot) = &state.snapshot {
             client.delete_snapshot(&snapshot.snapshot_id).await.expect("delete");
         }

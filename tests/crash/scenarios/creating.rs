@@ -3,14 +3,14 @@
 use orlop_sys::filesystem::{FsKind, Signature, probe};
 use orlop_tests::{Answer, Code, Create, MIB, expect_code, v1};
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, settled};
 
-pub(crate) async fn all(stroll: &mut impl Stroll) {
+pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
     for what in [What::Thin, What::Thick, What::Filesystem] {
-        stroll.walk(&CreateVolume { what }).await;
+        runner.run(&CreateVolume { what }).await;
     }
-    stroll.walk(&DeleteVolume).await;
+    runner.run(&DeleteVolume).await;
 }
 
 enum What {
@@ -25,8 +25,8 @@ struct CreateVolume {
 }
 
 impl CreateVolume {
-    fn request(&self, world: &World) -> Create {
-        let create = world.client().create(self.name()).size(32 * MIB);
+    fn request(&self, fixture: &Fixture) -> Create {
+        let create = fixture.client().create(self.name()).size(32 * MIB);
         match self.what {
             What::Thin => create.block(),
             What::Thick => create.block().thick(),
@@ -51,19 +51,19 @@ impl Scenario for CreateVolume {
         "csi.v1.Controller/CreateVolume"
     }
 
-    async fn prepare(&self, world: &World, _: &str) -> String {
-        let id = self.request(world).done().await.volume_id;
-        world.client().delete(&id).await.expect("delete");
+    async fn prepare(&self, fixture: &Fixture, _: &str) -> String {
+        let id = self.request(fixture).done().await.volume_id;
+        fixture.client().delete(&id).await.expect("delete");
         id
     }
 
-    async fn call(&self, world: &World, _: &String) -> Answer<()> {
-        self.request(world).send().await.map(drop)
+    async fn call(&self, fixture: &Fixture, _: &String) -> Answer<()> {
+        self.request(fixture).send().await.map(drop)
     }
 
-    async fn holds(&self, world: &World, id: &String) {
-        assert_eq!(self.request(world).done().await.volume_id, *id);
-        let data = world.pool.volume_data(id);
+    async fn holds(&self, fixture: &Fixture, id: &String) {
+        assert_eq!(self.request(fixture).done().await.volume_id, *id);
+        let data = fixture.pool.volume_data(id);
         let found = std::fs::metadata(&data).expect("the volume's data");
         assert_eq!(found.len(), 32 * MIB);
         let formatted = matches!(
@@ -73,11 +73,11 @@ impl Scenario for CreateVolume {
         assert_eq!(formatted, matches!(self.what, What::Filesystem));
     }
 
-    async fn take_back(&self, world: &World, id: &String) {
-        settled("delete", || world.client().delete(id)).await;
+    async fn roll_back(&self, fixture: &Fixture, id: &String) {
+        settled("delete", || fixture.client().delete(id)).await;
     }
 
-    async fn clear(&self, _: &World, _: String) {}
+    async fn clear(&self, _: &Fixture, _: String) {}
 }
 
 struct DeleteVolume;
@@ -93,24 +93,24 @@ impl Scenario for DeleteVolume {
         "csi.v1.Controller/DeleteVolume"
     }
 
-    async fn prepare(&self, world: &World, _: &str) -> v1::Volume {
-        world.client().create(self.name()).size(32 * MIB).block().done().await
+    async fn prepare(&self, fixture: &Fixture, _: &str) -> v1::Volume {
+        fixture.client().create(self.name()).size(32 * MIB).block().done().await
     }
 
-    async fn call(&self, world: &World, volume: &v1::Volume) -> Answer<()> {
-        world.client().delete(&volume.volume_id).await
+    async fn call(&self, fixture: &Fixture, volume: &v1::Volume) -> Answer<()> {
+        fixture.client().delete(&volume.volume_id).await
     }
 
-    async fn holds(&self, world: &World, volume: &v1::Volume) {
-        expect_code(world.client().get_volume(&volume.volume_id).await, Code::NotFound);
+    async fn holds(&self, fixture: &Fixture, volume: &v1::Volume) {
+        expect_code(fixture.client().get_volume(&volume.volume_id).await, Code::NotFound);
     }
 
-    async fn take_back(&self, world: &World, volume: &v1::Volume) {
-        let create = || world.client().create(self.name()).size(32 * MIB).block().send();
+    async fn roll_back(&self, fixture: &Fixture, volume: &v1::Volume) {
+        let create = || fixture.client().create(self.name()).size(32 * MIB).block().send();
         assert_eq!(settled("create", create).await.volume_id, volume.volume_id);
     }
 
-    async fn clear(&self, world: &World, volume: v1::Volume) {
-        world.client().delete(&volume.volume_id).await.expect("delete");
+    async fn clear(&self, fixture: &Fixture, volume: v1::Volume) {
+        fixture.client().delete(&volume.volume_id).await.expect("delete");
     }
 }

@@ -7,22 +7,22 @@ use orlop_tests::{
     Answer, MIB, OnNode, Pattern, assert_size, block, int, mount, reclaimspace, write_direct,
 };
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, settled};
 
 const DATA: Pattern = Pattern::new(7);
 const WRITTEN: u64 = 128 << 10;
 const SMALL: u64 = 320 * MIB;
 const GROWN: u64 = 640 * MIB;
 
-pub(crate) async fn all(stroll: &mut impl Stroll) {
-    stroll.walk(&Grow { fs: "xfs", on_node: false }).await;
+pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
+    runner.run(&Grow { fs: "xfs", on_node: false }).await;
     // A mounted ext4 grows only with a capability that not every machine gives to tests.
     for fs in ["xfs", "btrfs"] {
-        stroll.walk(&Grow { fs, on_node: true }).await;
+        runner.run(&Grow { fs, on_node: true }).await;
     }
-    stroll.walk(&Reclaim { on_node: true }).await;
-    stroll.walk(&Reclaim { on_node: false }).await;
+    runner.run(&Reclaim { on_node: true }).await;
+    runner.run(&Reclaim { on_node: false }).await;
 }
 
 /// What the controller does, or the node after it.
@@ -49,8 +49,8 @@ impl Scenario for Grow {
         }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
-        let client = world.client();
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> OnNode {
+        let client = fixture.client();
         let create = client.create(tag).size(SMALL).fs(self.fs);
         let node = client.on_node(&create.done().await, mount(self.fs));
         node.up().await;
@@ -61,15 +61,15 @@ impl Scenario for Grow {
         node
     }
 
-    async fn call(&self, world: &World, node: &OnNode) -> Answer<()> {
+    async fn call(&self, fixture: &Fixture, node: &OnNode) -> Answer<()> {
         if self.on_node {
             return node.expand(GROWN).await.map(drop);
         }
-        world.client().expand(&node.id, GROWN).await.map(drop)
+        fixture.client().expand(&node.id, GROWN).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, node: &OnNode) {
-        let volume = world.client().get_volume(&node.id).await.expect("the volume").volume;
+    async fn holds(&self, fixture: &Fixture, node: &OnNode) {
+        let volume = fixture.client().get_volume(&node.id).await.expect("the volume").volume;
         assert_eq!(volume.expect("a volume").capacity_bytes, int(GROWN));
         settled("node expand", || node.expand(GROWN)).await;
         assert_size(node, GROWN);
@@ -77,17 +77,17 @@ impl Scenario for Grow {
     }
 
     /// There is no way back to a smaller volume but a new one.
-    async fn take_back(&self, world: &World, node: &OnNode) {
+    async fn roll_back(&self, fixture: &Fixture, node: &OnNode) {
         DATA.check(&node.data_path(), WRITTEN);
         settled("unpublish", || node.unpublish()).await;
         settled("unstage", || node.unstage()).await;
-        settled("delete", || world.client().delete(&node.id)).await;
-        assert_eq!(self.prepare(world, self.name()).await.id, node.id);
+        settled("delete", || fixture.client().delete(&node.id)).await;
+        assert_eq!(self.prepare(fixture, self.name()).await.id, node.id);
     }
 
-    async fn clear(&self, world: &World, node: OnNode) {
+    async fn clear(&self, fixture: &Fixture, node: OnNode) {
         node.down().await;
-        world.client().delete(&node.id).await.expect("delete");
+        fixture.client().delete(&node.id).await.expect("delete");
     }
 }
 
@@ -129,10 +129,10 @@ impl Scenario for Reclaim {
         }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> OnNode {
         let capability = if self.on_node { mount("ext4") } else { block() };
-        let create = world.client().create(tag).size(64 * MIB).capability(capability.clone());
-        let node = world.client().on_node(&create.done().await, capability);
+        let create = fixture.client().create(tag).size(64 * MIB).capability(capability.clone());
+        let node = fixture.client().on_node(&create.done().await, capability);
         node.up().await;
         DATA.write(&node.data_path(), WRITTEN);
         if !self.on_node {
@@ -142,8 +142,8 @@ impl Scenario for Reclaim {
         node
     }
 
-    async fn call(&self, world: &World, node: &OnNode) -> Answer<()> {
-        let (channel, volume_id) = (world.client().channel(), node.id.clone());
+    async fn call(&self, fixture: &Fixture, node: &OnNode) -> Answer<()> {
+        let (channel, volume_id) = (fixture.client().channel(), node.id.clone());
         if self.on_node {
             let request = reclaimspace::NodeReclaimSpaceRequest {
                 volume_id,
@@ -161,26 +161,26 @@ impl Scenario for Reclaim {
         client.controller_reclaim_space(request).await.map(drop)
     }
 
-    async fn holds(&self, world: &World, node: &OnNode) {
+    async fn holds(&self, fixture: &Fixture, node: &OnNode) {
         if self.on_node {
             DATA.check(&node.data_path(), WRITTEN);
             return;
         }
-        let taken = allocated_bytes(&world.pool.volume_data(&node.id)).expect("the data");
+        let taken = allocated_bytes(&fixture.pool.volume_data(&node.id)).expect("the data");
         assert!(taken < MIB, "{taken} bytes are taken");
         node.up().await;
         DATA.check(&node.data_path(), WRITTEN);
         node.down().await;
     }
 
-    async fn take_back(&self, _: &World, node: &OnNode) {
+    async fn roll_back(&self, _: &Fixture, node: &OnNode) {
         self.waste(node).await;
     }
 
-    async fn clear(&self, world: &World, node: OnNode) {
+    async fn clear(&self, fixture: &Fixture, node: OnNode) {
         if self.on_node {
             node.down().await;
         }
-        world.client().delete(&node.id).await.expect("delete");
+        fixture.client().delete(&node.id).await.expect("delete");
     }
 }

@@ -4,20 +4,20 @@ use std::os::unix::fs::FileExt;
 
 use orlop_tests::{Answer, MIB, OnNode, block, mount, v1};
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, settled};
 
-pub(crate) async fn all(stroll: &mut impl Stroll) {
+pub(crate) async fn all(runner: &mut impl ScenarioRunner) {
     for back in [false, true] {
-        stroll.walk(&Publish { device: false, readonly: true, back }).await;
-        stroll.walk(&Publish { device: true, readonly: false, back }).await;
-        stroll.walk(&Publish { device: true, readonly: true, back }).await;
+        runner.run(&Publish { device: false, readonly: true, back }).await;
+        runner.run(&Publish { device: true, readonly: false, back }).await;
+        runner.run(&Publish { device: true, readonly: true, back }).await;
     }
 }
 
-pub(crate) async fn inline(stroll: &mut impl Stroll) {
-    stroll.walk(&Inline { back: false }).await;
-    stroll.walk(&Inline { back: true }).await;
+pub(crate) async fn inline(runner: &mut impl ScenarioRunner) {
+    runner.run(&Inline { back: false }).await;
+    runner.run(&Inline { back: true }).await;
 }
 
 struct Publish {
@@ -47,24 +47,24 @@ impl Scenario for Publish {
         }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
-        let client = world.client();
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> OnNode {
+        let client = fixture.client();
         let capability = if self.device { block() } else { mount("ext4") };
         let create = client.create(tag).size(32 * MIB).capability(capability.clone());
         let node = client.on_node(&create.done().await, capability);
         node.stage().await.expect("stage");
-        self.take_back(world, &node).await;
+        self.roll_back(fixture, &node).await;
         node
     }
 
-    async fn call(&self, _: &World, node: &OnNode) -> Answer<()> {
+    async fn call(&self, _: &Fixture, node: &OnNode) -> Answer<()> {
         if self.back {
             return node.unpublish().await;
         }
         node.publish_at(&node.target, self.readonly).await
     }
 
-    async fn holds(&self, _: &World, node: &OnNode) {
+    async fn holds(&self, _: &Fixture, node: &OnNode) {
         if self.back {
             assert!(!node.target.exists(), "{} is left", node.target.display());
             return;
@@ -76,16 +76,16 @@ impl Scenario for Publish {
         assert_eq!(written.is_err(), self.readonly, "{written:?}");
     }
 
-    async fn take_back(&self, _: &World, node: &OnNode) {
+    async fn roll_back(&self, _: &Fixture, node: &OnNode) {
         match self.back {
             false => settled("unpublish", || node.unpublish()).await,
             true => settled("publish", || node.publish_at(&node.target, self.readonly)).await,
         }
     }
 
-    async fn clear(&self, world: &World, node: OnNode) {
+    async fn clear(&self, fixture: &Fixture, node: OnNode) {
         node.down().await;
-        world.client().delete(&node.id).await.expect("delete");
+        fixture.client().delete(&node.id).await.expect("delete");
     }
 }
 
@@ -95,8 +95,8 @@ struct Inline {
 }
 
 impl Inline {
-    fn request(world: &World, id: &str) -> v1::NodePublishVolumeRequest {
-        let target = world.client().new_target(id);
+    fn request(fixture: &Fixture, id: &str) -> v1::NodePublishVolumeRequest {
+        let target = fixture.client().new_target(id);
         v1::NodePublishVolumeRequest {
             volume_id: id.to_owned(),
             target_path: target.to_str().expect("text").to_owned(),
@@ -125,21 +125,21 @@ impl Scenario for Inline {
         }
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> String {
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> String {
         let id = format!("csi-{tag}");
-        self.take_back(world, &id).await;
+        self.roll_back(fixture, &id).await;
         id
     }
 
-    async fn call(&self, world: &World, id: &String) -> Answer<()> {
+    async fn call(&self, fixture: &Fixture, id: &String) -> Answer<()> {
         if self.back {
-            return world.client().node_unpublish(id, &world.client().new_target(id)).await;
+            return fixture.client().node_unpublish(id, &fixture.client().new_target(id)).await;
         }
-        world.client().node_publish(Self::request(world, id)).await
+        fixture.client().node_publish(Self::request(fixture, id)).await
     }
 
-    async fn holds(&self, world: &World, id: &String) {
-        let target = world.client().new_target(id);
+    async fn holds(&self, fixture: &Fixture, id: &String) {
+        let target = fixture.client().new_target(id);
         if self.back {
             assert!(!target.exists(), "{} is left", target.display());
             return;
@@ -147,17 +147,17 @@ impl Scenario for Inline {
         std::fs::write(target.join("file"), "of a workload").expect("write");
     }
 
-    async fn take_back(&self, world: &World, id: &String) {
-        let client = world.client();
+    async fn roll_back(&self, fixture: &Fixture, id: &String) {
+        let client = fixture.client();
         let target = client.new_target(id);
         match self.back {
             false => settled("unpublish", || client.node_unpublish(id, &target)).await,
-            true => settled("publish", || client.node_publish(Self::request(world, id))).await,
+            true => settled("publish", || client.node_publish(Self::request(fixture, id))).await,
         }
     }
 
-    async fn clear(&self, world: &World, id: String) {
-        let target = world.client().new_target(&id);
-        world.client().node_unpublish(&id, &target).await.expect("unpublish");
+    async fn clear(&self, fixture: &Fixture, id: String) {
+        let target = fixture.client().new_target(&id);
+        fixture.client().node_unpublish(&id, &target).await.expect("unpublish");
     }
 }

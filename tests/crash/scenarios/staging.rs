@@ -4,34 +4,34 @@ use std::os::unix::fs::MetadataExt;
 
 use orlop_tests::{Answer, MIB, OnNode, Pattern, VolumeCapabilityExt, mount, v1};
 
-use crate::walk::{Scenario, Stroll};
-use crate::world::{World, settled};
+use crate::each_crash_point::{Scenario, ScenarioRunner};
+use crate::fixture::{Fixture, settled};
 
 const DATA: Pattern = Pattern::new(6);
 const WRITTEN: u64 = 128 << 10;
 const GROUP: u32 = 4321;
 
-pub(crate) async fn first(stroll: &mut impl Stroll) {
+pub(crate) async fn first(runner: &mut impl ScenarioRunner) {
     for fs in ["xfs", "ext4", "btrfs"] {
-        stroll.walk(&Stage { fs, of: Of::New }).await;
+        runner.run(&Stage { fs, of: Of::New }).await;
     }
 }
 
-pub(crate) async fn copies(stroll: &mut impl Stroll) {
-    stroll.walk(&Stage { fs: "ext4", of: Of::Copy }).await;
-    stroll.walk(&Stage { fs: "btrfs", of: Of::Copy }).await;
+pub(crate) async fn copies(runner: &mut impl ScenarioRunner) {
+    runner.run(&Stage { fs: "ext4", of: Of::Copy }).await;
+    runner.run(&Stage { fs: "btrfs", of: Of::Copy }).await;
 }
 
-pub(crate) async fn others(stroll: &mut impl Stroll) {
-    stroll.walk(&Stage { fs: "xfs", of: Of::Copy }).await;
-    stroll.walk(&Stage { fs: "ext4", of: Of::Used }).await;
-    stroll.walk(&Unstage).await;
+pub(crate) async fn others(runner: &mut impl ScenarioRunner) {
+    runner.run(&Stage { fs: "xfs", of: Of::Copy }).await;
+    runner.run(&Stage { fs: "ext4", of: Of::Used }).await;
+    runner.run(&Unstage).await;
 }
 
 /// Whose first stage it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// Nobody's yet: mkfs.
+    /// A new volume: mkfs.
     New,
     /// A larger copy: a new UUID, and growth.
     Copy,
@@ -55,25 +55,25 @@ impl Stage {
         mount(self.fs)
     }
 
-    async fn volume(&self, world: &World, tag: &str) -> OnNode {
-        let mut create = world.client().create(tag).size(320 * MIB).capability(self.capability());
+    async fn volume(&self, fixture: &Fixture, tag: &str) -> OnNode {
+        let mut create = fixture.client().create(tag).size(320 * MIB).capability(self.capability());
         if self.of == Of::New {
             // Else it would be born with its filesystem.
             create = create.parameter("mkfsOptions", "-L walked");
         }
-        world.client().on_node(&create.done().await, self.capability())
+        fixture.client().on_node(&create.done().await, self.capability())
     }
 
-    async fn copy(&self, world: &World, original: &OnNode) -> OnNode {
-        let client = world.client();
+    async fn copy(&self, fixture: &Fixture, original: &OnNode) -> OnNode {
+        let client = fixture.client();
         let copy = client.create(&format!("{}-copy", self.name())).size(384 * MIB);
         let copy = copy.capability(self.capability()).from_volume(&original.id);
         client.on_node(&copy.done().await, self.capability())
     }
 
     /// Of the group that its files are to be given to.
-    async fn used(&self, world: &World) -> OnNode {
-        let node = self.volume(world, self.name()).await;
+    async fn used(&self, fixture: &Fixture) -> OnNode {
+        let node = self.volume(fixture, self.name()).await;
         node.up().await;
         DATA.write(&node.data_path(), WRITTEN);
         std::fs::create_dir(node.target.join("below")).expect("make a directory");
@@ -83,11 +83,11 @@ impl Stage {
     }
 
     /// As it was before it was ever staged.
-    async fn renew(&self, world: &World, original: Option<&OnNode>) -> OnNode {
+    async fn renew(&self, fixture: &Fixture, original: Option<&OnNode>) -> OnNode {
         match (self.of, original) {
-            (Of::Copy, Some(original)) => self.copy(world, original).await,
-            (Of::Used, _) => self.used(world).await,
-            (Of::New | Of::Copy, _) => self.volume(world, self.name()).await,
+            (Of::Copy, Some(original)) => self.copy(fixture, original).await,
+            (Of::Used, _) => self.used(fixture).await,
+            (Of::New | Of::Copy, _) => self.volume(fixture, self.name()).await,
         }
     }
 }
@@ -111,23 +111,23 @@ impl Scenario for Stage {
         "csi.v1.Node/NodeStageVolume"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> Staged {
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> Staged {
         let mut original = None;
         if self.of == Of::Copy {
-            let node = self.volume(world, &format!("{tag}-original")).await;
+            let node = self.volume(fixture, &format!("{tag}-original")).await;
             node.up().await;
             DATA.write(&node.data_path(), WRITTEN);
             original = Some(node);
         }
-        let node = self.renew(world, original.as_ref()).await;
+        let node = self.renew(fixture, original.as_ref()).await;
         Staged { node, original }
     }
 
-    async fn call(&self, _: &World, staged: &Staged) -> Answer<()> {
+    async fn call(&self, _: &Fixture, staged: &Staged) -> Answer<()> {
         staged.node.stage().await
     }
 
-    async fn holds(&self, _: &World, staged: &Staged) {
+    async fn holds(&self, _: &Fixture, staged: &Staged) {
         let node = &staged.node;
         node.publish().await.expect("publish");
         if self.of != Of::New {
@@ -141,18 +141,18 @@ impl Scenario for Stage {
         node.unpublish().await.expect("unpublish");
     }
 
-    async fn take_back(&self, world: &World, staged: &Staged) {
+    async fn roll_back(&self, fixture: &Fixture, staged: &Staged) {
         settled("unstage", || staged.node.unstage()).await;
-        settled("delete", || world.client().delete(&staged.node.id)).await;
-        let renewed = self.renew(world, staged.original.as_ref()).await;
+        settled("delete", || fixture.client().delete(&staged.node.id)).await;
+        let renewed = self.renew(fixture, staged.original.as_ref()).await;
         assert_eq!(renewed.id, staged.node.id);
     }
 
-    async fn clear(&self, world: &World, staged: Staged) {
-        world.client().delete(&staged.node.id).await.expect("delete");
+    async fn clear(&self, fixture: &Fixture, staged: Staged) {
+        fixture.client().delete(&staged.node.id).await.expect("delete");
         if let Some(original) = staged.original {
             original.down().await;
-            world.client().delete(&original.id).await.expect("delete");
+            fixture.client().delete(&original.id).await.expect("delete");
         }
     }
 }
@@ -170,32 +170,32 @@ impl Scenario for Unstage {
         "csi.v1.Node/NodeUnstageVolume"
     }
 
-    async fn prepare(&self, world: &World, tag: &str) -> OnNode {
-        let create = world.client().create(tag).size(32 * MIB).fs("ext4");
-        let node = world.client().on_node(&create.done().await, mount("ext4"));
+    async fn prepare(&self, fixture: &Fixture, tag: &str) -> OnNode {
+        let create = fixture.client().create(tag).size(32 * MIB).fs("ext4");
+        let node = fixture.client().on_node(&create.done().await, mount("ext4"));
         node.up().await;
         DATA.write(&node.data_path(), WRITTEN);
         node.unpublish().await.expect("unpublish");
         node
     }
 
-    async fn call(&self, _: &World, node: &OnNode) -> Answer<()> {
+    async fn call(&self, _: &Fixture, node: &OnNode) -> Answer<()> {
         node.unstage().await
     }
 
-    async fn holds(&self, world: &World, node: &OnNode) {
+    async fn holds(&self, fixture: &Fixture, node: &OnNode) {
         let held: Vec<_> =
-            world.inventory().into_iter().filter(|it| it.contains(&node.id)).collect();
+            fixture.inventory().into_iter().filter(|it| it.contains(&node.id)).collect();
         assert_eq!(held, [format!("volumes/{}", node.id)]);
     }
 
-    async fn take_back(&self, _: &World, node: &OnNode) {
+    async fn roll_back(&self, _: &Fixture, node: &OnNode) {
         settled("stage", || node.stage()).await;
         DATA.check(&node.staging.join("data"), WRITTEN);
     }
 
-    async fn clear(&self, world: &World, node: OnNode) {
+    async fn clear(&self, fixture: &Fixture, node: OnNode) {
         node.unstage().await.expect("unstage");
-        world.client().delete(&node.id).await.expect("delete");
+        fixture.client().delete(&node.id).await.expect("delete");
     }
 }

@@ -11,7 +11,7 @@ const VOLUME: u64 = 320 * MIB;
 const DATA: u64 = 8 * MIB;
 const WASTE: u64 = 64 * MIB;
 
-on_every_pool!(deleted_files_give_their_space_back, zeroes_give_their_space_back);
+on_every_pool!(deleted_files_free_their_space, zeroes_free_their_space);
 
 type Usage = Option<reclaimspace::StorageConsumption>;
 
@@ -26,7 +26,7 @@ fn check(image: &Path, taken: u64, before: Usage, after: Usage) -> u64 {
     after
 }
 
-async fn deleted_files_give_their_space_back(fs: PoolFs) {
+async fn deleted_files_free_their_space(fs: PoolFs) {
     let pool = TestPool::new(fs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -63,7 +63,7 @@ async fn deleted_files_give_their_space_back(fs: PoolFs) {
     }
 }
 
-async fn zeroes_give_their_space_back(fs: PoolFs) {
+async fn zeroes_free_their_space(fs: PoolFs) {
     let pool = TestPool::new(fs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();

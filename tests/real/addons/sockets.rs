@@ -1,4 +1,4 @@
-//! On the socket of CSI, and on one of its own where that is asked for.
+//! On the socket of CSI, and on a separate one where that is configured.
 
 use identity::identity_client::IdentityClient;
 use orlop_tests::*;
@@ -14,7 +14,7 @@ async fn answers(client: &Client) -> Answer<identity::GetIdentityResponse> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_socket_serves_the_addons_on_the_same_volumes() {
+async fn addons_socket_serves_the_same_volumes() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let second = pool.scratch().join("addons.sock");

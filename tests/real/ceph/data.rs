@@ -55,7 +55,7 @@ async fn a_raw_volume_holds_data() {
 
 /// ext4 grows while it is mounted, where that is allowed, or else when it is staged next.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ext4_grows_at_the_next_stage_at_the_latest() {
+async fn ext4_grows_at_the_next_stage_at_the_latest() {
     needs_root!();
     let ceph = TestCeph::shared();
     let daemon = ceph.launch("grows", "all").start().await;
@@ -83,7 +83,7 @@ async fn an_ext4_grows_at_the_next_stage_at_the_latest() {
 /// In arguments, logs, records or files that others may read. In a namespace, as many clusters are
 /// shared.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_is_nowhere_but_in_its_keyring() {
+async fn ceph_key_is_only_in_its_keyring() {
     needs_root!();
     let ceph = TestCeph::shared();
     let keyring = std::fs::read_to_string(ceph.keyring()).unwrap();

@@ -7,7 +7,7 @@ use crate::{VOLUME, delete, down_from, up_on};
 const DATA: u64 = 8 * MIB;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workloads_do_not_notice_that_the_daemon_is_killed() {
+async fn workloads_survive_a_killed_daemon() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut daemon = ceph.launch("kept", "all").start().await;
@@ -41,7 +41,7 @@ async fn workloads_do_not_notice_that_the_daemon_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_that_is_killed_is_told_and_replaced() {
+async fn killed_export_is_reported_and_replaced() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut daemon = ceph.launch("killed", "all").start().await;
@@ -70,7 +70,7 @@ async fn an_export_that_is_killed_is_told_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_in_use_is_no_finding_also_behind_a_link() {
+async fn export_in_use_is_no_finding_even_behind_a_symlink() {
     needs_root!();
     let ceph = TestCeph::shared();
     let launch = ceph.launch("linked", "all");
@@ -81,8 +81,11 @@ async fn an_export_in_use_is_no_finding_also_behind_a_link() {
     let volume = client.create("linked").size(VOLUME).block().done().await;
     let used = up_on(&client, &daemon, "linked", &volume, block()).await;
     // Other tests work on the same pool, which leaves findings of other kinds.
-    let told = daemon.launch().run(&["doctor"]).stdout;
-    assert!(told.contains("the Ceph pool rbd") && !told.contains("orphaned-export"), "{told}");
+    let output = daemon.launch().run(&["doctor"]).stdout;
+    assert!(
+        output.contains("the Ceph pool rbd") && !output.contains("orphaned-export"),
+        "{output}"
+    );
     down_from(&client, "linked", &used).await;
     delete(&client, &volume.volume_id).await;
 }

@@ -41,7 +41,7 @@ fn blocked_until(ceph: &TestCeph, address: &str) -> Option<String> {
 /// The node is cut off with a write on its way, is on the blocklist for a moment, and comes back
 /// when that is over and another node has the volume.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_was_blocklisted_for_a_while_is_stopped_for_good() {
+async fn temporarily_blocklisted_client_is_fenced_permanently() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("short-c").await;
@@ -59,9 +59,9 @@ async fn a_client_that_was_blocklisted_for_a_while_is_stopped_for_good() {
         std::thread::spawn(move || write_direct(&device, 0, &Pattern::new(2).bytes(0, 4096)))
     };
 
-    // One that nobody has, added after the writer's: when it is gone, so would the writer's be.
-    let nobody = "127.0.0.1:0/1";
-    for blocked in [&address, nobody] {
+    // The address of no client, added after the writer's: when it is gone, so would the writer's be.
+    let unused_address = "127.0.0.1:0/1";
+    for blocked in [&address, unused_address] {
         ceph.ceph(&["osd", "blocklist", "add", blocked, "10"]);
     }
     let unpublished = || client.controller_unpublish(&before.id, "short-a");
@@ -76,7 +76,7 @@ async fn a_client_that_was_blocklisted_for_a_while_is_stopped_for_good() {
     }
     let after = up_on(&client, &new, "short-b", &volume, block()).await;
     Pattern::new(3).write(&after.data_path(), DATA);
-    until("the first entry has run out", || blocked_until(ceph, nobody).is_none()).await;
+    until("the first entry has run out", || blocked_until(ceph, unused_address).is_none()).await;
 
     old.signal_exporters(Signal::CONT);
     assert!(on_its_way.join().unwrap().is_err(), "what was on its way arrived");
@@ -92,9 +92,9 @@ async fn a_client_that_was_blocklisted_for_a_while_is_stopped_for_good() {
     delete(&client, &volume.volume_id).await;
 }
 
-/// librbd would blocklist such a client for an hour, and nobody could prolong that.
+/// librbd would blocklist such a client for an hour, and that cannot be prolonged.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_of_a_volume_whose_node_is_silent_stops_the_node_for_good() {
+async fn snapshot_fences_a_hung_node_permanently() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("silent-c").await;
@@ -123,10 +123,10 @@ async fn a_snapshot_of_a_volume_whose_node_is_silent_stops_the_node_for_good() {
     delete(&client, &volume.volume_id).await;
 }
 
-/// The whole node is dead: its daemon and the client that was to be stopped. Nobody waits until the
+/// The whole node is dead: its daemon and the client that was to be stopped. No call waits until the
 /// cluster has noticed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_died_before_it_could_be_stopped_holds_nothing_up() {
+async fn client_that_died_before_fencing_causes_no_delay() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("dead-c").await;

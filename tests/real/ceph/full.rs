@@ -20,7 +20,7 @@ fn is_full(ceph: &TestCeph) -> bool {
     ceph.ceph(&["health", "--format", "json"]).contains("OSD_FULL")
 }
 
-/// The monitors are told of it a little later.
+/// The monitors learn of it a little later.
 async fn until_room(client: &Client, holds: impl Fn(i64) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds(client.capacity().await.unwrap().available_capacity) {
@@ -37,7 +37,7 @@ fn set_full_at(ceph: &TestCeph, ratio: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_full_can_be_emptied() {
+async fn full_cluster_allows_delete() {
     needs_root!();
     let ceph = TestCeph::small();
     let controller = ceph.controller("full-c").await;
@@ -59,9 +59,9 @@ async fn what_is_full_can_be_emptied() {
     expect_code(client.snapshot("more", &idle.id).await, Code::ResourceExhausted);
     expect_code(client.expand(&idle.id, 2 * VOLUME).await, Code::ResourceExhausted);
     assert_eq!(client.list_volumes().await.unwrap().len(), 3);
-    let told = idle.stats().await.unwrap().volume_condition.unwrap();
-    assert!(told.abnormal && told.message.contains("full"), "{}", told.message);
-    assert_eq!(told, client.condition(&idle.id).await.unwrap(), "both answers agree");
+    let condition = idle.stats().await.unwrap().volume_condition.unwrap();
+    assert!(condition.abnormal && condition.message.contains("full"), "{}", condition.message);
+    assert_eq!(condition, client.condition(&idle.id).await.unwrap(), "both answers agree");
     assert_eq!(node.log().matches("the Ceph pool is full").count(), 1);
 
     // One that let go by itself, and one that has to be fenced.
@@ -85,9 +85,9 @@ async fn what_is_full_can_be_emptied() {
 }
 
 /// A quota that is used up; lifted when it is dropped, also by a test that fails with a call that waits.
-struct UsedUp<'a>(&'a TestCeph);
+struct ExhaustedQuota<'a>(&'a TestCeph);
 
-impl<'a> UsedUp<'a> {
+impl<'a> ExhaustedQuota<'a> {
     fn new(ceph: &'a TestCeph) -> Self {
         ceph.ceph(&["osd", "pool", "set-quota", "rbd", "max_objects", "1"]);
         Self(ceph)
@@ -98,7 +98,7 @@ impl<'a> UsedUp<'a> {
     }
 }
 
-impl Drop for UsedUp<'_> {
+impl Drop for ExhaustedQuota<'_> {
     fn drop(&mut self) {
         self.0.ceph(&["osd", "pool", "set-quota", "rbd", "max_objects", "0"]);
     }
@@ -106,7 +106,7 @@ impl Drop for UsedUp<'_> {
 
 /// Unlike others it writes then, also if nothing was changed, and would wait in the kernel.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ext4_on_a_full_pool_is_not_unmounted() {
+async fn ext4_on_a_full_pool_is_not_unmounted() {
     needs_root!();
     let ceph = TestCeph::small();
     let mut daemon = ceph.launch("full-ext4", "all").start().await;
@@ -114,7 +114,7 @@ async fn an_ext4_on_a_full_pool_is_not_unmounted() {
     let volume = client.create("v").size(VOLUME).fs("ext4").done().await;
     let used = up_on(&client, &daemon, "full-ext4", &volume, mount("ext4")).await;
     Pattern::new(1).write(&used.data_path(), MIB);
-    let used_up = UsedUp::new(&ceph);
+    let used_up = ExhaustedQuota::new(&ceph);
     until("the pool is full", || used_up.shows()).await;
     until_room(&client, |free| free == 0).await;
 

@@ -30,7 +30,7 @@ async fn is_offered(client: &Client) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_are_offered_exactly_where_they_can_be_restored() {
+async fn group_snapshots_are_offered_iff_restorable() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("offering").await;
@@ -51,7 +51,7 @@ async fn they_are_offered_exactly_where_they_can_be_restored() {
 
 /// Another pool of the same daemon has them in any case.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_told_where_another_pool_offers_them() {
+async fn missing_group_support_is_reported_beside_another_pool() {
     needs_root!();
     let ceph = TestCeph::shared();
     let daemon = ceph.launch_beside_a_directory("beside", 60).start().await;
@@ -74,21 +74,21 @@ async fn what_is_missing_is_told_where_another_pool_offers_them() {
     }
 }
 
-/// Volumes in use on a node, with somebody who writes to all of them in turn.
+/// Volumes in use on a node, with a writer that writes to all of them in turn.
 struct Written {
     controller: Daemon,
     node: Daemon,
     home: String,
     capability: v1::VolumeCapability,
     volumes: Vec<OnNode>,
-    writer: Stamping,
+    writer: SequenceWriter,
 }
 
 impl Written {
     /// `None` where they are not offered.
     async fn start(name: &str, capability: v1::VolumeCapability) -> Option<Self> {
         let ceph = TestCeph::shared();
-        // Where nobody else has snapshots.
+        // Where no other test has snapshots.
         ceph.rbd(&["namespace", "create", &format!("rbd/{name}")]);
         let launch =
             |id: &str, mode| ceph.launch(id, mode).env("ORLOP_RBD_NAMESPACE", name).start();
@@ -106,7 +106,7 @@ impl Written {
             let volume = create.capability(capability.clone()).done().await;
             volumes.push(up_on(&client, &node, &home, &volume, capability.clone()).await);
         }
-        let writer = Stamping::start(volumes.iter().map(OnNode::data_path).collect());
+        let writer = SequenceWriter::start(volumes.iter().map(OnNode::data_path).collect());
         Some(Self { controller, node, home, capability, volumes, writer })
     }
 
@@ -146,7 +146,7 @@ impl Written {
             let restored = create.done().await;
             let capability = self.capability.clone();
             let used = up_on(&client, &self.node, &self.home, &restored, capability).await;
-            stamps.push(read_stamp(&used.data_path()));
+            stamps.push(read_sequence(&used.data_path()));
             down_from(&client, &self.home, &used).await;
             answered(|| client.delete(&used.id)).await;
         }
@@ -200,10 +200,10 @@ async fn mounted_members_in_use_are_of_one_instant() {
 
 /// Writers wait for a while and meet no error, and each call can be repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_may_be_killed_while_it_cuts_and_while_it_deletes() {
+async fn controller_killed_in_group_snapshot_or_delete_recovers() {
     needs_root!();
     let Some(mut written) = Written::start("killed-group", block()).await else { return };
-    let mut dice = Dice::new(3);
+    let mut rng = Rng::with_seed(3);
     for number in 0..4 {
         written.goes_on("before the controller is killed").await;
         let (client, ids) = (written.controller.client(), written.ids());
@@ -212,7 +212,7 @@ async fn a_controller_may_be_killed_while_it_cuts_and_while_it_deletes() {
             let (client, ids, name) = (client.clone(), ids.clone(), name.clone());
             async move { client.group_snapshot(&name, &ids).await }
         };
-        let acknowledged = written.killed(making, dice.roll(400)).await;
+        let acknowledged = written.killed(making, rng.u64(..400)).await;
         let found = client.list_snapshots().await.unwrap().len();
         assert!(found == 0 || found == MEMBERS, "{found} of a group");
         assert!(!acknowledged || found > 0, "what was acknowledged is gone");
@@ -228,7 +228,7 @@ async fn a_controller_may_be_killed_while_it_cuts_and_while_it_deletes() {
             let (client, id, members) = (client.clone(), id.clone(), members.clone());
             async move { client.delete_group_snapshot(&id, &members).await }
         };
-        written.killed(deleting, dice.roll(100)).await;
+        written.killed(deleting, rng.u64(..100)).await;
         persist(|| client.delete_group_snapshot(&id, &members)).await;
         assert_eq!(client.list_snapshots().await.unwrap(), []);
     }

@@ -21,7 +21,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Has anybody the lock that whoever changes the size holds?
+/// Is the lock held that protects changes of the size?
 fn is_size_locked(io: &Arc<IoCtx>, volume: &str) -> bool {
     let image = io.image_id(volume).unwrap().expect("an image");
     io.lock_holder(&header_of(&image), "orlop.size").unwrap().is_some()
@@ -46,10 +46,10 @@ async fn begin_to_grow(
     growing
 }
 
-/// When it wakes up, its export is told a size that is too small by then, and would cut off what
+/// When it wakes up, its export gets a size that is too small by then, and would cut off what
 /// another node has written.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_sleeps_while_it_grows_cuts_nothing_off() {
+async fn node_suspended_during_growth_truncates_nothing() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("sleep-c").await;
@@ -82,9 +82,9 @@ async fn a_node_that_sleeps_while_it_grows_cuts_nothing_off() {
     delete(&client, &volume.volume_id).await;
 }
 
-/// Its export lives, and might still be about to do what it was told.
+/// Its export lives, and might still be about to resize the image.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_killed_while_it_grows_keeps_nobody_from_it() {
+async fn node_killed_during_growth_does_not_block_growth() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("grow-c").await;
@@ -112,7 +112,7 @@ async fn a_node_that_is_killed_while_it_grows_keeps_nobody_from_it() {
 
 /// Controllers make the image larger while the node shows its export what it has become.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_follow_while_controllers_go_on_growing() {
+async fn nodes_follow_repeated_growth() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controllers = [ceph.controller("race-grow-1").await, ceph.controller("race-grow-2").await];

@@ -46,7 +46,7 @@ async fn a_failed_publish_keeps_an_inline_volume_it_found() {
 
 /// Another daemon of the same node has nothing at the target, and the volume is mounted all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_run_directory_does_not_delete_an_inline_volume() {
+async fn other_run_directory_does_not_delete_inline_volume() {
     needs_root!();
     let ceph = TestCeph::shared();
     ceph.rbd(&["namespace", "create", "rbd/inline-run"]);
@@ -103,10 +103,10 @@ async fn an_inline_volume_is_writable_on_one_node_only() {
     assert!(second.client().list_volumes().await.unwrap().is_empty());
 }
 
-/// Nobody is told that the workload of a dead node is gone; so its volume can be deleted by whoever
-/// knows, and only then.
+/// Nothing reports that the workload of a dead node is gone; so an operator who knows can delete its
+/// volume, and only then.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_volume_of_a_dead_node_can_be_deleted_and_that_of_a_live_one_cannot() {
+async fn inline_volume_is_deletable_only_if_its_node_is_dead() {
     needs_root!();
     let ceph = TestCeph::shared();
     ceph.rbd(&["namespace", "create", "rbd/inline"]);
@@ -135,7 +135,7 @@ async fn the_volume_of_a_dead_node_can_be_deleted_and_that_of_a_live_one_cannot(
 
 /// Its workload may come back with the node. An unpublish elsewhere says nothing about that.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unpublish_elsewhere_keeps_the_volume_of_a_dead_node() {
+async fn unpublish_on_another_node_keeps_the_inline_volume() {
     needs_root!();
     let ceph = TestCeph::shared();
     ceph.rbd(&["namespace", "create", "rbd/inline-down"]);

@@ -18,11 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Begins the call and kills its daemon at some moment of it. The call may have been answered.
 async fn kill_during<T: Send + 'static>(
     daemon: &mut Daemon,
-    dice: &mut Dice,
+    rng: &mut Rng,
     call: impl Future<Output = Answer<T>> + Send + 'static,
 ) {
     let begun = tokio::spawn(call);
-    tokio::time::sleep(Duration::from_millis(dice.roll(LATEST_MOMENT))).await;
+    tokio::time::sleep(Duration::from_millis(rng.u64(..LATEST_MOMENT))).await;
     daemon.kill9();
     let _ = begun.await;
 }
@@ -56,13 +56,13 @@ async fn delete_once_unused(controller: &Client, volume: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stage_that_was_killed_at_any_moment_can_be_repeated() {
+async fn stage_killed_at_any_moment_can_be_repeated() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("cut-c").await;
     let mut node = ceph.node("cut-n").await;
     let client = controller.client();
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::with_seed(1);
     let mut volumes = Vec::new();
     for seed in 0..4 {
         let create = client.create(&format!("cut {seed}")).size(VOLUME).fs("xfs");
@@ -70,7 +70,7 @@ async fn a_stage_that_was_killed_at_any_moment_can_be_repeated() {
         // At first it is blank and gets its filesystem, then it has one with data.
         for is_blank in [true, false] {
             let used = published_to(&client, ("cut-n", &node), &volume, mount("xfs")).await;
-            kill_during(&mut node, &mut dice, staging(&used)).await;
+            kill_during(&mut node, &mut rng, staging(&used)).await;
             node.restart().await;
             persist(|| used.stage()).await;
             used.publish().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_stage_that_was_killed_at_any_moment_can_be_repeated() {
 
 /// It replays the journal and gives the copy its identity, for all that read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_killed_while_it_prepares_a_filesystem_keeps_no_reader_away() {
+async fn node_killed_during_mkfs_does_not_block_readers() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("prepare-c").await;
@@ -104,14 +104,14 @@ async fn a_node_that_is_killed_while_it_prepares_a_filesystem_keeps_no_reader_aw
     down_from(&client, "prepare-b", &used).await;
 
     let reader = mount("xfs").mode(Mode::MultiNodeReaderOnly);
-    let mut dice = Dice::new(2);
+    let mut rng = Rng::with_seed(2);
     let mut volumes = vec![original.volume_id];
     for round in 0..4 {
         let create = client.create(&format!("read {round}")).capability(reader.clone());
         let volume = create.from_snapshot(&snapshot).done().await;
         let a = published_to(&client, ("prepare-a", &first), &volume, reader.clone()).await;
         let b = published_to(&client, ("prepare-b", &second), &volume, reader.clone()).await;
-        kill_during(&mut first, &mut dice, staging(&a)).await;
+        kill_during(&mut first, &mut rng, staging(&a)).await;
         let comes_back = round % 2 == 0;
         if comes_back {
             first.restart().await;
@@ -152,14 +152,14 @@ fn write_until_refused(device: PathBuf) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_controller_ends_what_a_killed_one_began_to_take_from_a_node() {
+async fn other_controller_finishes_an_interrupted_unpublish() {
     needs_root!();
     let ceph = TestCeph::shared();
     let (mut killed, other) = (ceph.controller("took-1").await, ceph.controller("took-2").await);
     let (old, new) = (ceph.node("took-a").await, ceph.node("took-b").await);
     let client = other.client();
     let volume = client.create("taken").size(VOLUME).block().done().await;
-    let mut dice = Dice::new(3);
+    let mut rng = Rng::with_seed(3);
     for round in 0..6 {
         let before = up_on(&client, &old, "took-a", &volume, block()).await;
         let device = before.data_path();
@@ -169,7 +169,7 @@ async fn another_controller_ends_what_a_killed_one_began_to_take_from_a_node() {
             let (client, id) = (killed.client(), before.id.clone());
             async move { client.controller_unpublish(&id, "took-a").await }
         };
-        kill_during(&mut killed, &mut dice, taking).await;
+        kill_during(&mut killed, &mut rng, taking).await;
 
         persist(|| client.controller_unpublish(&before.id, "took-a")).await;
         let late = write_direct(&device, 0, &Pattern::new(2).bytes(0, 4096));
@@ -194,7 +194,7 @@ async fn another_controller_ends_what_a_killed_one_began_to_take_from_a_node() {
 
 /// Other nodes were let in for what the node was published to do.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_is_not_staged_for_more_than_it_is_published_for() {
+async fn stage_cannot_exceed_the_publication() {
     needs_root!();
     let ceph = TestCeph::shared();
     let daemon = ceph.launch("more", "all").start().await;

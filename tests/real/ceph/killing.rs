@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::{Access, IoCtx};
 use orlop_tests::*;
 
-use crate::remains::Remains;
+use crate::orphans::Orphans;
 
 const VOLUME: u64 = 16 * MIB;
 const DATA: usize = 1 << 20;
@@ -32,18 +32,18 @@ pub(crate) async fn answered<T, F: Future<Output = Answer<T>>>(call: impl Fn() -
     }
 }
 
-struct Scene {
+struct Fixture {
     controller: Daemon,
     io: Arc<IoCtx>,
-    dice: Dice,
+    rng: Rng,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(namespace: &str) -> Self {
         let ceph = TestCeph::shared();
         ceph.rbd(&["namespace", "create", &format!("rbd/{namespace}")]);
         let launch = ceph.launch("killed-c", "controller").env("ORLOP_RBD_NAMESPACE", namespace);
-        Self { controller: launch.start().await, io: ceph.io(namespace), dice: Dice::new(7) }
+        Self { controller: launch.start().await, io: ceph.io(namespace), rng: Rng::with_seed(7) }
     }
 
     /// The answer to the call that was repeated after its daemon was killed.
@@ -53,7 +53,7 @@ impl Scene {
         F: Future<Output = Answer<T>> + Send + 'static,
     {
         let begun = tokio::spawn(call(self.controller.client()));
-        tokio::time::sleep(Duration::from_millis(self.dice.roll(LATEST_MOMENT))).await;
+        tokio::time::sleep(Duration::from_millis(self.rng.u64(..LATEST_MOMENT))).await;
         self.controller.kill9();
         // It may have been answered, or not.
         let _ = begun.await;
@@ -98,61 +98,61 @@ impl Scene {
 }
 
 /// Two volumes and a snapshot come from one, and go again.
-async fn live_through(scene: &mut Scene, round: u64) {
+async fn live_through(fixture: &mut Fixture, round: u64) {
     let seed = round + 1;
     let name = |what: &str| format!("{what} {round}");
     let source = name("source");
-    let made = scene.killed(|c| c.create(&source).size(VOLUME).block().send()).await;
+    let made = fixture.killed(|c| c.create(&source).size(VOLUME).block().send()).await;
     let id = &made.volume_id;
-    scene.write(id, seed);
+    fixture.write(id, seed);
     let (snapshot_name, of) = (name("snapshot"), id.clone());
-    let snapshot = scene
+    let snapshot = fixture
         .killed(|client| {
             let (name, of) = (snapshot_name.clone(), of.clone());
             async move { client.snapshot(&name, &of).await }
         })
         .await
         .snapshot_id;
-    scene.write(id, 100 + seed);
-    let restored = scene
+    fixture.write(id, 100 + seed);
+    let restored = fixture
         .killed(|c| {
             let create = c.create(&name("restored")).size(VOLUME).block();
             create.from_snapshot(&snapshot).send()
         })
         .await;
-    scene.check(&restored.volume_id, seed, VOLUME);
-    let copied = scene
+    fixture.check(&restored.volume_id, seed, VOLUME);
+    let copied = fixture
         .killed(|c| c.create(&name("copied")).size(2 * VOLUME).block().from_volume(id).send())
         .await;
-    scene.check(&copied.volume_id, 100 + seed, 2 * VOLUME);
-    scene.grow(id, 2 * VOLUME).await;
-    scene.check(id, 100 + seed, 2 * VOLUME);
-    scene.delete(id).await;
-    scene.delete(&copied.volume_id).await;
-    scene
+    fixture.check(&copied.volume_id, 100 + seed, 2 * VOLUME);
+    fixture.grow(id, 2 * VOLUME).await;
+    fixture.check(id, 100 + seed, 2 * VOLUME);
+    fixture.delete(id).await;
+    fixture.delete(&copied.volume_id).await;
+    fixture
         .killed(|client| {
             let snapshot = snapshot.clone();
             async move { client.delete_snapshot(&snapshot).await }
         })
         .await;
-    scene.check(&restored.volume_id, seed, VOLUME);
-    scene.delete(&restored.volume_id).await;
+    fixture.check(&restored.volume_id, seed, VOLUME);
+    fixture.delete(&restored.volume_id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_call_a_controller_is_killed_in_can_be_repeated() {
+async fn call_of_a_killed_controller_can_be_repeated() {
     needs_root!();
-    let mut scene = Scene::new("killed").await;
+    let mut fixture = Fixture::new("killed").await;
     for round in 0..3 {
-        live_through(&mut scene, round).await;
+        live_through(&mut fixture, round).await;
     }
-    Remains::of("killed").until_none().await;
+    Orphans::of("killed").until_none().await;
 }
 
 /// The cluster takes the killed one for alive for half a minute, with the image open; its successor
 /// knows better.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_successor_need_not_wait_for_the_controller_that_was_killed() {
+async fn successor_does_not_wait_for_a_killed_controller() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut controller = ceph.controller("succeeded-c").await;
@@ -184,9 +184,9 @@ async fn a_successor_need_not_wait_for_the_controller_that_was_killed() {
     client.delete(&volume).await.unwrap();
 }
 
-/// Nobody has to be stopped then; unless it ended in the midst of housekeeping that takes long.
+/// No client has to be fenced then, unless it ended in the midst of housekeeping that takes long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_ends_in_good_order_is_not_blocklisted() {
+async fn controller_that_stops_cleanly_is_not_blocklisted() {
     needs_root!();
     let ceph = TestCeph::shared();
     ceph.rbd(&["namespace", "create", "rbd/orderly"]);

@@ -1,29 +1,29 @@
-//! Volumes on a Ceph cluster: controllers and nodes are processes of their own, each in a directory
-//! of its own, as if each had a machine to itself.
+//! Volumes on a Ceph cluster: controllers and nodes are separate processes, each in a separate
+//! directory, as if each had a machine to itself.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod away;
 mod data;
 mod exports;
 mod fencing;
 mod full;
 mod groups;
 mod growing;
+mod hung_unmount;
 mod inline;
 mod interrupted;
+mod kill_under_load;
 mod killing;
-mod mistaken;
 mod moving;
 mod namespaces;
 mod nodes;
+mod orphans;
 mod outage;
 mod racing;
-mod remains;
 mod sharing;
-mod storm;
-mod stuck;
+mod unreachable;
 mod unrecorded;
+mod wrong_pool;
 
 use std::time::{Duration, Instant};
 

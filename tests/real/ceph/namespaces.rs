@@ -5,7 +5,7 @@ use orlop_tests::*;
 use crate::{VOLUME, delete, down_from, up_on};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_namespace_does_not_keep_an_image() {
+async fn other_mount_namespace_does_not_keep_an_image() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("kept-c").await;
@@ -15,13 +15,13 @@ async fn a_foreign_namespace_does_not_keep_an_image() {
         let create = client.create("kept").size(VOLUME).capability(capability.clone());
         let volume = create.done().await;
         let used = up_on(&client, &node, "kept-n", &volume, capability.clone()).await;
-        let keeper = match capability.is_block() {
-            true => Keeper::of(&[&used.target]),
-            false => Keeper::of(&[&used.staging, &used.target]),
+        let holder = match capability.is_block() {
+            true => MountHolder::of(&[&used.target]),
+            false => MountHolder::of(&[&used.staging, &used.target]),
         };
         down_from(&client, "kept-n", &used).await;
         assert_eq!(node.leaks(), [""; 0]);
         delete(&client, &used.id).await;
-        drop(keeper);
+        drop(holder);
     }
 }

@@ -11,7 +11,7 @@ const ROUNDS: usize = 3;
 
 /// An operator, or a repair of the cluster, has removed the object that nodes are known by.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_make_themselves_known_again() {
+async fn nodes_register_again() {
     needs_root!();
     let ceph = TestCeph::shared();
     ceph.rbd(&["namespace", "create", "rbd/nodes-lost"]);
@@ -41,7 +41,7 @@ async fn nodes_make_themselves_known_again() {
 
 /// A copied configuration, or a daemon that is started again before the former one has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_daemons_of_one_node_id_one_gets_a_volume() {
+async fn one_of_two_daemons_with_one_node_id_gets_the_volume() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("twin-c").await;

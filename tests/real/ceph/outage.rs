@@ -8,7 +8,7 @@ use crate::{VOLUME, delete, down_from, persist, up_on};
 const DATA: u64 = 8 * MIB;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_was_answered_is_lost() {
+async fn acknowledged_data_survives_ceph_daemon_kills() {
     needs_root!();
     let ceph = TestCeph::durable();
     let (mut controller, other) = (ceph.controller("out-1").await, ceph.controller("out-2").await);

@@ -20,7 +20,7 @@ async fn raced<T: Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_of_one_name_give_one_image() {
+async fn racing_creates_of_one_name_make_one_image() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controllers = [ceph.controller("race-1").await, ceph.controller("race-2").await];
@@ -47,7 +47,7 @@ async fn creates_of_one_name_give_one_image() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creates_of_one_name_with_two_sizes_give_one() {
+async fn racing_creates_with_two_sizes_make_one_volume() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controllers = [ceph.controller("sizes-1").await, ceph.controller("sizes-2").await];
@@ -84,7 +84,7 @@ async fn creates_of_one_name_with_two_sizes_give_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_gets_a_volume_that_two_controllers_publish() {
+async fn racing_publishes_give_the_volume_to_one_node() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controllers = [ceph.controller("pub-1").await, ceph.controller("pub-2").await];

@@ -40,10 +40,10 @@ async fn several_nodes_read_a_filesystem() {
     }
 }
 
-/// One that has unstaged it, but is still published to, counts no more as having it mounted: whoever
+/// One that has unstaged it, but is still published to, counts no more as having it mounted: the node that
 /// comes next is alone, and makes the filesystem as large as the volume.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_has_unstaged_stands_in_nobodys_way() {
+async fn unstaged_reader_does_not_block_the_next_node() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("past-c").await;
@@ -62,7 +62,7 @@ async fn a_reader_that_has_unstaged_stands_in_nobodys_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_nodes_write_to_a_raw_device_and_one_of_them_is_fenced() {
+async fn one_of_several_raw_writers_can_be_fenced() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.controller("write-c").await;

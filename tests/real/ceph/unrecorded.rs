@@ -48,7 +48,7 @@ async fn a_raw_volume_keeps_its_device_without_a_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_whose_record_is_lost_is_held_still() {
+async fn writer_without_a_record_is_frozen() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut daemon = ceph.launch("unseen", "all").start().await;
@@ -75,7 +75,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
 
 /// Its client is noted under the same node id, and must not be taken for one that has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_run_directory_does_not_fence_a_live_writer() {
+async fn other_run_directory_does_not_fence_a_live_writer() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut daemon = ceph.launch("elsewhere", "all").start().await;
@@ -96,9 +96,9 @@ async fn another_run_directory_does_not_fence_a_live_writer() {
         let mut other = daemon.launch().clone().env(name, value).start().await;
         let log = other.log();
         for used in [&used, &raw] {
-            let told =
+            let logged =
                 log.lines().any(|line| line.contains(&used.id) && line.contains("left alone"));
-            assert!(told, "{log}");
+            assert!(logged, "{log}");
             let refused = used.stage().await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
             assert!(refused.message().contains("driver name csi.orlop.io"), "{refused}");
@@ -122,7 +122,7 @@ async fn another_run_directory_does_not_fence_a_live_writer() {
 
 /// After a reboot the note is all that is left of the client.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_run_directory_after_a_reboot_takes_over() {
+async fn other_run_directory_takes_over_after_a_reboot() {
     needs_root!();
     let ceph = TestCeph::shared();
     let mut daemon = ceph.launch("elsewhere-after", "all").start().await;

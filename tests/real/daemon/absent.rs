@@ -66,7 +66,7 @@ async fn stopped_on(there: &TestPool, disk: &TestPool) -> (Daemon, v1::Volume) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_disk_is_waited_for_and_others_are_served() {
+async fn missing_disk_is_waited_for_while_others_are_served() {
     needs_root!();
     let there = TestPool::new(PoolFs::Directory, 0);
     let disk = there.beside("disk", PoolFs::Xfs, GIB);
@@ -114,7 +114,7 @@ async fn a_missing_disk_is_waited_for_and_others_are_served() {
 /// A device that a killed predecessor attached for nothing is released, and the image is given back
 /// at the end, as with a pool that was there from the start.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_managed_pool_that_comes_late_is_closed_at_the_stop() {
+async fn managed_pool_opened_late_is_closed_at_stop() {
     needs_root!();
     const MANAGED: &str = "image_size = \"400MiB\"";
     let there = TestPool::new(PoolFs::Directory, 0);
@@ -137,7 +137,7 @@ async fn a_managed_pool_that_comes_late_is_closed_at_the_stop() {
 
 /// It can be read, so what is on it can be listed and let go; only nothing can be made there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_only_disk_is_full_and_no_internal_error() {
+async fn read_only_disk_is_exhausted_not_internal() {
     needs_root!();
     let there = TestPool::new(PoolFs::Directory, 0);
     let disk = there.beside("disk", PoolFs::Xfs, GIB);
@@ -168,9 +168,9 @@ async fn a_read_only_disk_is_full_and_no_internal_error() {
     client.delete(&volume.volume_id).await.unwrap();
 }
 
-/// The daemon alone has this fstab: it has a view of the mounts of its own.
+/// The daemon alone has this fstab: it runs in a separate mount namespace.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_pool_is_made_below_a_mount_that_fstab_misses() {
+async fn no_pool_is_created_below_a_missing_fstab_mount() {
     needs_root!();
     let there = TestPool::new(PoolFs::Directory, 0);
     let disk = there.beside("disk", PoolFs::Xfs, 0);
@@ -195,7 +195,7 @@ fn is_empty(directory: &Path) -> bool {
 /// It is found only when the disk comes, and must not be waited for in silence. The pool that is well
 /// does not suffer from it; without one, Probe fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
+async fn late_configuration_error_is_logged_and_fails_probe() {
     needs_root!();
     let there = TestPool::new(PoolFs::Directory, 0);
     let disk = there.beside("disk", PoolFs::Xfs, GIB);
@@ -208,8 +208,8 @@ async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
     until("logged", || async { daemon.log().contains("retrying does not help") }).await;
     assert!(client.probe().await.unwrap());
     let log = daemon.log();
-    let told = log.lines().find(|line| line.contains("ready, but a pool has failed"));
-    assert!(told.is_some_and(|line| line.contains("format 999")), "{log}");
+    let failure = log.lines().find(|line| line.contains("ready, but a pool has failed"));
+    assert!(failure.is_some_and(|line| line.contains("format 999")), "{log}");
 
     let elsewhere = there.scratch().join("elsewhere");
     std::fs::rename(&there.path, &elsewhere).unwrap();
@@ -224,7 +224,7 @@ async fn a_mistake_that_is_found_late_is_logged_and_told_by_probe() {
 
 /// Nothing is served, and a restart would not change that.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_any_pool_probe_is_not_ready_until_one_comes() {
+async fn probe_is_not_ready_without_a_pool() {
     needs_root!();
     let there = TestPool::new(PoolFs::Xfs, GIB);
     let disk = there.beside("disk", PoolFs::Xfs, GIB);

@@ -87,14 +87,14 @@ fn variables(prefix: &str) -> BTreeSet<String> {
 
 /// OP-10
 #[test]
-fn no_variable_of_its_own_begins_with_csi() {
+fn only_csi_endpoint_begins_with_csi() {
     assert_eq!(variables("CSI_"), BTreeSet::from(["CSI_ENDPOINT".to_owned()]));
     assert!(variables("ORLOP_").len() > 10, "the manual lists its variables");
 }
 
 /// OP-05: what it needs on the host is where its settings say, and nowhere else.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_path_can_be_chosen() {
+async fn every_path_is_configurable() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

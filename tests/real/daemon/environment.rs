@@ -18,7 +18,7 @@ fn among_mounts(launch: Launch, script: &str) -> Launch {
     inside(launch, script).run_by(&["/usr/bin/unshare", "--mount"])
 }
 
-/// With options of its own a volume is not born with its filesystem: mkfs has to run.
+/// With mkfs options a volume is not created from a template: mkfs has to run.
 async fn create(client: &Client) -> OnNode {
     let create = client.create("v").size(VOLUME).fs("ext4").parameter("mkfsOptions", "-L odd");
     client.on_node(&create.done().await, mount("ext4"))
@@ -42,7 +42,7 @@ async fn starts_and_serves(launch: Launch) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn variables_that_make_no_sense_are_ignored() {
+async fn nonsense_environment_variables_are_ignored() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     // There is no HOME in any of these tests.
@@ -55,7 +55,7 @@ async fn variables_that_make_no_sense_are_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_working_directory_that_was_removed_is_no_matter() {
+async fn removed_working_directory_does_not_matter() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let gone = pool.scratch().ensure_dir("gone");
@@ -73,7 +73,7 @@ async fn standard_streams_may_be_closed() {
 
 /// While SIGCHLD is ignored, the kernel tells no parent how a child ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn signals_that_are_ignored_or_blocked_are_heard() {
+async fn signals_work_if_inherited_as_ignored_or_blocked() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     for odd in ["--ignore-signal=CHLD,PIPE,TERM", "--block-signal=CHLD,PIPE,TERM"] {
@@ -91,7 +91,7 @@ async fn a_read_only_sys_is_enough() {
 
 /// Without the node of the kernel's loop driver a controller works, and staging says what is missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_loop_devices_staging_says_so() {
+async fn stage_reports_missing_loop_devices() {
     needs_root!();
     const OWN_DEV: &str = "cp -a /dev/null /dev/zero /dev/urandom nodes && \
          mount -t tmpfs none /dev && cp -a nodes/* /dev/ || exit 9";
@@ -123,7 +123,7 @@ fn everything_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_umask_opens_or_closes_anything() {
+async fn modes_are_independent_of_the_umask() {
     needs_root!();
     for umask in ["0", "777"] {
         let pool = TestPool::new(PoolFs::Directory, 0);
@@ -148,7 +148,7 @@ async fn no_umask_opens_or_closes_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn few_descriptors_are_enough_or_end_the_start() {
+async fn few_descriptors_suffice_or_end_the_start() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     starts_and_serves(inside(Launch::on(&pool), "ulimit -n 64")).await;

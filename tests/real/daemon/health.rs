@@ -11,7 +11,7 @@ async fn complaint(client: &Client) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_moved_away_is_missed_until_it_is_back() {
+async fn probe_fails_while_the_pool_is_moved_away() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -30,10 +30,10 @@ async fn a_pool_that_is_moved_away_is_missed_until_it_is_back() {
     client.delete(&volume.volume_id).await.unwrap();
 }
 
-/// The daemon alone sees the tool disappear: it has a view of the mounts of its own, in which
+/// The daemon alone sees the tool disappear: it runs in a separate mount namespace, in which
 /// something that cannot be run covers the tool.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_disappears_is_missed_until_it_is_back() {
+async fn probe_fails_while_a_tool_is_missing() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Launch::on(&pool).with_own_mounts().start().await;
@@ -54,9 +54,9 @@ async fn a_tool_that_disappears_is_missed_until_it_is_back() {
 }
 
 /// Whether "not ready" is seen depends on how quick the machine is; what must hold is that Probe
-/// never fails meanwhile, never goes back, and that readiness means that all volumes are known.
+/// never fails during the start, never goes back, and that readiness means that all volumes are known.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_is_not_ready_until_every_volume_is_known() {
+async fn probe_is_not_ready_until_all_volumes_are_loaded() {
     needs_root!();
     const VOLUMES: usize = 200;
     let pool = TestPool::new(PoolFs::Directory, 0);
@@ -90,7 +90,7 @@ async fn a_start_is_not_ready_until_every_volume_is_known() {
 
 /// ID-23.
 #[tokio::test(flavor = "multi_thread")]
-async fn probe_may_be_asked_often_and_by_many() {
+async fn probe_may_be_called_often_and_concurrently() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

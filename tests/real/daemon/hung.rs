@@ -1,4 +1,4 @@
-//! One of two pools hangs: its filesystem is frozen, and whoever writes to it waits in the kernel.
+//! One of two pools hangs: its filesystem is frozen, and every writer waits in the kernel.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ pub(super) async fn assert_served(client: &Client, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hung_pool_stops_nothing_but_itself() {
+async fn hung_pool_affects_only_itself() {
     needs_root!();
     let well = TestPool::new(PoolFs::Xfs, 400 * MIB);
     let hung = well.beside("hung", PoolFs::Xfs, GIB);
@@ -152,7 +152,7 @@ async fn until_logged(daemon: &Daemon, line: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hung_pool_is_noticed_while_no_call_comes() {
+async fn hung_pool_is_detected_without_calls() {
     const SILENT: &str = "use pool hung: its storage does not answer";
     needs_root!();
     let well = TestPool::new(PoolFs::Xfs, 400 * MIB);

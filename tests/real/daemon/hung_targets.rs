@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
 use super::hung::{Frozen, answered, until};
-use super::left_behind::until_served;
+use super::hung_threads::until_served;
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;

@@ -22,7 +22,7 @@ fn outcomes(log: &str) -> Vec<(String, String, u64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_logs_tell_the_outcome_of_each_call_once() {
+async fn json_log_has_one_outcome_per_call() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool).env("ORLOP_LOG_FORMAT", "json").env("ORLOP_LOG", "info");
@@ -40,9 +40,9 @@ async fn json_logs_tell_the_outcome_of_each_call_once() {
     client.delete(&node.id).await.unwrap();
     daemon.terminate();
 
-    let told = outcomes(&daemon.log());
-    let told_pairs: Vec<_> =
-        told.iter().map(|(method, code, _)| (method.as_str(), code.as_str())).collect();
+    let logged = outcomes(&daemon.log());
+    let logged_pairs: Vec<_> =
+        logged.iter().map(|(method, code, _)| (method.as_str(), code.as_str())).collect();
     let expected = [
         ("CreateVolume", "OK"),
         ("NodePublishVolume", "FAILED_PRECONDITION"),
@@ -56,14 +56,14 @@ async fn json_logs_tell_the_outcome_of_each_call_once() {
         ("DeleteSnapshot", "OK"),
         ("DeleteVolume", "OK"),
     ];
-    assert_eq!(told_pairs, expected, "routine calls such as Probe are not told at this level");
-    let numbers: BTreeSet<_> = told.iter().map(|(_, _, call)| call).collect();
-    assert_eq!(numbers.len(), told.len(), "each call has a number of its own");
+    assert_eq!(logged_pairs, expected, "routine calls such as Probe are not told at this level");
+    let numbers: BTreeSet<_> = logged.iter().map(|(_, _, call)| call).collect();
+    assert_eq!(numbers.len(), logged.len(), "each call has a number of its own");
 }
 
-/// What is refused is told as loudly as it deserves, and by the name that the orchestrator knows.
+/// A refusal is logged at a fitting level, with the name that the orchestrator knows.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_names_what_is_refused_at_a_fitting_level() {
+async fn refusals_are_logged_at_a_fitting_level() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool).env("ORLOP_LOG_FORMAT", "json").env("ORLOP_LOG", "debug");
@@ -88,7 +88,7 @@ async fn the_log_names_what_is_refused_at_a_fitting_level() {
 
     let log = daemon.log();
     let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let told: Vec<_> = entries
+    let logged: Vec<_> = entries
         .filter(|entry| entry["fields"]["code"].is_string())
         .filter(|entry| entry["span"]["method"] != "Probe")
         .map(|entry| {
@@ -112,7 +112,7 @@ async fn the_log_names_what_is_refused_at_a_fitting_level() {
         line("ERROR", "DATA_LOSS", "CreateSnapshot", format!("pvc-good {good} snapshot-lost")),
         line("INFO", "OK", "DeleteVolume", format!("pvc-good {good} ")),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(logged, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn every_line_is_json_at_any_level() {
 
 /// OP-12: whatever is to be said is said on stdout or stderr.
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_no_log_files() {
+async fn no_log_files_are_written() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

@@ -3,21 +3,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod absent;
-mod apart;
-mod bounded;
-mod copied;
+mod copied_pool;
+mod cross_pool_calls;
 mod documents;
 mod environment;
-mod guests;
 mod health;
 mod hung;
 mod hung_targets;
-mod left_behind;
+mod hung_threads;
+mod log_failures;
 mod logs;
-mod logs_lost;
+mod memory_limit;
 mod misconfigured;
 mod modes;
-mod not_files;
+mod overlapping_paths;
 mod secrets;
 mod socket;
+mod special_files;
 mod stopping;

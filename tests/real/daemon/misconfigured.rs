@@ -15,14 +15,17 @@ pub(crate) fn refused(launch: &Launch, setting: &str) {
 #[track_caller]
 pub(crate) fn refused_by_both(launch: &Launch, setting: &str) {
     // Before it can change anything.
-    let told = refused_by_check(launch, setting);
+    let checked = refused_by_check(launch, setting);
     let before = launch.log().len();
     let ended = launch.run_to_end();
     let output = &ended.output[before..];
     assert_eq!(ended.status.code(), Some(2), "{setting}: {output}");
     let reason = output.lines().last().unwrap_or_default();
     assert!(reason.starts_with("orlop: "), "{setting}: {output}");
-    assert!(told.ends_with(&format!("{reason}\n")), "{setting}: {reason}, but checked: {told}");
+    assert!(
+        checked.ends_with(&format!("{reason}\n")),
+        "{setting}: {reason}, but checked: {checked}"
+    );
 }
 
 /// As the start itself would be, and it leaves nothing.
@@ -63,7 +66,7 @@ fn mistakes(launch: &Launch, values: &[(&str, &str)]) {
 }
 
 #[test]
-fn an_endpoint_that_is_no_unix_socket() {
+fn endpoint_must_be_a_unix_socket() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
@@ -78,7 +81,7 @@ fn an_endpoint_that_is_no_unix_socket() {
 }
 
 #[test]
-fn variables_that_nobody_knows() {
+fn unknown_variables_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let unknown = [("ORLOP_POOLS", "/x"), ("ORLOP_POOL_SIZE", "1GiB"), ("ORLOP_DEFAULTFS", "xfs")];
@@ -86,7 +89,7 @@ fn variables_that_nobody_knows() {
 }
 
 #[test]
-fn values_that_mean_nothing() {
+fn invalid_values_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let wrong = [
@@ -126,7 +129,7 @@ fn values_that_mean_nothing() {
 }
 
 #[test]
-fn pools_that_cannot_be() {
+fn invalid_pools_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
@@ -141,7 +144,7 @@ fn pools_that_cannot_be() {
 }
 
 #[test]
-fn a_directory_of_others_is_not_made_a_pool() {
+fn foreign_directory_is_not_made_a_pool() {
     needs_root!();
     for size in [None, Some("1GiB")] {
         let pool = TestPool::new(PoolFs::Directory, 0);
@@ -169,7 +172,7 @@ fn a_directory_of_others_is_not_made_a_pool() {
 }
 
 #[test]
-fn places_that_cannot_be_used() {
+fn unusable_paths_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
@@ -194,7 +197,7 @@ fn places_that_cannot_be_used() {
 
 /// Nothing can be made there by anyone but the kernel.
 #[test]
-fn places_that_are_the_kernels() {
+fn paths_in_proc_and_sys_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let nowhere = "/proc/orlop-test";
@@ -212,7 +215,7 @@ fn places_that_are_the_kernels() {
 }
 
 #[test]
-fn directories_that_are_in_the_way_of_each_other() {
+fn overlapping_directories_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
@@ -238,7 +241,7 @@ fn directories_that_are_in_the_way_of_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn checking_beside_the_daemon_itself_is_fine() {
+async fn check_works_beside_a_running_daemon() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
@@ -251,7 +254,7 @@ async fn checking_beside_the_daemon_itself_is_fine() {
 
 /// With a filter of one part, or of what is no part at all, the rest is heard as before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_filter_mutes_nothing_else() {
+async fn log_filter_mutes_nothing_else() {
     needs_root!();
     for filter in ["", "h2=warn", "no_such_part=trace"] {
         let pool = TestPool::new(PoolFs::Directory, 0);
@@ -262,7 +265,7 @@ async fn a_log_filter_mutes_nothing_else() {
 }
 
 #[test]
-fn a_pool_of_a_later_version() {
+fn pool_of_a_later_version_is_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let marker = pool.path.join("orlop.pool");
@@ -273,7 +276,7 @@ fn a_pool_of_a_later_version() {
 }
 
 #[test]
-fn files_that_hold_what_nobody_knows() {
+fn unknown_keys_in_the_file_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let file = pool.scratch().join("orlop.toml");
@@ -297,9 +300,9 @@ fn files_that_hold_what_nobody_knows() {
     }
 }
 
-/// Nobody finds a mistake in a variable that is not set.
+/// A message must not blame a variable that is not set.
 #[test]
-fn a_mistake_in_a_file_is_blamed_on_the_file_and_its_key() {
+fn file_error_names_the_file_and_key() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let file = pool.scratch().join("orlop.toml");
@@ -333,7 +336,7 @@ fn a_mistake_in_a_file_is_blamed_on_the_file_and_its_key() {
 
 /// What is refused above is refused for its own sake: without it, the same start succeeds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_and_variables_that_fit_are_taken_and_variables_win() {
+async fn file_and_variables_merge_and_variables_win() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let file = pool.scratch().join("orlop.toml");
@@ -356,7 +359,7 @@ async fn a_file_and_variables_that_fit_are_taken_and_variables_win() {
 }
 
 #[test]
-fn checking_a_configuration_does_nothing_else() {
+fn check_has_no_side_effects() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool).arg("--check");

@@ -112,7 +112,7 @@ async fn each_mode_serves_its_own_services() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_attach_nothing_is_published_by_the_controller() {
+async fn no_controller_publish_without_attach() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Launch::on(&pool).env("ORLOP_ATTACH", "false").start().await;
@@ -131,7 +131,7 @@ async fn without_attach_nothing_is_published_by_the_controller() {
     let published = client.controller_publish(id, "test-node", capability.clone(), false).await;
     expect_code(published, Code::Unimplemented);
     expect_code(client.controller_unpublish(id, "test-node").await, Code::Unimplemented);
-    // And nobody misses it.
+    // And no call misses it.
     let node = client.on_node(&volume, capability);
     node.up().await;
     node.down().await;
@@ -150,7 +150,7 @@ async fn controller_capabilities(client: &Client) -> Vec<ControllerRpc> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_attach_what_the_controller_published_is_listed() {
+async fn controller_publications_are_listed_with_attach() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

@@ -1,4 +1,4 @@
-//! Secrets reach neither a log nor a tool nor a file; mount flags reach nobody but root.
+//! Secrets reach neither a log nor a tool nor a file; only root can read mount flags.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use orlop_tests::*;
 
 const SECRET: &str = "canary-c7e1f0";
-/// A commit interval that nobody would choose, and that no time of day in a log has the digits of.
+/// An unusual commit interval, whose digits are in no time of day in a log.
 const FLAG: &str = "commit=1873131";
 const OTHER_FLAG: &str = "commit=1873132";
 const FLAG_VALUE: &str = "1873131";
@@ -110,7 +110,7 @@ async fn snapshot_with_secrets(client: &Client, id: &str) -> String {
 
 async fn stage_with_secrets(client: &Client, name: &str) -> OnNode {
     let flagged = mount("ext4").flags(&[FLAG]);
-    // With options of its own a volume is not born with its filesystem.
+    // With mkfs options a volume is not created from a template.
     let create = client.create(name).size(64 * MIB).parameter("mkfsOptions", "-L secret");
     let mut create = create.capability(flagged.clone());
     create.request.secrets = secrets();
@@ -131,13 +131,13 @@ async fn refuse_a_flag(node: &OnNode) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_and_mount_flags_stay_where_they_belong() {
+async fn secrets_and_mount_flags_do_not_leak() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;
     let client = daemon.client();
     let run_dir = pool.scratch().join("run");
-    let spy = Spy::on(daemon.pid());
+    let watcher = ChildWatcher::on(daemon.pid());
 
     use_secrets_everywhere(&client).await;
     // Left in use, so that there are records to look into.
@@ -153,8 +153,8 @@ async fn secrets_and_mount_flags_stay_where_they_belong() {
         let another = stage_with_secrets(&client, &format!("more {round}")).await;
         another.unstage().await.unwrap();
     };
-    spy.until_seen("mkfs.ext4", stage_another).await;
-    for line in &spy.seen() {
+    watcher.until_seen("mkfs.ext4", stage_another).await;
+    for line in &watcher.seen() {
         assert!(!line.contains(SECRET) && !line.contains(FLAG_VALUE), "{line}");
     }
     daemon.terminate();
@@ -168,7 +168,7 @@ async fn secrets_and_mount_flags_stay_where_they_belong() {
 
 /// GEN-31 and GEN-36: strange keys are refused without being repeated, extra ones are ignored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strange_secret_key_is_refused_and_not_shown() {
+async fn invalid_secret_key_is_refused_and_not_shown() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;

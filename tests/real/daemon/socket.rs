@@ -32,7 +32,7 @@ fn another(pool: &TestPool) -> Launch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_socket_is_alone_and_closed_to_others() {
+async fn socket_is_private_and_alone_in_its_directory() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let directory = pool.scratch().join("plugins/orlop");
@@ -79,7 +79,7 @@ async fn a_dead_socket_is_replaced() {
 }
 
 #[test]
-fn what_is_no_socket_is_refused_and_untouched() {
+fn file_that_is_no_socket_is_refused_and_kept() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
@@ -115,7 +115,7 @@ async fn a_pool_has_one_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_has_one_daemon_by_whatever_path() {
+async fn pool_has_one_daemon_by_any_path() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
@@ -151,7 +151,7 @@ async fn a_run_directory_has_one_daemon() {
     let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));
     node.up().await;
-    let freeze = NotedFreeze::begin(daemon.launch(), &node.staging);
+    let freeze = RecordedFreeze::begin(daemon.launch(), &node.staging);
     let second = another(&pool).env("ORLOP_RUN_DIR", pool.scratch().join("run"));
     let ended = second.run_to_end();
     assert_eq!(ended.status.code(), Some(1));
@@ -172,7 +172,7 @@ fn lock(directory: &Path) -> File {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_is_not_kept_by_a_lock_on_the_sockets_directory() {
+async fn lock_on_the_socket_directory_does_not_block_start() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let directory = pool.scratch().join("plugins");
@@ -214,7 +214,7 @@ fn opened(daemon: u32) -> Vec<PathBuf> {
 
 /// A supervisor may start it with fewer than it allows.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_descriptors_that_are_allowed_are_used() {
+async fn descriptor_limit_is_raised_to_the_maximum() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let low = ["/bin/sh", "-c", "ulimit -Sn 200 && ulimit -Hn 3000 && exec \"$@\"", "sh"];
@@ -226,7 +226,7 @@ async fn all_descriptors_that_are_allowed_are_used() {
     daemon.terminate();
 }
 
-/// Far more than anything here takes; reached only by a daemon that accepts nobody.
+/// Far more than anything here takes; reached only by a daemon that accepts no connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `None`: there is no room in the queue of those who are not accepted yet, for as long as that.
@@ -246,7 +246,7 @@ async fn connect(socket: &Path) -> Option<tokio::net::UnixStream> {
 
 /// Connections that say nothing, on both sockets of a daemon that may open few files.
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_connections_do_not_use_up_all_descriptors() {
+async fn idle_connections_do_not_exhaust_descriptors() {
     const FILES: usize = 400;
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);

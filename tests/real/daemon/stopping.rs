@@ -88,7 +88,7 @@ async fn sighup_is_ignored_as_nohup_asks() {
 /// The kernel chooses the thread that takes a signal. One that keeps a lock has no descriptor by
 /// which the others hear of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thread_that_keeps_a_lock_takes_no_signal() {
+async fn lock_threads_block_signals() {
     const STOPPING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
@@ -114,7 +114,7 @@ async fn a_thread_that_keeps_a_lock_takes_no_signal() {
 
 /// GEN-26: a caller that hangs up undoes nothing, and is waited for like any other.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_for_a_caller_that_hung_up_is_finished_too() {
+async fn stop_finishes_calls_of_disconnected_clients() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
@@ -130,7 +130,7 @@ async fn what_runs_for_a_caller_that_hung_up_is_finished_too() {
 
 /// Volumes in use are none of the daemon's to take down: workloads go on without it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_stays_when_the_daemon_stops() {
+async fn publications_survive_a_stop() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;

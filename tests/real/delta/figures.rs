@@ -9,11 +9,11 @@ pub(crate) struct Figures {
     pub(crate) deltas: u64,
     pub(crate) ranges: u64,
     /// Said to have changed.
-    pub(crate) told_bytes: u64,
+    pub(crate) reported_bytes: u64,
     /// Of these, in blocks of 4 KiB that are the same in both.
     pub(crate) unchanged_bytes: u64,
     pub(crate) unchanged_ranges: u64,
-    /// Of all that could have been told.
+    /// Of all that could have been reported.
     pub(crate) volume_bytes: u64,
     pub(crate) empty: u64,
     pub(crate) grown: u64,
@@ -36,7 +36,7 @@ impl AddAssign for Figures {
     fn add_assign(&mut self, other: Self) {
         self.deltas += other.deltas;
         self.ranges += other.ranges;
-        self.told_bytes += other.told_bytes;
+        self.reported_bytes += other.reported_bytes;
         self.unchanged_bytes += other.unchanged_bytes;
         self.unchanged_ranges += other.unchanged_ranges;
         self.volume_bytes += other.volume_bytes;
@@ -66,10 +66,10 @@ impl fmt::Display for Figures {
             self.base_deleted,
             self.source_deleted,
             self.ranges,
-            self.told_bytes >> 20,
-            share(self.told_bytes, self.volume_bytes),
+            self.reported_bytes >> 20,
+            share(self.reported_bytes, self.volume_bytes),
             self.unchanged_bytes >> 10,
-            share(self.unchanged_bytes, self.told_bytes),
+            share(self.unchanged_bytes, self.reported_bytes),
             self.unchanged_ranges,
         )
     }

@@ -2,27 +2,27 @@
 //! between snapshots, and each snapshot is rebuilt from an earlier one and what is said to have
 //! changed since.
 //!
-//! Seeds are told in chapters. Each has a volume of its own and depends on nothing but its seeds,
-//! so a failure is repeated by the chapter alone. `ORLOP_TEST_DELTA_SEEDS` says how many seeds there
+//! Each scenario takes some seeds, has its own volume and depends on nothing but its seeds,
+//! so a failure is repeated by the scenario alone. `ORLOP_TEST_DELTA_SEEDS` says how many seeds there
 //! are (2000), the first half for XFS and the second for btrfs, `ORLOP_TEST_DELTA_FROM` which is
-//! the first (0): with a chapter's first seed and 40 seeds, XFS gets that chapter alone.
+//! the first (0): with a scenario's first seed and 40 seeds, XFS gets that scenario alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod called_off;
-mod chapter;
+mod cancelled;
 mod figures;
 mod operations;
 mod rebuild;
-mod told;
+mod reported_blocks;
+mod scenario;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use orlop_tests::*;
 
-use chapter::{Chapter, STEPS};
 use figures::Figures;
+use scenario::{STEPS, Scenario};
 
 /// Reading and comparing whole files takes its time, and leaves little to chance.
 const SEEDS_ON_A_DIRECTORY: u64 = 60;
@@ -36,14 +36,14 @@ fn seeds() -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
-async fn nothing_is_missed_on_an_xfs_pool() {
+async fn no_change_is_missed_on_an_xfs_pool() {
     needs_root!();
     let (first, count) = seeds();
     check(PoolFs::Xfs, first..first + count / 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
-async fn nothing_is_missed_on_a_btrfs_pool() {
+async fn no_change_is_missed_on_a_btrfs_pool() {
     needs_root!();
     let (first, count) = seeds();
     check(PoolFs::Btrfs, first + count / 2..first + count).await;
@@ -51,7 +51,7 @@ async fn nothing_is_missed_on_a_btrfs_pool() {
 
 /// Whatever is below a plain directory is not asked where data lies: it is read and compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
-async fn nothing_is_missed_and_nothing_is_made_up_in_a_plain_directory() {
+async fn changes_are_exact_in_a_plain_directory() {
     needs_root!();
     let figures = check(PoolFs::Directory, 0..SEEDS_ON_A_DIRECTORY).await;
     assert_eq!(figures.unchanged_bytes, 0, "blocks were told that had not changed");
@@ -71,7 +71,7 @@ async fn check(fs: PoolFs, seeds: Range<u64>) -> Figures {
             let mut figures = Figures::default();
             let next = || chapters.lock().unwrap().next();
             while let Some(seeds) = next() {
-                Chapter::tell(&pool, &client, seeds, &mut figures).await;
+                Scenario::run(&pool, &client, seeds, &mut figures).await;
             }
             figures
         })

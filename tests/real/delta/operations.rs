@@ -61,14 +61,14 @@ impl<'a> Device<'a> {
     }
 
     /// Tells what was done.
-    pub(crate) fn perform(&self, dice: &mut Dice) -> String {
-        let operation = *dice.pick(&CHOICES);
-        let (offset, length) = self.place(operation, dice);
+    pub(crate) fn perform(&self, rng: &mut Rng) -> String {
+        let operation = *rng.choice(&CHOICES).expect("a non-empty list");
+        let (offset, length) = self.place(operation, rng);
         let bytes = usize::try_from(length).expect("a small size");
         match operation {
-            Operation::Write => write_aligned(&self.direct, offset, &noise(bytes, dice)),
+            Operation::Write => write_aligned(&self.direct, offset, &noise(bytes, rng)),
             Operation::Scribble => {
-                self.cached.write_all_at(&noise(bytes, dice), offset).expect("write");
+                self.cached.write_all_at(&noise(bytes, rng), offset).expect("write");
             }
             Operation::Zeroes => write_aligned(&self.direct, offset, &vec![0; bytes]),
             Operation::Rewrite => {
@@ -85,24 +85,24 @@ impl<'a> Device<'a> {
         format!("{operation:?} {offset}+{length}")
     }
 
-    fn place(&self, operation: Operation, dice: &mut Dice) -> (u64, u64) {
+    fn place(&self, operation: Operation, rng: &mut Rng) -> (u64, u64) {
         let is_any_byte = matches!(operation, Operation::Scribble);
-        let unit = match dice.once_in(3) {
+        let unit = match rng.u64(..3) == 0 {
             _ if is_any_byte => 1,
             true => self.sector,
             false => BLOCK,
         };
         // Often at the very end, where sizes that are no whole extents meet growth.
-        let offset = match dice.once_in(8) {
-            true => self.size - BLOCK * (1 + dice.roll(4)),
-            false => dice.roll(self.size / unit) * unit,
+        let offset = match rng.u64(..8) == 0 {
+            true => self.size - BLOCK * (1 + rng.u64(..4)),
+            false => rng.u64(..self.size / unit) * unit,
         };
-        let longest = match dice.roll(8) {
+        let longest = match rng.u64(..8) {
             0 => MIB,
             1..4 => 4 * BLOCK,
             _ => 32 * BLOCK,
         };
-        let length = (1 + dice.roll(longest / unit)) * unit;
+        let length = (1 + rng.u64(..longest / unit)) * unit;
         (offset, length.min(self.size - offset))
     }
 
@@ -147,13 +147,13 @@ fn write_aligned(file: &File, offset: u64, bytes: &[u8]) {
 }
 
 /// Differs from all that was written before, in each sector.
-fn noise(length: usize, dice: &mut Dice) -> Vec<u8> {
-    let salt = dice.roll(u64::MAX);
+fn noise(length: usize, rng: &mut Rng) -> Vec<u8> {
+    let salt = rng.u64(..);
     let word = (salt | 1).to_le_bytes();
     let mut bytes = word.repeat(length.div_ceil(word.len()));
     bytes.truncate(length);
     for sector in bytes.chunks_mut(512).filter(|sector| sector.len() >= 8) {
-        sector[..8].copy_from_slice(&dice.roll(u64::MAX).to_le_bytes());
+        sector[..8].copy_from_slice(&rng.u64(..).to_le_bytes());
     }
     bytes
 }

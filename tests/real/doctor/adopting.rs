@@ -4,52 +4,52 @@ use std::fs;
 
 use orlop_tests::*;
 
-use crate::patient::{Patient, footprint};
+use crate::fixture::{Fixture, footprint};
 
 /// With a mounted volume's worth of data, published to its node, as if that had died.
-async fn from_elsewhere() -> (Patient, v1::Volume) {
-    let mut patient = Patient::new(PoolFs::Xfs).await;
-    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+async fn from_elsewhere() -> (Fixture, v1::Volume) {
+    let mut fixture = Fixture::new(PoolFs::Xfs).await;
+    let volume = fixture.client.create("v").size(64 * MIB).fs("ext4").done().await;
     let capability = mount("ext4");
-    let client = &patient.client;
+    let client = &fixture.client;
     client.controller_publish(&volume.volume_id, "test-node", capability, false).await.unwrap();
     let node = client.on_node(&volume, mount("ext4"));
     node.up().await;
     Pattern::new(5).write(&node.data_path(), 4 * MIB);
     node.down().await;
-    patient.daemon.terminate();
-    (patient, volume)
+    fixture.daemon.terminate();
+    (fixture, volume)
 }
 
-fn here(patient: &Patient) -> Launch {
-    let launch = patient.daemon.launch().clone();
+fn here(fixture: &Fixture) -> Launch {
+    let launch = fixture.daemon.launch().clone();
     launch.env("ORLOP_NODE_ID", "new-node").without_env("ORLOP_POOL")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_adopted_pool_serves_its_volumes_from_here() {
+async fn adopted_pool_serves_its_volumes() {
     needs_root!();
-    let (patient, volume) = from_elsewhere().await;
-    let (id, path) = (&volume.volume_id, patient.pool.path.to_str().unwrap());
-    let print = fingerprint(&patient.pool.volume_data(id));
-    let before = footprint(&patient.pool.path);
-    let here = here(&patient);
+    let (fixture, volume) = from_elsewhere().await;
+    let (id, path) = (&volume.volume_id, fixture.pool.path.to_str().unwrap());
+    let print = fingerprint(&fixture.pool.volume_data(id));
+    let before = footprint(&fixture.pool.path);
+    let here = here(&fixture);
 
     let shown = here.run(&["pool", "adopt", path]);
     assert_eq!(shown.status.code(), Some(1), "{shown:?}");
     for word in [id.as_str(), "node=test-node", "published to test-node", "node=new-node"] {
         assert!(shown.stdout.contains(word), "{word} in {shown:?}");
     }
-    assert_eq!(footprint(&patient.pool.path), before, "nothing is done without --yes");
+    assert_eq!(footprint(&fixture.pool.path), before, "nothing is done without --yes");
 
     let adopted = here.run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(adopted.status.code(), Some(0), "{adopted:?}");
     let again = here.run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(again.status.code(), Some(0), "{again:?}");
     assert!(!again.stdout.contains("test-node"), "{again:?}");
-    assert_eq!(fingerprint(&patient.pool.volume_data(id)), print, "byte for byte");
+    assert_eq!(fingerprint(&fixture.pool.volume_data(id)), print, "byte for byte");
 
-    let daemon = here.env("ORLOP_POOL", &patient.pool.path).start().await;
+    let daemon = here.env("ORLOP_POOL", &fixture.pool.path).start().await;
     let client = daemon.client();
     let listed = client.list_volumes().await.unwrap();
     let listed = listed[0].volume.clone().unwrap();
@@ -66,16 +66,16 @@ async fn an_adopted_pool_serves_its_volumes_from_here() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     needs_root!();
-    let (mut patient, _) = from_elsewhere().await;
-    let copy = patient.pool.scratch().ensure_dir("copy");
-    fs::copy(patient.pool.path.join("orlop.pool"), copy.join("orlop.pool")).unwrap();
-    let launch = patient.daemon.launch().clone();
+    let (mut fixture, _) = from_elsewhere().await;
+    let copy = fixture.pool.scratch().ensure_dir("copy");
+    fs::copy(fixture.pool.path.join("orlop.pool"), copy.join("orlop.pool")).unwrap();
+    let launch = fixture.daemon.launch().clone();
     let refused = launch.run(&["pool", "adopt", copy.to_str().unwrap(), "--yes"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(refused.stderr.contains("one is a copy of the other"), "{refused:?}");
 
-    patient.daemon.restart().await;
-    let path = patient.pool.path.to_str().unwrap();
+    fixture.daemon.restart().await;
+    let path = fixture.pool.path.to_str().unwrap();
     let used = launch.run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(used.status.code(), Some(1), "{used:?}");
     assert!(used.stderr.contains("a daemon on this machine serves it"), "{used:?}");
@@ -90,19 +90,19 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adoption_may_be_interrupted_anywhere() {
     needs_root!();
-    let (patient, volume) = from_elsewhere().await;
-    let path = patient.pool.path.to_str().unwrap();
-    let crash = patient.pool.scratch().ensure_dir("crash");
-    let record = patient.pool.volume_record(&volume.volume_id);
-    let served_by = patient.pool.path.join("served-by.json");
+    let (fixture, volume) = from_elsewhere().await;
+    let path = fixture.pool.path.to_str().unwrap();
+    let crash = fixture.pool.scratch().ensure_dir("crash");
+    let record = fixture.pool.volume_record(&volume.volume_id);
+    let served_by = fixture.pool.path.join("served-by.json");
     let (text, origin) = (fs::read(&record).unwrap(), fs::read(&served_by).unwrap());
-    let armed = here(&patient).env("ORLOP_TEST_CRASH", &crash);
+    let armed = here(&fixture).env("ORLOP_TEST_CRASH", &crash);
     for effects in 0_u32.. {
         fs::write(&record, &text).unwrap();
         fs::write(&served_by, &origin).unwrap();
         fs::write(crash.join("at"), effects.to_string()).unwrap();
         let ended = armed.run(&["pool", "adopt", path, "--yes"]).status.code();
-        let again = here(&patient).run(&["pool", "adopt", path, "--yes"]);
+        let again = here(&fixture).run(&["pool", "adopt", path, "--yes"]);
         assert_eq!(again.status.code(), Some(0), "{again:?}");
         let left = fs::read_to_string(&record).unwrap() + &fs::read_to_string(&served_by).unwrap();
         assert!(!left.contains("test-node") && left.contains("new-node"), "{left}");
@@ -116,19 +116,19 @@ async fn an_adoption_may_be_interrupted_anywhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_whose_publications_stay_is_not_adopted() {
     needs_root!();
-    let (patient, volume) = from_elsewhere().await;
-    let path = patient.pool.path.to_str().unwrap();
-    let served_by = patient.pool.path.join("served-by.json");
+    let (fixture, volume) = from_elsewhere().await;
+    let path = fixture.pool.path.to_str().unwrap();
+    let served_by = fixture.pool.path.join("served-by.json");
     let origin = fs::read(&served_by).unwrap();
     // Where the new record is gathered.
-    let obstacle = patient.home(&volume.volume_id).join(".record.json.new");
+    let obstacle = fixture.home(&volume.volume_id).join(".record.json.new");
     fs::create_dir(&obstacle).unwrap();
-    let refused = here(&patient).run(&["pool", "adopt", path, "--yes"]);
+    let refused = here(&fixture).run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(refused.stdout.contains("not repaired"), "{refused:?}");
     assert!(refused.stderr.contains("not all publications could be cleared"), "{refused:?}");
     assert_eq!(fs::read(&served_by).unwrap(), origin);
     fs::remove_dir(&obstacle).unwrap();
-    let adopted = here(&patient).run(&["pool", "adopt", path, "--yes"]);
+    let adopted = here(&fixture).run(&["pool", "adopt", path, "--yes"]);
     assert_eq!(adopted.status.code(), Some(0), "{adopted:?}");
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adopting;
+mod fixture;
 mod machine;
-mod patient;
 mod pool;
-mod used;
+mod running_daemon;

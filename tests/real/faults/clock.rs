@@ -30,17 +30,17 @@ async fn delta(client: &Client, base: &str, target: &str) -> Answer<i64> {
         target_snapshot_id: target.to_owned(),
         ..v1::GetMetadataDeltaRequest::default()
     };
-    let mut told = 0;
+    let mut changed = 0;
     let mut calls: SnapshotMetadataClient<_> = client.snapshot_metadata();
     let mut stream = calls.get_metadata_delta(request).await?.into_inner();
     while let Some(page) = stream.message().await? {
-        told += page.block_metadata.iter().map(|block| block.size_bytes).sum::<i64>();
+        changed += page.block_metadata.iter().map(|block| block.size_bytes).sum::<i64>();
     }
-    Ok(told)
+    Ok(changed)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_goes_backwards() {
+async fn daemon_works_after_the_clock_is_set_back() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -73,8 +73,8 @@ async fn a_clock_that_goes_backwards() {
     let grouped = client.group_snapshot("latest", &members).await.unwrap();
     let latest = grouped.member_of(&volume.volume_id);
     assert!(created(latest) > created(&later), "the later one is later");
-    let told = delta(&client, &earlier.snapshot_id, &later.snapshot_id).await.unwrap();
-    assert!(told >= int(MIB), "{told} bytes");
+    let changed = delta(&client, &earlier.snapshot_id, &later.snapshot_id).await.unwrap();
+    assert!(changed >= int(MIB), "{changed} bytes");
     delta(&client, &later.snapshot_id, &latest.snapshot_id).await.unwrap();
     let backwards = delta(&client, &later.snapshot_id, &earlier.snapshot_id).await;
     expect_code(backwards, Code::InvalidArgument);

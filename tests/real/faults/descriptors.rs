@@ -20,7 +20,7 @@ fn open_files(daemon: &Daemon) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_descriptor_is_left() {
+async fn daemon_recovers_from_descriptor_exhaustion() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let daemon = Daemon::start(&pool).await;

@@ -1,4 +1,4 @@
-//! Somebody takes a loop device away, and perhaps uses it for something else.
+//! A loop device is detached from outside, and perhaps used for something else.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ async fn a_device_that_was_detached_by_hand() {
     node.down().await;
 }
 
-/// The node at the target now shows the other file. Nobody may write to that, nor take it away.
+/// The node at the target now shows the other file. The daemon must neither write to that nor detach it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_used_for_another_file() {
     needs_root!();

@@ -16,7 +16,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// On a device whose file cannot be asked any more, even somebody else's, mkfs.btrfs gives up.
+/// If the file of any loop device on the machine does not answer, mkfs.btrfs gives up.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 on_every_pool!(a_pool_remounted_read_only, a_disk_that_fails);

@@ -73,7 +73,7 @@ async fn without_space(pool: TestPool) {
     expect_code(create("thick").thick().send().await, Code::ResourceExhausted);
     expect_code(client.snapshot("snapshot", &node.id).await, Code::ResourceExhausted);
     expect_code(client.expand(&node.id, 2 * VOLUME).await, Code::ResourceExhausted);
-    // The workload is told what does not fit, and keeps what it has.
+    // The workload gets ENOSPC, and keeps what it has.
     let bytes = Pattern::new(2).bytes(0, 1 << 20);
     write_direct(&node.target, 8 * MIB, &bytes).unwrap_err();
     Pattern::new(1).check(&node.target, MIB);
@@ -116,8 +116,8 @@ async fn a_pool_without_inodes() {
         number += 1;
     }
     assert_eq!(file::space(&pool.path).unwrap().inodes_free, 0);
-    let told = client.condition(&volume.volume_id).await.unwrap();
-    assert!(told.abnormal, "{told:?}");
+    let condition = client.condition(&volume.volume_id).await.unwrap();
+    assert!(condition.abnormal, "{condition:?}");
     assert!(client.probe().await.unwrap(), "it serves all the same");
     expect_code(create("another").send().await, Code::ResourceExhausted);
     expect_code(client.snapshot("snapshot", &volume.volume_id).await, Code::ResourceExhausted);
@@ -153,7 +153,7 @@ fn write_until_refused(path: &Path) {
 
 /// Nothing is wrong with a mount whose pool is full, until what was written is written back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_overcommitted_pool_is_told_on_the_node() {
+async fn node_reports_a_full_overcommitted_pool() {
     needs_root!();
     let pool = TestPool::directory_of(512 * MIB);
     let mut daemon = Launch::on(&pool).env("ORLOP_POOL_OVERCOMMIT", "10").start().await;
@@ -170,8 +170,8 @@ async fn a_full_overcommitted_pool_is_told_on_the_node() {
 
     write_until_refused(&greedy.data_path());
     for node in [&greedy, &raw] {
-        let told = node.stats().await.unwrap().volume_condition.unwrap();
-        assert!(told.abnormal, "{}: {}", node.id, told.message);
+        let condition = node.stats().await.unwrap().volume_condition.unwrap();
+        assert!(condition.abnormal, "{}: {}", node.id, condition.message);
         assert!(client.condition(&node.id).await.unwrap().abnormal);
     }
     let of_raw = raw.stats().await.unwrap().volume_condition.unwrap();

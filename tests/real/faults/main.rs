@@ -1,19 +1,19 @@
 //! Things go wrong around the daemon. Each time: the code that callers get, the condition that is
-//! told, and that everything works again when the cause is gone.
+//! reported, and that everything works again when the cause is gone.
 //!
 //! Elsewhere: missing and damaged data and records (`health.rs`), a pool moved away and a tool that
 //! Probe misses (`daemon/health.rs`), an export that was killed (`ceph/exports.rs`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod by_hand;
 mod clock;
 mod descriptors;
 mod devices;
 mod disk;
+mod foreign_mounts;
 mod full;
 mod full_run_dir;
-mod strangers;
+mod manual_devices;
 mod tools;
 
 use std::time::Duration;

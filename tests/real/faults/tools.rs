@@ -11,7 +11,7 @@ use crate::{PATIENCE, run};
 
 const VOLUME: u64 = 320 * MIB;
 
-/// The daemon alone sees the change: it has a view of the mounts of its own.
+/// The daemon alone sees the change: it runs in a separate mount namespace.
 struct Covered {
     daemon: Daemon,
     mkfs: PathBuf,
@@ -78,7 +78,7 @@ impl HeldMkfs {
     }
 }
 
-/// With options of its own a volume is not born with its filesystem.
+/// With mkfs options a volume is not created from a template.
 fn blank(client: &Client, name: &str) -> Create {
     client.create(name).size(VOLUME).fs("xfs").parameter("mkfsOptions", "-L blank")
 }

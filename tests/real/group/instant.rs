@@ -20,8 +20,8 @@ async fn mounted_members_on_a_btrfs_pool_are_of_one_instant() {
     check(PoolFs::Btrfs, mount("xfs")).await;
 }
 
-/// Nobody can hold still who writes to a raw device; one snapshot of all files at once does
-/// without.
+/// Writers of a raw device cannot be frozen; one snapshot of all files at once does
+/// not need that.
 #[tokio::test(flavor = "multi_thread")]
 async fn raw_members_on_a_btrfs_pool_are_of_one_instant() {
     needs_root!();
@@ -36,7 +36,7 @@ async fn check(fs: PoolFs, capability: v1::VolumeCapability) {
     let daemon = launch.env("ORLOP_LOG", "info").start().await;
     let client = daemon.client();
     let nodes = members(&client, &vec![capability.clone(); MEMBERS], VOLUME).await;
-    let writer = Stamping::start(nodes.iter().map(OnNode::data_path).collect());
+    let writer = SequenceWriter::start(nodes.iter().map(OnNode::data_path).collect());
     let mut taken = Vec::new();
     for number in 0..GROUPS {
         writer.goes_on().await;
@@ -74,7 +74,7 @@ async fn restored_stamp(
     let volume = create.from_snapshot(&snapshot.snapshot_id).done().await;
     let node = client.on_node(&volume, capability.clone());
     node.up().await;
-    let stamp = read_stamp(&node.data_path());
+    let stamp = read_sequence(&node.data_path());
     take_down(client, &[node]).await;
     stamp
 }
@@ -95,7 +95,7 @@ fn field(line: &str, key: &str) -> u64 {
 
 /// Where each member is for itself, that is said of each.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_promised_is_said_for_each_member() {
+async fn consistency_is_reported_for_each_member() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
     let daemon = Daemon::start(&pool).await;

@@ -33,14 +33,14 @@ async fn assert_all_go_on(writers: &[Workload], when: &str) {
 
 /// At random moments, and in every second round as soon as the first filesystem is to be frozen.
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_go_on_and_no_half_group_is_left() {
+async fn writers_continue_and_no_partial_group_is_left() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 16 * GIB);
     let mut daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     let nodes = members(&client, &uses(), VOLUME).await;
     let writers: Vec<_> = nodes.iter().map(|node| Workload::writing(&node.data_path())).collect();
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::with_seed(1);
     let (mut while_frozen, mut finished) = (0, 0);
     for round in 0..ROUNDS {
         let name = format!("group {round}");
@@ -49,12 +49,12 @@ async fn writers_go_on_and_no_half_group_is_left() {
             tokio::spawn(async move { client.group_snapshot(&name, &sources).await })
         };
         if round % 2 == 0 {
-            tokio::time::sleep(Duration::from_millis(dice.roll(600))).await;
+            tokio::time::sleep(Duration::from_millis(rng.u64(..600))).await;
         } else {
             while frozen_notes(&pool) == 0 && !making.is_finished() {
                 tokio::task::yield_now().await;
             }
-            tokio::time::sleep(Duration::from_micros(dice.roll(20_000))).await;
+            tokio::time::sleep(Duration::from_micros(rng.u64(..20_000))).await;
         }
         daemon.kill9();
         while_frozen += usize::from(frozen_notes(&pool) > 0);
@@ -84,7 +84,7 @@ async fn writers_go_on_and_no_half_group_is_left() {
 
 /// Copying takes long in a plain directory, so it is sure that all members are frozen.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_helper_thaws_all_members_without_a_restart() {
+async fn thaw_helper_thaws_all_members_without_a_restart() {
     needs_root!();
     const DATA: u64 = 160 * MIB;
     let pool = TestPool::new(PoolFs::Directory, 0);

@@ -1,10 +1,10 @@
-//! Snapshots of several volumes: one instant, all or nothing, and nobody is left waiting.
+//! Snapshots of several volumes: one instant, all or nothing, and no writer stays frozen.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod all_or_nothing;
 mod instant;
 mod killed;
-mod whole;
 
 use orlop_tests::*;
 

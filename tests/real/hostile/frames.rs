@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use orlop_tests::*;
 
-use crate::raw::{
+use crate::raw_http2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, RST_STREAM,
     Raw, SETTINGS, WINDOW_UPDATE, call, frame,
 };
@@ -15,14 +15,14 @@ const TOLERATED: u64 = 256 * MIB;
 const PROBE: &str = "/csi.v1.Identity/Probe";
 const GRPC: &str = "application/grpc";
 
-struct World {
+struct Fixture {
     daemon: Daemon,
     node: OnNode,
     before: u64,
     _pool: TestPool,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         let pool = TestPool::new(PoolFs::Directory, 0);
         let daemon = Daemon::start(&pool).await;
@@ -33,7 +33,7 @@ impl World {
         Self { daemon, node, before, _pool: pool }
     }
 
-    /// On a connection and a thread of its own.
+    /// On a separate connection and thread.
     async fn send<I>(&self, pieces: I) -> Vec<Frame>
     where
         I: Iterator<Item = Vec<u8>> + Send + 'static,
@@ -62,9 +62,9 @@ fn count(frames: &[Frame], kind: u8) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_no_service_has_are_answered_one_by_one() {
+async fn unknown_methods_are_answered_one_by_one() {
     needs_root!();
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let calls = [
         ("/csi.v1.Identity/NoSuchMethod", GRPC),
         ("/csi.v9.Identity/Probe", GRPC),
@@ -74,7 +74,7 @@ async fn calls_that_no_service_has_are_answered_one_by_one() {
         (PROBE, "application/json"),
         (PROBE, ""),
     ];
-    let socket = world.daemon.launch().socket();
+    let socket = fixture.daemon.launch().socket();
     let answers = tokio::task::spawn_blocking(move || {
         let mut raw = Raw::connect(&socket);
         let streams = (1..).step_by(2);
@@ -88,21 +88,21 @@ async fn calls_that_no_service_has_are_answered_one_by_one() {
         assert_eq!(answer.first(), Some(&HEADERS), "{answer:?}");
         assert!(!answer.contains(&GOAWAY), "{answer:?}");
     }
-    world.assert_well("calls of no service").await;
+    fixture.assert_well("calls of no service").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_without_end_are_not_collected() {
+async fn endless_headers_are_not_buffered() {
     const FRAMES: u32 = 8192;
     needs_root!();
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     // 16 KiB each, a literal that is not remembered: 128 MiB of one call's headers.
     let filler = || [&b"\x00\x01x\x7f\xf8\x7e"[..], &[b'y'; 16_247]].concat();
     let more = move |_| frame(CONTINUATION, 0, 1, &filler());
     let begin = frame(HEADERS, 0, 1, &call(PROBE, GRPC));
-    let found = world.send(iter::once(begin).chain((0..FRAMES).map(more))).await;
+    let found = fixture.send(iter::once(begin).chain((0..FRAMES).map(more))).await;
     assert_eq!(count(&found, GOAWAY), 1, "{found:?}");
-    world.assert_well("endless headers").await;
+    fixture.assert_well("endless headers").await;
 
     // With an end, and still more than anyone needs.
     let begin = frame(HEADERS, 0, 1, &call(PROBE, GRPC));
@@ -112,58 +112,58 @@ async fn headers_without_end_are_not_collected() {
         frame(CONTINUATION, flags, 1, &filler)
     });
     let end = frame(DATA, END_STREAM, 1, &[0; 5]);
-    let found = world.send(iter::once(begin).chain(large).chain([end])).await;
+    let found = fixture.send(iter::once(begin).chain(large).chain([end])).await;
     assert_eq!(count(&found, DATA), 0, "a call with 1 MiB of headers was served: {found:?}");
-    world.assert_well("large headers").await;
+    fixture.assert_well("large headers").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_longer_than_allowed_is_not_awaited() {
     needs_root!();
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     for announced in [5 << 20, u32::MAX] {
         let head = [&[0][..], &announced.to_be_bytes()].concat();
-        let socket = world.daemon.launch().socket();
+        let socket = fixture.daemon.launch().socket();
         let answer = tokio::task::spawn_blocking(move || {
             let headers = call("/csi.v1.Controller/CreateVolume", GRPC);
             Raw::connect(&socket).call_with(1, &headers, &frame(DATA, 0, 1, &head))
         });
         assert_eq!(answer.await.unwrap().first(), Some(&HEADERS), "{announced}");
-        world.assert_well("a long message").await;
+        fixture.assert_well("a long message").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_of_frames_harm_no_other_connection() {
+async fn frame_floods_do_not_affect_other_connections() {
     const FLOOD: u32 = 10_000;
     needs_root!();
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
 
     let pings = (0..1000).map(|number: u64| frame(PING, 0, 0, &number.to_be_bytes()));
-    let found = world.send(pings).await;
+    let found = fixture.send(pings).await;
     let answered = found.iter().filter(|it| it.kind == PING && it.flags & ACK != 0).count();
     assert_eq!(answered, 1000, "pings");
-    world.assert_well("pings").await;
+    fixture.assert_well("pings").await;
 
     let headers = call(PROBE, GRPC);
     let resets = (0..FLOOD).map(move |number| {
         let stream = 2 * number + 1;
         [open(stream, &headers), frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
     });
-    world.send(resets).await;
-    world.assert_well("resets").await;
+    fixture.send(resets).await;
+    fixture.assert_well("resets").await;
 
     let unread = call("/csi.v1.Controller/ListVolumes", GRPC);
     let half_open = (0..FLOOD).map(move |number| open(2 * number + 1, &unread));
-    world.send(half_open).await;
-    world.assert_well("half-open calls").await;
+    fixture.send(half_open).await;
+    fixture.assert_well("half-open calls").await;
 
-    world.send((0..FLOOD).map(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))).await;
-    world.assert_well("settings").await;
-    world.send((0..FLOOD).map(|_| frame(DATA, 0, 1, &[]))).await;
-    world.assert_well("empty data of no call").await;
+    fixture.send((0..FLOOD).map(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 1]))).await;
+    fixture.assert_well("settings").await;
+    fixture.send((0..FLOOD).map(|_| frame(DATA, 0, 1, &[]))).await;
+    fixture.assert_well("empty data of no call").await;
     let largest = i32::MAX.to_be_bytes();
-    let found = world.send((0..2).map(move |_| frame(WINDOW_UPDATE, 0, 0, &largest))).await;
+    let found = fixture.send((0..2).map(move |_| frame(WINDOW_UPDATE, 0, 0, &largest))).await;
     assert_eq!(count(&found, GOAWAY), 1, "a window without end");
-    world.assert_well("a window without end").await;
+    fixture.assert_well("a window without end").await;
 }

@@ -28,7 +28,7 @@ fn expect_harmless<T>(answer: Answer<T>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_odd_id_is_an_id_that_does_not_exist() {
+async fn malformed_id_is_not_found() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -66,7 +66,7 @@ async fn a_name_never_becomes_a_path_or_an_argument() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;
     let client = daemon.client();
-    let spy = Spy::on(daemon.pid());
+    let watcher = ChildWatcher::on(daemon.pid());
     let mut made = Vec::new();
     for odd in ODD {
         let volume = client.create(odd).size(64 * MIB).fs("ext4").done().await;
@@ -88,15 +88,15 @@ async fn a_name_never_becomes_a_path_or_an_argument() {
     }
     let use_another = async |round| {
         let name = format!("--help {round}");
-        // With options of its own a volume is not born with its filesystem.
+        // With mkfs options a volume is not created from a template.
         let create = client.create(&name).size(64 * MIB).fs("ext4");
         let volume = create.parameter("mkfsOptions", "-L odd").done().await;
         let node = client.on_node(&volume, mount("ext4"));
         node.up().await;
         node.down().await;
     };
-    spy.until_seen("mkfs.ext4", use_another).await;
-    let lines = spy.seen();
+    watcher.until_seen("mkfs.ext4", use_another).await;
+    let lines = watcher.seen();
     for odd in ["--help", "etc/passwd", "reboot", "break"] {
         let telling: Vec<_> = lines.iter().filter(|line| line.contains(odd)).collect();
         assert!(telling.is_empty(), "{telling:?}");

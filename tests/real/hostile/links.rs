@@ -126,9 +126,9 @@ impl Display for Rounds<'_> {
     }
 }
 
-struct Victim(PathBuf);
+struct ProtectedFile(PathBuf);
 
-impl Victim {
+impl ProtectedFile {
     fn new(pool: &TestPool) -> Self {
         let path = pool.scratch().ensure_dir("victim");
         std::fs::write(path.join("precious"), "untouched").unwrap();
@@ -150,7 +150,7 @@ fn tidy(path: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_at_the_target_is_never_followed() {
+async fn symlink_at_the_target_is_never_followed() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -158,7 +158,7 @@ async fn a_link_at_the_target_is_never_followed() {
     let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));
     node.stage().await.unwrap();
-    let victim = Victim::new(&pool);
+    let victim = ProtectedFile::new(&pool);
 
     // At rest first.
     symlink(&victim.0, &node.target).unwrap();
@@ -183,14 +183,14 @@ async fn a_link_at_the_target_is_never_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_at_the_staging_path_is_never_followed() {
+async fn symlink_at_the_staging_path_is_never_followed() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     let volume = client.create("v").size(64 * MIB).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));
-    let victim = Victim::new(&pool);
+    let victim = ProtectedFile::new(&pool);
     std::fs::remove_dir(&node.staging).unwrap();
 
     let swapper = Swapper::start(&node.staging, &victim.0);
@@ -211,7 +211,7 @@ async fn a_link_at_the_staging_path_is_never_followed() {
 
 /// It led elsewhere when it was looked at.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_on_the_way_does_not_lead_to_where_the_daemon_lives() {
+async fn swapped_parent_symlink_cannot_reach_protected_paths() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

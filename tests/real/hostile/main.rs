@@ -1,20 +1,20 @@
-//! Callers who mean harm, or do not know what they do: nothing is destroyed, nothing is told,
-//! memory stays bounded, and everyone else is answered.
+//! Hostile or broken clients: nothing is destroyed, nothing leaks,
+//! memory stays bounded, and all other clients are answered.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod authority;
-mod crowds;
+mod connection_limit;
 mod frames;
 mod ids;
 mod links;
+mod many_connections;
+mod missing_messages;
 mod mutated;
 mod mutation;
 mod oversized;
 mod paths;
-mod raw;
+mod raw_http2;
 mod requests;
 mod secrets;
 mod slow_readers;
-mod storms;
-mod unsent;

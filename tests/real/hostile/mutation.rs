@@ -46,10 +46,6 @@ fn fields(message: &[u8]) -> Vec<Field> {
     found
 }
 
-fn any(dice: &mut Dice, count: usize) -> usize {
-    usize::try_from(dice.roll(u64::try_from(count).unwrap())).unwrap()
-}
-
 fn delimited(tag: u8, length: u64, content: &[u8]) -> Vec<u8> {
     let mut field = vec![tag];
     encode_varint(length, &mut field);
@@ -62,61 +58,66 @@ fn replaced(message: &[u8], field: Field, with: &[u8]) -> Vec<u8> {
     [&message[..field.start], with, &message[field.end..]].concat()
 }
 
-fn flip(message: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn flip(message: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut flipped = message.to_vec();
-    for _ in 0..=dice.roll(4) {
-        let byte = any(dice, flipped.len());
-        flipped[byte] ^= 1 << dice.roll(8);
+    for _ in 0..=rng.u64(..4) {
+        let byte = rng.usize(..flipped.len());
+        flipped[byte] ^= 1 << rng.u64(..8);
     }
     flipped
 }
 
 /// Damaged in one way.
-pub(crate) fn mutate(message: &[u8], dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn mutate(message: &[u8], rng: &mut Rng) -> Vec<u8> {
     let fields = fields(message);
     if fields.is_empty() {
-        let noise = (0..=dice.roll(16)).map(|_| u8::try_from(dice.roll(256)).unwrap());
+        let noise = (0..=rng.u64(..16)).map(|_| rng.u8(..));
         return [message, &noise.collect::<Vec<_>>()].concat();
     }
-    let field = *dice.pick(&fields);
+    let field = *rng.choice(&fields).expect("a non-empty list");
     let whole = &message[field.start..field.end];
     let (tag, content) = (message[field.start], &message[field.value..field.end]);
     let length = u64::try_from(content.len()).unwrap();
-    match dice.roll(12) {
-        0 | 1 => flip(message, dice),
-        2 => message[..any(dice, message.len())].to_vec(),
-        3 => [message, &whole.repeat(1 + any(dice, 500))].concat(),
+    match rng.u64(..12) {
+        0 | 1 => flip(message, rng),
+        2 => message[..rng.usize(..message.len())].to_vec(),
+        3 => [message, &whole.repeat(1 + rng.usize(..500))].concat(),
         // Bits 0 to 2 are the wire type.
         4 => replaced(
             message,
             field,
-            &[&[tag ^ *dice.pick(&[1, 2, 3, 4, 5, 6, 7])], &whole[1..]].concat(),
+            &[&[tag ^ *rng.choice(&[1, 2, 3, 4, 5, 6, 7]).expect("a non-empty list")], &whole[1..]]
+                .concat(),
         ),
         5 => replaced(message, field, &[]),
-        6 if field.is_delimited => {
-            replaced(message, field, &delimited(tag, *dice.pick(&HUGE), content))
-        }
+        6 if field.is_delimited => replaced(
+            message,
+            field,
+            &delimited(tag, *rng.choice(&HUGE).expect("a non-empty list"), content),
+        ),
         7 if field.is_delimited => {
-            let at = any(dice, content.len() + 1);
-            let text = [&content[..at], *dice.pick(&NO_TEXT), &content[at..]].concat();
+            let at = rng.usize(..content.len() + 1);
+            let text =
+                [&content[..at], *rng.choice(&NO_TEXT).expect("a non-empty list"), &content[at..]]
+                    .concat();
             let length = u64::try_from(text.len()).unwrap();
             replaced(message, field, &delimited(tag, length, &text))
         }
         8 if field.is_delimited => {
-            replaced(message, field, &delimited(tag, length ^ (1 + dice.roll(3)), content))
+            replaced(message, field, &delimited(tag, length ^ (1 + rng.u64(..3)), content))
         }
         // Within: the length is right, and the rest as it was.
         9 if field.is_delimited && !content.is_empty() => {
-            let content = mutate(content, dice);
+            let content = mutate(content, rng);
             let length = u64::try_from(content.len()).unwrap();
             replaced(message, field, &delimited(tag, length, &content))
         }
         10 | 11 if field.is_delimited => {
-            let text = *dice.pick(&ODD_TEXT);
+            let text = *rng.choice(&ODD_TEXT).expect("a non-empty list");
             let length = u64::try_from(text.len()).unwrap();
             replaced(message, field, &delimited(tag, length, text.as_bytes()))
         }
-        _ => flip(message, dice),
+        _ => flip(message, rng),
     }
 }
 
@@ -124,8 +125,8 @@ pub(crate) fn mutate(message: &[u8], dice: &mut Dice) -> Vec<u8> {
 fn mutations_differ_and_can_be_repeated() {
     let message = b"\x0a\x04name\x12\x02\x08\x01";
     let many = |seed| {
-        let mut dice = Dice::new(seed);
-        (0..200).map(|_| mutate(message, &mut dice)).collect::<Vec<_>>()
+        let mut rng = Rng::with_seed(seed);
+        (0..200).map(|_| mutate(message, &mut rng)).collect::<Vec<_>>()
     };
     assert_eq!(many(1), many(1));
     assert_ne!(many(1), many(2));

@@ -58,7 +58,7 @@ async fn oversized_fields_are_refused_and_forgotten() {
     let answer = client.group_controller().create_volume_group_snapshot(request).await;
     expect_too_much(answer);
 
-    // Nobody reads secrets here, so they may be as many as fit into a message.
+    // Secrets are not read, so there may be as many as fit into a message.
     let mut create = small();
     create.request.secrets = many();
     create.send().await.unwrap();

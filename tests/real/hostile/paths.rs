@@ -16,7 +16,7 @@ fn text(path: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_and_the_stage_keep_clear_of_each_other() {
+async fn target_must_not_overlap_the_staging_path() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -55,7 +55,7 @@ fn off_limits(pool: &TestPool) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_mounted_over_what_the_daemon_lives_on() {
+async fn protected_paths_are_not_mounted_over() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -85,7 +85,7 @@ async fn nothing_is_mounted_over_what_the_daemon_lives_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn paths_that_climb_are_refused_by_every_call() {
+async fn dotdot_paths_are_refused_by_every_call() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;
@@ -120,7 +120,7 @@ async fn paths_that_climb_are_refused_by_every_call() {
 
 /// One volume inside another is the caller's business, as long as they come off in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_inside_another_volume_holds_that_one() {
+async fn target_inside_another_volume_keeps_it_busy() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Daemon::start(&pool).await;

@@ -133,12 +133,12 @@ pub(crate) async fn call(
     grpc.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
     let path = path.parse().unwrap();
     let answer = grpc.server_streaming(Request::new(request), path, Unread).await?;
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     let mut messages = answer.into_inner();
     while let Some(message) = messages.message().await? {
-        told.extend(message);
+        replies.extend(message);
     }
-    Ok(told)
+    Ok(replies)
 }
 
 /// Messages as bytes.

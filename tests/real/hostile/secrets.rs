@@ -49,38 +49,38 @@ fn request(
     request.encode_to_vec()
 }
 
-fn sings(bytes: &[u8]) -> bool {
+fn contains_canary(bytes: &[u8]) -> bool {
     bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_of_any_request_is_ever_told() {
+async fn no_secret_of_any_request_leaks() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Launch::on(&pool).env("ORLOP_LOG", "trace").start().await;
     let client = daemon.client();
     let descriptors = descriptors();
     let (known, node) = Known::make(&client, "v", 64 * MIB, mount("ext4")).await;
-    let spy = Spy::on(daemon.pid());
+    let watcher = ChildWatcher::on(daemon.pid());
     let methods = methods_with_secrets(&descriptors);
     let (mut done, mut refused) = (0, Vec::new());
     for method in &methods {
         // As meant, and with the value where the key should be.
         let meant = request(&descriptors, method, &known, &[("token", CANARY)]);
         match call(&client, method, meant).await {
-            Ok(told) => {
-                assert!(!sings(&told), "{}", method.full_name());
+            Ok(reply) => {
+                assert!(!contains_canary(&reply), "{}", method.full_name());
                 done += 1;
             }
             Err(status) => {
-                assert!(!sings(status.message().as_bytes()), "{status}");
+                assert!(!contains_canary(status.message().as_bytes()), "{status}");
                 refused.push(format!("{}: {status}", method.full_name()));
             }
         }
         let misplaced = format!("{CANARY} is no key");
         let misplaced = request(&descriptors, method, &known, &[(&misplaced, "x")]);
         let status = expect_code(call(&client, method, misplaced).await, Code::InvalidArgument);
-        assert!(!sings(status.message().as_bytes()), "{status}");
+        assert!(!contains_canary(status.message().as_bytes()), "{status}");
     }
     report(&format!("{} requests have secrets; {done} of them were done", methods.len()));
     assert!(done * 3 > methods.len() * 2, "most are done: {refused:#?}");
@@ -88,7 +88,7 @@ async fn no_secret_of_any_request_is_ever_told() {
     let run_dir = pool.scratch().join("run");
     let found = files_that_hold(&[pool.path.as_path(), run_dir.as_path()], CANARY);
     assert_eq!(found, [] as [PathBuf; 0]);
-    for line in spy.seen() {
+    for line in watcher.seen() {
         assert!(!line.contains(CANARY), "{line}");
     }
     node.unpublish().await.unwrap();

@@ -25,9 +25,9 @@ async fn snapshot_with_many_extents(client: &Client) -> String {
     client.snapshot("s", &node.id).await.unwrap().snapshot_id
 }
 
-type Told = Streaming<v1::GetMetadataAllocatedResponse>;
+type AllocatedStream = Streaming<v1::GetMetadataAllocatedResponse>;
 
-async fn open(client: &Client, snapshot: &str) -> Answer<Told> {
+async fn open(client: &Client, snapshot: &str) -> Answer<AllocatedStream> {
     let request = v1::GetMetadataAllocatedRequest {
         snapshot_id: snapshot.to_owned(),
         // One message for each of some thousand extents.
@@ -39,7 +39,7 @@ async fn open(client: &Client, snapshot: &str) -> Answer<Told> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_that_nobody_reads_hold_up_nobody() {
+async fn unread_streams_do_not_block_other_calls() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -47,7 +47,7 @@ async fn streams_that_nobody_reads_hold_up_nobody() {
     let snapshot = snapshot_with_many_extents(&client).await;
     let before = resident_bytes(daemon.pid());
 
-    // Those of one connection share what may be on its way; so this one has one of its own.
+    // Streams of one connection share its flow-control window; so this one has a separate connection.
     let mut read_late = open(&daemon.client(), &snapshot).await.unwrap();
     let mut unread = Vec::new();
     let mut refused = 0;
@@ -70,23 +70,23 @@ async fn streams_that_nobody_reads_hold_up_nobody() {
     ));
     assert!(resident < before + TOLERATED, "{before} bytes became {resident}");
 
-    // Others are answered, on connections of their own.
+    // Other clients are answered, on separate connections.
     let other = daemon.client();
     assert!(other.probe().await.unwrap());
     other.create("w").size(MIB).block().done().await;
 
     // One that is read at last tells everything, in order.
-    let (mut told, mut end) = (0, 0);
+    let (mut extents, mut end) = (0, 0);
     while let Some(message) = read_late.message().await.unwrap() {
         for extent in message.block_metadata {
             assert!(extent.byte_offset >= end, "{} after {end}", extent.byte_offset);
             end = extent.byte_offset + extent.size_bytes;
-            told += 1;
+            extents += 1;
         }
     }
-    assert!(told > 1, "{told} extents");
+    assert!(extents > 1, "{extents} extents");
 
-    // The others are still unread when the daemon is told to end.
+    // The others are still unread when the daemon gets SIGTERM.
     daemon.terminate();
     drop(unread);
 }

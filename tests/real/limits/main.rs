@@ -1,8 +1,8 @@
-//! I/O limits slow a real workload by as much as was asked for, and nobody else.
+//! I/O limits slow a real workload by as much as was asked for, and no other process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-mod kept;
+mod kernel_limits;
 mod rates;
 
 use orlop_tests::*;

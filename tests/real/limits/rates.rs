@@ -17,7 +17,7 @@ const PAGE: u64 = 4096;
 const DATA: u64 = SECONDS * LESS_SLOW;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Bench {
+struct Fixture {
     group: Cgroup,
     client: Client,
     node: OnNode,
@@ -26,7 +26,7 @@ struct Bench {
     _pool: TestPool,
 }
 
-impl Bench {
+impl Fixture {
     /// Data that is there already: overwriting it needs no other I/O.
     async fn new(capability: v1::VolumeCapability) -> Self {
         let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
@@ -83,29 +83,29 @@ fn assert_exceeds(what: &str, measure: impl Fn() -> u64, limit: u64) {
 }
 
 async fn bytes_are_limited(capability: v1::VolumeCapability) {
-    let bench = Bench::new(capability).await;
+    let fixture = Fixture::new(capability).await;
     for (key, writes) in [("writeBytesPerSecond", true), ("readBytesPerSecond", false)] {
-        bench.limit(key, SLOW).await;
-        assert_within(key, bench.bytes_per_second(writes, SECONDS * SLOW), SLOW);
-        bench.limit(key, LESS_SLOW).await;
-        assert_within(key, bench.bytes_per_second(writes, SECONDS * LESS_SLOW), LESS_SLOW);
-        bench.limit(key, 0).await;
-        assert_exceeds(key, || bench.bytes_per_second(writes, DATA), SLOW);
+        fixture.limit(key, SLOW).await;
+        assert_within(key, fixture.bytes_per_second(writes, SECONDS * SLOW), SLOW);
+        fixture.limit(key, LESS_SLOW).await;
+        assert_within(key, fixture.bytes_per_second(writes, SECONDS * LESS_SLOW), LESS_SLOW);
+        fixture.limit(key, 0).await;
+        assert_exceeds(key, || fixture.bytes_per_second(writes, DATA), SLOW);
     }
-    bench.end().await;
+    fixture.end().await;
 }
 
 async fn operations_are_limited(capability: v1::VolumeCapability) {
-    let bench = Bench::new(capability).await;
+    let fixture = Fixture::new(capability).await;
     for (key, writes) in [("writeIops", true), ("readIops", false)] {
-        bench.limit(key, FEW).await;
-        assert_within(key, bench.operations_per_second(writes, SECONDS * FEW), FEW);
-        bench.limit(key, 2 * FEW).await;
-        assert_within(key, bench.operations_per_second(writes, SECONDS * 2 * FEW), 2 * FEW);
-        bench.limit(key, 0).await;
-        assert_exceeds(key, || bench.operations_per_second(writes, SECONDS * FEW), FEW);
+        fixture.limit(key, FEW).await;
+        assert_within(key, fixture.operations_per_second(writes, SECONDS * FEW), FEW);
+        fixture.limit(key, 2 * FEW).await;
+        assert_within(key, fixture.operations_per_second(writes, SECONDS * 2 * FEW), 2 * FEW);
+        fixture.limit(key, 0).await;
+        assert_exceeds(key, || fixture.operations_per_second(writes, SECONDS * FEW), FEW);
     }
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,32 +134,32 @@ async fn operations_on_a_mounted_volume_are_limited() {
 
 /// As a container's, whose group is made after its volumes are published and limited.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workload_in_a_group_made_later_is_slowed() {
+async fn workload_in_a_later_cgroup_is_limited() {
     needs_root!();
-    let bench = Bench::new(block()).await;
-    bench.limit("writeBytesPerSecond", SLOW).await;
-    let pod = bench.group.child("pod");
+    let fixture = Fixture::new(block()).await;
+    fixture.limit("writeBytesPerSecond", SLOW).await;
+    let pod = fixture.group.child("pod");
     let container = pod.child("container");
-    let job = Job { path: &bench.path, writes: true, block: MIB, count: SECONDS * SLOW / MIB };
+    let job = Job { path: &fixture.path, writes: true, block: MIB, count: SECONDS * SLOW / MIB };
     assert_within("writeBytesPerSecond", container.rate(&job), SLOW);
     drop(container);
     drop(pod);
-    bench.end().await;
+    fixture.end().await;
 }
 
 /// Only that volume, and only for those in the cgroup.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_is_slowed() {
+async fn other_volumes_and_cgroups_are_not_limited() {
     needs_root!();
-    let bench = Bench::new(block()).await;
-    let create = bench.client.create("free").size(GIB).block();
-    let free = bench.client.on_node(&create.done().await, block());
+    let fixture = Fixture::new(block()).await;
+    let create = fixture.client.create("free").size(GIB).block();
+    let free = fixture.client.on_node(&create.done().await, block());
     free.up().await;
-    bench.limit("writeBytesPerSecond", SLOW).await;
+    fixture.limit("writeBytesPerSecond", SLOW).await;
     let job = |path| Job { path, writes: true, block: MIB, count: DATA / MIB };
-    assert_exceeds("on another volume", || bench.group.rate(&job(&free.target)), SLOW);
+    assert_exceeds("on another volume", || fixture.group.rate(&job(&free.target)), SLOW);
     let others = Cgroup::new();
-    assert_exceeds("from another cgroup", || others.rate(&job(&bench.path)), SLOW);
+    assert_exceeds("from another cgroup", || others.rate(&job(&fixture.path)), SLOW);
     free.down().await;
-    bench.end().await;
+    fixture.end().await;
 }

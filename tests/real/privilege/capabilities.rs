@@ -77,7 +77,7 @@ fn assert_has(daemon: &Daemon, wanted: u64) {
     }
 }
 
-async fn a_day_with_few_rights(fs: PoolFs) {
+async fn full_lifecycle_with_few_capabilities(fs: PoolFs) {
     let pool = TestPool::new(fs, 3 * GIB);
     let group = Cgroup::new();
     let launch = Launch::on(&pool).env("ORLOP_WORKLOAD_CGROUP", &group.name);
@@ -87,10 +87,10 @@ async fn a_day_with_few_rights(fs: PoolFs) {
     assert_has(&daemon, documented(Column::Node));
 }
 
-on_every_pool!(a_day_with_few_rights);
+on_every_pool!(full_lifecycle_with_few_capabilities);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_managed_pool_needs_no_more() {
+async fn managed_pool_needs_no_further_capabilities() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", "1GiB").start().await;
@@ -99,7 +99,7 @@ async fn a_managed_pool_needs_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_alone_has_less_and_a_node_alone_as_much() {
+async fn controller_mode_has_fewer_capabilities_than_node_mode() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Btrfs, 3 * GIB);
     let launch = Launch::on(&pool);
@@ -119,9 +119,9 @@ async fn a_controller_alone_has_less_and_a_node_alone_as_much() {
     node.down().await;
 }
 
-/// As in a container: a /dev of its own, in which the kernel makes no nodes.
+/// As in a container: a separate /dev, in which the kernel makes no nodes.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_of_devices_are_made_where_there_are_none() {
+async fn missing_device_nodes_are_created() {
     needs_root!();
     const OWN_DEV: &str = "cp -a /dev/null /dev/zero /dev/urandom /dev/loop-control \"$0\" && \
          mount -t tmpfs none /dev && cp -a \"$0\"/* /dev/ && exec \"$@\"";
@@ -143,7 +143,7 @@ async fn nodes_of_devices_are_made_where_there_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_wants_to_keep_all_keeps_all() {
+async fn keep_capabilities_keeps_all() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let daemon = Launch::on(&pool).env("ORLOP_KEEP_CAPABILITIES", "true").start().await;
@@ -155,7 +155,7 @@ async fn who_wants_to_keep_all_keeps_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_ceph_a_controller_may_next_to_nothing() {
+async fn rbd_controller_has_minimal_capabilities() {
     needs_root!();
     let ceph = TestCeph::shared();
     let controller = ceph.launch("c", "controller");

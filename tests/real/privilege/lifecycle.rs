@@ -8,7 +8,7 @@ use orlop_tests::*;
 
 const SIZE: u64 = 320 * MIB;
 const LARGER: u64 = 384 * MIB;
-/// A user whose files are nobody else's business.
+/// A user whose files no other user may read.
 const STRANGER: u32 = 1234;
 
 pub(crate) async fn of_all_filesystems(client: &Client) {

@@ -34,7 +34,7 @@ const NEVER: [&str; 22] = [
     "userfaultfd",
 ];
 
-async fn a_day_under_the_profile(fs: PoolFs) {
+async fn full_lifecycle_under_the_profile(fs: PoolFs) {
     let pool = TestPool::new(fs, 3 * GIB);
     let group = Cgroup::new();
     let launch = Launch::on(&pool).env("ORLOP_WORKLOAD_CGROUP", &group.name);
@@ -45,10 +45,10 @@ async fn a_day_under_the_profile(fs: PoolFs) {
     lifecycle::of_all_filesystems(&daemon.client()).await;
 }
 
-on_every_pool!(a_day_under_the_profile);
+on_every_pool!(full_lifecycle_under_the_profile);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_ceph_too() {
+async fn ceph_lifecycle_works_under_the_profile() {
     needs_root!();
     let ceph = TestCeph::shared();
     let daemon = ceph.launch("confined", "all").run_by(&[CONFINED, PROFILE]).start().await;
@@ -68,7 +68,7 @@ async fn on_ceph_too() {
 }
 
 #[test]
-fn nothing_that_would_undo_it_is_allowed() {
+fn profile_allows_nothing_that_would_lift_it() {
     let profile = std::fs::read(PROFILE).unwrap();
     let profile: serde_json::Value = serde_json::from_slice(&profile).unwrap();
     for group in profile["syscalls"].as_array().unwrap() {
@@ -79,7 +79,7 @@ fn nothing_that_would_undo_it_is_allowed() {
 }
 
 #[test]
-fn forbidden_calls_are_refused() {
+fn forbidden_system_calls_are_refused() {
     needs_root!();
     #[expect(clippy::disallowed_methods, reason = "the program under test is no host tool")]
     let run = |words: &[&str]| std::process::Command::new(words[0]).args(&words[1..]).output();

@@ -17,9 +17,9 @@ fn without_rights(launch: Launch) -> Launch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn devices_of_others_do_not_keep_a_controller_from_starting() {
+async fn foreign_devices_do_not_block_controller_start() {
     needs_root!();
-    // Of its own, so that there is one in use.
+    // A loop device of this test, so that there is one in use.
     let other = TestPool::new(PoolFs::Xfs, GIB);
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = without_rights(Launch::on(&pool)).start().await;

@@ -16,7 +16,7 @@ fn record(daemon: &Daemon, id: &str) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_volume_with_a_damaged_record_can_be_let_go() {
+async fn volume_with_a_damaged_record_can_be_unstaged() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -52,7 +52,7 @@ async fn a_volume_with_a_damaged_record_can_be_let_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_directory_among_freezes_ends_no_start() {
+async fn foreign_directory_among_freeze_records_is_ignored() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;

@@ -5,9 +5,9 @@ use orlop_tests::*;
 const VOLUME: u64 = 320 * MIB;
 const GROWN: u64 = 384 * MIB;
 
-on_every_pool!(workloads_do_not_notice_and_every_later_call_works, inline_volumes_survive);
+on_every_pool!(workloads_continue_and_later_calls_work, inline_volumes_survive);
 
-/// A volume with somebody who uses it.
+/// A volume with a workload.
 pub(crate) struct InUse {
     pub(crate) node: OnNode,
     pub(crate) workload: Workload,
@@ -85,7 +85,7 @@ pub(crate) async fn take_down(client: &Client, used: InUse) {
     client.delete(&used.node.id).await.unwrap();
 }
 
-async fn workloads_do_not_notice_and_every_later_call_works(pool: PoolFs) {
+async fn workloads_continue_and_later_calls_work(pool: PoolFs) {
     let pool = TestPool::new(pool, 12 * GIB);
     let mut daemon = Daemon::start(&pool).await;
     let client = daemon.client();
@@ -118,7 +118,7 @@ async fn workloads_do_not_notice_and_every_later_call_works(pool: PoolFs) {
 
 /// A reader and a writer of one filesystem, and a reader of a device that is staged for writing.
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_stay_readers() {
+async fn readers_stay_read_only_after_a_restart() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
     let mut daemon = Daemon::start(&pool).await;

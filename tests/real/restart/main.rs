@@ -5,9 +5,9 @@
 mod damaged;
 mod frozen;
 mod in_use;
+mod kill_under_load;
 mod managed;
 mod moved;
 mod random;
-mod storm;
 mod unrecorded;
 mod unrecorded_copies;

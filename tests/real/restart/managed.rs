@@ -25,7 +25,7 @@ async fn a_managed_pool_stays_mounted_under_its_workloads() {
         used.workload.goes_on().await;
         check_every_call(&client, used).await;
     }
-    // In use, it stays when the daemon is told to end, and is found again.
+    // In use, it stays when the daemon stops, and is found again.
     daemon.terminate();
     for used in &all {
         used.workload.goes_on().await;

@@ -28,7 +28,7 @@ impl Drop for Bound {
     }
 }
 
-/// A raw volume with data of its own.
+/// A raw volume with data that no other volume has.
 async fn written(create: Create, client: &Client, seed: u64) -> OnNode {
     let node = client.on_node(&create.size(VOLUME).block().done().await, block());
     node.up().await;
@@ -222,13 +222,13 @@ async fn records_mixed_up(capability: v1::VolumeCapability) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_of_another_raw_volume_does_no_harm() {
+async fn swapped_record_of_a_raw_volume_is_harmless() {
     needs_root!();
     records_mixed_up(block()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_of_another_mounted_volume_does_no_harm() {
+async fn swapped_record_of_a_mounted_volume_is_harmless() {
     needs_root!();
     records_mixed_up(mount("ext4")).await;
 }
@@ -249,7 +249,7 @@ fn restore(copy: &Path, pool: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_restored_under_its_users_loses_nothing_newer() {
+async fn pool_restored_while_in_use_keeps_newer_data() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;

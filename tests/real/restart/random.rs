@@ -25,20 +25,20 @@ const CALLS: u64 = 60;
 /// Milliseconds, so that a kill is not always at the begin of a call.
 const MOMENT: u64 = 30;
 
-on_every_pool!(what_callers_know_holds_through_random_kills);
+on_every_pool!(acknowledged_state_survives_random_kills);
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-fn some_seed() -> u64 {
+fn random_seed() -> u64 {
     u64::from_le_bytes(orlop_sys::rand::random_bytes().unwrap())
 }
 
-async fn what_callers_know_holds_through_random_kills(fs: PoolFs) {
+async fn acknowledged_state_survives_random_kills(fs: PoolFs) {
     let kills = variable("ORLOP_TEST_KILLS").unwrap_or(KILLS).div_ceil(POOLS);
-    let seed = variable("ORLOP_TEST_KILLS_SEED").unwrap_or_else(some_seed);
+    let seed = variable("ORLOP_TEST_KILLS_SEED").unwrap_or_else(random_seed);
     report(&format!("random kills on {fs:?}: {kills}, seed {seed}"));
     let pool = TestPool::in_memory(fs, 4 * GIB);
     let launch = Launch::on(&pool).env("ORLOP_LOG", "info");
@@ -48,11 +48,11 @@ async fn what_callers_know_holds_through_random_kills(fs: PoolFs) {
         .map(|number| Caller::new(daemon.client(), seed, number, &progress))
         .map(|caller| tokio::spawn(caller.work()))
         .collect();
-    let mut dice = Dice::new(seed.wrapping_add(CALLERS));
+    let mut rng = Rng::with_seed(seed.wrapping_add(CALLERS));
     for _ in 0..kills {
-        let calls = progress.calls() + dice.roll(CALLS);
+        let calls = progress.calls() + rng.u64(..CALLS);
         until_called(&progress, calls, &working).await;
-        tokio::time::sleep(Duration::from_millis(dice.roll(MOMENT))).await;
+        tokio::time::sleep(Duration::from_millis(rng.u64(..MOMENT))).await;
         progress.kill();
         daemon.kill9();
         daemon.restart().await;

@@ -66,8 +66,8 @@ async fn a_raw_volume_keeps_its_device_under_another_run_directory() {
         assert_kept(&pool, &first, 1);
 
         other.terminate();
-        let told = other.launch().run(&["doctor", "--repair"]);
-        assert!(told.stdout.contains(&first.id), "{told:?}");
+        let output = other.launch().run(&["doctor", "--repair"]);
+        assert!(output.stdout.contains(&first.id), "{output:?}");
         assert_kept(&pool, &first, 1);
         other.restart().await;
         assert_kept(&pool, &first, 1);
@@ -79,7 +79,7 @@ async fn a_raw_volume_keeps_its_device_under_another_run_directory() {
     }
 }
 
-/// As a container runtime makes one of its own, which is in no mount table.
+/// As a container runtime makes another node, which is in no mount table.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_raw_volume_keeps_its_device_when_its_record_is_lost() {
     needs_root!();
@@ -99,8 +99,8 @@ async fn a_raw_volume_keeps_its_device_when_its_record_is_lost() {
     daemon.restart().await;
     Pattern::new(1).check(&own, DATA);
     daemon.terminate();
-    let told = daemon.launch().run(&["doctor", "--repair"]);
-    assert!(told.stdout.contains("has it open"), "{told:?}");
+    let output = daemon.launch().run(&["doctor", "--repair"]);
+    assert!(output.stdout.contains("has it open"), "{output:?}");
     daemon.restart().await;
     expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
     let other = raw_volume(&client, "other", 2).await;
@@ -136,25 +136,25 @@ async fn a_device_that_is_bound_in_another_namespace_is_kept() {
     let mut daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     let node = raw_volume(&client, "v", 1).await;
-    let keeper = Keeper::of(&[&node.target]);
+    let holder = MountHolder::of(&[&node.target]);
     orlop_sys::mounts::ensure_unmounted(&node.target).unwrap();
     daemon.terminate();
     lose_record(&daemon, &node.id);
     daemon.restart().await;
     daemon.terminate();
-    let told = daemon.launch().run(&["doctor", "--repair"]);
-    assert!(told.stdout.contains("stray-device"), "{told:?}");
+    let output = daemon.launch().run(&["doctor", "--repair"]);
+    assert!(output.stdout.contains("stray-device"), "{output:?}");
     daemon.restart().await;
     expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
-    Pattern::new(1).check(&keeper.sees(&node.target), DATA);
-    drop(keeper);
+    Pattern::new(1).check(&holder.path_in_namespace(&node.target), DATA);
+    drop(holder);
     fs::remove_file(&node.target).unwrap();
     delete_once_unused(&client, &node.id).await;
 }
 
 /// The calls that come after the records were lost know only what the kernel tells them.
 #[tokio::test(flavor = "multi_thread")]
-async fn later_calls_keep_a_device_that_no_record_names() {
+async fn later_calls_keep_a_device_without_a_record() {
     needs_root!();
     for read_only in [true, false] {
         let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
@@ -188,7 +188,7 @@ async fn later_calls_keep_a_device_that_no_record_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_stage_keeps_what_it_only_found() {
+async fn refused_stage_keeps_an_existing_device() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -213,7 +213,7 @@ async fn a_refused_stage_keeps_what_it_only_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stage_is_undone_by_any_path_to_it() {
+async fn unstage_works_by_any_path_to_the_stage() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let daemon = Daemon::start(&pool).await;

@@ -10,22 +10,27 @@ const VOLUME: u64 = 320 * MIB;
 const DATA: u64 = 128 * MIB;
 
 /// The snapshot's id, and what is promised of it.
-async fn told_snapshot(client: &Client, name: &str, source: &str) -> Answer<(String, String)> {
+async fn snapshot_with_consistency(
+    client: &Client,
+    name: &str,
+    source: &str,
+) -> Answer<(String, String)> {
     let request = v1::CreateSnapshotRequest {
         source_volume_id: source.to_owned(),
         name: name.to_owned(),
         ..v1::CreateSnapshotRequest::default()
     };
     let answer = client.controller().create_snapshot(request).await?;
-    let told = answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
+    let consistency =
+        answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
     let id = answer.into_inner().snapshot.unwrap().snapshot_id;
-    let promise = told.strip_prefix(&format!("{id}=")).unwrap().to_owned();
+    let promise = consistency.strip_prefix(&format!("{id}=")).unwrap().to_owned();
     Ok((id, promise))
 }
 
 /// On a pool that copies piece by piece, so that a writer who is not held still would show.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_whose_record_is_lost_is_held_still() {
+async fn writer_without_a_record_is_frozen() {
     needs_root!();
     let pool = TestPool::directory_of(4 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -36,7 +41,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
         let source = client.on_node(&create("source").done().await, mount(fs));
         source.up().await;
         let stamped = |node: &OnNode| ["a", "b"].map(|name| node.target.join(name)).to_vec();
-        let writer = Stamping::start(stamped(&source));
+        let writer = SequenceWriter::start(stamped(&source));
         Pattern::new(1).write(&source.data_path(), DATA);
         daemon.kill9();
         lose_record(&daemon, &source.id);
@@ -44,12 +49,12 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
         writer.goes_on().await;
 
         let finished = writer.finished();
-        let (snapshot, promise) = told_snapshot(&client, fs, &source.id).await.unwrap();
+        let (snapshot, promise) = snapshot_with_consistency(&client, fs, &source.id).await.unwrap();
         assert_eq!(promise, "filesystem", "{fs}");
         held += 1;
         let log = daemon.log();
-        let told = log.lines().filter(|line| line.contains("froze the writers for a snapshot"));
-        assert_eq!(told.count(), held, "{fs}: {log}");
+        let frozen = log.lines().filter(|line| line.contains("froze the writers for a snapshot"));
+        assert_eq!(frozen.count(), held, "{fs}: {log}");
         let cloned = create("clone").from_volume(&source.id).done().await;
         held += 1;
         let begun = writer.finished() + 1;
@@ -58,7 +63,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
         for copy in [restored, cloned] {
             let copy = client.on_node(&copy, mount(fs));
             copy.up().await;
-            let stamps: Vec<u64> = stamped(&copy).iter().map(|path| read_stamp(path)).collect();
+            let stamps: Vec<u64> = stamped(&copy).iter().map(|path| read_sequence(path)).collect();
             assert_one_instant(&stamps, finished, begun);
             copy.down().await;
             client.delete(&copy.id).await.unwrap();
@@ -73,7 +78,7 @@ async fn a_writer_whose_record_is_lost_is_held_still() {
 
 /// Neither a mount that only others see nor a raw device can be held still.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_held_still_is_not_promised() {
+async fn unfreezable_volumes_are_reported_as_crash_consistent() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -85,7 +90,7 @@ async fn what_cannot_be_held_still_is_not_promised() {
     for node in [&mounted, &raw] {
         node.up().await;
     }
-    let keeper = Keeper::of(&[&mounted.staging]);
+    let holder = MountHolder::of(&[&mounted.staging]);
     daemon.kill9();
     for node in [&mounted, &raw] {
         lose_record(&daemon, &node.id);
@@ -95,7 +100,8 @@ async fn what_cannot_be_held_still_is_not_promised() {
     }
     daemon.restart().await;
     for node in [&mounted, &raw] {
-        let (snapshot, promise) = told_snapshot(&client, &node.id, &node.id).await.unwrap();
+        let (snapshot, promise) =
+            snapshot_with_consistency(&client, &node.id, &node.id).await.unwrap();
         assert_eq!(promise, "crash", "{}", node.id);
         client.delete_snapshot(&snapshot).await.unwrap();
     }
@@ -105,11 +111,14 @@ async fn what_cannot_be_held_still_is_not_promised() {
         ..v1::CreateVolumeGroupSnapshotRequest::default()
     };
     let answer = client.group_controller().create_volume_group_snapshot(request).await.unwrap();
-    let told: Vec<_> = answer.metadata().get_all("orlop-consistency").iter().collect();
-    assert!(told.iter().all(|it| it.to_str().unwrap().ends_with("=crash-alone")), "{told:?}");
+    let consistency: Vec<_> = answer.metadata().get_all("orlop-consistency").iter().collect();
+    assert!(
+        consistency.iter().all(|it| it.to_str().unwrap().ends_with("=crash-alone")),
+        "{consistency:?}"
+    );
     let group = answer.into_inner().group_snapshot.unwrap();
     client.delete_group_snapshot(&group.group_snapshot_id, &group.member_ids()).await.unwrap();
-    drop(keeper);
+    drop(holder);
     std::fs::remove_dir(&mounted.target).unwrap();
     raw.unpublish().await.unwrap();
     for node in [&mounted, &raw] {
@@ -117,9 +126,9 @@ async fn what_cannot_be_held_still_is_not_promised() {
     }
 }
 
-/// A pool that copies piece by piece cannot copy what is written to meanwhile.
+/// A pool that copies piece by piece cannot copy a volume while it is written to.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_raw_writer_whose_record_is_lost_is_noticed() {
+async fn raw_writer_without_a_record_is_detected() {
     needs_root!();
     let pool = TestPool::directory_of(2 * GIB);
     let mut daemon = Daemon::start(&pool).await;
@@ -134,10 +143,10 @@ async fn a_raw_writer_whose_record_is_lost_is_noticed() {
     lose_record(&daemon, &node.id);
     daemon.restart().await;
     workload.goes_on().await;
-    let torn = told_snapshot(&client, "torn", &node.id).await;
+    let torn = snapshot_with_consistency(&client, "torn", &node.id).await;
     expect_code(torn, Code::FailedPrecondition);
     workload.finish();
-    let (snapshot, promise) = told_snapshot(&client, "quiet", &node.id).await.unwrap();
+    let (snapshot, promise) = snapshot_with_consistency(&client, "quiet", &node.id).await.unwrap();
     assert_eq!(promise, "crash");
     client.delete_snapshot(&snapshot).await.unwrap();
     node.unpublish().await.unwrap();

@@ -7,7 +7,7 @@ use orlop_tests::*;
 use tonic::Status;
 
 use crate::history::{History, Switch};
-use crate::subjects::{Origin, Subject, Subjects};
+use crate::objects::{Origin, Subject, Subjects};
 use crate::tally::Tally;
 
 const NODE: &str = "test-node";
@@ -18,7 +18,7 @@ pub(crate) struct Caller {
     pub(crate) client: Client,
     pub(crate) subjects: Arc<Subjects>,
     pub(crate) history: Arc<History>,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
     pub(crate) tally: Tally,
 }
 
@@ -90,11 +90,11 @@ impl Caller {
     }
 
     fn choose(&mut self) -> &'static Kind {
-        let total = KINDS.iter().map(|kind| kind.weight).sum();
-        let mut rolled = self.dice.roll(total);
+        let total: u64 = KINDS.iter().map(|kind| kind.weight).sum();
+        let mut chosen = self.rng.u64(..total);
         for kind in &KINDS {
-            match rolled.checked_sub(kind.weight) {
-                Some(rest) => rolled = rest,
+            match chosen.checked_sub(kind.weight) {
+                Some(rest) => chosen = rest,
                 None => return kind,
             }
         }
@@ -113,12 +113,12 @@ impl Caller {
                 self.turned(Switch::Volume(number), false, begun)
             }
             "ControllerPublish" => {
-                let (capability, readonly) = (subject.capability.clone(), self.dice.once_in(4));
+                let (capability, readonly) = (subject.capability.clone(), self.rng.u64(..4) == 0);
                 self.client.controller_publish(&subject.id, NODE, capability, readonly).await?;
                 self.turned(Switch::Attached(number), true, begun)
             }
             "ControllerUnpublish" => {
-                let node = if self.dice.once_in(4) { "" } else { NODE };
+                let node = if self.rng.u64(..4) == 0 { "" } else { NODE };
                 self.client.controller_unpublish(&subject.id, node).await?;
                 self.turned(Switch::Attached(number), false, begun)
             }
@@ -134,8 +134,7 @@ impl Caller {
     }
 
     fn volume_number(&mut self) -> usize {
-        let count = u64::try_from(self.subjects.volumes.len()).expect("a short list");
-        usize::try_from(self.dice.roll(count)).expect("an index")
+        self.rng.usize(..self.subjects.volumes.len())
     }
 
     fn turned(&self, switch: Switch, on: bool, begun: u64) -> Answer<()> {
@@ -159,13 +158,16 @@ impl Caller {
     }
 
     async fn modify(&mut self, id: &str) -> Answer<()> {
-        let key = *self.dice.pick(&["readIops", "writeIops", "readBytesPerSecond"]);
-        let rate = *self.dice.pick(&["max", "0", "100000", "4000000"]);
+        let key = *self
+            .rng
+            .choice(&["readIops", "writeIops", "readBytesPerSecond"])
+            .expect("a non-empty list");
+        let rate = *self.rng.choice(&["max", "0", "100000", "4000000"]).expect("a non-empty list");
         self.client.modify(id, &[(key, rate)]).await
     }
 
     async fn expand(&mut self, subject: &Subject, number: usize, begun: u64) -> Answer<()> {
-        let bytes = subject.size.max(32 * MIB) + self.dice.roll(32) * MIB;
+        let bytes = subject.size.max(32 * MIB) + self.rng.u64(..32) * MIB;
         let answer = self.client.expand(&subject.id, bytes).await?;
         assert!(answer.capacity_bytes >= int(bytes), "CE-06");
         self.history.grew(number, bytes, begun);
@@ -173,7 +175,7 @@ impl Caller {
     }
 
     async fn snapshot(&mut self, subjects: &Subjects, name: &str, begun: u64) -> Answer<()> {
-        let number = usize::try_from(self.dice.roll(3)).expect("an index");
+        let number = self.rng.usize(..3);
         let snapshot = &subjects.snapshots[number];
         match name {
             "CreateSnapshot" => {
@@ -202,7 +204,7 @@ impl Caller {
         name: &str,
         begun: u64,
     ) -> Answer<()> {
-        let second = usize::from(self.dice.once_in(3));
+        let second = usize::from(self.rng.u64(..3) == 0);
         let target = &subject.targets[second];
         match name {
             "NodeStage" => {
@@ -214,7 +216,7 @@ impl Caller {
                 self.turned(Switch::Staged(number), false, begun)
             }
             "NodePublish" => {
-                let readonly = self.dice.once_in(4);
+                let readonly = self.rng.u64(..4) == 0;
                 self.client.node_publish(publish_request(subject, second, readonly)).await?;
                 self.turned(Switch::Published(number, second), true, begun)
             }
@@ -223,7 +225,7 @@ impl Caller {
                 self.turned(Switch::Published(number, second), false, begun)
             }
             "NodeStats" => {
-                let path = if self.dice.once_in(2) { target } else { &subject.staging };
+                let path = if self.rng.u64(..2) == 0 { target } else { &subject.staging };
                 self.client.node_stats(&subject.id, path).await.map(drop)
             }
             _ => self.node_expand(subject).await,
@@ -266,7 +268,7 @@ impl Caller {
         let mut starting_token = String::new();
         let mut seen = Vec::new();
         loop {
-            let max_entries = i32::try_from(self.dice.roll(4)).expect("a small number");
+            let max_entries = i32::try_from(self.rng.u64(..4)).expect("a small number");
             let request = v1::ListVolumesRequest { max_entries, starting_token };
             let page = self.client.controller().list_volumes(request).await?.into_inner();
             seen.extend(page.entries.into_iter().map(|entry| entry.volume.unwrap().volume_id));

@@ -79,7 +79,7 @@ impl History {
 }
 
 #[test]
-fn the_last_turn_decides_and_overlapping_ones_do_not() {
+fn only_the_last_non_overlapping_change_is_certain() {
     let history = History::default();
     let switch = Switch::Volume(0);
     assert_eq!(history.must_be(&switch), Some(false));

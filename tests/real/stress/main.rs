@@ -6,11 +6,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-mod aftermath;
-mod alone;
 mod calls;
+mod final_check;
 mod history;
-mod subjects;
+mod isolated;
+mod objects;
 mod tally;
 
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use alone::Loner;
 use calls::Caller;
 use history::History;
-use subjects::Subjects;
+use isolated::IsolatedClient;
+use objects::Subjects;
 use tally::Tally;
 
 const CALLERS: u64 = 32;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_callers_get_honest_answers() {
+async fn concurrent_random_calls_get_correct_answers() {
     needs_root!();
     let seconds = variable("ORLOP_TEST_STRESS_SECONDS").unwrap_or(60);
-    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(some_seed);
+    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(random_seed);
     println!("{CALLERS} callers for {seconds} seconds, seed {seed}");
 
     let pool = TestPool::new(PoolFs::Xfs, 24 * GIB);
@@ -45,7 +45,7 @@ async fn many_callers_get_honest_answers() {
             client: daemon.client(),
             subjects: Arc::clone(&subjects),
             history: Arc::clone(&history),
-            dice: Dice::new(seed.wrapping_add(number)),
+            rng: Rng::with_seed(seed.wrapping_add(number)),
             tally: Tally::default(),
         };
         tokio::spawn(caller.call_until(deadline))
@@ -61,24 +61,25 @@ async fn many_callers_get_honest_answers() {
     assert!(complaints.is_empty(), "not allowed:\n{}", complaints.join("\n"));
     tally.assert_varied();
 
-    aftermath::check(&pool, &daemon, &subjects, &history).await;
-    aftermath::take_down(&pool, &daemon, &subjects).await;
+    final_check::check(&pool, &daemon, &subjects, &history).await;
+    final_check::take_down(&pool, &daemon, &subjects).await;
 }
 
 /// Also of what the callers above leave out: group snapshots, inline volumes and streams.
 #[tokio::test(flavor = "multi_thread")]
-async fn random_calls_of_many_clients_leave_nothing() {
+async fn random_calls_of_many_clients_leave_no_orphans() {
     const CLIENTS: u64 = 24;
     const SECONDS: u64 = 10;
     needs_root!();
-    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(some_seed);
+    let seed = variable("ORLOP_TEST_STRESS_SEED").unwrap_or_else(random_seed);
     println!("{CLIENTS} clients for {SECONDS} seconds, seed {seed}");
     let pool = TestPool::new(PoolFs::Xfs, 8 * GIB);
     let mut daemon = Daemon::start(&pool).await;
     let empty = daemon.client().capacity().await.unwrap();
     let deadline = Instant::now() + Duration::from_secs(SECONDS);
-    let clients = (0..CLIENTS)
-        .map(|number| tokio::spawn(Loner::new(daemon.client(), seed, number).call_until(deadline)));
+    let clients = (0..CLIENTS).map(|number| {
+        tokio::spawn(IsolatedClient::new(daemon.client(), seed, number).call_until(deadline))
+    });
     let mut calls = 0;
     for client in clients.collect::<Vec<_>>() {
         calls += client.await.unwrap();

@@ -40,7 +40,7 @@ impl Fixture {
     }
 }
 
-/// For whoever makes a fixture of a new format.
+/// Used to make a fixture of a new format.
 pub(crate) fn to_be_written() -> Option<PathBuf> {
     std::env::var_os("ORLOP_TEST_WRITE_FIXTURE").map(PathBuf::from)
 }

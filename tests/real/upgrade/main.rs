@@ -7,7 +7,7 @@
 
 mod contents;
 mod fixture;
-mod shape;
+mod record_fields;
 
 use std::fs;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::await_holding_lock, reason = "each test has a runtime to itself")]
-async fn a_pool_of_an_earlier_build_is_served_whole() {
+async fn pool_of_an_earlier_build_is_served() {
     needs_root!();
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let pool = TestPool::new(PoolFs::Directory, 0);
@@ -51,7 +51,7 @@ async fn a_pool_of_an_earlier_build_is_served_whole() {
 /// An upgrade while volumes are in use: the run directory is the earlier build's.
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::await_holding_lock, reason = "each test has a runtime to itself")]
-async fn records_of_an_earlier_build_in_use_are_taken_over() {
+async fn node_records_of_an_earlier_build_are_taken_over() {
     needs_root!();
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let pool = TestPool::new(PoolFs::Directory, 0);
@@ -87,7 +87,7 @@ const ADDED: [&str; 1] = ["served-by.json: new .run_stamp: text"];
 /// A field that an earlier build does not know is lost there at the next change; one that it misses
 /// makes the record unreadable to it. Decision 0001 says when the version has to change.
 #[tokio::test(flavor = "multi_thread")]
-async fn records_have_the_fields_that_earlier_builds_know() {
+async fn records_keep_the_fields_of_earlier_builds() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);
     let mut daemon = Daemon::start(&pool).await;
@@ -101,12 +101,15 @@ async fn records_have_the_fields_that_earlier_builds_know() {
         fixture::write(&directory, &pool.path, &run, pool.scratch().path());
         daemon.restart().await;
     }
-    let written = shape::of_tree(&pool.path).into_iter().chain(shape::of_tree(&run)).collect();
+    let written = record_fields::of_tree(&pool.path)
+        .into_iter()
+        .chain(record_fields::of_tree(&run))
+        .collect();
     let earlier = pool.scratch().ensure_dir("earlier");
     fixture.unpack_pool(&earlier.join("pool"));
     fixture.unpack_run_directory(&earlier.join("run"), pool.scratch().path());
-    let known = shape::of_tree(&earlier);
-    let mut differences = shape::differences(&known, &written);
+    let known = record_fields::of_tree(&earlier);
+    let mut differences = record_fields::differences(&known, &written);
     differences.retain(|difference| !ADDED.contains(&difference.as_str()));
     assert_eq!(differences, [""; 0]);
     used.take_down(&daemon.client()).await;

@@ -2,30 +2,30 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod old;
+mod v0_client;
 
 use std::slice;
 
 use orlop_tests::*;
 
-use old::{OldNode, OldPlugin, old_block, old_mount};
+use v0_client::{V0Node, V0Plugin, v0_block, v0_mount};
 
 const VOLUME: u64 = 320 * MIB;
 const DATA: u64 = 3 * MIB;
 const NODE: &str = "test-node";
 
 on_every_pool!(
-    a_volume_lives_its_whole_life,
-    what_csi_v0_makes_csi_v1_uses,
-    what_csi_v1_makes_csi_v0_uses,
+    volume_lifecycle,
+    volume_created_by_v0_works_in_v1,
+    volume_created_by_v1_works_in_v0,
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plugin_says_who_it_is() {
+async fn v0_plugin_info_is_correct() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     let daemon = Daemon::start(&pool).await;
-    let old = OldPlugin::of(&daemon.client());
+    let old = V0Plugin::of(&daemon.client());
     let mut identity = old.identity();
     identity.probe(v0::ProbeRequest {}).await.unwrap();
     let info = identity.get_plugin_info(v0::GetPluginInfoRequest {}).await.unwrap().into_inner();
@@ -42,18 +42,18 @@ async fn the_plugin_says_who_it_is() {
     assert_eq!(capacity.into_inner().available_capacity, new.available_capacity);
 }
 
-async fn a_volume_lives_its_whole_life(fs: PoolFs) {
+async fn volume_lifecycle(fs: PoolFs) {
     let pool = TestPool::new(fs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
-    let old = OldPlugin::of(&daemon.client());
-    for capability in [old_mount("xfs"), old_mount("ext4"), old_block()] {
+    let old = V0Plugin::of(&daemon.client());
+    for capability in [v0_mount("xfs"), v0_mount("ext4"), v0_block()] {
         let volume = old.create("old", VOLUME, &capability).await;
         assert_eq!(old.create("old", VOLUME, &capability).await, volume);
         assert_eq!(volume.capacity_bytes, int(VOLUME));
         assert_eq!(old.list().await, slice::from_ref(&volume));
         assert!(old.supports(&volume, &capability).await);
 
-        let mut node = OldNode::new(&old, &volume, &capability);
+        let mut node = V0Node::new(&old, &volume, &capability);
         node.attach(NODE).await;
         for _ in 0..2 {
             node.stage().await.unwrap();
@@ -62,7 +62,7 @@ async fn a_volume_lives_its_whole_life(fs: PoolFs) {
         Pattern::new(1).write(&node.data_path(), DATA);
         expect_code(old.delete(&volume.id).await, Code::FailedPrecondition);
         node.unpublish().await.unwrap();
-        // Whoever made the path removes it.
+        // The orchestrator that made the path removes it.
         assert!(node.target.exists(), "the target path is the caller's");
         node.publish().await.unwrap();
         Pattern::new(1).check(&node.data_path(), DATA);
@@ -82,17 +82,17 @@ async fn a_volume_lives_its_whole_life(fs: PoolFs) {
     }
 }
 
-async fn what_csi_v0_makes_csi_v1_uses(fs: PoolFs) {
+async fn volume_created_by_v0_works_in_v1(fs: PoolFs) {
     let pool = TestPool::new(fs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
-    let (client, old) = (daemon.client(), OldPlugin::of(&daemon.client()));
-    let made = old.create("volume", VOLUME, &old_mount("xfs")).await;
+    let (client, old) = (daemon.client(), V0Plugin::of(&daemon.client()));
+    let made = old.create("volume", VOLUME, &v0_mount("xfs")).await;
     let listed = client.list_volumes().await.unwrap();
     let [entry] = listed.as_slice() else { panic!("one volume, not {}", listed.len()) };
     let volume = entry.volume.clone().unwrap();
     assert_eq!((&volume.volume_id, &volume.volume_context), (&made.id, &made.attributes));
 
-    let staged = OldNode::new(&old, &made, &old_mount("xfs"));
+    let staged = V0Node::new(&old, &made, &v0_mount("xfs"));
     staged.stage().await.unwrap();
     staged.publish().await.unwrap();
     Pattern::new(2).write(&staged.data_path(), DATA);
@@ -111,22 +111,22 @@ async fn what_csi_v0_makes_csi_v1_uses(fs: PoolFs) {
     restored.down().await;
 }
 
-async fn what_csi_v1_makes_csi_v0_uses(fs: PoolFs) {
+async fn volume_created_by_v1_works_in_v0(fs: PoolFs) {
     let pool = TestPool::new(fs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
-    let (client, old) = (daemon.client(), OldPlugin::of(&daemon.client()));
+    let (client, old) = (daemon.client(), V0Plugin::of(&daemon.client()));
     let volume = client.create("volume").size(VOLUME).fs("ext4").done().await;
     let node = client.on_node(&volume, mount("ext4"));
     node.up().await;
     Pattern::new(3).write(&node.data_path(), DATA);
     node.down().await;
 
-    // Whoever asks for it by its name gets it.
-    let listed = old.create("volume", VOLUME, &old_mount("ext4")).await;
+    // A create with its name returns it.
+    let listed = old.create("volume", VOLUME, &v0_mount("ext4")).await;
     assert_eq!(old.list().await, slice::from_ref(&listed));
     assert_eq!(listed.id, volume.volume_id);
-    assert!(!old.supports(&listed, &old_mount("xfs")).await, "it is ext4");
-    let used = OldNode::new(&old, &listed, &old_mount("ext4"));
+    assert!(!old.supports(&listed, &v0_mount("xfs")).await, "it is ext4");
+    let used = V0Node::new(&old, &listed, &v0_mount("ext4"));
     used.stage().await.unwrap();
     used.publish().await.unwrap();
     Pattern::new(3).check(&used.data_path(), DATA);
@@ -139,20 +139,20 @@ async fn what_csi_v1_makes_csi_v0_uses(fs: PoolFs) {
 
 /// csi.v0 keeps the target, so that it cannot just be removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mount_in_another_namespace_goes_though_its_path_stays() {
+async fn v0_unpublish_removes_mounts_in_other_namespaces() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let daemon = Daemon::start(&pool).await;
-    let old = OldPlugin::of(&daemon.client());
-    for capability in [old_mount("ext4"), old_block()] {
+    let old = V0Plugin::of(&daemon.client());
+    for capability in [v0_mount("ext4"), v0_block()] {
         let volume = old.create("old", VOLUME, &capability).await;
-        let mut node = OldNode::new(&old, &volume, &capability);
+        let mut node = V0Node::new(&old, &volume, &capability);
         node.attach(NODE).await;
         node.stage().await.unwrap();
         node.publish().await.unwrap();
-        let keeper = Keeper::of(&[&node.target]);
+        let holder = MountHolder::of(&[&node.target]);
         node.unpublish().await.unwrap();
-        assert_eq!(keeper.mounts_at(&node.target), 0);
+        assert_eq!(holder.mounts_at(&node.target), 0);
         node.unstage().await.unwrap();
         node.remove_target();
         node.detach(NODE).await;

@@ -5,7 +5,7 @@ use crate::{GIB, MIB, PoolFs, block, mount, needs_root};
 
 /// The harness would be worth little if it did not notice.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_test_leaves_fails_it_and_is_removed() {
+async fn leaks_of_a_test_fail_it_and_are_removed() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
     for capability in [mount("ext4"), block()] {
@@ -31,7 +31,7 @@ async fn what_a_test_leaves_fails_it_and_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scratch_takes_everything_with_it() {
+async fn dropped_scratch_removes_everything() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Btrfs, GIB);
     let ground = pool.scratch().path().to_owned();

@@ -9,7 +9,7 @@ fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn any_range_is_a_part_of_the_whole() {
+fn any_range_equals_that_part_of_the_whole() {
     let whole = Pattern::new(7).bytes(0, 3 * CHUNK);
     let part = Pattern::new(7).bytes(8192, 5000);
     assert_eq!(part, whole[8192..8192 + 5000]);
@@ -31,7 +31,7 @@ fn one_wrong_bit_is_noticed() {
 }
 
 #[test]
-fn fingerprints_tell_how_many_zeros_there_are() {
+fn fingerprints_distinguish_lengths_of_zeros() {
     let prints = [0, 1, CHUNK, CHUNK + 1, 2 * CHUNK]
         .map(|length| fingerprint(file(&vec![0; length]).path()));
     for (index, print) in prints.iter().enumerate() {

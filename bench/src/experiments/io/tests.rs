@@ -13,7 +13,7 @@ fn followed<const N: usize>(rounds: usize) -> BTreeMap<(usize, usize), usize> {
 }
 
 #[test]
-fn each_comes_after_each_other_equally_often() {
+fn order_puts_each_subject_after_each_other_equally_often() {
     let even = followed::<4>(12);
     assert_eq!(even.len(), 12);
     assert!(even.values().all(|times| *times == 3), "{even:?}");

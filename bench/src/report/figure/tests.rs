@@ -11,7 +11,7 @@ fn units_fit_the_figure() {
 }
 
 #[test]
-fn a_ratio_tells_its_interval() {
+fn ratio_is_shown_with_its_interval() {
     let ratio = Ratio { value: 51.23, low: 9.5, high: 120.4 };
     assert_eq!(ratio.to_string(), "51.2x (9.50 to 120)");
     assert_eq!(Ratio { value: 2.0, low: 2.0, high: 2.0 }.to_string(), "2.00x");

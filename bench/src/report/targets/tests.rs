@@ -15,7 +15,7 @@ fn kept_of(results: &Results) -> Vec<Kept> {
 }
 
 #[test]
-fn a_copy_is_held_against_the_peer_and_the_floor() {
+fn copy_is_judged_against_peer_and_floor() {
     let judge = |figures| kept_of(&results("snapshot, block", ONE_GIB, Unit::Time, figures));
     assert_eq!(judge([1.0, 50.0, 0.5]), [Kept::Met, Kept::Met]);
     assert_eq!(judge([1.0, 49.0, 0.5]), [Kept::Missed, Kept::Met]);
@@ -24,7 +24,7 @@ fn a_copy_is_held_against_the_peer_and_the_floor() {
 }
 
 #[test]
-fn of_rates_the_larger_is_the_better() {
+fn larger_rate_is_better() {
     let with = Circumstance::Callers(16);
     let judge = |figures| kept_of(&results(CREATIONS, with, Unit::Rate, figures));
     assert_eq!(judge([500.0, 100.0, 1000.0]), [Kept::Met]);
@@ -44,24 +44,24 @@ fn memory_has_a_limit() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_judged() {
+fn missing_measurement_is_not_judged() {
     assert!(verdicts(&Results::default()).is_empty());
 }
 
 #[test]
-fn io_is_held_against_what_two_bare_devices_differ_by() {
+fn io_is_judged_by_the_spread_of_two_bare_devices() {
     let judge = |ours: [f64; 4], second: [f64; 4]| {
         let [ours, second_loop] = [ours, second].map(Series::of);
-        let bare = Series::of([100.0; 4]);
+        let baseline = Series::of([100.0; 4]);
         let mut results = Results::default();
         results.io.push(IoRow {
             job: "a job",
             unit: Unit::Rate,
             ours,
-            peer: bare.clone(),
+            peer: baseline.clone(),
             second_loop,
-            bare_file: bare.clone(),
-            bare_loop: bare,
+            bare_file: baseline.clone(),
+            bare_loop: baseline,
         });
         kept_of(&results)
     };
@@ -70,6 +70,6 @@ fn io_is_held_against_what_two_bare_devices_differ_by() {
     assert_eq!(judge([94.0, 98.0, 97.0, 99.0], calm), [Kept::Missed]);
     let scattered = [40.0, 110.0, 50.0, 150.0];
     assert_eq!(judge(scattered, calm), [Kept::Missed]);
-    assert_eq!(judge(scattered, wild), [Kept::NotToldApart]);
+    assert_eq!(judge(scattered, wild), [Kept::Indistinguishable]);
     assert_eq!(judge([30.0; 4], wild), [Kept::Missed]);
 }

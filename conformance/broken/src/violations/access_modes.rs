@@ -12,14 +12,14 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::without_controller;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Change = fn(&mut VolumeCapability);
 
 /// In every call that takes one, so that calls agree with each other.
-fn everywhere(change: Change) -> Rig {
-    Rig::default()
+fn everywhere(change: Change) -> Interceptor {
+    Interceptor::default()
         .ask::<CreateVolumeRequest>(move |request| {
             request.volume_capabilities.iter_mut().for_each(change);
         })
@@ -53,8 +53,8 @@ fn set_mode(capability: &mut VolumeCapability, mode: Mode) {
 }
 
 /// To the node that is not this one.
-fn no_second_node() -> Rig {
-    Rig::default().answer::<ControllerPublishVolumeRequest>(|request| {
+fn no_second_node() -> Interceptor {
+    Interceptor::default().answer::<ControllerPublishVolumeRequest>(|request| {
         let refusal = Status::failed_precondition("another node has it");
         (request.node_id == "node-2").then_some(Err(refusal))
     })
@@ -62,14 +62,14 @@ fn no_second_node() -> Rig {
 
 pub(super) const ALL: &[Violation] = &[
     violation("no-access-type-means-block", "AM-01", "takes no access type for block", || {
-        Rig::default().ask::<NodeStageVolumeRequest>(|request| {
+        Interceptor::default().ask::<NodeStageVolumeRequest>(|request| {
             if let Some(capability) = &mut request.volume_capability {
                 capability.access_type.get_or_insert(AccessType::Block(BlockVolume {}));
             }
         })
     }),
     violation("no-access-type-when-publishing", "AM-01", "publishes whatever is staged", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::InvalidArgument)
     }),
     violation("no-mode-means-writer", "AM-02", "takes no mode for SINGLE_NODE_WRITER", || {
         everywhere(|capability| {
@@ -79,21 +79,21 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("filesystem-is-required", "AM-03", "has no filesystem by default", || {
-        Rig::default().answer::<NodeStageVolumeRequest>(|request| {
+        Interceptor::default().answer::<NodeStageVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("fs_type is missing");
             let mut capability = request.volume_capability.clone()?;
             mounted(&mut capability)?.fs_type.is_empty().then_some(Err(refusal))
         })
     }),
     violation("any-filesystem-will-do", "AM-04", "makes a volume for an unknown one", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| {
             for mount in request.volume_capabilities.iter_mut().filter_map(mounted) {
                 mount.fs_type.clear();
             }
         })
     }),
     violation("any-filesystem-is-confirmed", "AM-04", "confirms an unknown one", || {
-        Rig::default().ask::<ValidateVolumeCapabilitiesRequest>(|request| {
+        Interceptor::default().ask::<ValidateVolumeCapabilitiesRequest>(|request| {
             for mount in request.volume_capabilities.iter_mut().filter_map(mounted) {
                 mount.fs_type.clear();
             }
@@ -117,14 +117,14 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_real(),
     violation("a-writer-twice-on-a-node", "AM-09", "publishes for one writer twice", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
     }),
     violation("a-writer-on-two-nodes", "AM-09", "attaches for one writer to two nodes", || {
-        Rig::default().accept::<ControllerPublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<ControllerPublishVolumeRequest>(Code::FailedPrecondition)
     })
     .on_shared(),
     violation("a-reader-twice-on-a-node", "AM-10", "publishes for one reader twice", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
     }),
     violation("a-reader-writes", "AM-10", "publishes SINGLE_NODE_READER_ONLY writable", || {
         everywhere(|capability| {
@@ -145,13 +145,13 @@ pub(super) const ALL: &[Violation] = &[
     violation("readers-on-one-node-only", "AM-11", "keeps out a second reader", no_second_node)
         .on_shared(),
     violation("two-writers-of-one", "AM-12", "lets a second node write", || {
-        Rig::default().accept::<ControllerPublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<ControllerPublishVolumeRequest>(Code::FailedPrecondition)
     })
     .on_shared(),
     violation("writers-on-one-node-only", "AM-13", "keeps out a second writer", no_second_node)
         .on_shared(),
     violation("a-single-writer-twice", "AM-14", "publishes for a single writer twice", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
     }),
     violation("many-writers-once", "AM-15", "publishes for many writers only once", || {
         everywhere(|capability| {
@@ -161,7 +161,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("older-modes-are-forgotten", "AM-16", "wants modes 6 and 7 only", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("SINGLE_NODE_WRITER is not supported");
             let is_old = |it: &VolumeCapability| mode_of(it) == Some(Mode::SingleNodeWriter);
             request.volume_capabilities.iter().any(is_old).then_some(Err(refusal))

@@ -9,7 +9,7 @@ use csi_conformance::wire::csi::v1::{
 use tonic::Status;
 
 use super::without_controller;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
@@ -17,21 +17,21 @@ pub(super) const ALL: &[Violation] = &[
         without_controller(&[Rpc::GetVolume])
     }),
     violation("get-volume-gets-another", "AL-03", "gets another volume", || {
-        Rig::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
             if let Some(volume) = &mut reply.volume {
                 volume.volume_id = "another".to_owned();
             }
         })
     }),
     violation("lists-without-conditions", "AL-04", "leaves conditions out of the list", || {
-        Rig::default().reply::<ListVolumesRequest>(|_, reply| {
+        Interceptor::default().reply::<ListVolumesRequest>(|_, reply| {
             for status in reply.entries.iter_mut().filter_map(|it| it.status.as_mut()) {
                 status.volume_condition = None;
             }
         })
     }),
     violation("modes-are-not-confirmed", "AL-05", "does not confirm modes 6 and 7", || {
-        Rig::default().reply::<ValidateVolumeCapabilitiesRequest>(|request, reply| {
+        Interceptor::default().reply::<ValidateVolumeCapabilitiesRequest>(|request, reply| {
             let modes = request.volume_capabilities.iter().filter_map(|it| it.access_mode);
             if modes.into_iter().any(|it| it.mode > 5) {
                 reply.confirmed = None;
@@ -39,33 +39,33 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("get-snapshot-is-not-there", "AL-06", "advertises GetSnapshot only", || {
-        Rig::default().unimplemented::<GetSnapshotRequest>()
+        Interceptor::default().unimplemented::<GetSnapshotRequest>()
     }),
     violation("metadata-ends-badly", "AL-07", "ends a stream with an error", || {
-        Rig::default().stream::<GetMetadataAllocatedRequest>(|_, _, end| {
+        Interceptor::default().stream::<GetMetadataAllocatedRequest>(|_, _, end| {
             *end = Err(Status::internal("cannot read on"));
         })
     }),
     violation("smallest-size-below-zero", "AL-08", "names a negative smallest size", || {
-        Rig::default().reply::<GetCapacityRequest>(|_, reply| {
+        Interceptor::default().reply::<GetCapacityRequest>(|_, reply| {
             reply.minimum_volume_size = Some(-1);
         })
     }),
     violation("node-expansion-knows-no-secrets", "AL-09", "refuses secrets there", || {
-        Rig::default().answer::<NodeExpandVolumeRequest>(|request| {
+        Interceptor::default().answer::<NodeExpandVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("secrets are not expected");
             (!request.secrets.is_empty()).then_some(Err(refusal))
         })
     }),
     violation("healthy-volumes-are-abnormal", "AL-11", "calls healthy volumes abnormal", || {
-        Rig::default().reply::<NodeGetVolumeStatsRequest>(|_, reply| {
+        Interceptor::default().reply::<NodeGetVolumeStatsRequest>(|_, reply| {
             if let Some(condition) = &mut reply.volume_condition {
                 condition.abnormal = true;
             }
         })
     }),
     violation("the-controller-sees-ghosts", "AL-11", "calls a good volume abnormal", || {
-        Rig::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
             let condition = reply.status.as_mut().and_then(|it| it.volume_condition.as_mut());
             condition.into_iter().for_each(|it| it.abnormal = true);
         })

@@ -5,20 +5,20 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Status;
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 const MIB: i64 = 1 << 20;
 
-fn asked(change: fn(&mut CapacityRange)) -> Rig {
-    Rig::default().ask::<CreateVolumeRequest>(move |request| {
+fn asked(change: fn(&mut CapacityRange)) -> Interceptor {
+    Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
         request.capacity_range.iter_mut().for_each(change);
     })
 }
 
 pub(super) const ALL: &[Violation] = &[
     violation("no-size-means-any", "CR-01", "takes an empty range for none", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| {
             request.capacity_range =
                 request.capacity_range.filter(|it| *it != CapacityRange::default());
         })
@@ -27,14 +27,14 @@ pub(super) const ALL: &[Violation] = &[
         asked(|range| range.required_bytes = range.required_bytes.abs())
     }),
     violation("negative-sizes-when-expanding", "CR-02", "expands to a negative size", || {
-        Rig::default().ask::<ControllerExpandVolumeRequest>(|request| {
+        Interceptor::default().ask::<ControllerExpandVolumeRequest>(|request| {
             if let Some(range) = &mut request.capacity_range {
                 range.required_bytes = range.required_bytes.abs();
             }
         })
     }),
     violation("both-sizes-are-needed", "CR-03", "wants both sizes", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("limit_bytes is missing");
             let unlimited = request.capacity_range.is_some_and(|it| it.limit_bytes == 0);
             unlimited.then_some(Err(refusal))

@@ -10,7 +10,7 @@ use csi_conformance::wire::csi::v1::{
 use tonic::Status;
 
 use super::create_volume::without;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
@@ -20,7 +20,7 @@ pub(super) const ALL: &[Violation] = &[
         "offers something else at each call",
         || {
             let calls = AtomicUsize::new(0);
-            Rig::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| {
+            Interceptor::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| {
                 let number = calls.fetch_add(1, Ordering::Relaxed);
                 reply.capabilities.truncate(12 - number % 2);
             })
@@ -42,14 +42,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-capabilities-promise-too-much",
         "CC-02",
         "offers to publish volumes and cannot",
-        || Rig::default().unimplemented::<ControllerPublishVolumeRequest>(),
+        || Interceptor::default().unimplemented::<ControllerPublishVolumeRequest>(),
     ),
     violation(
         "controller-capabilities-no-restoring",
         "CC-03",
         "offers snapshots that nothing can be made of",
         || {
-            Rig::default().answer::<CreateVolumeRequest>(|request| {
+            Interceptor::default().answer::<CreateVolumeRequest>(|request| {
                 let copy = request.volume_content_source.is_some();
                 copy.then(|| Err(Status::unimplemented("no copies")))
             })
@@ -59,7 +59,10 @@ pub(super) const ALL: &[Violation] = &[
         "controller-capabilities-readonly-is-a-word",
         "CC-05",
         "offers PUBLISH_READONLY and publishes for writing",
-        || Rig::default().ask::<ControllerPublishVolumeRequest>(|request| request.readonly = false),
+        || {
+            Interceptor::default()
+                .ask::<ControllerPublishVolumeRequest>(|request| request.readonly = false)
+        },
     )
     .on_real(),
     violation(
@@ -85,7 +88,7 @@ pub(super) const ALL: &[Violation] = &[
         "CC-08",
         "offers EXPAND_VOLUME and no VolumeExpansion",
         || {
-            Rig::default().reply::<GetPluginCapabilitiesRequest>(|_, reply| {
+            Interceptor::default().reply::<GetPluginCapabilitiesRequest>(|_, reply| {
                 reply.capabilities.retain(|entry| {
                     !matches!(entry.r#type, Some(plugin_capability::Type::VolumeExpansion(_)))
                 });
@@ -94,8 +97,8 @@ pub(super) const ALL: &[Violation] = &[
     ),
 ];
 
-fn refused_modes(refused: fn(i32) -> bool) -> Rig {
-    Rig::default().answer::<CreateVolumeRequest>(move |request| {
+fn refused_modes(refused: fn(i32) -> bool) -> Interceptor {
+    Interceptor::default().answer::<CreateVolumeRequest>(move |request| {
         let modes = request.volume_capabilities.iter().filter_map(|it| it.access_mode);
         let unsupported = modes.into_iter().any(|mode| refused(mode.mode));
         unsupported.then(|| Err(Status::invalid_argument("access mode is not supported")))

@@ -7,21 +7,21 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Publish = ControllerPublishVolumeRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("controller-publish-is-missing", "CP-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<Publish>()
+        Interceptor::default().unimplemented::<Publish>()
     }),
     violation(
         "controller-publish-is-no-use",
         "CP-03",
         "publishes volumes that the node then cannot stage",
         || {
-            Rig::default().answer::<NodeStageVolumeRequest>(|_| {
+            Interceptor::default().answer::<NodeStageVolumeRequest>(|_| {
                 Some(Err(Status::failed_precondition("the volume is not attached")))
             })
         },
@@ -32,7 +32,7 @@ pub(super) const ALL: &[Violation] = &[
         "answers ALREADY_EXISTS when a call is repeated",
         || {
             let calls = AtomicUsize::new(0);
-            Rig::default().answer::<Publish>(move |_| {
+            Interceptor::default().answer::<Publish>(move |_| {
                 let again = calls.fetch_add(1, Ordering::Relaxed) > 0;
                 again.then(|| Err(Status::already_exists("it is published")))
             })
@@ -42,14 +42,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-takes-no-volume",
         "CP-05",
         "answers NOT_FOUND although the id is missing",
-        || Rig::default().recode::<Publish>(Code::InvalidArgument, Code::NotFound),
+        || Interceptor::default().recode::<Publish>(Code::InvalidArgument, Code::NotFound),
     ),
     violation(
         "controller-publish-takes-no-node",
         "CP-06",
         "publishes to its own node if none is named",
         || {
-            Rig::default().ask::<Publish>(|request| {
+            Interceptor::default().ask::<Publish>(|request| {
                 if request.node_id.is_empty() {
                     "node-1".clone_into(&mut request.node_id);
                 }
@@ -60,14 +60,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-takes-no-capability",
         "CP-07",
         "answers OK although the capability is missing",
-        || Rig::default().accept::<Publish>(Code::InvalidArgument),
+        || Interceptor::default().accept::<Publish>(Code::InvalidArgument),
     ),
     violation(
         "controller-publish-takes-any-mode",
         "CP-08",
         "does not look at the access mode",
         || {
-            Rig::default().refusal::<Publish>(|request, status| {
+            Interceptor::default().refusal::<Publish>(|request, status| {
                 let asked = request.volume_capability.as_ref().and_then(|it| it.access_mode);
                 if asked.is_some_and(|mode| mode.mode > 7) {
                     return Ok(ControllerPublishVolumeResponse::default());
@@ -80,27 +80,27 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-ignores-readonly",
         "CP-09",
         "publishes for writing although read-only is asked for",
-        || Rig::default().ask::<Publish>(|request| request.readonly = false),
+        || Interceptor::default().ask::<Publish>(|request| request.readonly = false),
     )
     .on_real(),
     violation(
         "controller-publish-ignores-context",
         "CP-11",
         "does not look at the volume_context",
-        || Rig::default().ask::<Publish>(|request| request.volume_context.clear()),
+        || Interceptor::default().ask::<Publish>(|request| request.volume_context.clear()),
     ),
     violation(
         "controller-publish-invalid-volume",
         "CP-12",
         "answers INVALID_ARGUMENT where the volume is gone",
-        || Rig::default().recode::<Publish>(Code::NotFound, Code::InvalidArgument),
+        || Interceptor::default().recode::<Publish>(Code::NotFound, Code::InvalidArgument),
     ),
     violation(
         "controller-publish-to-any-node",
         "CP-13",
         "publishes to nodes that do not exist",
         || {
-            Rig::default().ask::<Publish>(|request| {
+            Interceptor::default().ask::<Publish>(|request| {
                 if request.node_id.starts_with("no-such") {
                     "node-1".clone_into(&mut request.node_id);
                 }
@@ -111,14 +111,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-does-not-compare",
         "CP-14",
         "answers OK where the volume is published otherwise",
-        || Rig::default().accept::<Publish>(Code::AlreadyExists),
+        || Interceptor::default().accept::<Publish>(Code::AlreadyExists),
     ),
     violation(
         "controller-publish-to-readers-too",
         "CP-14",
         "lets a volume that is published for writing pass as read-only",
         || {
-            Rig::default().outcome::<Publish>(|request, answer| match answer {
+            Interceptor::default().outcome::<Publish>(|request, answer| match answer {
                 Err(status) if request.readonly && status.code() == Code::AlreadyExists => {
                     Ok(ControllerPublishVolumeResponse::default())
                 }
@@ -130,7 +130,7 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-to-a-second-node",
         "CP-15",
         "publishes a volume for one node to two",
-        || Rig::default().accept::<Publish>(Code::FailedPrecondition),
+        || Interceptor::default().accept::<Publish>(Code::FailedPrecondition),
     )
     .on_shared(),
     violation(
@@ -138,7 +138,7 @@ pub(super) const ALL: &[Violation] = &[
         "CP-16",
         "does not say which node holds the volume",
         || {
-            Rig::default().refusal::<Publish>(|_, status| {
+            Interceptor::default().refusal::<Publish>(|_, status| {
                 Err(Status::new(status.code(), "the volume is in use"))
             })
         },
@@ -148,14 +148,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-without-end",
         "CP-17",
         "publishes more volumes to a node than it can take",
-        || Rig::default().accept::<Publish>(Code::ResourceExhausted),
+        || Interceptor::default().accept::<Publish>(Code::ResourceExhausted),
     ),
     violation(
         "controller-publish-to-one-node-only",
         "CP-18",
         "refuses a second node in every mode",
         || {
-            Rig::default().answer::<Publish>(|request| {
+            Interceptor::default().answer::<Publish>(|request| {
                 let second = request.node_id == "node-2";
                 second.then(|| Err(Status::failed_precondition("it is published to node-1")))
             })
@@ -168,7 +168,7 @@ pub(super) const ALL: &[Violation] = &[
         "returns another publish_context at each call",
         || {
             let calls = AtomicUsize::new(0);
-            Rig::default().reply::<Publish>(move |_, reply| {
+            Interceptor::default().reply::<Publish>(move |_, reply| {
                 let number = calls.fetch_add(1, Ordering::Relaxed);
                 reply.publish_context.insert("session".to_owned(), number.to_string());
             })
@@ -179,7 +179,7 @@ pub(super) const ALL: &[Violation] = &[
         "CP-20",
         "puts the secrets into the publish_context",
         || {
-            Rig::default().reply::<Publish>(|request, reply| {
+            Interceptor::default().reply::<Publish>(|request, reply| {
                 reply.publish_context.extend(request.secrets.clone());
             })
         },
@@ -188,6 +188,9 @@ pub(super) const ALL: &[Violation] = &[
         "controller-publish-hides-failures",
         "CP-22",
         "answers OK where the storage failed",
-        || Rig::default().refusal::<Publish>(|_, _| Ok(ControllerPublishVolumeResponse::default())),
+        || {
+            Interceptor::default()
+                .refusal::<Publish>(|_, _| Ok(ControllerPublishVolumeResponse::default()))
+        },
     ),
 ];

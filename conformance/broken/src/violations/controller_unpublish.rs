@@ -6,7 +6,7 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Unpublish = ControllerUnpublishVolumeRequest;
@@ -16,7 +16,7 @@ pub(super) const ALL: &[Violation] = &[
         "controller-unpublish-is-missing",
         "CU-01",
         "does not know the call it offers",
-        || Rig::default().unimplemented::<Unpublish>(),
+        || Interceptor::default().unimplemented::<Unpublish>(),
     ),
     violation(
         "controller-unpublish-only-once",
@@ -26,7 +26,7 @@ pub(super) const ALL: &[Violation] = &[
             let published = std::sync::Mutex::new(std::collections::HashSet::<String>::new());
             let published = std::sync::Arc::new(published);
             let noted = std::sync::Arc::clone(&published);
-            Rig::default()
+            Interceptor::default()
                 .reply::<ControllerPublishVolumeRequest>(move |request, _| {
                     let mut noted = noted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     noted.insert(request.volume_id.clone());
@@ -43,13 +43,13 @@ pub(super) const ALL: &[Violation] = &[
         "controller-unpublish-does-nothing",
         "CU-03",
         "says that the volume is unpublished and leaves it",
-        || Rig::default().forget::<Unpublish>(),
+        || Interceptor::default().forget::<Unpublish>(),
     ),
     violation(
         "controller-unpublish-ignores-the-node",
         "CU-03",
         "unpublishes from all nodes whichever is named",
-        || Rig::default().ask::<Unpublish>(|request| request.node_id.clear()),
+        || Interceptor::default().ask::<Unpublish>(|request| request.node_id.clear()),
     )
     .on_shared(),
     violation(
@@ -57,7 +57,7 @@ pub(super) const ALL: &[Violation] = &[
         "CU-04",
         "refuses a call that names no node",
         || {
-            Rig::default().answer::<Unpublish>(|request| {
+            Interceptor::default().answer::<Unpublish>(|request| {
                 let missing = request.node_id.is_empty();
                 missing.then(|| Err(Status::invalid_argument("node_id is missing")))
             })
@@ -68,7 +68,7 @@ pub(super) const ALL: &[Violation] = &[
         "CU-04",
         "unpublishes from one node where all are meant",
         || {
-            Rig::default().ask::<Unpublish>(|request| {
+            Interceptor::default().ask::<Unpublish>(|request| {
                 if request.node_id.is_empty() {
                     "node-1".clone_into(&mut request.node_id);
                 }
@@ -80,14 +80,14 @@ pub(super) const ALL: &[Violation] = &[
         "controller-unpublish-takes-no-id",
         "CU-05",
         "answers OK although the id is missing",
-        || Rig::default().accept::<Unpublish>(Code::InvalidArgument),
+        || Interceptor::default().accept::<Unpublish>(Code::InvalidArgument),
     ),
     violation(
         "controller-unpublish-misses-volumes",
         "CU-06",
         "answers NOT_FOUND where the volume never was",
         || {
-            Rig::default().answer::<Unpublish>(|request| {
+            Interceptor::default().answer::<Unpublish>(|request| {
                 let foreign = request.volume_id.starts_with("nobody");
                 foreign.then(|| Err(Status::not_found("there is no such volume")))
             })
@@ -97,7 +97,7 @@ pub(super) const ALL: &[Violation] = &[
         "controller-unpublish-keeps-hold",
         "CU-10",
         "lets a volume not go to another node",
-        || Rig::default().forget::<Unpublish>(),
+        || Interceptor::default().forget::<Unpublish>(),
     )
     .on_shared(),
     violation(
@@ -105,7 +105,7 @@ pub(super) const ALL: &[Violation] = &[
         "CU-11",
         "answers OK where the storage failed",
         || {
-            Rig::default()
+            Interceptor::default()
                 .refusal::<Unpublish>(|_, _| Ok(ControllerUnpublishVolumeResponse::default()))
         },
     ),

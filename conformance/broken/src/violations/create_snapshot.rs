@@ -11,7 +11,7 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
@@ -23,7 +23,7 @@ pub(super) const ALL: &[Violation] = &[
     ),
     violation("create-snapshot-moves-in-time", "CS-02", "returns the time of the call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().reply::<CreateSnapshotRequest>(move |_, reply| {
+        Interceptor::default().reply::<CreateSnapshotRequest>(move |_, reply| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
             let time = reply.snapshot.as_mut().and_then(|it| it.creation_time.as_mut());
             if let (Some(time), Ok(seconds)) = (time, i64::try_from(number)) {
@@ -40,7 +40,7 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_real(),
     violation("create-snapshot-ready-too-early", "CS-05", "is ready, yet not usable", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let busy = || Err(Status::failed_precondition("the snapshot is being uploaded"));
             snapshot_of(request).map(|_| busy())
         })
@@ -51,7 +51,7 @@ pub(super) const ALL: &[Violation] = &[
         "has another id until it is ready",
         || {
             let calls = AtomicUsize::new(0);
-            Rig::default().reply::<CreateSnapshotRequest>(move |_, reply| {
+            Interceptor::default().reply::<CreateSnapshotRequest>(move |_, reply| {
                 if let Some(snapshot) = &mut reply.snapshot {
                     let number = calls.fetch_add(1, Ordering::Relaxed);
                     snapshot.ready_to_use = false;
@@ -61,50 +61,51 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("create-snapshot-is-never-ready", "CS-07", "never says that it is ready", || {
-        Rig::default().reply::<CreateSnapshotRequest>(|_, reply| {
+        Interceptor::default().reply::<CreateSnapshotRequest>(|_, reply| {
             if let Some(snapshot) = &mut reply.snapshot {
                 snapshot.ready_to_use = false;
             }
         })
     }),
     violation("create-snapshot-blames-the-caller", "CS-08", "says INVALID_ARGUMENT", || {
-        Rig::default().refusal::<CreateSnapshotRequest>(|_, status| {
+        Interceptor::default().refusal::<CreateSnapshotRequest>(|_, status| {
             Err(Status::invalid_argument(status.message()))
         })
     }),
     violation("create-snapshot-forgets-its-error", "CS-09", "says OK the second time", || {
         let failures = AtomicUsize::new(0);
-        Rig::default().refusal::<CreateSnapshotRequest>(move |request, status| {
+        Interceptor::default().refusal::<CreateSnapshotRequest>(move |request, status| {
             let first = failures.fetch_add(1, Ordering::Relaxed) == 0;
             if first { Err(status) } else { Ok(imagined(request)) }
         })
     }),
     violation("create-snapshot-takes-no-source", "CS-10", "needs no source", || {
-        Rig::default().accept::<CreateSnapshotRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<CreateSnapshotRequest>(Code::InvalidArgument)
     }),
     violation("create-snapshot-takes-no-name", "CS-11", "invents a name", || {
-        Rig::default().ask::<CreateSnapshotRequest>(|request| {
+        Interceptor::default().ask::<CreateSnapshotRequest>(|request| {
             if request.name.is_empty() {
                 "invented".clone_into(&mut request.name);
             }
         })
     }),
     violation("create-snapshot-cleans-names", "CS-12", "drops what names must not hold", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<CreateSnapshotRequest>(|request| request.name.retain(|it| !it.is_control()))
     }),
     violation("create-snapshot-ignores-parameters", "CS-13", "ignores parameters", || {
-        Rig::default().ask::<CreateSnapshotRequest>(|request| request.parameters.clear())
+        Interceptor::default().ask::<CreateSnapshotRequest>(|request| request.parameters.clear())
     }),
     violation("create-snapshot-ignores-the-source", "CS-14", "returns what has the name", || {
-        Rig::default().accept::<CreateSnapshotRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<CreateSnapshotRequest>(Code::AlreadyExists)
     }),
     violation("create-snapshot-clash-is-invalid", "CS-14", "says INVALID_ARGUMENT", || {
-        Rig::default().recode::<CreateSnapshotRequest>(Code::AlreadyExists, Code::InvalidArgument)
+        Interceptor::default()
+            .recode::<CreateSnapshotRequest>(Code::AlreadyExists, Code::InvalidArgument)
     }),
     violation("create-snapshot-busy-is-internal", "CS-15", "says INTERNAL to a later call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().answer::<CreateSnapshotRequest>(move |_| {
+        Interceptor::default().answer::<CreateSnapshotRequest>(move |_| {
             let later = calls.fetch_add(1, Ordering::Relaxed) == 1;
             later.then(|| Err(Status::internal("another call is under way")))
         })
@@ -116,30 +117,30 @@ pub(super) const ALL: &[Violation] = &[
         another_each_time,
     ),
     violation("create-snapshot-full-is-internal", "CS-17", "says INTERNAL when full", || {
-        Rig::default()
+        Interceptor::default()
             .answer::<CreateSnapshotRequest>(|_| Some(Err(Status::internal("no space left"))))
     }),
     violation("create-snapshot-returns-nothing", "CS-18", "leaves the snapshot out", || {
-        Rig::default().reply::<CreateSnapshotRequest>(|_, reply| reply.snapshot = None)
+        Interceptor::default().reply::<CreateSnapshotRequest>(|_, reply| reply.snapshot = None)
     }),
     violation("create-snapshot-returns-no-id", "CS-19", "leaves the id out", || {
-        Rig::default().reply::<CreateSnapshotRequest>(|_, reply| {
+        Interceptor::default().reply::<CreateSnapshotRequest>(|_, reply| {
             if let Some(snapshot) = &mut reply.snapshot {
                 snapshot.snapshot_id.clear();
             }
         })
     }),
     violation("create-snapshot-missing-is-internal", "CS-20", "says INTERNAL", || {
-        Rig::default().recode::<CreateSnapshotRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<CreateSnapshotRequest>(Code::NotFound, Code::Internal)
     }),
     violation("create-snapshot-hides-errors", "CS-22", "says OK although it failed", || {
-        Rig::default().refusal::<CreateSnapshotRequest>(|request, _| Ok(imagined(request)))
+        Interceptor::default().refusal::<CreateSnapshotRequest>(|request, _| Ok(imagined(request)))
     }),
 ];
 
-fn another_each_time() -> Rig {
+fn another_each_time() -> Interceptor {
     let calls = AtomicUsize::new(0);
-    Rig::default().ask::<CreateSnapshotRequest>(move |request| {
+    Interceptor::default().ask::<CreateSnapshotRequest>(move |request| {
         let number = calls.fetch_add(1, Ordering::Relaxed);
         request.name.push_str(&number.to_string());
     })
@@ -166,10 +167,10 @@ pub(super) fn snapshot_of(request: &CreateVolumeRequest) -> Option<String> {
 }
 
 /// Fills new volumes from something else than the snapshot, given the snapshot's source.
-fn restores_instead(other: fn(&str) -> Option<Type>) -> Rig {
+fn restores_instead(other: fn(&str) -> Option<Type>) -> Interceptor {
     let sources: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
     let known = Arc::clone(&sources);
-    Rig::default()
+    Interceptor::default()
         .reply::<CreateSnapshotRequest>(move |request, reply| {
             let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
             let id = reply.snapshot.as_ref().map(|it| it.snapshot_id.clone());

@@ -15,12 +15,12 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("create-volume-is-missing", "CV-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<CreateVolumeRequest>()
+        Interceptor::default().unimplemented::<CreateVolumeRequest>()
     }),
     violation(
         "create-volume-is-not-idempotent",
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Violation] = &[
         "takes any other range for another volume",
         || {
             let seen = Mutex::new(Vec::<(String, Option<CapacityRange>)>::new());
-            Rig::default().answer::<CreateVolumeRequest>(move |request| {
+            Interceptor::default().answer::<CreateVolumeRequest>(move |request| {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = (request.name.clone(), request.capacity_range);
                 let clash = seen.iter().any(|(name, range)| *name == now.0 && *range != now.1);
@@ -60,7 +60,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-06",
         "drops forbidden characters from names instead of refusing them",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.name.retain(|it| !it.is_control() || "\t\r\n".contains(it));
             })
         },
@@ -70,7 +70,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-06",
         "knows the control characters of ASCII and forgets those after it",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.name.retain(|it| !('\u{80}'..='\u{9f}').contains(&it));
             })
         },
@@ -80,7 +80,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-07",
         "makes one name of two that differ in a slash",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.name = request.name.replace('/', "-");
             })
         },
@@ -90,7 +90,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-07",
         "refuses names that are no file names",
         || {
-            Rig::default().answer::<CreateVolumeRequest>(|request| {
+            Interceptor::default().answer::<CreateVolumeRequest>(|request| {
                 let odd = request.name.contains(['/', '\t']) || !request.name.is_ascii();
                 odd.then(|| Err(Status::invalid_argument("name is not plain")))
             })
@@ -107,7 +107,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-09",
         "makes the volume for the first capability only",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.volume_capabilities.truncate(1);
             })
         },
@@ -117,13 +117,13 @@ pub(super) const ALL: &[Violation] = &[
         "CV-10",
         "looks at the first capability only",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.volume_capabilities.truncate(1);
             })
         },
     ),
     violation("create-volume-needs-a-size", "CV-11", "refuses a call without a range", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let sized = request.capacity_range.is_some();
             (!sized).then(|| Err(Status::invalid_argument("capacity_range is missing")))
         })
@@ -133,7 +133,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-12",
         "makes volumes larger than the limit",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 if let Some(range) = &mut request.capacity_range {
                     range.required_bytes *= 2;
                     range.limit_bytes = 0;
@@ -147,7 +147,7 @@ pub(super) const ALL: &[Violation] = &[
         "answers RESOURCE_EXHAUSTED where a size can never be had",
         || {
             let (from, to) = (Code::OutOfRange, Code::ResourceExhausted);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
     violation(
@@ -155,7 +155,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-13",
         "makes a volume of its default size where less is asked for",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.capacity_range = request.capacity_range.filter(|it| it.required_bytes > 0);
             })
         },
@@ -165,7 +165,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-18",
         "takes parameters that it does not know",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.parameters.retain(|key, _| key == "pool");
             })
         },
@@ -175,7 +175,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-20",
         "takes mutable parameters with values that mean nothing",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request
                     .mutable_parameters
                     .retain(|key, value| key != "readIops" || value.parse::<u64>().is_ok());
@@ -194,7 +194,7 @@ pub(super) const ALL: &[Violation] = &[
         "returns a volume of another size than that asked for",
         || {
             let seen = Mutex::new(HashSet::<String>::new());
-            Rig::default().ask::<CreateVolumeRequest>(move |request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 if !seen.insert(request.name.clone()) {
                     request.capacity_range = None;
@@ -207,7 +207,7 @@ pub(super) const ALL: &[Violation] = &[
         "CV-29",
         "returns a volume with other content than that asked for",
         || {
-            Rig::default().outcome::<CreateVolumeRequest>(|request, answer| {
+            Interceptor::default().outcome::<CreateVolumeRequest>(|request, answer| {
                 let copy = request.volume_content_source.is_some();
                 match answer {
                     Err(status) if copy && status.code() == Code::AlreadyExists => {
@@ -224,7 +224,7 @@ pub(super) const ALL: &[Violation] = &[
         "does not compare the places of a volume that is there",
         || {
             let seen = Mutex::new(HashSet::<String>::new());
-            Rig::default().ask::<CreateVolumeRequest>(move |request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 if !seen.insert(request.name.clone()) {
                     request.accessibility_requirements = None;
@@ -238,21 +238,21 @@ pub(super) const ALL: &[Violation] = &[
         "answers OUT_OF_RANGE where the place is full",
         || {
             let (from, to) = (Code::ResourceExhausted, Code::OutOfRange);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
     violation(
         "create-volume-returns-nothing",
         "CV-31",
         "leaves the volume out of the reply",
-        || Rig::default().reply::<CreateVolumeRequest>(|_, reply| reply.volume = None),
+        || Interceptor::default().reply::<CreateVolumeRequest>(|_, reply| reply.volume = None),
     ),
     violation(
         "create-volume-hides-failures",
         "CV-32",
         "answers OK where the storage failed",
         || {
-            Rig::default().refusal::<CreateVolumeRequest>(|request, _| {
+            Interceptor::default().refusal::<CreateVolumeRequest>(|request, _| {
                 let volume_id = format!("volume-{}", request.name.len());
                 let volume = Volume { volume_id, ..Volume::default() };
                 Ok(CreateVolumeResponse { volume: Some(volume) })
@@ -267,21 +267,21 @@ pub(super) const ALL: &[Violation] = &[
     ),
 ];
 
-/// Each call has a name of its own.
-fn numbered() -> Rig {
+/// Each call has another name.
+fn numbered() -> Interceptor {
     let calls = AtomicUsize::new(0);
-    Rig::default().ask::<CreateVolumeRequest>(move |request| {
+    Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
         let number = calls.fetch_add(1, Ordering::Relaxed);
         request.name.push_str(&format!("-{number}"));
     })
 }
 
-fn accept_invalid() -> Rig {
-    Rig::default().accept::<CreateVolumeRequest>(Code::InvalidArgument)
+fn accept_invalid() -> Interceptor {
+    Interceptor::default().accept::<CreateVolumeRequest>(Code::InvalidArgument)
 }
 
 /// Does not say that it can do this.
-pub(super) fn without(left_out: controller_service_capability::rpc::Type) -> Rig {
+pub(super) fn without(left_out: controller_service_capability::rpc::Type) -> Interceptor {
     let kept = move |reply: &mut ControllerGetCapabilitiesResponse| {
         reply.capabilities.retain(|entry| {
             let Some(controller_service_capability::Type::Rpc(rpc)) = &entry.r#type else {
@@ -290,5 +290,5 @@ pub(super) fn without(left_out: controller_service_capability::rpc::Type) -> Rig
             rpc.r#type() != left_out
         });
     };
-    Rig::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| kept(reply))
+    Interceptor::default().reply::<ControllerGetCapabilitiesRequest>(move |_, reply| kept(reply))
 }

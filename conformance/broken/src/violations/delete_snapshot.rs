@@ -10,16 +10,16 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::create_snapshot::snapshot_of;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("delete-snapshot-does-nothing", "DS-01", "says OK and does nothing", || {
-        Rig::default().forget::<DeleteSnapshotRequest>()
+        Interceptor::default().forget::<DeleteSnapshotRequest>()
     }),
     violation("delete-snapshot-misses-what-is-gone", "DS-02", "says NOT_FOUND next time", || {
         let deleted: Mutex<BTreeSet<String>> = Mutex::default();
-        Rig::default().outcome::<DeleteSnapshotRequest>(move |request, answer| {
+        Interceptor::default().outcome::<DeleteSnapshotRequest>(move |request, answer| {
             let mut deleted = deleted.lock().unwrap_or_else(PoisonError::into_inner);
             if deleted.insert(request.snapshot_id.clone()) {
                 return answer;
@@ -28,33 +28,33 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("delete-snapshot-knows-its-ids", "DS-02", "refuses ids of another form", || {
-        Rig::default().answer::<DeleteSnapshotRequest>(|request| {
+        Interceptor::default().answer::<DeleteSnapshotRequest>(|request| {
             let foreign = request.snapshot_id.contains("nobody");
             foreign.then(|| Err(Status::invalid_argument("this is no id of a snapshot")))
         })
     }),
     violation("delete-snapshot-takes-no-id", "DS-03", "needs no id", || {
-        Rig::default().accept::<DeleteSnapshotRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<DeleteSnapshotRequest>(Code::InvalidArgument)
     }),
     violation("delete-snapshot-keeps-members", "DS-04", "says OK and keeps a member", || {
-        Rig::default().accept::<DeleteSnapshotRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<DeleteSnapshotRequest>(Code::InvalidArgument)
     }),
     violation(
         "delete-snapshot-wrong-code-for-members",
         "DS-05",
         "says FAILED_PRECONDITION",
         || {
-            Rig::default()
+            Interceptor::default()
                 .recode::<DeleteSnapshotRequest>(Code::InvalidArgument, Code::FailedPrecondition)
         },
     ),
     violation("delete-snapshot-outlives-its-group", "DS-06", "keeps members", || {
-        Rig::default().forget::<DeleteVolumeGroupSnapshotRequest>()
+        Interceptor::default().forget::<DeleteVolumeGroupSnapshotRequest>()
     }),
     violation("delete-snapshot-in-use-is-internal", "DS-07", "says INTERNAL when in use", || {
         let used: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let known = Arc::clone(&used);
-        Rig::default()
+        Interceptor::default()
             .ask::<CreateVolumeRequest>(move |request| {
                 let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
                 used.extend(snapshot_of(request));
@@ -67,15 +67,15 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("delete-snapshot-busy-is-unavailable", "DS-08", "says UNAVAILABLE when busy", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().answer::<DeleteSnapshotRequest>(move |_| {
+        Interceptor::default().answer::<DeleteSnapshotRequest>(move |_| {
             let later = calls.fetch_add(1, Ordering::Relaxed) == 1;
             later.then(|| Err(Status::unavailable("another call is under way")))
         })
     }),
     violation("delete-snapshot-waits-for-others", "DS-09", "leaves it to the other call", || {
-        Rig::default().forget::<DeleteSnapshotRequest>()
+        Interceptor::default().forget::<DeleteSnapshotRequest>()
     }),
     violation("delete-snapshot-hides-errors", "DS-10", "says OK although it failed", || {
-        Rig::default().refusal::<DeleteSnapshotRequest>(|_, _| Ok(Default::default()))
+        Interceptor::default().refusal::<DeleteSnapshotRequest>(|_, _| Ok(Default::default()))
     }),
 ];

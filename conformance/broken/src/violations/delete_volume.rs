@@ -9,12 +9,12 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("delete-volume-is-missing", "DV-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<DeleteVolumeRequest>()
+        Interceptor::default().unimplemented::<DeleteVolumeRequest>()
     }),
     violation(
         "delete-volume-only-once",
@@ -22,7 +22,7 @@ pub(super) const ALL: &[Violation] = &[
         "answers NOT_FOUND when a volume is deleted again",
         || {
             let gone = Mutex::new(HashSet::<String>::new());
-            Rig::default().answer::<DeleteVolumeRequest>(move |request| {
+            Interceptor::default().answer::<DeleteVolumeRequest>(move |request| {
                 let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
                 let first = gone.insert(request.volume_id.clone());
                 (!first).then(|| Err(Status::not_found("there is no such volume")))
@@ -33,13 +33,13 @@ pub(super) const ALL: &[Violation] = &[
         "delete-volume-does-nothing",
         "DV-02",
         "says that the volume is deleted and leaves it",
-        || Rig::default().forget::<DeleteVolumeRequest>(),
+        || Interceptor::default().forget::<DeleteVolumeRequest>(),
     ),
     violation(
         "delete-volume-takes-no-id",
         "DV-04",
         "answers OK although the id is missing",
-        || Rig::default().accept::<DeleteVolumeRequest>(Code::InvalidArgument),
+        || Interceptor::default().accept::<DeleteVolumeRequest>(Code::InvalidArgument),
     ),
     violation(
         "delete-volume-forgets-snapshots",
@@ -47,15 +47,15 @@ pub(super) const ALL: &[Violation] = &[
         "no longer lists the snapshots of a volume that is gone",
         || {
             let gone = Mutex::new(HashSet::<String>::new());
-            let told = std::sync::Arc::new(gone);
-            let noted = std::sync::Arc::clone(&told);
-            Rig::default()
+            let recorded = std::sync::Arc::new(gone);
+            let noted = std::sync::Arc::clone(&recorded);
+            Interceptor::default()
                 .reply::<DeleteVolumeRequest>(move |request, _| {
                     let mut gone = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     gone.insert(request.volume_id.clone());
                 })
                 .reply::<ListSnapshotsRequest>(move |_, reply| {
-                    let gone = told.lock().unwrap_or_else(PoisonError::into_inner);
+                    let gone = recorded.lock().unwrap_or_else(PoisonError::into_inner);
                     reply.entries.retain(|entry| {
                         let source = entry.snapshot.as_ref().map(|it| &it.source_volume_id);
                         source.is_none_or(|source| !gone.contains(source))
@@ -71,7 +71,7 @@ pub(super) const ALL: &[Violation] = &[
             let broken = Mutex::new(false);
             let broken = std::sync::Arc::new(broken);
             let set = std::sync::Arc::clone(&broken);
-            Rig::default()
+            Interceptor::default()
                 .reply::<DeleteVolumeRequest>(move |_, _| {
                     *set.lock().unwrap_or_else(PoisonError::into_inner) = true;
                 })
@@ -89,7 +89,7 @@ pub(super) const ALL: &[Violation] = &[
         || {
             let sources = std::sync::Arc::new(Mutex::new(HashSet::<String>::new()));
             let noted = std::sync::Arc::clone(&sources);
-            Rig::default()
+            Interceptor::default()
                 .reply::<CreateSnapshotRequest>(move |request, _| {
                     let mut sources = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     sources.insert(request.source_volume_id.clone());
@@ -107,20 +107,23 @@ pub(super) const ALL: &[Violation] = &[
         "delete-volume-in-use-is-internal",
         "DV-08",
         "answers INTERNAL where a volume is in use",
-        || Rig::default().recode::<DeleteVolumeRequest>(Code::FailedPrecondition, Code::Internal),
+        || {
+            Interceptor::default()
+                .recode::<DeleteVolumeRequest>(Code::FailedPrecondition, Code::Internal)
+        },
     ),
     violation(
         "delete-volume-in-use",
         "DV-08",
         "says that it deleted a volume that is in use",
-        || Rig::default().accept::<DeleteVolumeRequest>(Code::FailedPrecondition),
+        || Interceptor::default().accept::<DeleteVolumeRequest>(Code::FailedPrecondition),
     ),
     violation(
         "delete-volume-hides-failures",
         "DV-09",
         "answers OK where the storage failed",
         || {
-            Rig::default()
+            Interceptor::default()
                 .refusal::<DeleteVolumeRequest>(|_, _| Ok(DeleteVolumeResponse::default()))
         },
     ),
@@ -129,7 +132,7 @@ pub(super) const ALL: &[Violation] = &[
         "DV-10",
         "answers INVALID_ARGUMENT for an id that it never issued",
         || {
-            Rig::default().answer::<DeleteVolumeRequest>(|request| {
+            Interceptor::default().answer::<DeleteVolumeRequest>(|request| {
                 let foreign = request.volume_id.starts_with("nobody");
                 foreign.then(|| Err(Status::invalid_argument("volume_id is not one of ours")))
             })

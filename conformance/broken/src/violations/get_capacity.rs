@@ -7,26 +7,26 @@ use csi_conformance::wire::csi::v1::{
     ProbeResponse, plugin_capability,
 };
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Get = GetCapacityRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("capacity-is-missing", "GC-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<Get>()
+        Interceptor::default().unimplemented::<Get>()
     }),
     violation("capacity-ignores-use", "GC-02", "counts all room for every capability", || {
-        Rig::default().ask::<Get>(|request| request.volume_capabilities.clear())
+        Interceptor::default().ask::<Get>(|request| request.volume_capabilities.clear())
     }),
     violation("capacity-ignores-parameters", "GC-03", "counts all room for all parameters", || {
-        Rig::default().ask::<Get>(|request| request.parameters.clear())
+        Interceptor::default().ask::<Get>(|request| request.parameters.clear())
     }),
     violation("capacity-ignores-the-place", "GC-04", "counts all room for every place", || {
-        Rig::default().ask::<Get>(|request| request.accessible_topology = None)
+        Interceptor::default().ask::<Get>(|request| request.accessible_topology = None)
     }),
     violation("capacity-takes-a-place", "GC-05", "takes a place and does not offer places", || {
-        Rig::default()
+        Interceptor::default()
             .reply::<GetPluginCapabilitiesRequest>(|_, reply| {
                 use plugin_capability::service::Type::VolumeAccessibilityConstraints;
                 reply.capabilities.retain(|entry| {
@@ -37,16 +37,16 @@ pub(super) const ALL: &[Violation] = &[
             .ask::<Get>(|request| request.accessible_topology = None)
     }),
     violation("capacity-in-kibibytes", "GC-06", "tells the capacity in KiB", || {
-        Rig::default().reply::<Get>(|_, reply| reply.available_capacity >>= 10)
+        Interceptor::default().reply::<Get>(|_, reply| reply.available_capacity >>= 10)
     }),
     violation("capacity-is-unknown", "GC-06", "answers -1 for a capacity", || {
-        Rig::default().reply::<Get>(|_, reply| reply.available_capacity = -1)
+        Interceptor::default().reply::<Get>(|_, reply| reply.available_capacity = -1)
     }),
     violation("capacity-has-no-largest", "GC-07", "answers -1 for the largest size", || {
-        Rig::default().reply::<Get>(|_, reply| reply.maximum_volume_size = Some(-1))
+        Interceptor::default().reply::<Get>(|_, reply| reply.maximum_volume_size = Some(-1))
     }),
     violation("capacity-hides-largest", "GC-08", "does not tell the largest size", || {
-        Rig::default().reply::<Get>(|_, reply| reply.maximum_volume_size = None)
+        Interceptor::default().reply::<Get>(|_, reply| reply.maximum_volume_size = None)
     }),
     violation(
         "capacity-largest-of-anything",
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Violation] = &[
         "tells the largest size of any kind of volume",
         || {
             let largest = Mutex::new(0);
-            Rig::default().reply::<Get>(move |_, reply| {
+            Interceptor::default().reply::<Get>(move |_, reply| {
                 let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
                 *largest = reply.maximum_volume_size.unwrap_or_default().max(*largest);
                 reply.maximum_volume_size = Some(*largest);
@@ -62,34 +62,37 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("capacity-largest-is-too-large", "GC-10", "promises more than it can make", || {
-        Rig::default().reply::<Get>(|_, reply| {
+        Interceptor::default().reply::<Get>(|_, reply| {
             reply.maximum_volume_size = reply.maximum_volume_size.map(|size| size * 2);
         })
     }),
     violation("capacity-largest-is-too-small", "GC-10", "could make more than it promises", || {
-        Rig::default().reply::<Get>(|_, reply| {
+        Interceptor::default().reply::<Get>(|_, reply| {
             reply.maximum_volume_size = reply.maximum_volume_size.map(|size| size / 2);
         })
     }),
     violation("capacity-has-no-smallest", "GC-11", "answers -1 for the smallest size", || {
-        Rig::default().reply::<Get>(|_, reply| reply.minimum_volume_size = Some(-1))
+        Interceptor::default().reply::<Get>(|_, reply| reply.minimum_volume_size = Some(-1))
     }),
     violation("capacity-smallest-is-nothing", "GC-12", "answers 0 for the smallest size", || {
-        Rig::default().reply::<Get>(|_, reply| reply.minimum_volume_size = Some(0))
+        Interceptor::default().reply::<Get>(|_, reply| reply.minimum_volume_size = Some(0))
     }),
     violation(
         "capacity-smallest-of-anything",
         "GC-13",
         "tells the smallest size of a volume that nobody asked about",
-        || Rig::default().reply::<Get>(|_, reply| reply.minimum_volume_size = Some(1 << 20)),
+        || {
+            Interceptor::default()
+                .reply::<Get>(|_, reply| reply.minimum_volume_size = Some(1 << 20))
+        },
     ),
     violation("capacity-smallest-is-too-small", "GC-14", "promises less than it can make", || {
-        Rig::default().reply::<Get>(|_, reply| {
+        Interceptor::default().reply::<Get>(|_, reply| {
             reply.minimum_volume_size = reply.minimum_volume_size.map(|size| size / 2);
         })
     }),
     violation("capacity-hides-failures", "GC-15", "answers 0 where the storage failed", || {
-        Rig::default()
+        Interceptor::default()
             .refusal::<Get>(|_, _| Ok(GetCapacityResponse::default()))
             .refusal::<ProbeRequest>(|_, _| Ok(ProbeResponse::default()))
     }),

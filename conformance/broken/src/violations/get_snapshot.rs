@@ -8,25 +8,25 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("get-snapshot-is-missing", "GS-01", "does not know the call", || {
-        Rig::default().unimplemented::<GetSnapshotRequest>()
+        Interceptor::default().unimplemented::<GetSnapshotRequest>()
     }),
     violation("get-snapshot-knows-no-members", "GS-02", "does not find members of groups", || {
-        Rig::default().outcome::<GetSnapshotRequest>(|_, answer| match answer {
+        Interceptor::default().outcome::<GetSnapshotRequest>(|_, answer| match answer {
             Ok(reply) if is_member(&reply) => Err(Status::not_found("there is no such snapshot")),
             other => other,
         })
     }),
     violation("get-snapshot-returns-nothing", "GS-03", "leaves the snapshot out", || {
-        Rig::default().reply::<GetSnapshotRequest>(|_, reply| reply.snapshot = None)
+        Interceptor::default().reply::<GetSnapshotRequest>(|_, reply| reply.snapshot = None)
     }),
     violation("get-snapshot-remembers", "GS-04", "still finds what was deleted", || {
         let seen: Mutex<BTreeMap<String, GetSnapshotResponse>> = Mutex::default();
-        Rig::default().outcome::<GetSnapshotRequest>(move |request, answer| {
+        Interceptor::default().outcome::<GetSnapshotRequest>(move |request, answer| {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             match answer {
                 Ok(reply) => {
@@ -38,14 +38,14 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("get-snapshot-is-never-ready", "GS-04", "says that none is ready", || {
-        Rig::default().reply::<GetSnapshotRequest>(|_, reply| {
+        Interceptor::default().reply::<GetSnapshotRequest>(|_, reply| {
             if let Some(snapshot) = &mut reply.snapshot {
                 snapshot.ready_to_use = false;
             }
         })
     }),
     violation("get-snapshot-only-when-ready", "GS-05", "hides what is processed", || {
-        let hides = Rig::default().answer::<GetSnapshotRequest>(|_| {
+        let hides = Interceptor::default().answer::<GetSnapshotRequest>(|_| {
             Some(Err(Status::not_found("the snapshot is being processed")))
         });
         hides.reply::<CreateSnapshotRequest>(|_, reply| {
@@ -55,13 +55,13 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("get-snapshot-takes-no-id", "GS-06", "says NOT_FOUND without an id", || {
-        Rig::default().recode::<GetSnapshotRequest>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default().recode::<GetSnapshotRequest>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("get-snapshot-of-nothing-is-invalid", "GS-07", "says INVALID_ARGUMENT", || {
-        Rig::default().recode::<GetSnapshotRequest>(Code::NotFound, Code::InvalidArgument)
+        Interceptor::default().recode::<GetSnapshotRequest>(Code::NotFound, Code::InvalidArgument)
     }),
     violation("get-snapshot-hides-errors", "GS-08", "makes up what it cannot read", || {
-        Rig::default().refusal::<GetSnapshotRequest>(|request, _| {
+        Interceptor::default().refusal::<GetSnapshotRequest>(|request, _| {
             let snapshot = Snapshot {
                 snapshot_id: request.snapshot_id.clone(),
                 source_volume_id: "unknown".to_owned(),

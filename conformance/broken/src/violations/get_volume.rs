@@ -8,24 +8,24 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Code;
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Get = ControllerGetVolumeRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("get-volume-is-missing", "GV-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<Get>()
+        Interceptor::default().unimplemented::<Get>()
     }),
     violation("get-volume-returns-nothing", "GV-02", "leaves out the volume", || {
-        Rig::default().reply::<Get>(|_, reply| reply.volume = None)
+        Interceptor::default().reply::<Get>(|_, reply| reply.volume = None)
     }),
     violation("get-volume-has-no-status", "GV-03", "leaves out the status", || {
-        Rig::default().reply::<Get>(|_, reply| reply.status = None)
+        Interceptor::default().reply::<Get>(|_, reply| reply.status = None)
     }),
     violation("get-volume-is-stale", "GV-04", "tells the size of the creation for ever", || {
         let first = Mutex::new(None);
-        Rig::default().reply::<Get>(move |_, reply| {
+        Interceptor::default().reply::<Get>(move |_, reply| {
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(volume) = &mut reply.volume {
                 volume.capacity_bytes = *first.get_or_insert(1 << 30);
@@ -33,24 +33,24 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("get-volume-tells-no-condition", "GV-05", "leaves out the condition", || {
-        Rig::default().reply::<Get>(|_, reply| {
+        Interceptor::default().reply::<Get>(|_, reply| {
             if let Some(status) = &mut reply.status {
                 status.volume_condition = None;
             }
         })
     }),
     violation("get-volume-knows-no-nodes", "GV-06", "does not say where it is published", || {
-        Rig::default().reply::<Get>(|_, reply| {
+        Interceptor::default().reply::<Get>(|_, reply| {
             if let Some(status) = &mut reply.status {
                 status.published_node_ids.clear();
             }
         })
     }),
     violation("get-volume-takes-no-id", "GV-07", "answers NOT_FOUND for a missing id", || {
-        Rig::default().recode::<Get>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default().recode::<Get>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("get-volume-invents", "GV-08", "answers OK for a volume that is gone", || {
-        Rig::default().accept::<Get>(Code::NotFound)
+        Interceptor::default().accept::<Get>(Code::NotFound)
     }),
     violation("get-volume-hides-failures", "GV-10", "answers OK where the storage failed", || {
         let healthy = |request: &Get| {
@@ -58,7 +58,7 @@ pub(super) const ALL: &[Violation] = &[
             let status = Some(VolumeStatus::default());
             ControllerGetVolumeResponse { volume: Some(volume), status }
         };
-        Rig::default().outcome::<Get>(move |request, answer| match answer {
+        Interceptor::default().outcome::<Get>(move |request, answer| match answer {
             Ok(reply) if !is_sick(&reply) => Ok(reply),
             Ok(_) | Err(_) => Ok(healthy(request)),
         })

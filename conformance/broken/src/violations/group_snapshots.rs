@@ -14,7 +14,7 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::create_snapshot::snapshot_of;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Create = CreateVolumeGroupSnapshotRequest;
@@ -23,11 +23,11 @@ type Get = GetVolumeGroupSnapshotRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("group-capabilities-are-missing", "GG-01", "does not know the call", || {
-        Rig::default().unimplemented::<GroupControllerGetCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<GroupControllerGetCapabilitiesRequest>()
     }),
     violation("group-capabilities-vanish", "GG-02", "offers something only once", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().reply::<GroupControllerGetCapabilitiesRequest>(move |_, reply| {
+        Interceptor::default().reply::<GroupControllerGetCapabilitiesRequest>(move |_, reply| {
             // The suite asks when it connects, and once while all is well.
             if calls.fetch_add(1, Ordering::Relaxed) > 1 {
                 reply.capabilities.clear();
@@ -35,13 +35,13 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("group-get-is-missing", "GG-03", "does not know GetVolumeGroupSnapshot", || {
-        Rig::default().unimplemented::<Get>()
+        Interceptor::default().unimplemented::<Get>()
     }),
     violation("group-cuts-one-by-one", "GG-04", "cuts a member when it is needed", cuts_late)
         .on_real(),
     violation("group-is-not-idempotent", "GG-06", "makes another group at each call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().ask::<Create>(move |request| {
+        Interceptor::default().ask::<Create>(move |request| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
             request.name.push_str(&number.to_string());
         })
@@ -54,18 +54,18 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("group-blames-the-caller", "GG-08", "says INVALID_ARGUMENT", || {
-        Rig::default()
+        Interceptor::default()
             .refusal::<Create>(|_, status| Err(Status::invalid_argument(status.message())))
     }),
     violation("group-makes-what-it-can", "GG-09", "leaves out what is not there", || {
-        Rig::default().refusal::<Create>(|request, status| {
+        Interceptor::default().refusal::<Create>(|request, status| {
             if status.code() == Code::NotFound { Ok(imagined(request)) } else { Err(status) }
         })
     }),
     violation("group-leaks-members", "GG-10", "leaves members of a group that failed", leaks),
     violation("group-forgets-itself", "GG-11", "has another id until it is ready", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().reply::<Create>(move |_, reply| {
+        Interceptor::default().reply::<Create>(move |_, reply| {
             if let Some(group) = &mut reply.group_snapshot {
                 let number = calls.fetch_add(1, Ordering::Relaxed);
                 group.ready_to_use = false;
@@ -74,25 +74,25 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("group-members-ready-too-early", "GG-12", "is ready, yet not usable", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let busy = || Err(Status::failed_precondition("the snapshot is being uploaded"));
             snapshot_of(request).map(|_| busy())
         })
     }),
     violation("group-takes-no-name", "GG-14", "needs no name", || {
-        Rig::default().accept::<Create>(Code::InvalidArgument)
+        Interceptor::default().accept::<Create>(Code::InvalidArgument)
     }),
     violation("group-cleans-names", "GG-15", "drops what names must not hold", || {
-        Rig::default().ask::<Create>(|request| request.name.retain(|it| !it.is_control()))
+        Interceptor::default().ask::<Create>(|request| request.name.retain(|it| !it.is_control()))
     }),
     violation("group-takes-no-volumes", "GG-16", "says NOT_FOUND without volumes", || {
-        Rig::default().recode::<Create>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default().recode::<Create>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("group-ignores-parameters", "GG-17", "ignores parameters", || {
-        Rig::default().ask::<Create>(|request| request.parameters.clear())
+        Interceptor::default().ask::<Create>(|request| request.parameters.clear())
     }),
     violation("group-returns-nothing", "GG-18", "leaves the group out", || {
-        Rig::default().reply::<Get>(|_, reply| reply.group_snapshot = None)
+        Interceptor::default().reply::<Get>(|_, reply| reply.group_snapshot = None)
     }),
     violation("group-ids-repeat", "GG-19", "uses one id for all", || {
         changed_group(|group| "the-group".clone_into(&mut group.group_snapshot_id))
@@ -119,13 +119,13 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("group-members-are-no-sources", "GG-25", "refuses to restore a member", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refused = || Err(Status::invalid_argument("restore the whole group"));
             snapshot_of(request).map(|_| refused())
         })
     }),
     violation("group-ignores-the-volumes", "GG-26", "returns what has the name", || {
-        Rig::default().accept::<Create>(Code::AlreadyExists)
+        Interceptor::default().accept::<Create>(Code::AlreadyExists)
     }),
     violation(
         "group-ignores-a-missing-member",
@@ -134,7 +134,7 @@ pub(super) const ALL: &[Violation] = &[
         || {
             let known: Mutex<BTreeMap<String, CreateVolumeGroupSnapshotResponse>> =
                 Mutex::default();
-            Rig::default().outcome::<Create>(move |request, answer| {
+            Interceptor::default().outcome::<Create>(move |request, answer| {
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 match answer {
                     Ok(reply) => {
@@ -150,23 +150,23 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("group-apart-is-invalid", "GG-27", "says INVALID_ARGUMENT", || {
-        Rig::default().recode::<Create>(Code::FailedPrecondition, Code::InvalidArgument)
+        Interceptor::default().recode::<Create>(Code::FailedPrecondition, Code::InvalidArgument)
     }),
     violation("group-full-is-unavailable", "GG-28", "says UNAVAILABLE when full", || {
-        Rig::default().answer::<Create>(|_| Some(Err(Status::unavailable("no space left"))))
+        Interceptor::default().answer::<Create>(|_| Some(Err(Status::unavailable("no space left"))))
     }),
     violation("group-missing-is-internal", "GG-29", "says INTERNAL", || {
-        Rig::default().recode::<Create>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<Create>(Code::NotFound, Code::Internal)
     }),
     violation("group-hides-errors", "GG-30", "says OK although it failed", || {
-        Rig::default().refusal::<Create>(|request, _| Ok(imagined(request)))
+        Interceptor::default().refusal::<Create>(|request, _| Ok(imagined(request)))
     }),
     violation("delete-group-does-nothing", "GG-31", "says OK and does nothing", || {
-        Rig::default().forget::<Delete>()
+        Interceptor::default().forget::<Delete>()
     }),
     violation("delete-group-misses-what-is-gone", "GG-32", "says NOT_FOUND next time", || {
         let deleted: Mutex<BTreeSet<String>> = Mutex::default();
-        Rig::default().outcome::<Delete>(move |request, answer| {
+        Interceptor::default().outcome::<Delete>(move |request, answer| {
             let mut deleted = deleted.lock().unwrap_or_else(PoisonError::into_inner);
             if deleted.insert(request.group_snapshot_id.clone()) {
                 return answer;
@@ -175,27 +175,28 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("delete-group-takes-no-id", "GG-33", "needs no id", || {
-        Rig::default().accept::<Delete>(Code::InvalidArgument)
+        Interceptor::default().accept::<Delete>(Code::InvalidArgument)
     }),
     violation("delete-group-takes-no-members", "GG-34", "needs no members", || {
-        Rig::default().accept::<Delete>(Code::InvalidArgument)
+        Interceptor::default().accept::<Delete>(Code::InvalidArgument)
     }),
     violation("delete-group-wrongly-says-ok", "GG-35", "says OK and deletes nothing", || {
-        Rig::default().accept::<Delete>(Code::InvalidArgument)
+        Interceptor::default().accept::<Delete>(Code::InvalidArgument)
     }),
     violation("delete-group-mismatch-is-missing", "GG-36", "says NOT_FOUND", || {
-        Rig::default().recode::<Delete>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default().recode::<Delete>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("delete-group-in-use-is-internal", "GG-37", "says INTERNAL when in use", || {
-        let rig = Rig::default();
-        rig.answer::<Delete>(|_| Some(Err(Status::internal("a volume depends on a member"))))
+        let interceptor = Interceptor::default();
+        interceptor
+            .answer::<Delete>(|_| Some(Err(Status::internal("a volume depends on a member"))))
     }),
     violation("delete-group-hides-errors", "GG-38", "says OK although it failed", || {
-        Rig::default().refusal::<Delete>(|_, _| Ok(Default::default()))
+        Interceptor::default().refusal::<Delete>(|_, _| Ok(Default::default()))
     }),
     violation("get-group-remembers", "GG-39", "still finds what was deleted", || {
         let seen: Mutex<BTreeMap<String, GetVolumeGroupSnapshotResponse>> = Mutex::default();
-        Rig::default().outcome::<Get>(move |request, answer| {
+        Interceptor::default().outcome::<Get>(move |request, answer| {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             match answer {
                 Ok(reply) => {
@@ -207,18 +208,18 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("get-group-of-nothing-is-invalid", "GG-40", "says INVALID_ARGUMENT", || {
-        Rig::default().recode::<Get>(Code::NotFound, Code::InvalidArgument)
+        Interceptor::default().recode::<Get>(Code::NotFound, Code::InvalidArgument)
     }),
     violation("get-group-takes-no-id", "GG-41", "says NOT_FOUND without an id", || {
-        Rig::default().recode::<Get>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default().recode::<Get>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("get-group-takes-no-members", "GG-42", "needs no members", || {
-        Rig::default().accept::<Get>(Code::InvalidArgument)
+        Interceptor::default().accept::<Get>(Code::InvalidArgument)
     }),
     violation("get-group-returns-a-part", "GG-43", "returns the members that were named", parts),
     violation("get-group-ignores-members", "GG-44", "does not compare the members", parts),
     violation("get-group-hides-errors", "GG-45", "makes up what it cannot read", || {
-        Rig::default().refusal::<Get>(|request, _| {
+        Interceptor::default().refusal::<Get>(|request, _| {
             let group = VolumeGroupSnapshot {
                 group_snapshot_id: request.group_snapshot_id.clone(),
                 snapshots: vec![imagined_member("unknown")],
@@ -231,7 +232,7 @@ pub(super) const ALL: &[Violation] = &[
     violation("get-group-wants-an-order", "GG-46", "refuses members in another order", || {
         let orders: Arc<Mutex<BTreeMap<String, Vec<String>>>> = Arc::default();
         let known = Arc::clone(&orders);
-        Rig::default()
+        Interceptor::default()
             .reply::<Create>(move |_, reply| {
                 let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(group) = &reply.group_snapshot {
@@ -248,8 +249,8 @@ pub(super) const ALL: &[Violation] = &[
 ];
 
 /// Changes each group that is returned by create or get.
-fn changed_group(change: fn(&mut VolumeGroupSnapshot)) -> Rig {
-    Rig::default()
+fn changed_group(change: fn(&mut VolumeGroupSnapshot)) -> Interceptor {
+    Interceptor::default()
         .reply::<Create>(move |_, reply| reply.group_snapshot.iter_mut().for_each(change))
         .reply::<Get>(move |_, reply| reply.group_snapshot.iter_mut().for_each(change))
 }
@@ -277,10 +278,10 @@ fn imagined(request: &Create) -> CreateVolumeGroupSnapshotResponse {
 }
 
 /// The last member of each group is restored from its volume as that is now.
-fn cuts_late() -> Rig {
+fn cuts_late() -> Interceptor {
     let sources: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
     let known = Arc::clone(&sources);
-    Rig::default()
+    Interceptor::default()
         .reply::<Create>(move |_, reply| {
             let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
             let last = reply.group_snapshot.as_ref().and_then(|group| group.snapshots.last());
@@ -297,10 +298,10 @@ fn cuts_late() -> Rig {
 }
 
 /// Lists a member of each volume of a group that could not be made.
-fn leaks() -> Rig {
+fn leaks() -> Interceptor {
     let leaked: Arc<Mutex<Vec<Snapshot>>> = Arc::default();
     let known = Arc::clone(&leaked);
-    Rig::default()
+    Interceptor::default()
         .refusal::<Create>(move |request, status| {
             let mut leaked = leaked.lock().unwrap_or_else(PoisonError::into_inner);
             leaked.extend(request.source_volume_ids.iter().map(|it| imagined_member(it)));
@@ -317,10 +318,10 @@ fn leaks() -> Rig {
 }
 
 /// Returns those members of a group that were named.
-fn parts() -> Rig {
+fn parts() -> Interceptor {
     let groups: Arc<Mutex<BTreeMap<String, VolumeGroupSnapshot>>> = Arc::default();
     let known = Arc::clone(&groups);
-    Rig::default()
+    Interceptor::default()
         .reply::<Create>(move |_, reply| {
             let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
             let group = reply.group_snapshot.clone();

@@ -14,16 +14,17 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::{without_controller, without_plugin};
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
-fn named(name: &'static str) -> Rig {
-    Rig::default().reply::<GetPluginInfoRequest>(move |_, reply| reply.name = name.to_owned())
+fn named(name: &'static str) -> Interceptor {
+    Interceptor::default()
+        .reply::<GetPluginInfoRequest>(move |_, reply| reply.name = name.to_owned())
 }
 
 /// Says OFFLINE where it means ONLINE.
-fn offline(rig: Rig) -> Rig {
-    rig.reply::<GetPluginCapabilitiesRequest>(|_, reply| {
+fn offline(interceptor: Interceptor) -> Interceptor {
+    interceptor.reply::<GetPluginCapabilitiesRequest>(|_, reply| {
         for entry in &mut reply.capabilities {
             if matches!(entry.r#type, Some(Type::VolumeExpansion(_))) {
                 let r#type = Expansion::Offline.into();
@@ -35,14 +36,15 @@ fn offline(rig: Rig) -> Rig {
 
 pub(super) const ALL: &[Violation] = &[
     violation("no-probe", "ID-01", "has no Probe", || {
-        Rig::default().unimplemented::<ProbeRequest>()
+        Interceptor::default().unimplemented::<ProbeRequest>()
     }),
     violation("no-name", "ID-02", "does not say its name", || named("")),
     violation("no-version", "ID-07", "does not say its version", || {
-        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| reply.vendor_version.clear())
+        Interceptor::default()
+            .reply::<GetPluginInfoRequest>(|_, reply| reply.vendor_version.clear())
     }),
     violation("a-manifest-without-end", "ID-08", "has a manifest of 8000 bytes", || {
-        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| {
+        Interceptor::default().reply::<GetPluginInfoRequest>(|_, reply| {
             for number in 0..100 {
                 reply.manifest.insert(format!("{number:0>20}"), "x".repeat(60));
             }
@@ -58,57 +60,57 @@ pub(super) const ALL: &[Violation] = &[
         named("storage..example")
     }),
     violation("no-capabilities", "ID-10", "has no GetPluginCapabilities", || {
-        Rig::default().unimplemented::<GetPluginCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<GetPluginCapabilitiesRequest>()
     }),
     violation("the-controller-is-a-secret", "ID-12", "does not report its controller", || {
         without_plugin(Service::ControllerService)
     }),
     violation("there-is-no-controller", "ID-13", "reports a controller it lacks", || {
-        Rig::default().unimplemented::<ControllerGetCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<ControllerGetCapabilitiesRequest>()
     }),
     violation("places-are-a-secret", "ID-14", "does not report that it has places", || {
         without_plugin(Service::VolumeAccessibilityConstraints)
     }),
     violation("there-is-no-group-controller", "ID-15", "reports one that it lacks", || {
-        Rig::default().unimplemented::<GroupControllerGetCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<GroupControllerGetCapabilitiesRequest>()
     }),
     violation("half-of-snapshot-metadata", "ID-16", "has one of two streams", || {
-        Rig::default().unimplemented::<GetMetadataDeltaRequest>()
+        Interceptor::default().unimplemented::<GetMetadataDeltaRequest>()
     }),
     violation("expansion-without-a-call", "ID-17", "reports expansion it lacks", || {
         without_controller(&[Rpc::ExpandVolume])
             .reply::<NodeGetCapabilitiesRequest>(|_, reply| reply.capabilities.clear())
     }),
     violation("online-is-offline", "ID-18", "does not expand what is published", || {
-        Rig::default().answer::<ControllerExpandVolumeRequest>(|_| {
+        Interceptor::default().answer::<ControllerExpandVolumeRequest>(|_| {
             Some(Err(Status::failed_precondition("the volume is in use")))
         })
     }),
     violation("the-node-is-offline", "ID-19", "does not expand on the node", || {
-        Rig::default().answer::<NodeExpandVolumeRequest>(|_| {
+        Interceptor::default().answer::<NodeExpandVolumeRequest>(|_| {
             Some(Err(Status::failed_precondition("the volume is in use")))
         })
     }),
     violation("offline-is-online", "ID-20", "expands what is published all the same", || {
-        offline(Rig::default())
+        offline(Interceptor::default())
     }),
     violation("offline-without-a-call", "ID-21", "reports expansion it lacks", || {
         offline(without_controller(&[Rpc::ExpandVolume]))
     }),
     violation("probe-only-now-and-then", "ID-23", "limits how often it is probed", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().answer::<ProbeRequest>(move |_| {
+        Interceptor::default().answer::<ProbeRequest>(move |_| {
             let tired = Status::resource_exhausted("too many probes");
             (calls.fetch_add(1, Ordering::Relaxed) > 50).then_some(Err(tired))
         })
     }),
     violation("unhealthy-is-internal", "ID-24", "reports ill health with INTERNAL", || {
-        Rig::default().recode::<ProbeRequest>(Code::FailedPrecondition, Code::Internal)
+        Interceptor::default().recode::<ProbeRequest>(Code::FailedPrecondition, Code::Internal)
     }),
     violation("never-ready", "ID-27", "is never ready", || {
-        Rig::default().reply::<ProbeRequest>(|_, reply| reply.ready = Some(false))
+        Interceptor::default().reply::<ProbeRequest>(|_, reply| reply.ready = Some(false))
     }),
     violation("always-healthy", "ID-31", "is healthy without storage", || {
-        Rig::default().accept::<ProbeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<ProbeRequest>(Code::FailedPrecondition)
     }),
 ];

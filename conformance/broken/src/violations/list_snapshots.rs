@@ -12,12 +12,12 @@ use csi_conformance::wire::csi::v1::{
 use prost::Message;
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("list-snapshots-is-missing", "LS-01", "does not know the call", || {
-        Rig::default().unimplemented::<ListSnapshotsRequest>()
+        Interceptor::default().unimplemented::<ListSnapshotsRequest>()
     }),
     violation("list-snapshots-hides-members", "LS-02", "leaves out members of groups", || {
         keeping(|it| it.group_snapshot_id.is_empty())
@@ -25,7 +25,7 @@ pub(super) const ALL: &[Violation] = &[
     violation("list-snapshots-hides-orphans", "LS-02", "forgets those of deleted volumes", || {
         let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
         let known = Arc::clone(&deleted);
-        Rig::default()
+        Interceptor::default()
             .ask::<DeleteVolumeRequest>(move |request| {
                 let mut deleted = deleted.lock().unwrap_or_else(PoisonError::into_inner);
                 deleted.push(request.volume_id.clone());
@@ -38,7 +38,7 @@ pub(super) const ALL: &[Violation] = &[
     violation("list-snapshots-before-the-cut", "LS-03", "lists what was only begun", || {
         let begun: Arc<Mutex<Vec<Snapshot>>> = Arc::default();
         let known = Arc::clone(&begun);
-        Rig::default()
+        Interceptor::default()
             .refusal::<CreateSnapshotRequest>(move |request, status| {
                 let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
                 begun.push(Snapshot {
@@ -64,7 +64,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("list-snapshots-never-ready", "LS-05", "never says that one is ready", || {
-        Rig::default().reply::<ListSnapshotsRequest>(|_, reply| {
+        Interceptor::default().reply::<ListSnapshotsRequest>(|_, reply| {
             for snapshot in reply.entries.iter_mut().filter_map(|it| it.snapshot.as_mut()) {
                 snapshot.ready_to_use = false;
             }
@@ -72,58 +72,59 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("list-snapshots-is-stale", "LS-06", "answers what it answered before", || {
         let answers: Mutex<BTreeMap<Vec<u8>, ListSnapshotsResponse>> = Mutex::default();
-        Rig::default().reply::<ListSnapshotsRequest>(move |request, reply| {
+        Interceptor::default().reply::<ListSnapshotsRequest>(move |request, reply| {
             let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
             let first = answers.entry(request.encode_to_vec()).or_insert_with(|| reply.clone());
             reply.clone_from(first);
         })
     }),
     violation("list-snapshots-one-too-many", "LS-08", "returns one more than allowed", || {
-        Rig::default().ask::<ListSnapshotsRequest>(|request| {
+        Interceptor::default().ask::<ListSnapshotsRequest>(|request| {
             request.max_entries += i32::from(request.max_entries > 0);
         })
     }),
     violation("list-snapshots-without-tokens", "LS-09", "returns no token", || {
-        Rig::default().reply::<ListSnapshotsRequest>(|_, reply| reply.next_token.clear())
+        Interceptor::default().reply::<ListSnapshotsRequest>(|_, reply| reply.next_token.clear())
     }),
     violation("list-snapshots-zero-is-none", "LS-10", "takes 0 for none", || {
-        Rig::default().reply::<ListSnapshotsRequest>(|request, reply| {
+        Interceptor::default().reply::<ListSnapshotsRequest>(|request, reply| {
             if request.max_entries == 0 {
                 *reply = ListSnapshotsResponse::default();
             }
         })
     }),
     violation("list-snapshots-takes-negative-caps", "LS-11", "takes -1 for all", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<ListSnapshotsRequest>(|request| request.max_entries = request.max_entries.max(0))
     }),
     violation("list-snapshots-bad-token-is-invalid", "LS-12", "says INVALID_ARGUMENT", || {
-        Rig::default().recode::<ListSnapshotsRequest>(Code::Aborted, Code::InvalidArgument)
+        Interceptor::default().recode::<ListSnapshotsRequest>(Code::Aborted, Code::InvalidArgument)
     }),
     violation("list-snapshots-ignores-bad-tokens", "LS-12", "begins from the start", || {
-        Rig::default().accept::<ListSnapshotsRequest>(Code::Aborted)
+        Interceptor::default().accept::<ListSnapshotsRequest>(Code::Aborted)
     }),
     violation("list-snapshots-has-no-end", "LS-13", "returns a token with the last page", || {
-        Rig::default().reply::<ListSnapshotsRequest>(|request, reply| {
+        Interceptor::default().reply::<ListSnapshotsRequest>(|request, reply| {
             if reply.next_token.is_empty() {
                 reply.next_token.clone_from(&request.starting_token);
             }
         })
     }),
     violation("list-snapshots-ignores-the-volume", "LS-14", "ignores source_volume_id", || {
-        Rig::default().ask::<ListSnapshotsRequest>(|request| request.source_volume_id.clear())
+        Interceptor::default()
+            .ask::<ListSnapshotsRequest>(|request| request.source_volume_id.clear())
     }),
     violation("list-snapshots-misses-volumes", "LS-14", "says NOT_FOUND of a volume", || {
-        refusing_nobody(|request| &request.source_volume_id)
+        refusing_unknown(|request| &request.source_volume_id)
     }),
     violation("list-snapshots-ignores-the-id", "LS-15", "ignores snapshot_id", || {
-        Rig::default().ask::<ListSnapshotsRequest>(|request| request.snapshot_id.clear())
+        Interceptor::default().ask::<ListSnapshotsRequest>(|request| request.snapshot_id.clear())
     }),
     violation("list-snapshots-misses-snapshots", "LS-15", "says NOT_FOUND of a snapshot", || {
-        refusing_nobody(|request| &request.snapshot_id)
+        refusing_unknown(|request| &request.snapshot_id)
     }),
     violation("list-snapshots-one-filter-only", "LS-16", "ignores the second filter", || {
-        Rig::default().ask::<ListSnapshotsRequest>(|request| {
+        Interceptor::default().ask::<ListSnapshotsRequest>(|request| {
             if !request.snapshot_id.is_empty() {
                 request.source_volume_id.clear();
             }
@@ -132,7 +133,7 @@ pub(super) const ALL: &[Violation] = &[
     violation("list-snapshots-stumbles", "LS-17", "fails when a snapshot goes meanwhile", || {
         let changed = Arc::new(AtomicBool::new(false));
         let known = Arc::clone(&changed);
-        Rig::default()
+        Interceptor::default()
             .ask::<DeleteSnapshotRequest>(move |_| changed.store(true, Ordering::Relaxed))
             .answer::<ListSnapshotsRequest>(move |request| {
                 let lost = known.load(Ordering::Relaxed) && !request.starting_token.is_empty();
@@ -140,7 +141,8 @@ pub(super) const ALL: &[Violation] = &[
             })
     }),
     violation("list-snapshots-hides-errors", "LS-18", "lists nothing when it cannot look", || {
-        Rig::default().outcome::<ListSnapshotsRequest>(|_, _| Ok(ListSnapshotsResponse::default()))
+        Interceptor::default()
+            .outcome::<ListSnapshotsRequest>(|_, _| Ok(ListSnapshotsResponse::default()))
     }),
 ];
 
@@ -148,13 +150,13 @@ fn keep(reply: &mut ListSnapshotsResponse, keeps: impl Fn(&Snapshot) -> bool) {
     reply.entries.retain(|entry| entry.snapshot.as_ref().is_some_and(&keeps));
 }
 
-fn keeping(keeps: fn(&Snapshot) -> bool) -> Rig {
-    Rig::default().reply::<ListSnapshotsRequest>(move |_, reply| keep(reply, keeps))
+fn keeping(keeps: fn(&Snapshot) -> bool) -> Interceptor {
+    Interceptor::default().reply::<ListSnapshotsRequest>(move |_, reply| keep(reply, keeps))
 }
 
 /// NOT_FOUND for what the suite makes up.
-fn refusing_nobody(named: fn(&ListSnapshotsRequest) -> &String) -> Rig {
-    Rig::default().answer::<ListSnapshotsRequest>(move |request| {
+fn refusing_unknown(named: fn(&ListSnapshotsRequest) -> &String) -> Interceptor {
+    Interceptor::default().answer::<ListSnapshotsRequest>(move |request| {
         let unknown = named(request).contains("nobody");
         unknown.then(|| Err(Status::not_found("there is no such thing")))
     })

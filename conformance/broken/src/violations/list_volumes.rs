@@ -8,17 +8,17 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type List = ListVolumesRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("list-volumes-is-missing", "LV-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<List>()
+        Interceptor::default().unimplemented::<List>()
     }),
     violation("list-volumes-forgets-one", "LV-02", "leaves one volume out of the list", || {
-        Rig::default().reply::<List>(|_, reply| {
+        Interceptor::default().reply::<List>(|_, reply| {
             reply.entries.pop();
         })
     }),
@@ -26,7 +26,7 @@ pub(super) const ALL: &[Violation] = &[
         let seen = Mutex::new(Vec::new());
         let seen = Arc::new(seen);
         let noted = Arc::clone(&seen);
-        Rig::default()
+        Interceptor::default()
             .reply::<DeleteVolumeRequest>(move |request, _| {
                 noted
                     .lock()
@@ -48,14 +48,14 @@ pub(super) const ALL: &[Violation] = &[
         "list-volumes-ignores-the-most",
         "LV-03",
         "returns all, however few are asked for",
-        || Rig::default().ask::<List>(|request| request.max_entries = 0),
+        || Interceptor::default().ask::<List>(|request| request.max_entries = 0),
     ),
     violation(
         "list-volumes-one-too-many",
         "LV-03",
         "returns one entry more than asked for",
         || {
-            Rig::default().ask::<List>(|request| {
+            Interceptor::default().ask::<List>(|request| {
                 if request.max_entries > 0 {
                     request.max_entries += 1;
                 }
@@ -63,14 +63,14 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("list-volumes-cuts-off", "LV-04", "does not say that there is more", || {
-        Rig::default().reply::<List>(|_, reply| reply.next_token.clear())
+        Interceptor::default().reply::<List>(|_, reply| reply.next_token.clear())
     }),
     violation(
         "list-volumes-nothing-for-zero",
         "LV-05",
         "returns no entries if no number is said",
         || {
-            Rig::default().reply::<List>(|request, reply| {
+            Interceptor::default().reply::<List>(|request, reply| {
                 if request.max_entries == 0 {
                     reply.entries.clear();
                 }
@@ -78,7 +78,8 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("list-volumes-takes-negative", "LV-06", "returns all for -1 entries", || {
-        Rig::default().ask::<List>(|request| request.max_entries = request.max_entries.max(0))
+        Interceptor::default()
+            .ask::<List>(|request| request.max_entries = request.max_entries.max(0))
     }),
     violation(
         "list-volumes-has-one-cursor",
@@ -87,7 +88,7 @@ pub(super) const ALL: &[Violation] = &[
         || {
             let cursor = Arc::new(Mutex::new(String::new()));
             let moved = Arc::clone(&cursor);
-            Rig::default()
+            Interceptor::default()
                 .ask::<List>(move |request| {
                     let cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
                     if request.max_entries == 1 {
@@ -104,7 +105,7 @@ pub(super) const ALL: &[Violation] = &[
     ),
     violation("list-volumes-repeats", "LV-08", "repeats the last entry on the next page", || {
         let last = Mutex::new(None);
-        Rig::default().reply::<List>(move |request, reply| {
+        Interceptor::default().reply::<List>(move |request, reply| {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             let before = std::mem::replace(&mut *last, reply.entries.last().cloned());
             if let (Some(before), false) = (before, request.starting_token.is_empty()) {
@@ -117,7 +118,7 @@ pub(super) const ALL: &[Violation] = &[
         "LV-08",
         "leaves out the first entry of each next page",
         || {
-            Rig::default().reply::<List>(|request, reply| {
+            Interceptor::default().reply::<List>(|request, reply| {
                 if !request.starting_token.is_empty() && !reply.entries.is_empty() {
                     reply.entries.remove(0);
                 }
@@ -128,17 +129,17 @@ pub(super) const ALL: &[Violation] = &[
         "list-volumes-bad-token-is-invalid",
         "LV-09",
         "answers INVALID_ARGUMENT for a bad token",
-        || Rig::default().recode::<List>(Code::Aborted, Code::InvalidArgument),
+        || Interceptor::default().recode::<List>(Code::Aborted, Code::InvalidArgument),
     ),
     violation("list-volumes-bad-token-is-nothing", "LV-09", "starts over for a bad token", || {
-        Rig::default().accept::<List>(Code::Aborted)
+        Interceptor::default().accept::<List>(Code::Aborted)
     }),
     violation(
         "list-volumes-has-an-empty-end",
         "LV-10",
         "hands out a token where nothing follows",
         || {
-            Rig::default()
+            Interceptor::default()
                 .answer::<List>(|request| {
                     let end = request.starting_token == "end";
                     end.then(|| Ok(ListVolumesResponse::default()))
@@ -151,12 +152,12 @@ pub(super) const ALL: &[Violation] = &[
         },
     ),
     violation("list-volumes-names-nothing", "LV-11", "lists entries without a volume", || {
-        Rig::default().reply::<List>(|_, reply| {
+        Interceptor::default().reply::<List>(|_, reply| {
             reply.entries.iter_mut().for_each(|entry| entry.volume = None);
         })
     }),
     violation("list-volumes-has-no-status", "LV-12", "leaves out the status of entries", || {
-        Rig::default().reply::<List>(|_, reply| {
+        Interceptor::default().reply::<List>(|_, reply| {
             reply.entries.iter_mut().for_each(|entry| entry.status = None);
         })
     }),
@@ -165,7 +166,7 @@ pub(super) const ALL: &[Violation] = &[
         "LV-13",
         "does not say where volumes are published",
         || {
-            Rig::default().reply::<List>(|_, reply| {
+            Interceptor::default().reply::<List>(|_, reply| {
                 for status in reply.entries.iter_mut().filter_map(|entry| entry.status.as_mut()) {
                     status.published_node_ids.clear();
                 }
@@ -178,7 +179,7 @@ pub(super) const ALL: &[Violation] = &[
         "names nodes that a volume was taken from",
         || {
             let seen = Mutex::new(HashSet::<String>::new());
-            Rig::default().reply::<List>(move |_, reply| {
+            Interceptor::default().reply::<List>(move |_, reply| {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 for status in reply.entries.iter_mut().filter_map(|entry| entry.status.as_mut()) {
                     seen.extend(status.published_node_ids.iter().cloned());
@@ -192,7 +193,7 @@ pub(super) const ALL: &[Violation] = &[
         "LV-15",
         "leaves out the condition of volumes",
         || {
-            Rig::default().reply::<List>(|_, reply| {
+            Interceptor::default().reply::<List>(|_, reply| {
                 for status in reply.entries.iter_mut().filter_map(|entry| entry.status.as_mut()) {
                     status.volume_condition = None;
                 }
@@ -206,7 +207,7 @@ pub(super) const ALL: &[Violation] = &[
         || {
             let gone = Arc::new(Mutex::new(HashSet::<String>::new()));
             let noted = Arc::clone(&gone);
-            Rig::default()
+            Interceptor::default()
                 .reply::<DeleteVolumeRequest>(move |request, _| {
                     let mut gone = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     gone.insert(request.volume_id.clone());
@@ -223,8 +224,9 @@ pub(super) const ALL: &[Violation] = &[
         "LV-18",
         "returns an empty list where the storage failed",
         || {
-            Rig::default().refusal::<List>(|_, _| Ok(ListVolumesResponse::default())).reply::<List>(
-                |_, reply| {
+            Interceptor::default()
+                .refusal::<List>(|_, _| Ok(ListVolumesResponse::default()))
+                .reply::<List>(|_, reply| {
                     let sick =
                         |entry: &csi_conformance::wire::csi::v1::list_volumes_response::Entry| {
                             let status = entry.status.as_ref();
@@ -233,8 +235,7 @@ pub(super) const ALL: &[Violation] = &[
                             condition.is_some_and(|condition| condition.abnormal)
                         };
                     reply.entries.retain(|entry| !sick(entry));
-                },
-            )
+                })
         },
     ),
 ];

@@ -8,18 +8,18 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 type Modify = ControllerModifyVolumeRequest;
 
 pub(super) const ALL: &[Violation] = &[
     violation("modify-volume-is-missing", "MV-01", "does not know the call it offers", || {
-        Rig::default().unimplemented::<Modify>()
+        Interceptor::default().unimplemented::<Modify>()
     }),
     violation("modify-volume-only-once", "MV-02", "refuses a change that was made before", || {
         let last = std::sync::Mutex::new(None);
-        Rig::default().answer::<Modify>(move |request| {
+        Interceptor::default().answer::<Modify>(move |request| {
             let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let again = last.replace(request.clone()) == Some(request.clone());
             again.then(|| Err(Status::already_exists("it has these values")))
@@ -29,17 +29,17 @@ pub(super) const ALL: &[Violation] = &[
         "modify-volume-takes-no-id",
         "MV-03",
         "answers OK although the id is missing",
-        || Rig::default().accept::<Modify>(Code::InvalidArgument),
+        || Interceptor::default().accept::<Modify>(Code::InvalidArgument),
     ),
     violation("modify-volume-takes-nothing", "MV-04", "answers OK to an empty change", || {
-        Rig::default().accept::<Modify>(Code::InvalidArgument)
+        Interceptor::default().accept::<Modify>(Code::InvalidArgument)
     }),
     violation(
         "modify-volume-ignores-bad-values",
         "MV-05",
         "drops values that mean nothing",
         || {
-            Rig::default().ask::<Modify>(|request| {
+            Interceptor::default().ask::<Modify>(|request| {
                 request
                     .mutable_parameters
                     .retain(|key, value| key != "readIops" || value.parse::<u64>().is_ok());
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Violation] = &[
         "MV-06",
         "drops keys that it does not know",
         || {
-            Rig::default().ask::<Modify>(|request| {
+            Interceptor::default().ask::<Modify>(|request| {
                 request.mutable_parameters.retain(|key, _| key == "readIops");
             })
         },
@@ -63,7 +63,7 @@ pub(super) const ALL: &[Violation] = &[
         "modify-volume-lost-is-invalid",
         "MV-08",
         "answers INVALID_ARGUMENT where it is gone",
-        || Rig::default().recode::<Modify>(Code::NotFound, Code::InvalidArgument),
+        || Interceptor::default().recode::<Modify>(Code::NotFound, Code::InvalidArgument),
     ),
     violation(
         "modify-volume-changes-context",
@@ -72,20 +72,24 @@ pub(super) const ALL: &[Violation] = &[
         || {
             let modified = Arc::new(AtomicBool::new(false));
             let noted = Arc::clone(&modified);
-            Rig::default()
+            Interceptor::default()
                 .reply::<Modify>(move |_, _| noted.store(true, Ordering::Relaxed))
                 .reply::<ControllerGetVolumeRequest>(move |_, reply| {
-                if let (true, Some(volume)) = (modified.load(Ordering::Relaxed), &mut reply.volume)
-                {
-                    volume.volume_context.insert("readIops".to_owned(), "2000".to_owned());
-                }
-            })
+                    if let (true, Some(volume)) =
+                        (modified.load(Ordering::Relaxed), &mut reply.volume)
+                    {
+                        volume.volume_context.insert("readIops".to_owned(), "2000".to_owned());
+                    }
+                })
         },
     ),
     violation(
         "modify-volume-hides-failures",
         "MV-12",
         "answers OK where the storage failed",
-        || Rig::default().refusal::<Modify>(|_, _| Ok(ControllerModifyVolumeResponse::default())),
+        || {
+            Interceptor::default()
+                .refusal::<Modify>(|_, _| Ok(ControllerModifyVolumeResponse::default()))
+        },
     ),
 ];

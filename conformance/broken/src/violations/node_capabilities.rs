@@ -8,26 +8,26 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Code;
 
+use crate::interceptor::Interceptor;
 use crate::mistakes::refusing;
-use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("node-lists-too-little", "NC-02", "has calls that it does not list", || {
-        Rig::default().reply::<NodeGetCapabilitiesRequest>(|_, reply| {
+        Interceptor::default().reply::<NodeGetCapabilitiesRequest>(|_, reply| {
             reply.capabilities.truncate(2);
         })
     }),
     violation("node-lists-too-much", "NC-02", "lists calls that it does not have", || {
-        Rig::default().unimplemented::<NodeExpandVolumeRequest>()
+        Interceptor::default().unimplemented::<NodeExpandVolumeRequest>()
     }),
     violation("node-lists-twice", "NC-02", "lists a capability twice", || {
-        Rig::default().reply::<NodeGetCapabilitiesRequest>(|_, reply| {
+        Interceptor::default().reply::<NodeGetCapabilitiesRequest>(|_, reply| {
             reply.capabilities.extend_from_within(..1);
         })
     }),
     violation("node-has-no-numbers", "NC-03", "has nothing to tell of a volume", || {
-        Rig::default().reply::<NodeGetVolumeStatsRequest>(|_, reply| reply.usage.clear())
+        Interceptor::default().reply::<NodeGetVolumeStatsRequest>(|_, reply| reply.usage.clear())
     }),
     violation("node-has-no-new-modes", "NC-04", "lists modes that it refuses", || {
         refusing::<CreateVolumeRequest>(Code::InvalidArgument, |it| {
@@ -40,7 +40,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("node-ignores-the-group", "NC-05", "mounts for its own group", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<NodeStageVolumeRequest>(|it| no_group(it.volume_capability.as_mut()))
             .ask::<NodePublishVolumeRequest>(|it| no_group(it.volume_capability.as_mut()))
     })

@@ -4,13 +4,13 @@ use csi_conformance::wire::csi::v1::NodeExpandVolumeRequest;
 use csi_conformance::wire::csi::v1::volume_capability::AccessType;
 use tonic::{Code, Status};
 
+use crate::interceptor::Interceptor;
 use crate::mistakes::{hiding_failures, refusing, refusing_long_paths, refusing_repeats};
-use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("node-expand-is-missing", "NE-01", "lists a call that it does not have", || {
-        Rig::default().unimplemented::<NodeExpandVolumeRequest>()
+        Interceptor::default().unimplemented::<NodeExpandVolumeRequest>()
     }),
     violation("node-expand-is-not-idempotent", "NE-02", "refuses a repeat", || {
         refusing_repeats::<NodeExpandVolumeRequest>(Code::FailedPrecondition, |it| {
@@ -19,7 +19,7 @@ pub(super) const ALL: &[Violation] = &[
     }),
     violation("node-expand-refuses-what-is-large", "NE-03", "says OUT_OF_RANGE", too_large),
     violation("node-expand-anywhere", "NE-04", "does not look at the path", || {
-        Rig::default().accept::<NodeExpandVolumeRequest>(Code::NotFound)
+        Interceptor::default().accept::<NodeExpandVolumeRequest>(Code::NotFound)
     }),
     violation("node-expand-targets-only", "NE-05", "does not know the staging path", || {
         refusing::<NodeExpandVolumeRequest>(Code::NotFound, |it| {
@@ -27,10 +27,11 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("node-expand-takes-no-volume-id", "NE-08", "does not look for volume_id", || {
-        Rig::default().accept::<NodeExpandVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeExpandVolumeRequest>(Code::InvalidArgument)
     }),
     violation("node-expand-misses-a-path-late", "NE-09", "says NOT_FOUND", || {
-        Rig::default().recode::<NodeExpandVolumeRequest>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default()
+            .recode::<NodeExpandVolumeRequest>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("node-expand-wants-a-range", "NE-10", "needs what is optional", || {
         refusing::<NodeExpandVolumeRequest>(Code::InvalidArgument, |it| it.capacity_range.is_none())
@@ -44,21 +45,22 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("node-expand-finds-the-wrong-code", "NE-13", "says FAILED_PRECONDITION", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<NodeExpandVolumeRequest>(Code::InvalidArgument, Code::FailedPrecondition)
     }),
     violation("node-expand-has-an-internal-error", "NE-14", "says INTERNAL", || {
-        Rig::default().recode::<NodeExpandVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<NodeExpandVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("node-expand-hides-what-cannot-grow", "NE-15", "says OK to a read-only one", || {
         hiding_failures::<NodeExpandVolumeRequest>()
     })
     .on_real(),
     violation("node-expand-promises-anything", "NE-16", "says OK to any size", || {
-        Rig::default().accept::<NodeExpandVolumeRequest>(Code::OutOfRange)
+        Interceptor::default().accept::<NodeExpandVolumeRequest>(Code::OutOfRange)
     }),
     violation("node-expand-tells-the-old-size", "NE-17", "tells the size of before", || {
-        Rig::default().reply::<NodeExpandVolumeRequest>(|_, reply| reply.capacity_bytes /= 2)
+        Interceptor::default()
+            .reply::<NodeExpandVolumeRequest>(|_, reply| reply.capacity_bytes /= 2)
     }),
     violation("node-expand-wants-the-staging-path", "NE-18", "needs what is optional", || {
         refusing::<NodeExpandVolumeRequest>(Code::InvalidArgument, |it| {
@@ -69,7 +71,7 @@ pub(super) const ALL: &[Violation] = &[
         refusing_long_paths::<NodeExpandVolumeRequest>(|it| &it.volume_path)
     }),
     violation("node-expand-does-nothing", "NE-20", "leaves the filesystem as it is", || {
-        Rig::default().forget::<NodeExpandVolumeRequest>()
+        Interceptor::default().forget::<NodeExpandVolumeRequest>()
     })
     .on_real(),
     violation("node-expand-wants-secrets", "NE-22", "needs secrets that nobody gave it", || {
@@ -83,8 +85,8 @@ fn is_block(request: &NodeExpandVolumeRequest) -> bool {
 }
 
 /// It takes the size that is asked for as the one to have, not as the least.
-fn too_large() -> Rig {
-    Rig::default().outcome::<NodeExpandVolumeRequest>(|it, answer| {
+fn too_large() -> Interceptor {
+    Interceptor::default().outcome::<NodeExpandVolumeRequest>(|it, answer| {
         let reply = answer?;
         let wanted = it.capacity_range.as_ref().map_or(i64::MAX, |range| range.required_bytes);
         if reply.capacity_bytes > wanted {

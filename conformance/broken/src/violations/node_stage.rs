@@ -11,31 +11,32 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Code;
 
+use crate::interceptor::Interceptor;
 use crate::mistakes::{
     hiding_failures, pretending, refusing, refusing_long_paths, refusing_repeats,
 };
-use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("stage-is-missing", "NS-01", "lists a call that it does not have", || {
-        Rig::default().unimplemented::<NodeStageVolumeRequest>()
+        Interceptor::default().unimplemented::<NodeStageVolumeRequest>()
     }),
     violation("stage-is-not-idempotent", "NS-03", "refuses to stage what it has staged", || {
         refusing_repeats::<NodeStageVolumeRequest>(Code::AlreadyExists, |it| it.volume_id.clone())
     }),
     violation("stage-takes-no-volume-id", "NS-04", "does not look for volume_id", || {
-        Rig::default().accept::<NodeStageVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeStageVolumeRequest>(Code::InvalidArgument)
     }),
     violation("stage-misses-a-path-late", "NS-05", "takes a missing path for a bad state", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<NodeStageVolumeRequest>(Code::InvalidArgument, Code::FailedPrecondition)
     }),
     violation("stage-guesses-the-capability", "NS-06", "does not need a capability", || {
         pretending::<NodeStageVolumeRequest>(|it| it.volume_capability.is_none())
     }),
     violation("stage-takes-relative-paths", "NS-07", "takes a path from where it runs", || {
-        Rig::default().ask::<NodeStageVolumeRequest>(|it| absolute(&mut it.staging_target_path))
+        Interceptor::default()
+            .ask::<NodeStageVolumeRequest>(|it| absolute(&mut it.staging_target_path))
     }),
     violation("stage-wants-to-make-the-directory", "NS-08", "refuses a path that exists", || {
         refusing::<NodeStageVolumeRequest>(Code::FailedPrecondition, |it| {
@@ -47,23 +48,24 @@ pub(super) const ALL: &[Violation] = &[
         refusing_long_paths::<NodeStageVolumeRequest>(|it| &it.staging_target_path)
     }),
     violation("stage-ignores-the-mode", "NS-10", "does not look at the access mode", || {
-        Rig::default().ask::<NodeStageVolumeRequest>(|it| known_mode(it.volume_capability.as_mut()))
+        Interceptor::default()
+            .ask::<NodeStageVolumeRequest>(|it| known_mode(it.volume_capability.as_mut()))
     }),
     violation("stage-has-an-internal-error", "NS-11", "says INTERNAL for NOT_FOUND", || {
-        Rig::default().recode::<NodeStageVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<NodeStageVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("stage-compares-the-path-only", "NS-12", "takes any capability again", || {
-        Rig::default().accept::<NodeStageVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<NodeStageVolumeRequest>(Code::AlreadyExists)
     }),
     violation("stage-blames-the-argument", "NS-13", "says INVALID_ARGUMENT", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<NodeStageVolumeRequest>(Code::FailedPrecondition, Code::InvalidArgument)
     }),
     violation("stage-ignores-volume-context", "NS-14", "does not compare volume_context", || {
-        Rig::default().ask::<NodeStageVolumeRequest>(|it| it.volume_context.clear())
+        Interceptor::default().ask::<NodeStageVolumeRequest>(|it| it.volume_context.clear())
     }),
     violation("stage-ignores-publish-context", "NS-15", "writes to what is read-only", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<NodeStageVolumeRequest>(|it| it.publish_context.clear())
             .ask::<NodePublishVolumeRequest>(|it| it.publish_context.clear())
     })
@@ -74,7 +76,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("stage-formats-each-time", "NS-16", "loses what was written", || {
-        Rig::default()
+        Interceptor::default()
             .reply::<NodePublishVolumeRequest>(|it, _| emptied(Path::new(&it.target_path)))
     })
     .on_real(),
@@ -102,7 +104,7 @@ pub(super) fn known_mode(capability: Option<&mut VolumeCapability>) {
     }
 }
 
-/// As if the filesystem had been made anew.
+/// As if the filesystem had been formatted again.
 fn emptied(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
         // A directory that a filesystem comes with may stay.
@@ -110,10 +112,10 @@ fn emptied(root: &Path) {
     }
 }
 
-fn counting() -> Rig {
+fn counting() -> Interceptor {
     let published = Arc::new(Mutex::new(BTreeMap::new()));
     let unstaged = Arc::clone(&published);
-    Rig::default()
+    Interceptor::default()
         .reply::<NodePublishVolumeRequest>(move |it, _| {
             changed(&published, &it.volume_id, 1);
         })

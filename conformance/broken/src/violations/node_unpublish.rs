@@ -7,23 +7,23 @@ use csi_conformance::wire::csi::v1::{NodeGetVolumeStatsRequest, NodeUnpublishVol
 use tonic::{Code, Status};
 
 use super::unknown;
+use crate::interceptor::Interceptor;
 use crate::mistakes::{hiding_failures, refusing_long_paths, refusing_repeats};
-use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("unpublish-is-missing", "NN-01", "does not have the call", || {
-        Rig::default().unimplemented::<NodeUnpublishVolumeRequest>()
+        Interceptor::default().unimplemented::<NodeUnpublishVolumeRequest>()
     }),
     violation("unpublish-does-nothing", "NN-02", "says OK and does nothing", || {
-        Rig::default().forget::<NodeUnpublishVolumeRequest>()
+        Interceptor::default().forget::<NodeUnpublishVolumeRequest>()
     }),
     violation("unpublish-leaves-the-mount", "NN-02", "leaves the volume mounted", || {
-        Rig::default().forget::<NodeUnpublishVolumeRequest>()
+        Interceptor::default().forget::<NodeUnpublishVolumeRequest>()
     })
     .on_real(),
     violation("unpublish-leaves-the-target", "NN-03", "leaves an empty directory", || {
-        Rig::default().reply::<NodeUnpublishVolumeRequest>(|it, _| {
+        Interceptor::default().reply::<NodeUnpublishVolumeRequest>(|it, _| {
             let _ = std::fs::create_dir(&it.target_path);
         })
     })
@@ -32,13 +32,14 @@ pub(super) const ALL: &[Violation] = &[
         refusing_repeats::<NodeUnpublishVolumeRequest>(Code::NotFound, |it| it.target_path.clone())
     }),
     violation("unpublish-takes-no-volume-id", "NN-05", "does not look for volume_id", || {
-        Rig::default().accept::<NodeUnpublishVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeUnpublishVolumeRequest>(Code::InvalidArgument)
     }),
     violation("unpublish-misses-a-target-late", "NN-06", "says NOT_FOUND", || {
-        Rig::default().recode::<NodeUnpublishVolumeRequest>(Code::InvalidArgument, Code::NotFound)
+        Interceptor::default()
+            .recode::<NodeUnpublishVolumeRequest>(Code::InvalidArgument, Code::NotFound)
     }),
     violation("unpublish-has-an-internal-error", "NN-07", "says INTERNAL", || {
-        Rig::default().answer::<NodeUnpublishVolumeRequest>(|it| {
+        Interceptor::default().answer::<NodeUnpublishVolumeRequest>(|it| {
             unknown(&it.volume_id).then(|| Err(Status::internal("no such record")))
         })
     }),
@@ -52,11 +53,11 @@ pub(super) const ALL: &[Violation] = &[
     .on_real(),
 ];
 
-/// Told by the numbers of a volume: it is nowhere any more.
-fn all_targets() -> Rig {
+/// Known by the numbers of a volume: it is published nowhere any more.
+fn all_targets() -> Interceptor {
     let gone = Arc::new(Mutex::new(BTreeSet::new()));
     let asked = Arc::clone(&gone);
-    Rig::default()
+    Interceptor::default()
         .reply::<NodeUnpublishVolumeRequest>(move |it, _| {
             gone.lock().unwrap_or_else(PoisonError::into_inner).insert(it.volume_id.clone());
         })

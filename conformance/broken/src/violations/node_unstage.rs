@@ -6,19 +6,19 @@ use csi_conformance::wire::csi::v1::NodeUnstageVolumeRequest;
 use tonic::{Code, Status};
 
 use super::unknown;
+use crate::interceptor::Interceptor;
 use crate::mistakes::{hiding_failures, refusing, refusing_long_paths, refusing_repeats};
-use crate::rig::Rig;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("unstage-is-missing", "NU-01", "lists a call that it does not have", || {
-        Rig::default().unimplemented::<NodeUnstageVolumeRequest>()
+        Interceptor::default().unimplemented::<NodeUnstageVolumeRequest>()
     }),
     violation("unstage-does-nothing", "NU-02", "says OK and does nothing", || {
-        Rig::default().forget::<NodeUnstageVolumeRequest>()
+        Interceptor::default().forget::<NodeUnstageVolumeRequest>()
     }),
     violation("unstage-leaves-the-mount", "NU-07", "leaves the volume mounted on the node", || {
-        Rig::default().forget::<NodeUnstageVolumeRequest>()
+        Interceptor::default().forget::<NodeUnstageVolumeRequest>()
     })
     .on_real(),
     violation("unstage-is-not-idempotent", "NU-03", "says NOT_FOUND to a repeat", || {
@@ -27,13 +27,13 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("unstage-takes-no-volume-id", "NU-04", "does not look for volume_id", || {
-        Rig::default().accept::<NodeUnstageVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeUnstageVolumeRequest>(Code::InvalidArgument)
     }),
     violation("unstage-takes-no-path", "NU-05", "takes a missing path for nothing staged", || {
-        Rig::default().accept::<NodeUnstageVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeUnstageVolumeRequest>(Code::InvalidArgument)
     }),
     violation("unstage-knows-issued-ids-only", "NU-06", "says INVALID_ARGUMENT", || {
-        Rig::default().answer::<NodeUnstageVolumeRequest>(|it| {
+        Interceptor::default().answer::<NodeUnstageVolumeRequest>(|it| {
             unknown(&it.volume_id).then(|| Err(Status::invalid_argument("a malformed volume_id")))
         })
     }),

@@ -6,32 +6,32 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::codegen::http::HeaderValue;
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(super) const ALL: &[Violation] = &[
     violation("answers-in-html", "PR-01", "says that its answers are HTML", || {
-        Rig::default().headers(|_, headers| {
+        Interceptor::default().headers(|_, headers| {
             headers.insert("content-type", HeaderValue::from_static("text/html"));
         })
     }),
     violation("another-package", "PR-02", "does not serve csi.v1.Identity", || {
-        Rig::default().unimplemented::<ProbeRequest>()
+        Interceptor::default().unimplemented::<ProbeRequest>()
     }),
     violation("no-node-plugin", "PR-03", "has no node plugin", || {
-        Rig::default().unimplemented::<NodeGetCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<NodeGetCapabilitiesRequest>()
     }),
     violation("no-required-call", "PR-04", "lacks a call that every plugin has", || {
-        Rig::default().unimplemented::<GetPluginCapabilitiesRequest>()
+        Interceptor::default().unimplemented::<GetPluginCapabilitiesRequest>()
     }),
     violation("expansion-is-not-there", "PR-05", "advertises a call it lacks", || {
-        Rig::default().unimplemented::<ControllerExpandVolumeRequest>()
+        Interceptor::default().unimplemented::<ControllerExpandVolumeRequest>()
     }),
     violation("a-service-at-another-address", "PR-08", "serves metadata elsewhere", || {
-        Rig::default().unimplemented::<GetMetadataAllocatedRequest>()
+        Interceptor::default().unimplemented::<GetMetadataAllocatedRequest>()
     }),
     violation("secrets-are-printed", "PR-11", "prints secrets when deleting", || {
-        Rig::default().ask::<DeleteVolumeRequest>(|request| {
+        Interceptor::default().ask::<DeleteVolumeRequest>(|request| {
             tracing::debug!("DeleteVolume with {:?}", request.secrets);
         })
     }),

@@ -8,18 +8,18 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
-fn created(change: fn(&mut Snapshot)) -> Rig {
-    Rig::default().reply::<CreateSnapshotRequest>(move |_, reply| {
+fn created(change: fn(&mut Snapshot)) -> Interceptor {
+    Interceptor::default().reply::<CreateSnapshotRequest>(move |_, reply| {
         reply.snapshot.iter_mut().for_each(change);
     })
 }
 
-/// Wherever members of groups are told of.
-fn members(change: fn(&mut Snapshot)) -> Rig {
-    Rig::default()
+/// In every reply that contains members of groups.
+fn members(change: fn(&mut Snapshot)) -> Interceptor {
+    Interceptor::default()
         .reply::<CreateVolumeGroupSnapshotRequest>(move |_, reply| {
             reply.group_snapshot.iter_mut().flat_map(|it| &mut it.snapshots).for_each(change);
         })
@@ -38,7 +38,7 @@ pub(super) const ALL: &[Violation] = &[
         created(|snapshot| snapshot.snapshot_id = "snapshot".to_owned())
     }),
     violation("snapshots-of-something", "SN-02", "lists a wrong source", || {
-        Rig::default().reply::<ListSnapshotsRequest>(|_, reply| {
+        Interceptor::default().reply::<ListSnapshotsRequest>(|_, reply| {
             for snapshot in reply.entries.iter_mut().filter_map(|it| it.snapshot.as_mut()) {
                 snapshot.source_volume_id = "volume".to_owned();
             }
@@ -50,14 +50,14 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("snapshots-are-always-new", "SN-03", "tells another time at each call", || {
-        Rig::default().reply::<GetSnapshotRequest>(|_, reply| {
+        Interceptor::default().reply::<GetSnapshotRequest>(|_, reply| {
             if let Some(snapshot) = &mut reply.snapshot {
                 snapshot.creation_time.iter_mut().for_each(|time| time.seconds += 1);
             }
         })
     }),
     violation("ready-too-early", "SN-04", "says ready of what cannot be restored", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::failed_precondition("the snapshot is being uploaded");
             is_restored(request).then_some(Err(refusal))
         })
@@ -66,7 +66,7 @@ pub(super) const ALL: &[Violation] = &[
         created(|snapshot| snapshot.size_bytes = -1)
     }),
     violation("restored-too-small", "SN-06", "restores into a smaller volume", || {
-        Rig::default().reply::<CreateVolumeRequest>(|request, reply| {
+        Interceptor::default().reply::<CreateVolumeRequest>(|request, reply| {
             for volume in reply.volume.iter_mut().filter(|_| is_restored(request)) {
                 volume.capacity_bytes /= 2;
             }
@@ -79,7 +79,7 @@ pub(super) const ALL: &[Violation] = &[
         members(|snapshot| snapshot.group_snapshot_id.clear())
     }),
     violation("single-snapshots-stay", "SN-08", "does not delete a snapshot of no group", || {
-        Rig::default().answer::<DeleteSnapshotRequest>(|_| {
+        Interceptor::default().answer::<DeleteSnapshotRequest>(|_| {
             Some(Err(Status::failed_precondition("it is a member of a group")))
         })
     }),
@@ -87,7 +87,7 @@ pub(super) const ALL: &[Violation] = &[
         members(|snapshot| snapshot.group_snapshot_id = "another".to_owned())
     }),
     violation("snapshots-of-snapshots-are-made", "SN-10", "takes a snapshot of one", || {
-        Rig::default()
+        Interceptor::default()
             .accept::<CreateSnapshotRequest>(Code::NotFound)
             .accept::<CreateSnapshotRequest>(Code::InvalidArgument)
     }),

@@ -8,7 +8,7 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::{Answer, Rig};
+use crate::interceptor::{Answer, Interceptor};
 use crate::violation::{Violation, violation};
 
 type Allocated = GetMetadataAllocatedRequest;
@@ -17,25 +17,25 @@ type Messages = Vec<GetMetadataAllocatedResponse>;
 
 pub(super) const ALL: &[Violation] = &[
     violation("metadata-delta-is-missing", "SM-01", "does not know GetMetadataDelta", || {
-        Rig::default().unimplemented::<Delta>()
+        Interceptor::default().unimplemented::<Delta>()
     }),
     violation("metadata-falls", "SM-02", "returns ranges in falling order", || {
-        telling(&[&[(8192, 4096), (0, 4096)]])
+        reporting(&[&[(8192, 4096), (0, 4096)]])
     }),
     violation("metadata-overlaps", "SM-03", "returns ranges that overlap", || {
-        telling(&[&[(0, 8192), (4096, 4096)]])
+        reporting(&[&[(0, 8192), (4096, 4096)]])
     }),
     violation("metadata-repeats-a-range", "SM-04", "repeats a range in the next message", || {
-        telling(&[&[(0, 4096)], &[(0, 4096)]])
+        reporting(&[&[(0, 4096)], &[(0, 4096)]])
     }),
     violation("metadata-overlaps-the-next", "SM-04", "overlaps with the next message", || {
-        telling(&[&[(0, 8192)], &[(4096, 8192)]])
+        reporting(&[&[(0, 8192)], &[(4096, 8192)]])
     }),
     violation("metadata-of-no-size", "SM-05", "returns a range of no size", || {
-        telling(&[&[(0, 4096), (8192, 0)]])
+        reporting(&[&[(0, 4096), (8192, 0)]])
     }),
     violation("metadata-below-zero", "SM-06", "counts from below 0", || {
-        telling(&[&[(-4096, 4096)]])
+        reporting(&[&[(-4096, 4096)]])
     }),
     violation("metadata-of-another-type", "SM-07", "returns a type that there is not", || {
         changing(|messages| messages.iter_mut().for_each(|it| it.block_metadata_type = 7))
@@ -71,17 +71,18 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("metadata-ignores-the-cap", "SM-13", "ignores max_results", || {
-        telling(&[&[(0, 4096), (8192, 4096), (16384, 4096)]])
+        reporting(&[&[(0, 4096), (8192, 4096), (16384, 4096)]])
     }),
     violation("metadata-takes-negative-caps", "SM-15", "takes -1 for no cap", || {
-        Rig::default().ask::<Allocated>(|request| request.max_results = request.max_results.max(0))
+        Interceptor::default()
+            .ask::<Allocated>(|request| request.max_results = request.max_results.max(0))
     }),
     violation("metadata-ignores-the-offset", "SM-16", "begins from the start", || {
-        Rig::default().ask::<Allocated>(|request| request.starting_offset = 0)
+        Interceptor::default().ask::<Allocated>(|request| request.starting_offset = 0)
     })
     .on_real(),
     violation("metadata-needs-a-range-at-the-offset", "SM-17", "returns nothing in a hole", || {
-        Rig::default().stream::<Allocated>(|request, messages, _| {
+        Interceptor::default().stream::<Allocated>(|request, messages, _| {
             let start = request.starting_offset;
             let first = messages.first().and_then(|it| it.block_metadata.first());
             if start > 0 && first.is_some_and(|it| it.byte_offset > start) {
@@ -95,7 +96,7 @@ pub(super) const ALL: &[Violation] = &[
         "SM-18",
         "leaves out the range at the offset",
         || {
-            Rig::default().stream::<Allocated>(|request, messages, _| {
+            Interceptor::default().stream::<Allocated>(|request, messages, _| {
                 if let Some(first) = messages.first_mut()
                     && request.starting_offset > 0
                     && !first.block_metadata.is_empty()
@@ -107,7 +108,7 @@ pub(super) const ALL: &[Violation] = &[
     )
     .on_real(),
     violation("metadata-ends-early", "SM-19", "drops the last range", || {
-        Rig::default().stream::<Allocated>(|_, messages, _| {
+        Interceptor::default().stream::<Allocated>(|_, messages, _| {
             if let Some(last) = messages.last_mut() {
                 last.block_metadata.pop();
             }
@@ -115,11 +116,11 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_real(),
     violation("metadata-ends-well-in-any-case", "SM-20", "ends with OK after an error", || {
-        Rig::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
+        Interceptor::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
     }),
     violation("metadata-keeps-streams-open", "SM-21", "keeps streams that were given up", || {
         let opened = AtomicUsize::new(0);
-        Rig::default().stream::<Allocated>(move |_, messages, end| {
+        Interceptor::default().stream::<Allocated>(move |_, messages, end| {
             if opened.fetch_add(1, Ordering::Relaxed) >= 16 {
                 messages.clear();
                 *end = Err(Status::resource_exhausted("too many streams"));
@@ -127,14 +128,14 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("metadata-of-nothing-is-an-error", "SM-22", "fails on a blank volume", || {
-        Rig::default().stream::<Allocated>(|_, messages, end| {
+        Interceptor::default().stream::<Allocated>(|_, messages, end| {
             if messages.iter().all(|it| it.block_metadata.is_empty()) {
                 *end = Err(Status::internal("there are no blocks"));
             }
         })
     }),
     violation("metadata-forgets-a-block", "SM-23", "leaves out a block", || {
-        Rig::default().stream::<Allocated>(|_, messages, _| {
+        Interceptor::default().stream::<Allocated>(|_, messages, _| {
             for message in messages {
                 message.block_metadata.retain(|it| it.byte_offset != 0);
             }
@@ -142,7 +143,7 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_real(),
     violation("metadata-delta-forgets-zeroes", "SM-24", "leaves out the second block", || {
-        Rig::default().stream::<Delta>(|_, messages, _| {
+        Interceptor::default().stream::<Delta>(|_, messages, _| {
             let Some(first) = messages.first_mut() else { return };
             if first.block_metadata.len() > 1 {
                 first.block_metadata.remove(1);
@@ -160,13 +161,13 @@ pub(super) const ALL: &[Violation] = &[
         recoding::<Allocated>(Code::OutOfRange, Code::InvalidArgument)
     }),
     violation("metadata-out-of-range-is-empty", "SM-27", "returns nothing behind the end", || {
-        Rig::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
+        Interceptor::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
     }),
     violation("metadata-hides-errors", "SM-28", "returns nothing when it cannot look", || {
-        Rig::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
+        Interceptor::default().stream::<Allocated>(|_, _, end| *end = Ok(()))
     }),
     violation("metadata-delta-takes-no-base", "SM-29", "takes no base for a blank one", || {
-        Rig::default().ask::<Delta>(|request| {
+        Interceptor::default().ask::<Delta>(|request| {
             if request.base_snapshot_id.is_empty() {
                 request.base_snapshot_id.clone_from(&request.target_snapshot_id);
             }
@@ -179,7 +180,7 @@ pub(super) const ALL: &[Violation] = &[
         "metadata-delta-untracked",
         "SM-31",
         "says INTERNAL when there is no tracking",
-        || Rig::default().answer::<Delta>(|_| Some(Err(Status::internal("no tracking")))),
+        || Interceptor::default().answer::<Delta>(|_| Some(Err(Status::internal("no tracking")))),
     ),
     violation("metadata-delta-out-of-range", "SM-32", "says INVALID_ARGUMENT", || {
         recoding::<Delta>(Code::OutOfRange, Code::InvalidArgument)
@@ -188,47 +189,48 @@ pub(super) const ALL: &[Violation] = &[
         "metadata-delta-hides-errors",
         "SM-33",
         "returns nothing when it cannot look",
-        || Rig::default().stream::<Delta>(|_, _, end| *end = Ok(())),
+        || Interceptor::default().stream::<Delta>(|_, _, end| *end = Ok(())),
     ),
     violation("metadata-delta-takes-any-two", "SM-34", "compares what cannot be compared", || {
-        Rig::default().stream::<Delta>(|_, _, end| *end = Ok(()))
+        Interceptor::default().stream::<Delta>(|_, _, end| *end = Ok(()))
     }),
     violation("metadata-delta-of-the-base", "SM-35", "tells the base's capacity", || {
-        Rig::default().stream::<Delta>(|_, messages, _| {
+        Interceptor::default().stream::<Delta>(|_, messages, _| {
             messages.iter_mut().for_each(|it| it.volume_capacity_bytes /= 2);
         })
     }),
     violation("metadata-not-of-filesystems", "SM-36", "fails on a volume that was mounted", || {
-        Rig::default().answer::<Allocated>(|_| Some(Err(Status::internal("it is no raw volume"))))
+        Interceptor::default()
+            .answer::<Allocated>(|_| Some(Err(Status::internal("it is no raw volume"))))
     }),
 ];
 
-fn ranges(told: &[(i64, i64)]) -> Vec<BlockMetadata> {
+fn ranges(reported: &[(i64, i64)]) -> Vec<BlockMetadata> {
     let range = |(byte_offset, size_bytes): &(i64, i64)| BlockMetadata {
         byte_offset: *byte_offset,
         size_bytes: *size_bytes,
     };
-    told.iter().map(range).collect()
+    reported.iter().map(range).collect()
 }
 
-fn changing(change: fn(&mut Messages)) -> Rig {
-    Rig::default().stream::<Allocated>(move |_, messages, _| change(messages))
+fn changing(change: fn(&mut Messages)) -> Interceptor {
+    Interceptor::default().stream::<Allocated>(move |_, messages, _| change(messages))
 }
 
 /// Messages like the first one, each with these ranges.
-fn telling(told: &'static [&'static [(i64, i64)]]) -> Rig {
-    Rig::default().stream::<Allocated>(move |_, messages, _| {
+fn reporting(reported: &'static [&'static [(i64, i64)]]) -> Interceptor {
+    Interceptor::default().stream::<Allocated>(move |_, messages, _| {
         let Some(first) = messages.first().cloned() else { return };
         let message = |it: &&[(i64, i64)]| GetMetadataAllocatedResponse {
             block_metadata: ranges(it),
             ..first.clone()
         };
-        *messages = told.iter().map(message).collect();
+        *messages = reported.iter().map(message).collect();
     })
 }
 
-fn recoding<R: csi_conformance::wire::Rpc>(from: Code, to: Code) -> Rig {
-    Rig::default().stream::<R>(move |_, _, end: &mut Answer<()>| {
+fn recoding<R: csi_conformance::wire::Rpc>(from: Code, to: Code) -> Interceptor {
+    Interceptor::default().stream::<R>(move |_, _, end: &mut Answer<()>| {
         if let Err(status) = end
             && status.code() == from
         {

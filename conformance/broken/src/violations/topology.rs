@@ -7,26 +7,26 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::without_plugin;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 /// The node has another segment.
-fn node_is_also_at(key: &'static str, value: &'static str) -> Rig {
-    Rig::default().reply::<NodeGetInfoRequest>(move |_, reply| {
+fn node_is_also_at(key: &'static str, value: &'static str) -> Interceptor {
+    Interceptor::default().reply::<NodeGetInfoRequest>(move |_, reply| {
         if let Some(place) = &mut reply.accessible_topology {
             place.segments.insert(key.to_owned(), value.to_owned());
         }
     })
 }
 
-fn asked(change: fn(&mut TopologyRequirement)) -> Rig {
-    Rig::default().ask::<CreateVolumeRequest>(move |request| {
+fn asked(change: fn(&mut TopologyRequirement)) -> Interceptor {
+    Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
         request.accessibility_requirements.iter_mut().for_each(change);
     })
 }
 
-fn created(change: fn(&mut Volume)) -> Rig {
-    Rig::default().reply::<CreateVolumeRequest>(move |_, reply| {
+fn created(change: fn(&mut Volume)) -> Interceptor {
+    Interceptor::default().reply::<CreateVolumeRequest>(move |_, reply| {
         reply.volume.iter_mut().for_each(change);
     })
 }
@@ -65,7 +65,7 @@ pub(super) const ALL: &[Violation] = &[
         node_is_also_at("orlop.example/NODE", "node-1")
     }),
     violation("keys-have-case", "TP-06", "does not find a key in another case", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let wanted = request.accessibility_requirements.as_ref()?;
             let keys = wanted.requisite.iter().flat_map(|place| place.segments.keys());
             let full = Status::resource_exhausted("there is no such place");
@@ -76,7 +76,7 @@ pub(super) const ALL: &[Violation] = &[
         node_is_also_at("orlop.example/zone", "zone 1")
     }),
     violation("malformed-places-are-dropped", "TP-08", "drops places it cannot read", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| {
             request.accessibility_requirements = request
                 .accessibility_requirements
                 .take()
@@ -84,7 +84,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("no-place-is-any-place", "TP-09", "takes an empty requirement for none", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| {
             request.accessibility_requirements = request
                 .accessibility_requirements
                 .take()
@@ -119,17 +119,18 @@ pub(super) const ALL: &[Violation] = &[
     })
     .on_spread(),
     violation("a-bad-preference-is-fatal", "TP-16", "fails at a place it does not know", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let wanted = request.accessibility_requirements.as_ref()?;
             let failed = Status::internal("no such place");
             (!wanted.preferred.is_empty()).then_some(Err(failed))
         })
     }),
     violation("a-bad-place-is-invalid", "TP-17", "refuses a place with another code", || {
-        Rig::default().recode::<CreateVolumeRequest>(Code::ResourceExhausted, Code::InvalidArgument)
+        Interceptor::default()
+            .recode::<CreateVolumeRequest>(Code::ResourceExhausted, Code::InvalidArgument)
     }),
     violation("requisite-is-a-wish", "TP-17", "makes a volume elsewhere instead", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<CreateVolumeRequest>(|request| request.accessibility_requirements = None)
     }),
     violation("stray-preferences", "TP-18", "drops preferred places not requisite", || {
@@ -139,7 +140,7 @@ pub(super) const ALL: &[Violation] = &[
         })
     }),
     violation("a-place-is-required", "TP-19", "wants to be told a place", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("accessibility_requirements is missing");
             request.accessibility_requirements.is_none().then_some(Err(refusal))
         })

@@ -12,18 +12,18 @@ use csi_conformance::wire::csi::v1::{
 use tonic::Status;
 
 use super::without_plugin;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
-fn created(change: fn(&CreateVolumeRequest, &mut Volume)) -> Rig {
-    Rig::default().reply::<CreateVolumeRequest>(move |request, reply| {
+fn created(change: fn(&CreateVolumeRequest, &mut Volume)) -> Interceptor {
+    Interceptor::default().reply::<CreateVolumeRequest>(move |request, reply| {
         reply.volume.iter_mut().for_each(|volume| change(request, volume));
     })
 }
 
 pub(super) const ALL: &[Violation] = &[
     violation("volumes-without-ids", "VO-01", "gets a volume without its id", || {
-        Rig::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeRequest>(|_, reply| {
             reply.volume.iter_mut().for_each(|volume| volume.volume_id.clear());
         })
     }),
@@ -31,13 +31,13 @@ pub(super) const ALL: &[Violation] = &[
         created(|_, volume| volume.volume_id = "volume".to_owned())
     }),
     violation("the-id-is-not-enough", "VO-03", "needs the context to find a volume", || {
-        Rig::default().answer::<ValidateVolumeCapabilitiesRequest>(|request| {
+        Interceptor::default().answer::<ValidateVolumeCapabilitiesRequest>(|request| {
             let refusal = Status::invalid_argument("volume_context is missing");
             request.volume_context.is_empty().then_some(Err(refusal))
         })
     }),
     violation("sizes-below-zero", "VO-04", "lists volumes with a negative size", || {
-        Rig::default().reply::<ListVolumesRequest>(|_, reply| {
+        Interceptor::default().reply::<ListVolumesRequest>(|_, reply| {
             for volume in reply.entries.iter_mut().filter_map(|entry| entry.volume.as_mut()) {
                 volume.capacity_bytes = -1;
             }
@@ -47,7 +47,7 @@ pub(super) const ALL: &[Violation] = &[
         let note = |volume: &mut Volume| {
             volume.volume_context.insert("size".to_owned(), volume.capacity_bytes.to_string());
         };
-        Rig::default()
+        Interceptor::default()
             .reply::<CreateVolumeRequest>(move |_, reply| {
                 reply.volume.iter_mut().for_each(note);
             })
@@ -61,7 +61,7 @@ pub(super) const ALL: &[Violation] = &[
     violation("context-gets-old", "VO-06", "wants another context after an expansion", || {
         let expanded = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&expanded);
-        Rig::default()
+        Interceptor::default()
             .ask::<ControllerExpandVolumeRequest>(move |_| noted.store(true, Ordering::Relaxed))
             .answer::<NodeStageVolumeRequest>(move |_| {
                 let refusal = Status::invalid_argument("volume_context is out of date");
@@ -74,26 +74,27 @@ pub(super) const ALL: &[Violation] = &[
     violation("context-is-the-name", "VO-08", "deletes volumes by their context", || {
         let deleted = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&deleted);
-        Rig::default()
+        Interceptor::default()
             .ask::<DeleteVolumeRequest>(move |_| noted.store(true, Ordering::Relaxed))
             .answer::<ValidateVolumeCapabilitiesRequest>(move |_| {
-            let gone = Status::not_found("no such volume");
-            deleted.load(Ordering::Relaxed).then_some(Err(gone))
-        })
+                let gone = Status::not_found("no such volume");
+                deleted.load(Ordering::Relaxed).then_some(Err(gone))
+            })
     }),
     violation("context-is-not-compared", "VO-09", "attaches with any context", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<ControllerPublishVolumeRequest>(|request| request.volume_context.clear())
     }),
     violation("context-is-not-compared-at-stage", "VO-09", "stages with any context", || {
-        Rig::default().ask::<NodeStageVolumeRequest>(|request| request.volume_context.clear())
+        Interceptor::default()
+            .ask::<NodeStageVolumeRequest>(|request| request.volume_context.clear())
     }),
     violation("context-is-not-validated", "VO-09", "confirms any context", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<ValidateVolumeCapabilitiesRequest>(|request| request.volume_context.clear())
     }),
     violation("context-left-out-is-fatal", "VO-10", "fails if the context is left out", || {
-        Rig::default().answer::<NodeStageVolumeRequest>(|request| {
+        Interceptor::default().answer::<NodeStageVolumeRequest>(|request| {
             let failed = Status::internal("no such key in the context");
             request.volume_context.is_empty().then_some(Err(failed))
         })

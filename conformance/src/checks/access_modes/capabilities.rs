@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use tonic::Code;
 
 use crate::capability::{in_no_mode, with};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, SingleNodeMultiWriter,
 };
@@ -19,7 +19,7 @@ use crate::wire::csi::v1::{
     NodeStageVolumeRequest, ValidateVolumeCapabilitiesRequest, VolumeCapability,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Volume capabilities",
     service: Service::Protocol,
     needs: &[Need::Controller(CreateDeleteVolume), Need::NodeService],
@@ -86,7 +86,11 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Each call that takes a capability refuses this one; staging and publishing with these codes.
-async fn refused_everywhere(t: &Trial, wrong: VolumeCapability, on_node: &[Code]) -> Outcome {
+async fn refused_everywhere(
+    t: &CheckContext,
+    wrong: VolumeCapability,
+    on_node: &[Code],
+) -> Outcome {
     let good = t.capability();
     let volume = t.volume_for(good.clone()).await?;
     let volume_capabilities = vec![wrong.clone()];
@@ -116,7 +120,7 @@ async fn refused_everywhere(t: &Trial, wrong: VolumeCapability, on_node: &[Code]
 }
 
 /// OK without `confirmed`, or a refusal of what is not legal at all.
-async fn not_confirmed(t: &Trial, wrong: VolumeCapability) -> Outcome {
+async fn not_confirmed(t: &CheckContext, wrong: VolumeCapability) -> Outcome {
     let volume = t.volume().await?;
     let volume_capabilities = vec![wrong];
     let request = ValidateVolumeCapabilitiesRequest { volume_capabilities, ..t.validate(&volume) };
@@ -126,13 +130,13 @@ async fn not_confirmed(t: &Trial, wrong: VolumeCapability) -> Outcome {
     }
 }
 
-async fn without_access_type(t: &Trial) -> Outcome {
+async fn without_access_type(t: &CheckContext) -> Outcome {
     let wrong = VolumeCapability { access_type: None, ..t.capability() };
     not_confirmed(t, wrong.clone()).await?;
     refused_everywhere(t, wrong, &[Code::InvalidArgument]).await
 }
 
-async fn without_mode(t: &Trial) -> Outcome {
+async fn without_mode(t: &CheckContext) -> Outcome {
     let unknown = VolumeCapability {
         access_mode: Some(AccessMode { mode: Mode::Unknown.into() }),
         ..t.capability()
@@ -148,7 +152,7 @@ fn mounted(mount: MountVolume) -> VolumeCapability {
     with(AccessType::Mount(mount), Mode::SingleNodeWriter)
 }
 
-async fn filesystem_by_default(t: &Trial) -> Outcome {
+async fn filesystem_by_default(t: &CheckContext) -> Outcome {
     let capability = mounted(MountVolume::default());
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -160,14 +164,14 @@ async fn filesystem_by_default(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn unsupported_filesystem(t: &Trial) -> Outcome {
+async fn unsupported_filesystem(t: &CheckContext) -> Outcome {
     let wrong = mounted(MountVolume { fs_type: "nosuchfs".to_owned(), ..Default::default() });
     not_confirmed(t, wrong.clone()).await?;
-    // The specification gives stage and publish no code of their own for it.
+    // The specification gives stage and publish no separate code for it.
     refused_everywhere(t, wrong, &[Code::FailedPrecondition, Code::InvalidArgument]).await
 }
 
-async fn too_many_flags(t: &Trial) -> Outcome {
+async fn too_many_flags(t: &CheckContext) -> Outcome {
     let mount = MountVolume {
         fs_type: t.options().fs_type.clone(),
         mount_flags: vec!["noatime".to_owned(); 5 * 1024 / 7],
@@ -176,7 +180,7 @@ async fn too_many_flags(t: &Trial) -> Outcome {
     refused_everywhere(t, mounted(mount), &[Code::InvalidArgument]).await
 }
 
-async fn flags_take_effect(t: &Trial) -> Outcome {
+async fn flags_take_effect(t: &CheckContext) -> Outcome {
     let flag = "noatime";
     let capability = mounted(MountVolume {
         fs_type: t.options().fs_type.clone(),
@@ -194,7 +198,7 @@ async fn flags_take_effect(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn group_takes_effect(t: &Trial) -> Outcome {
+async fn group_takes_effect(t: &CheckContext) -> Outcome {
     const GROUP: u32 = 23_456;
     let capability = mounted(MountVolume {
         fs_type: t.options().fs_type.clone(),
@@ -220,13 +224,13 @@ async fn group_takes_effect(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn unsupported_mode(t: &Trial) -> Outcome {
+async fn unsupported_mode(t: &CheckContext) -> Outcome {
     let wrong = in_no_mode(&t.capability());
     not_confirmed(t, wrong.clone()).await?;
     refused_everywhere(t, wrong, &[Code::FailedPrecondition, Code::InvalidArgument]).await
 }
 
-async fn alpha_modes_not_offered(t: &Trial) -> Outcome {
+async fn alpha_modes_not_offered(t: &CheckContext) -> Outcome {
     for mode in [Mode::SingleNodeSingleWriter, Mode::SingleNodeMultiWriter] {
         let capability = crate::capability::in_mode(&t.capability(), mode);
         t.refused(t.new_volume_for(capability.clone()), Code::InvalidArgument).await?;

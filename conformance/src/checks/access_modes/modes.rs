@@ -3,9 +3,9 @@
 use tonic::Code;
 
 use crate::capability::in_mode;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{Answer, CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Answer, Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
@@ -13,7 +13,7 @@ use crate::wire::csi::v1::{
     ControllerPublishVolumeRequest, ControllerPublishVolumeResponse, Volume, VolumeCapability,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Access modes",
     service: Service::Protocol,
     needs: &[Need::Controller(Rpc::CreateDeleteVolume), Need::NodeService],
@@ -102,7 +102,7 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Published once; then the answer to a second publication, elsewhere on this node.
-async fn published_twice(t: &Trial, mode: Mode) -> Outcome<(Placed, Answer<String>)> {
+async fn published_twice(t: &CheckContext, mode: Mode) -> Outcome<(Placed, Answer<String>)> {
     let (volume, capability) = t.volume_in_mode(mode).await?;
     let placed = t.placed(&volume, capability).await?;
     let request = t.publish(&placed)?;
@@ -111,7 +111,7 @@ async fn published_twice(t: &Trial, mode: Mode) -> Outcome<(Placed, Answer<Strin
     Ok((placed, answer.map(|_| target)))
 }
 
-async fn second_target_is_refused(t: &Trial, mode: Mode) -> Outcome {
+async fn second_target_is_refused(t: &CheckContext, mode: Mode) -> Outcome {
     let (placed, second) = published_twice(t, mode).await?;
     let Err(_) = second else {
         return Err(t.failed("a refusal: the mode allows one publication"));
@@ -119,15 +119,15 @@ async fn second_target_is_refused(t: &Trial, mode: Mode) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn writer_has_one_publication(t: &Trial) -> Outcome {
+async fn writer_has_one_publication(t: &CheckContext) -> Outcome {
     second_target_is_refused(t, Mode::SingleNodeWriter).await
 }
 
-async fn single_writer_has_one_publication(t: &Trial) -> Outcome {
+async fn single_writer_has_one_publication(t: &CheckContext) -> Outcome {
     second_target_is_refused(t, Mode::SingleNodeSingleWriter).await
 }
 
-async fn reader_has_one_publication(t: &Trial) -> Outcome {
+async fn reader_has_one_publication(t: &CheckContext) -> Outcome {
     second_target_is_refused(t, Mode::SingleNodeReaderOnly).await?;
     if !t.attaches() || t.options().other_node.is_none() {
         return Ok(());
@@ -139,7 +139,7 @@ async fn reader_has_one_publication(t: &Trial) -> Outcome {
 }
 
 async fn on_the_other_node(
-    t: &Trial,
+    t: &CheckContext,
     volume: &Volume,
     capability: &VolumeCapability,
     readonly: bool,
@@ -150,22 +150,22 @@ async fn on_the_other_node(
     t.settled(request).await
 }
 
-async fn writer_keeps_out_a_second_node(t: &Trial) -> Outcome {
+async fn writer_keeps_out_a_second_node(t: &CheckContext) -> Outcome {
     let (volume, capability) = t.volume_in_mode(Mode::SingleNodeWriter).await?;
     t.attached(&volume, &capability).await?;
     let second = on_the_other_node(t, &volume, &capability, false).await?;
     t.expect(second.is_err(), "a refusal: the mode allows one node")
 }
 
-async fn a_reader_cannot_write(t: &Trial) -> Outcome {
+async fn a_reader_cannot_write(t: &CheckContext) -> Outcome {
     cannot_write(t, Mode::SingleNodeReaderOnly).await
 }
 
-async fn many_readers_cannot_write(t: &Trial) -> Outcome {
+async fn many_readers_cannot_write(t: &CheckContext) -> Outcome {
     cannot_write(t, Mode::MultiNodeReaderOnly).await
 }
 
-async fn cannot_write(t: &Trial, mode: Mode) -> Outcome {
+async fn cannot_write(t: &CheckContext, mode: Mode) -> Outcome {
     let (volume, capability) = t.volume_in_mode(mode).await?;
     let placed = t.placed(&volume, capability).await?;
     t.expect(!t.is_writable(&placed.target_path()), "no way to write")?;
@@ -173,39 +173,39 @@ async fn cannot_write(t: &Trial, mode: Mode) -> Outcome {
 }
 
 /// Attached to this node for writing, as far as the mode allows it.
-async fn attached_in(t: &Trial, mode: Mode) -> Outcome<(Volume, VolumeCapability)> {
+async fn attached_in(t: &CheckContext, mode: Mode) -> Outcome<(Volume, VolumeCapability)> {
     let (volume, capability) = t.volume_in_mode(mode).await?;
     t.attached(&volume, &capability).await?;
     Ok((volume, capability))
 }
 
-async fn readers_on_two_nodes(t: &Trial) -> Outcome {
+async fn readers_on_two_nodes(t: &CheckContext) -> Outcome {
     let (volume, capability) = attached_in(t, Mode::MultiNodeReaderOnly).await?;
     let second = on_the_other_node(t, &volume, &capability, false).await?;
     t.expect(second.is_ok(), "OK: many nodes may read")
 }
 
-async fn one_writer_on_two_nodes(t: &Trial) -> Outcome {
+async fn one_writer_on_two_nodes(t: &CheckContext) -> Outcome {
     let (volume, capability) = attached_in(t, Mode::MultiNodeSingleWriter).await?;
     let writer = on_the_other_node(t, &volume, &capability, false).await?;
     let Err(status) = writer else {
         return Err(t.failed("FAILED_PRECONDITION: one node writes already"));
     };
     t.expect(status.code() == Code::FailedPrecondition, "FAILED_PRECONDITION")?;
-    if !t.offers().has_controller(Rpc::PublishReadonly) {
+    if !t.features().has_controller(Rpc::PublishReadonly) {
         return Ok(());
     }
     let reader = on_the_other_node(t, &volume, &capability, true).await?;
     t.expect(reader.is_ok(), "OK: many nodes may read")
 }
 
-async fn writers_on_two_nodes(t: &Trial) -> Outcome {
+async fn writers_on_two_nodes(t: &CheckContext) -> Outcome {
     let (volume, capability) = attached_in(t, Mode::MultiNodeMultiWriter).await?;
     let second = on_the_other_node(t, &volume, &capability, false).await?;
     t.expect(second.is_ok(), "OK: many nodes may write")
 }
 
-async fn multi_writer_has_several_publications(t: &Trial) -> Outcome {
+async fn multi_writer_has_several_publications(t: &CheckContext) -> Outcome {
     let (placed, second) = published_twice(t, Mode::SingleNodeMultiWriter).await?;
     let Ok(second) = second else {
         return Err(t.failed("OK: the mode allows several publications"));
@@ -220,7 +220,7 @@ async fn multi_writer_has_several_publications(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn older_callers_are_understood(t: &Trial) -> Outcome {
+async fn older_callers_are_understood(t: &CheckContext) -> Outcome {
     let capability = in_mode(&t.quick_capability(), Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let request = crate::wire::csi::v1::ValidateVolumeCapabilitiesRequest {

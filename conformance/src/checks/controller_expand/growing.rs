@@ -4,9 +4,9 @@ use tonic::Code;
 
 use super::{doubled, known_capacity};
 use crate::capability::block;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ExpandVolume,
 };
@@ -17,7 +17,7 @@ use crate::wire::csi::v1::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, NodeExpandVolumeRequest,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "ControllerExpandVolume: in use",
     service: Service::Controller,
     needs: &[Need::Controller(ExpandVolume), Need::Controller(CreateDeleteVolume)],
@@ -83,13 +83,13 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::NodeService, Need::Expansion(Offline)]),
 ];
 
-fn is_online(t: &Trial) -> bool {
-    t.offers().expansion.contains(&Online)
+fn is_online(t: &CheckContext) -> bool {
+    t.features().expansion.contains(&Online)
 }
 
 /// Grows a volume that is at a path, by whatever steps the plugin asks for.
 async fn grown(
-    t: &Trial,
+    t: &CheckContext,
     placed: Placed,
     required: i64,
 ) -> Outcome<(Placed, ControllerExpandVolumeResponse)> {
@@ -124,7 +124,7 @@ fn nearly(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or_default() / 10 * 8
 }
 
-async fn mounted(t: &Trial) -> Outcome {
+async fn mounted(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -134,7 +134,7 @@ async fn mounted(t: &Trial) -> Outcome {
     t.expect(seen >= nearly(capacity), format!("a filesystem of about {capacity} bytes"))
 }
 
-async fn raw(t: &Trial) -> Outcome {
+async fn raw(t: &CheckContext) -> Outcome {
     let capability = block(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -148,7 +148,7 @@ async fn raw(t: &Trial) -> Outcome {
     t.expect(whole, format!("a device of {capacity} bytes, not {seen}"))
 }
 
-async fn keeps_data(t: &Trial) -> Outcome {
+async fn keeps_data(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -157,7 +157,7 @@ async fn keeps_data(t: &Trial) -> Outcome {
     t.holds(&placed, &content)
 }
 
-async fn shows(t: &Trial) -> Outcome {
+async fn shows(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let required = doubled(t, &volume);
     t.ok(t.expand(&volume, required)).await?;
@@ -167,13 +167,13 @@ async fn shows(t: &Trial) -> Outcome {
     }
 }
 
-async fn without_the_node(t: &Trial) -> Outcome {
+async fn without_the_node(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let reply = t.ok(t.expand(&volume, doubled(t, &volume))).await?;
     t.expect(!reply.node_expansion_required, "node_expansion_required to be false")
 }
 
-async fn online(t: &Trial) -> Outcome {
+async fn online(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let step = volume.capacity_bytes.max(t.size());
     t.ok(t.expand(&volume, step.saturating_mul(2))).await?;
@@ -184,7 +184,7 @@ async fn online(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn offline_in_use(t: &Trial) -> Outcome {
+async fn offline_in_use(t: &CheckContext) -> Outcome {
     if is_online(t) {
         return t.not_applicable("the plugin capability VolumeExpansion ONLINE is offered");
     }
@@ -194,7 +194,7 @@ async fn offline_in_use(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn offline_after_use(t: &Trial) -> Outcome {
+async fn offline_after_use(t: &CheckContext) -> Outcome {
     if is_online(t) {
         return t.not_applicable("the plugin capability VolumeExpansion ONLINE is offered");
     }

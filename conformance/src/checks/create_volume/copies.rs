@@ -3,9 +3,9 @@
 use tonic::{Code, Status};
 
 use super::NEEDS;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CloneVolume, CreateDeleteSnapshot,
 };
@@ -15,7 +15,7 @@ use crate::wire::csi::v1::{
     CreateVolumeRequest, DeleteSnapshotRequest, Volume, VolumeContentSource,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "CreateVolume: copies",
     service: Service::Controller,
     needs: NEEDS,
@@ -127,12 +127,12 @@ fn snapshot_source(snapshot_id: impl Into<String>) -> Type {
 }
 
 /// Everything that can be made of the volume and be a source.
-async fn sources_of(t: &Trial, volume: &Volume) -> Outcome<Vec<Type>> {
+async fn sources_of(t: &CheckContext, volume: &Volume) -> Outcome<Vec<Type>> {
     let mut sources = Vec::new();
-    if t.offers().has_controller(CreateDeleteSnapshot) {
+    if t.features().has_controller(CreateDeleteSnapshot) {
         sources.push(snapshot_source(t.snapshot(volume).await?.snapshot_id));
     }
-    if t.offers().has_controller(CloneVolume) {
+    if t.features().has_controller(CloneVolume) {
         sources.push(volume_source(&volume.volume_id));
     }
     if sources.is_empty() {
@@ -141,21 +141,21 @@ async fn sources_of(t: &Trial, volume: &Volume) -> Outcome<Vec<Type>> {
     Ok(sources)
 }
 
-async fn sourceless(t: &Trial) -> Outcome {
+async fn sourceless(t: &CheckContext) -> Outcome {
     let volume_content_source = Some(VolumeContentSource { r#type: None });
     let request = CreateVolumeRequest { volume_content_source, ..t.new_volume() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn empty_source(t: &Trial) -> Outcome {
+async fn empty_source(t: &CheckContext) -> Outcome {
     for source in [volume_source(""), snapshot_source("")] {
         t.refused(t.new_copy(source, t.capability()), Code::InvalidArgument).await?;
     }
     Ok(())
 }
 
-async fn from_snapshot(t: &Trial) -> Outcome {
+async fn from_snapshot(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let snapshot = t.snapshot(&volume).await?;
     let request = t.new_copy(snapshot_source(&snapshot.snapshot_id), t.capability());
@@ -163,13 +163,13 @@ async fn from_snapshot(t: &Trial) -> Outcome {
     t.expect(restored.volume_id != volume.volume_id, "a volume of its own")
 }
 
-async fn from_volume(t: &Trial) -> Outcome {
+async fn from_volume(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let copy = t.create(t.new_copy(volume_source(&volume.volume_id), t.capability())).await?;
     t.expect(copy.volume_id != volume.volume_id, "a volume of its own")
 }
 
-async fn copy_twice(t: &Trial) -> Outcome {
+async fn copy_twice(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for source in sources_of(t, &volume).await? {
         let request = t.new_copy(source, t.capability());
@@ -180,14 +180,14 @@ async fn copy_twice(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn clone_not_offered(t: &Trial) -> Outcome {
+async fn clone_not_offered(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let request = t.new_copy(volume_source(&volume.volume_id), t.capability());
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn clashing_source(t: &Trial) -> Outcome {
+async fn clashing_source(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for source in sources_of(t, &volume).await? {
         let parameters = t.options().other_parameters.clone();
@@ -202,7 +202,7 @@ async fn clashing_source(t: &Trial) -> Outcome {
 }
 
 /// How a source is refused that was there once.
-async fn refused_lost_sources(t: &Trial) -> Outcome<Vec<Status>> {
+async fn refused_lost_sources(t: &CheckContext) -> Outcome<Vec<Status>> {
     let volume = t.volume().await?;
     let sources = sources_of(t, &volume).await?;
     for source in &sources {
@@ -220,12 +220,12 @@ async fn refused_lost_sources(t: &Trial) -> Outcome<Vec<Status>> {
     Ok(refusals)
 }
 
-async fn lost_source(t: &Trial) -> Outcome {
+async fn lost_source(t: &CheckContext) -> Outcome {
     refused_lost_sources(t).await?;
     Ok(())
 }
 
-async fn blames_source(t: &Trial) -> Outcome {
+async fn blames_source(t: &CheckContext) -> Outcome {
     for status in refused_lost_sources(t).await? {
         let text = status.message().to_lowercase();
         let blamed = ["source", "snapshot", "volume"].iter().any(|word| text.contains(word));
@@ -234,13 +234,13 @@ async fn blames_source(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn foreign_source(t: &Trial) -> Outcome {
-    let request = t.new_copy(volume_source(t.nobodys_id()), t.capability());
+async fn foreign_source(t: &CheckContext) -> Outcome {
+    let request = t.new_copy(volume_source(t.unknown_id()), t.capability());
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn copy_within_range(t: &Trial) -> Outcome {
+async fn copy_within_range(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let (least, most) = (2 * t.size(), 3 * t.size());
     for source in sources_of(t, &volume).await? {
@@ -258,7 +258,7 @@ async fn copy_within_range(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn copy_too_small(t: &Trial) -> Outcome {
+async fn copy_too_small(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     for source in sources_of(t, &volume).await? {
         let capacity_range = t.range(0, t.size() - 1);
@@ -268,7 +268,7 @@ async fn copy_too_small(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn copy_of_any_size(t: &Trial) -> Outcome {
+async fn copy_of_any_size(t: &CheckContext) -> Outcome {
     // Larger than what a plugin takes if nothing is said.
     let capacity_range = t.range(4 * t.size(), 0);
     let volume = t.create(CreateVolumeRequest { capacity_range, ..t.new_volume() }).await?;
@@ -282,7 +282,7 @@ async fn copy_of_any_size(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn copy_holds_data(t: &Trial) -> Outcome {
+async fn copy_holds_data(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let volume = t.volume_for(capability.clone()).await?;
         let original = t.placed(&volume, capability.clone()).await?;
@@ -304,7 +304,7 @@ async fn copy_holds_data(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn larger_copy(t: &Trial) -> Outcome {
+async fn larger_copy(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let original = t.placed(&volume, capability.clone()).await?;

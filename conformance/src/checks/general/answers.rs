@@ -2,16 +2,16 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::offers::Offers;
-use crate::trial::Trial;
+use crate::plugin_features::PluginFeatures;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::plugin_capability::service::Type as PluginService;
 use crate::wire::csi::v1::*;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "General rules: answers",
     service: Service::Protocol,
     needs: &[],
@@ -73,7 +73,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-async fn replies_are_complete(t: &Trial) -> Outcome {
+async fn replies_are_complete(t: &CheckContext) -> Outcome {
     t.ask(GetPluginInfoRequest::default()).await?.ok();
     t.ask(GetPluginCapabilitiesRequest::default()).await?.ok();
     t.ask(ProbeRequest::default()).await?.ok();
@@ -81,13 +81,13 @@ async fn replies_are_complete(t: &Trial) -> Outcome {
     t.ask(GroupControllerGetCapabilitiesRequest::default()).await?.ok();
     t.ask(NodeGetCapabilitiesRequest::default()).await?.ok();
     t.ask(NodeGetInfoRequest::default()).await?.ok();
-    if t.offers().has_controller(Rpc::CreateDeleteVolume) {
+    if t.features().has_controller(Rpc::CreateDeleteVolume) {
         replies_about_a_volume(t).await?;
     }
     Ok(())
 }
 
-async fn replies_about_a_volume(t: &Trial) -> Outcome {
+async fn replies_about_a_volume(t: &CheckContext) -> Outcome {
     let Ok(CreateVolumeResponse { volume: Some(volume) }) = t.ask(t.new_volume()).await? else {
         return Ok(());
     };
@@ -98,22 +98,22 @@ async fn replies_about_a_volume(t: &Trial) -> Outcome {
     if t.attaches() {
         t.ask(t.attach(&volume, &t.capability())).await?.ok();
     }
-    if t.offers().has_controller(Rpc::CreateDeleteSnapshot) {
+    if t.features().has_controller(Rpc::CreateDeleteSnapshot) {
         t.ask(t.new_snapshot(&volume)).await?.ok();
         t.ask(ListSnapshotsRequest::default()).await?.ok();
     }
-    if t.offers().group_snapshots {
+    if t.features().group_snapshots {
         t.ask(t.new_group_snapshot(&[&volume])).await?.ok();
     }
     Ok(())
 }
 
-async fn refusals_have_a_text(t: &Trial) -> Outcome {
+async fn refusals_have_a_text(t: &CheckContext) -> Outcome {
     t.ask(CreateVolumeRequest::default()).await?.ok();
     t.ask(DeleteVolumeRequest::default()).await?.ok();
     t.ask(ValidateVolumeCapabilitiesRequest::default()).await?.ok();
     t.ask(ControllerPublishVolumeRequest::default()).await?.ok();
-    t.ask(ControllerGetVolumeRequest { volume_id: t.nobodys_id() }).await?.ok();
+    t.ask(ControllerGetVolumeRequest { volume_id: t.unknown_id() }).await?.ok();
     t.ask(ListVolumesRequest { max_entries: -1, ..Default::default() }).await?.ok();
     t.ask(CreateSnapshotRequest::default()).await?.ok();
     t.ask(CreateVolumeGroupSnapshotRequest::default()).await?.ok();
@@ -123,7 +123,7 @@ async fn refusals_have_a_text(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn every_call_ends_with_a_status(t: &Trial) -> Outcome {
+async fn every_call_ends_with_a_status(t: &CheckContext) -> Outcome {
     for path in t.methods() {
         let ending = t.ending(&path).await?;
         blamed(
@@ -139,18 +139,18 @@ async fn every_call_ends_with_a_status(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn error_tables_are_kept(t: &Trial) -> Outcome {
+async fn error_tables_are_kept(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let volume = t.create(request.clone()).await?;
     let larger = CreateVolumeRequest { capacity_range: t.range(2 * t.size(), 0), ..request };
     t.refused(larger, Code::AlreadyExists).await?;
-    let nobody = Volume { volume_id: t.nobodys_id(), ..Volume::default() };
-    t.refused(t.validate(&nobody), Code::NotFound).await?;
+    let unknown = Volume { volume_id: t.unknown_id(), ..Volume::default() };
+    t.refused(t.validate(&unknown), Code::NotFound).await?;
     if t.attaches() {
         let capability = t.capability();
-        t.refused(t.attach(&nobody, &capability), Code::NotFound).await?;
+        t.refused(t.attach(&unknown, &capability), Code::NotFound).await?;
         let request = ControllerPublishVolumeRequest {
-            node_id: t.nobodys_id(),
+            node_id: t.unknown_id(),
             ..t.attach(&volume, &capability)
         };
         t.refused(request, Code::NotFound).await?;
@@ -159,9 +159,9 @@ async fn error_tables_are_kept(t: &Trial) -> Outcome {
         let starting_token = "no-token-of-yours".to_owned();
         t.refused(ListVolumesRequest { starting_token, max_entries: 1 }, Code::Aborted).await?;
     }
-    if t.offers().has_controller(Rpc::ExpandVolume) {
+    if t.features().has_controller(Rpc::ExpandVolume) {
         let request = ControllerExpandVolumeRequest {
-            volume_id: t.nobodys_id(),
+            volume_id: t.unknown_id(),
             capacity_range: t.range(t.size(), 0),
             secrets: t.secrets(),
             volume_capability: None,
@@ -171,7 +171,7 @@ async fn error_tables_are_kept(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn what_cannot_be_done_is_not_ok(t: &Trial) -> Outcome {
+async fn what_cannot_be_done_is_not_ok(t: &CheckContext) -> Outcome {
     let doomed = t.volume().await?;
     let kept = t.volume().await?;
     let expand = ControllerExpandVolumeRequest {
@@ -203,17 +203,17 @@ async fn what_cannot_be_done_is_not_ok(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn calls_that_are_not_there(t: &Trial) -> Outcome {
+async fn calls_that_are_not_there(t: &CheckContext) -> Outcome {
     t.expect_code_at("/csi.v1.Identity/NoSuchCall", Code::Unimplemented).await?;
     for path in t.methods() {
-        if offered(t.offers(), &path) == Some(false) {
+        if offered(t.features(), &path) == Some(false) {
             t.expect_code_at(&path, Code::Unimplemented).await?;
         }
     }
     Ok(())
 }
 
-async fn every_method_answers(t: &Trial) -> Outcome {
+async fn every_method_answers(t: &CheckContext) -> Outcome {
     for path in t.methods() {
         let code = t.code_at(&path).await;
         let answered = !matches!(code, Code::Unknown | Code::Unavailable | Code::Internal);
@@ -222,9 +222,9 @@ async fn every_method_answers(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn capabilities_are_true(t: &Trial) -> Outcome {
+async fn capabilities_are_true(t: &CheckContext) -> Outcome {
     for path in t.methods() {
-        if offered(t.offers(), &path) == Some(true) {
+        if offered(t.features(), &path) == Some(true) {
             let code = t.code_at(&path).await;
             t.expect(code != Code::Unimplemented, "a call that is there, as it is advertised")?;
         }
@@ -233,13 +233,13 @@ async fn capabilities_are_true(t: &Trial) -> Outcome {
 }
 
 /// Does the plugin say that it has the call? `None`: no capability stands for it.
-fn offered(offers: &Offers, path: &str) -> Option<bool> {
+fn offered(features: &PluginFeatures, path: &str) -> Option<bool> {
     let method = path.rsplit('/').next().unwrap_or_default();
     if path.starts_with("/csi.v1.GroupController/") {
         let is_always_there = method == "GroupControllerGetCapabilities";
-        return Some(is_always_there || offers.group_snapshots);
+        return Some(is_always_there || features.group_snapshots);
     }
-    let controller = |rpc| Some(offers.has_controller(rpc));
+    let controller = |rpc| Some(features.has_controller(rpc));
     match method {
         "GetPluginInfo" | "GetPluginCapabilities" | "Probe" => Some(true),
         "CreateVolume" | "DeleteVolume" => controller(Rpc::CreateDeleteVolume),
@@ -256,16 +256,16 @@ fn offered(offers: &Offers, path: &str) -> Option<bool> {
         "ControllerGetVolume" => controller(Rpc::GetVolume),
         "ControllerModifyVolume" => controller(Rpc::ModifyVolume),
         "NodeStageVolume" | "NodeUnstageVolume" => {
-            Some(offers.has_node(NodeRpc::StageUnstageVolume))
+            Some(features.has_node(NodeRpc::StageUnstageVolume))
         }
         "NodePublishVolume" | "NodeUnpublishVolume" | "NodeGetCapabilities" => Some(true),
         "NodeGetVolumeStats" => {
             let stats = [NodeRpc::GetVolumeStats, NodeRpc::VolumeCondition];
-            Some(stats.into_iter().any(|rpc| offers.has_node(rpc)))
+            Some(stats.into_iter().any(|rpc| features.has_node(rpc)))
         }
-        "NodeExpandVolume" => Some(offers.has_node(NodeRpc::ExpandVolume)),
+        "NodeExpandVolume" => Some(features.has_node(NodeRpc::ExpandVolume)),
         "GetMetadataAllocated" | "GetMetadataDelta" => {
-            Some(offers.has_plugin(PluginService::SnapshotMetadataService))
+            Some(features.has_plugin(PluginService::SnapshotMetadataService))
         }
         _ => None,
     }

@@ -5,9 +5,9 @@ use std::path::Path;
 use prost::Message;
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteVolume, ListVolumes,
 };
@@ -17,7 +17,7 @@ use crate::wire::csi::v1::{
     CreateVolumeRequest, ListVolumesRequest, ListVolumesResponse, ProbeRequest, VolumeCapability,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "General rules: fields",
     service: Service::Protocol,
     needs: &[],
@@ -101,7 +101,7 @@ const CHECKS: &[Check] = &[
     .needs(MAKES),
 ];
 
-async fn longest_name_is_taken(t: &Trial) -> Outcome {
+async fn longest_name_is_taken(t: &CheckContext) -> Outcome {
     let name = format!("{:x<128}", t.name("volume"));
     let request = CreateVolumeRequest { name, ..t.new_volume() };
     let first = t.create(request.clone()).await?;
@@ -109,7 +109,7 @@ async fn longest_name_is_taken(t: &Trial) -> Outcome {
     t.expect(first.volume_id == second.volume_id, "the same volume for the same name")
 }
 
-async fn long_names_are_not_cut_short(t: &Trial) -> Outcome {
+async fn long_names_are_not_cut_short(t: &CheckContext) -> Outcome {
     let stem = format!("{:x<200}", t.name("volume"));
     let mut ids = Vec::new();
     for last in ["one", "two"] {
@@ -125,19 +125,19 @@ async fn long_names_are_not_cut_short(t: &Trial) -> Outcome {
     t.expect(distinct, "names that differ only after 128 bytes to be different names")
 }
 
-async fn paths_of_128_bytes(t: &Trial) -> Outcome {
+async fn paths_of_128_bytes(t: &CheckContext) -> Outcome {
     placed_at_length(t, 128).await
 }
 
-async fn paths_beyond_128_bytes(t: &Trial) -> Outcome {
+async fn paths_beyond_128_bytes(t: &CheckContext) -> Outcome {
     placed_at_length(t, 200).await
 }
 
-async fn paths_as_long_as_linux_allows(t: &Trial) -> Outcome {
+async fn paths_as_long_as_linux_allows(t: &CheckContext) -> Outcome {
     placed_at_length(t, 4095).await
 }
 
-async fn placed_at_length(t: &Trial, length: usize) -> Outcome {
+async fn placed_at_length(t: &CheckContext, length: usize) -> Outcome {
     let staging = t.path_of_length(&t.options().staging_dir, length)?;
     t.made_directory(Path::new(&staging))?;
     let target = t.path_of_length(&t.options().target_dir, length)?;
@@ -145,13 +145,13 @@ async fn placed_at_length(t: &Trial, length: usize) -> Outcome {
     let volume = t.volume_for(capability.clone()).await?;
     let staged = t.staged_at(&volume, capability, staging).await?;
     let placed = t.published_at(staged, target).await?;
-    if t.offers().has_node(NodeRpc::GetVolumeStats) {
+    if t.features().has_node(NodeRpc::GetVolumeStats) {
         t.ok(t.stats(&placed, &placed.target)).await?;
     }
     t.withdrawn(&placed).await
 }
 
-async fn illegal_values_are_refused(t: &Trial) -> Outcome {
+async fn illegal_values_are_refused(t: &CheckContext) -> Outcome {
     let unknown_mode =
         VolumeCapability { access_mode: Some(AccessMode { mode: 0 }), ..t.capability() };
     let illegal = [
@@ -169,21 +169,21 @@ async fn illegal_values_are_refused(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn zero_is_a_value(t: &Trial) -> Outcome {
+async fn zero_is_a_value(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
     t.withdrawn(&placed).await
 }
 
-async fn optional_fields_have_defaults(t: &Trial) -> Outcome {
+async fn optional_fields_have_defaults(t: &CheckContext) -> Outcome {
     let request = CreateVolumeRequest { capacity_range: None, ..t.new_volume() };
     let first = t.create(request.clone()).await?;
     let second = t.create(request).await?;
     t.expect(first.volume_id == second.volume_id, "the same volume for the same request")
 }
 
-async fn zero_and_absent_are_the_same(t: &Trial) -> Outcome {
+async fn zero_and_absent_are_the_same(t: &CheckContext) -> Outcome {
     let volumes = [t.volume().await?, t.volume().await?];
     // Field 1, a varint: 0. What is left out is not on the wire at all.
     for encoded in [vec![], vec![0x08, 0x00]] {
@@ -200,7 +200,7 @@ async fn zero_and_absent_are_the_same(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn unknown_fields_are_ignored(t: &Trial) -> Outcome {
+async fn unknown_fields_are_ignored(t: &CheckContext) -> Outcome {
     // Field 1999, a varint: 1; field 2000, two bytes.
     let unknown = [0xf8, 0x7c, 0x01, 0x82, 0x7d, 0x02, 0x68, 0x69];
     let with_unknown = |mut encoded: Vec<u8>| {

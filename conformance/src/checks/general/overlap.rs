@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{Answer, CheckContext};
 use crate::need::Need;
-use crate::trial::{Answer, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::{CreateVolumeRequest, CreateVolumeResponse};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "General rules: overlapping calls",
     service: Service::Protocol,
     needs: &[Need::Controller(Rpc::CreateDeleteVolume)],
@@ -60,7 +60,7 @@ const SHORT: [Duration; 3] =
     [Duration::from_micros(300), Duration::from_millis(2), Duration::from_millis(20)];
 
 async fn at_once(
-    t: &Trial,
+    t: &CheckContext,
     request: &CreateVolumeRequest,
 ) -> Outcome<[Answer<CreateVolumeResponse>; 4]> {
     let ask = || t.ask(request.clone());
@@ -68,7 +68,7 @@ async fn at_once(
     Ok([first?, second?, third?, fourth?])
 }
 
-async fn equal_calls_at_once(t: &Trial) -> Outcome {
+async fn equal_calls_at_once(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let mut ids = BTreeSet::new();
     for answer in at_once(t, &request).await? {
@@ -83,7 +83,7 @@ async fn equal_calls_at_once(t: &Trial) -> Outcome {
     t.expect(ids.len() == 1, "the same volume for all of them")
 }
 
-async fn equal_calls_make_one_volume(t: &Trial) -> Outcome {
+async fn equal_calls_make_one_volume(t: &CheckContext) -> Outcome {
     let before = t.listed(0).await?.len();
     let request = t.new_volume();
     let _ = at_once(t, &request).await?;
@@ -95,7 +95,7 @@ async fn equal_calls_make_one_volume(t: &Trial) -> Outcome {
     t.expect(after == before, "as many volumes as before, once it is deleted")
 }
 
-async fn calls_carry_on(t: &Trial) -> Outcome {
+async fn calls_carry_on(t: &CheckContext) -> Outcome {
     for short in SHORT {
         let request = t.new_volume();
         t.abandoned(request.clone(), short).await?;
@@ -107,7 +107,7 @@ async fn calls_carry_on(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn hanging_up_undoes_nothing(t: &Trial) -> Outcome {
+async fn hanging_up_undoes_nothing(t: &CheckContext) -> Outcome {
     let request = t.new_volume();
     let volume = t.create(request.clone()).await?;
     for short in SHORT {
@@ -119,7 +119,7 @@ async fn hanging_up_undoes_nothing(t: &Trial) -> Outcome {
     t.expect(again.volume_id == volume.volume_id, "the same volume as before")
 }
 
-async fn the_reverse_call_wins(t: &Trial) -> Outcome {
+async fn the_reverse_call_wins(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let capability = t.capability();
     let detach = || t.detach(&volume);

@@ -2,15 +2,15 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use crate::wire::csi::v1::plugin_capability::service::Type::SnapshotMetadataService;
 use crate::wire::csi::v1::*;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "General rules: required fields",
     service: Service::Protocol,
     needs: &[Need::Controller(Rpc::CreateDeleteVolume)],
@@ -63,7 +63,7 @@ const CHECKS: &[Check] = &[
 
 /// Refused once for each of the changes, made to a request that would do otherwise.
 async fn each_refused<R: crate::wire::Rpc>(
-    t: &Trial,
+    t: &CheckContext,
     request: R,
     changes: &[fn(&mut R)],
 ) -> Outcome {
@@ -75,7 +75,7 @@ async fn each_refused<R: crate::wire::Rpc>(
     Ok(())
 }
 
-async fn of_the_controller(t: &Trial) -> Outcome {
+async fn of_the_controller(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     each_refused(
         t,
@@ -90,7 +90,7 @@ async fn of_the_controller(t: &Trial) -> Outcome {
         &[|request| request.volume_id.clear(), |request| request.volume_capabilities.clear()],
     )
     .await?;
-    let offers = t.offers();
+    let features = t.features();
     if t.attaches() {
         each_refused(
             t,
@@ -104,7 +104,7 @@ async fn of_the_controller(t: &Trial) -> Outcome {
         .await?;
         each_refused(t, t.detach(&volume), &[|request| request.volume_id.clear()]).await?;
     }
-    if offers.has_controller(Rpc::ExpandVolume) {
+    if features.has_controller(Rpc::ExpandVolume) {
         let request = t.expand(&volume, t.size());
         each_refused(
             t,
@@ -113,10 +113,10 @@ async fn of_the_controller(t: &Trial) -> Outcome {
         )
         .await?;
     }
-    if offers.has_controller(Rpc::GetVolume) {
+    if features.has_controller(Rpc::GetVolume) {
         t.refused(ControllerGetVolumeRequest::default(), Code::InvalidArgument).await?;
     }
-    if offers.has_controller(Rpc::ModifyVolume) {
+    if features.has_controller(Rpc::ModifyVolume) {
         let request = ControllerModifyVolumeRequest {
             volume_id: volume.volume_id.clone(),
             secrets: t.secrets(),
@@ -132,7 +132,7 @@ async fn of_the_controller(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_snapshots(t: &Trial) -> Outcome {
+async fn of_snapshots(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     each_refused(
         t,
@@ -141,17 +141,17 @@ async fn of_snapshots(t: &Trial) -> Outcome {
     )
     .await?;
     t.refused(DeleteSnapshotRequest::default(), Code::InvalidArgument).await?;
-    if t.offers().has_controller(Rpc::GetSnapshot) {
+    if t.features().has_controller(Rpc::GetSnapshot) {
         t.refused(GetSnapshotRequest::default(), Code::InvalidArgument).await?;
     }
     Ok(())
 }
 
-async fn of_the_node(t: &Trial) -> Outcome {
+async fn of_the_node(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
-    let offers = t.offers();
+    let features = t.features();
     if t.stages() {
         each_refused(
             t,
@@ -187,7 +187,7 @@ async fn of_the_node(t: &Trial) -> Outcome {
     )
     .await?;
     let (volume_id, volume_path) = (volume.volume_id.clone(), placed.target.clone());
-    if offers.has_node(NodeRpc::GetVolumeStats) {
+    if features.has_node(NodeRpc::GetVolumeStats) {
         let request = NodeGetVolumeStatsRequest {
             volume_id: volume_id.clone(),
             volume_path: volume_path.clone(),
@@ -200,7 +200,7 @@ async fn of_the_node(t: &Trial) -> Outcome {
         )
         .await?;
     }
-    if offers.has_node(NodeRpc::ExpandVolume) {
+    if features.has_node(NodeRpc::ExpandVolume) {
         let request = NodeExpandVolumeRequest { volume_id, volume_path, ..Default::default() };
         each_refused(
             t,
@@ -212,7 +212,7 @@ async fn of_the_node(t: &Trial) -> Outcome {
     t.withdrawn(&placed).await
 }
 
-async fn of_group_snapshots(t: &Trial) -> Outcome {
+async fn of_group_snapshots(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     each_refused(
         t,
@@ -225,9 +225,9 @@ async fn of_group_snapshots(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_snapshot_metadata(t: &Trial) -> Outcome {
+async fn of_snapshot_metadata(t: &CheckContext) -> Outcome {
     t.stream_refused(GetMetadataAllocatedRequest::default(), Code::InvalidArgument).await?;
-    let some = t.nobodys_id();
+    let some = t.unknown_id();
     let without_base =
         GetMetadataDeltaRequest { target_snapshot_id: some.clone(), ..Default::default() };
     let without_target = GetMetadataDeltaRequest { base_snapshot_id: some, ..Default::default() };
@@ -236,11 +236,11 @@ async fn of_snapshot_metadata(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn lists_hold_something(t: &Trial) -> Outcome {
+async fn lists_hold_something(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     each_refused(t, t.new_volume(), &[|request| request.volume_capabilities.clear()]).await?;
     each_refused(t, t.validate(&volume), &[|request| request.volume_capabilities.clear()]).await?;
-    if t.offers().group_snapshots {
+    if t.features().group_snapshots {
         let request = t.new_group_snapshot(&[]);
         t.refused(request, Code::InvalidArgument).await?;
     }

@@ -4,16 +4,16 @@ use prost::Message;
 use tonic::Code;
 
 use crate::capability::with;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::Trial;
 use crate::wire::csi::v1::controller_service_capability::rpc::Type as Rpc;
 use crate::wire::csi::v1::volume_capability::access_mode::Mode;
 use crate::wire::csi::v1::volume_capability::{AccessType, MountVolume};
 use crate::wire::csi::v1::*;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "General rules: secrets",
     service: Service::Protocol,
     needs: &[],
@@ -87,13 +87,13 @@ const UNSEEN: &[(&str, &str)] = &[
     ("GEN-35", "Which keys mean what to which call is said in the plugin's documents."),
 ];
 
-async fn secrets_without_the_right(t: &Trial) -> Outcome {
+async fn secrets_without_the_right(t: &CheckContext) -> Outcome {
     let secrets = t.options().weak_secrets.clone();
     t.refused(CreateVolumeRequest { secrets, ..t.new_volume() }, Code::PermissionDenied).await?;
     Ok(())
 }
 
-async fn secrets_that_are_wrong(t: &Trial) -> Outcome {
+async fn secrets_that_are_wrong(t: &CheckContext) -> Outcome {
     let mut secrets = t.secrets();
     secrets.values_mut().for_each(|value| value.push_str("-and-wrong"));
     match t.settled(CreateVolumeRequest { secrets, ..t.new_volume() }).await? {
@@ -103,7 +103,7 @@ async fn secrets_that_are_wrong(t: &Trial) -> Outcome {
     }
 }
 
-async fn keys_are_well_formed(t: &Trial) -> Outcome {
+async fn keys_are_well_formed(t: &CheckContext) -> Outcome {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let well_formed = |key: &String| !key.is_empty() && key.chars().all(allowed);
     t.expect(
@@ -112,7 +112,7 @@ async fn keys_are_well_formed(t: &Trial) -> Outcome {
     )
 }
 
-async fn strange_keys_are_refused(t: &Trial) -> Outcome {
+async fn strange_keys_are_refused(t: &CheckContext) -> Outcome {
     let mut secrets = t.secrets();
     secrets.insert("a b".to_owned(), "value".to_owned());
     let request = CreateVolumeRequest { secrets: secrets.clone(), ..t.new_volume() };
@@ -123,7 +123,7 @@ async fn strange_keys_are_refused(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn secrets_are_text(t: &Trial) -> Outcome {
+async fn secrets_are_text(t: &CheckContext) -> Outcome {
     let mut encoded = t.new_volume().encode_to_vec();
     // Field 5, an entry: key "key", value of one byte that begins no character.
     encoded.extend([0x2a, 0x08, 0x0a, 0x03, b'k', b'e', b'y', 0x12, 0x01, 0xff]);
@@ -131,13 +131,13 @@ async fn secrets_are_text(t: &Trial) -> Outcome {
     t.expect(answer.is_err(), "a refusal, as a secret is not valid UTF-8")
 }
 
-async fn secrets_of_others_are_ignored(t: &Trial) -> Outcome {
+async fn secrets_of_others_are_ignored(t: &CheckContext) -> Outcome {
     let mut secrets = t.secrets();
     secrets.insert("conformance.some-other_key".to_owned(), "AAEC/wD+7+8=".to_owned());
     with_every_call(t, &secrets).await
 }
 
-async fn secrets_stay_secret(t: &Trial) -> Outcome {
+async fn secrets_stay_secret(t: &CheckContext) -> Outcome {
     let marker = t.name("confidential");
     let mut secrets = t.secrets();
     secrets.insert("conformance".to_owned(), marker.clone());
@@ -148,13 +148,13 @@ async fn secrets_stay_secret(t: &Trial) -> Outcome {
 }
 
 /// Each call that takes secrets, with these; all have to succeed.
-async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
+async fn with_every_call(t: &CheckContext, secrets: &Pairs) -> Outcome {
     let capability = t.quick_capability();
     let secrets = || secrets.clone();
     let request =
         CreateVolumeRequest { secrets: secrets(), ..t.new_volume_for(capability.clone()) };
     let volume = t.create(request).await?;
-    let offers = t.offers();
+    let features = t.features();
     let volume_capabilities = vec![capability.clone()];
     let request = ValidateVolumeCapabilitiesRequest {
         volume_capabilities,
@@ -162,13 +162,13 @@ async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
         ..t.validate(&volume)
     };
     t.ok(request).await?;
-    if offers.has_controller(Rpc::CreateDeleteSnapshot) {
+    if features.has_controller(Rpc::CreateDeleteSnapshot) {
         let request = CreateSnapshotRequest { secrets: secrets(), ..t.new_snapshot(&volume) };
         let reply = t.ok(request).await?;
         let snapshot_id = t.some(reply.snapshot, "a snapshot in the reply")?.snapshot_id;
         t.ok(DeleteSnapshotRequest { snapshot_id, secrets: secrets() }).await?;
     }
-    if offers.has_controller(Rpc::ExpandVolume) {
+    if features.has_controller(Rpc::ExpandVolume) {
         let request = ControllerExpandVolumeRequest {
             secrets: secrets(),
             volume_capability: Some(capability.clone()),
@@ -176,7 +176,7 @@ async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
         };
         t.ok(request).await?;
     }
-    if offers.node.is_some() {
+    if features.node.is_some() {
         placed_with(t, &volume, &capability, &secrets).await?;
     }
     t.ok(DeleteVolumeRequest { secrets: secrets(), ..t.delete(&volume) }).await?;
@@ -184,7 +184,7 @@ async fn with_every_call(t: &Trial, secrets: &Pairs) -> Outcome {
 }
 
 async fn placed_with(
-    t: &Trial,
+    t: &CheckContext,
     volume: &Volume,
     capability: &VolumeCapability,
     secrets: &(dyn Fn() -> Pairs + Sync),
@@ -201,7 +201,7 @@ async fn placed_with(
         staging.clone_from(&request.staging_target_path);
         t.ok(NodeStageVolumeRequest { secrets: secrets(), ..request }).await?;
     }
-    let mut placed = crate::trial::Placed {
+    let mut placed = crate::check_context::Placed {
         volume: volume.clone(),
         capability: capability.clone(),
         publish_context: context,
@@ -214,7 +214,7 @@ async fn placed_with(
     t.withdrawn(&placed).await
 }
 
-async fn mount_flags_stay_secret(t: &Trial) -> Outcome {
+async fn mount_flags_stay_secret(t: &CheckContext) -> Outcome {
     let marker = t.name("flag");
     let mount = MountVolume {
         fs_type: t.options().fs_type.clone(),
@@ -233,8 +233,8 @@ async fn mount_flags_stay_secret(t: &Trial) -> Outcome {
         let request = t.stage(&volume, &capability, &Pairs::new())?;
         texts.extend(t.settled(request).await?.err());
     }
-    let told = texts.iter().any(|status| status.message().contains(&marker));
-    t.expect(!told, "no mount flag in the text of an error")?;
+    let leaked = texts.iter().any(|status| status.message().contains(&marker));
+    t.expect(!leaked, "no mount flag in the text of an error")?;
     if t.options().hooks.logs.is_some() {
         t.expect(!t.logs()?.contains(&marker), "no mount flag in the logs")?;
     }

@@ -1,13 +1,13 @@
 //! GroupControllerGetCapabilities, and that the calls it promises are there.
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::GroupControllerGetCapabilitiesRequest;
 use crate::wire::csi::v1::plugin_capability::service::Type::GroupControllerService;
 
 /// Without [`Need::GroupSnapshots`]: a plugin that cannot say what it offers offers nothing.
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "GroupControllerGetCapabilities",
     service: Service::GroupController,
     needs: &[Need::Plugin(GroupControllerService)],
@@ -39,12 +39,12 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::GroupSnapshots]),
 ];
 
-async fn capabilities(t: &Trial) -> Outcome {
+async fn capabilities(t: &CheckContext) -> Outcome {
     t.ok(GroupControllerGetCapabilitiesRequest::default()).await?;
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let request = GroupControllerGetCapabilitiesRequest::default();
     let before = t.ok(request).await?;
     match t.during_outage(t.ask(request)).await? {
@@ -53,7 +53,7 @@ async fn without_storage(t: &Trial) -> Outcome {
     }
 }
 
-async fn calls_are_there(t: &Trial) -> Outcome {
+async fn calls_are_there(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group_snapshot(&[&volume]).await?;
     t.ok(t.get_group_snapshot(&group)).await?;

@@ -3,12 +3,12 @@
 use tonic::Code;
 
 use super::group_of_two;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::DeleteVolumeGroupSnapshotRequest;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "DeleteVolumeGroupSnapshot",
     service: Service::GroupController,
     needs: &[Need::GroupSnapshots],
@@ -70,7 +70,7 @@ const CHECKS: &[Check] = &[
     .alone(),
 ];
 
-async fn removes_all(t: &Trial) -> Outcome {
+async fn removes_all(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     t.ok(t.delete_group_snapshot(&group)).await?;
     t.expect(!t.group_snapshot_exists(&group).await?, "the group to be gone")?;
@@ -80,20 +80,20 @@ async fn removes_all(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn twice(t: &Trial) -> Outcome {
+async fn twice(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     t.ok(t.delete_group_snapshot(&group)).await?;
     t.ok(t.delete_group_snapshot(&group)).await?;
     let unknown = DeleteVolumeGroupSnapshotRequest {
-        group_snapshot_id: t.nobodys_id(),
-        snapshot_ids: vec![t.nobodys_id()],
+        group_snapshot_id: t.unknown_id(),
+        snapshot_ids: vec![t.unknown_id()],
         secrets: t.secrets(),
     };
     t.ok(unknown).await?;
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request = DeleteVolumeGroupSnapshotRequest {
         group_snapshot_id: String::new(),
@@ -103,7 +103,7 @@ async fn without_id(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_members(t: &Trial) -> Outcome {
+async fn without_members(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request = DeleteVolumeGroupSnapshotRequest {
         snapshot_ids: Vec::new(),
@@ -113,7 +113,7 @@ async fn without_members(t: &Trial) -> Outcome {
     t.expect(t.group_snapshot_exists(&group).await?, "the group to be there still")
 }
 
-async fn by_halves(t: &Trial) -> Outcome {
+async fn by_halves(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let mut request = t.delete_group_snapshot(&group);
     request.snapshot_ids.truncate(1);
@@ -126,18 +126,18 @@ async fn by_halves(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn with_wrong_members(t: &Trial) -> Outcome {
+async fn with_wrong_members(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request = t.delete_group_snapshot(&group);
     let (mut fewer, mut more) = (request.clone(), request);
     fewer.snapshot_ids.truncate(1);
     t.refused(fewer, Code::InvalidArgument).await?;
-    more.snapshot_ids.push(t.nobodys_id());
+    more.snapshot_ids.push(t.unknown_id());
     t.refused(more, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn in_use(t: &Trial) -> Outcome {
+async fn in_use(t: &CheckContext) -> Outcome {
     let (volume, content) = t.filled_volume().await?;
     let group = t.group_snapshot(&[&volume]).await?;
     let member = t.some(group.snapshots.first(), "a member of the group")?;
@@ -153,7 +153,7 @@ async fn in_use(t: &Trial) -> Outcome {
     }
 }
 
-async fn in_another_order(t: &Trial) -> Outcome {
+async fn in_another_order(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let mut request = t.delete_group_snapshot(&group);
     request.snapshot_ids.reverse();
@@ -161,7 +161,7 @@ async fn in_another_order(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let answer = t.during_outage(t.ask(t.delete_group_snapshot(&group))).await?;
     if answer.is_ok() {

@@ -3,12 +3,12 @@
 use tonic::Code;
 
 use super::group_of_two;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, member_ids};
 use crate::need::Need;
-use crate::trial::{Trial, member_ids};
 use crate::wire::csi::v1::{GetVolumeGroupSnapshotRequest, VolumeGroupSnapshot};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "GetVolumeGroupSnapshot",
     service: Service::GroupController,
     needs: &[Need::GroupSnapshots],
@@ -59,7 +59,10 @@ const CHECKS: &[Check] = &[
     .alone(),
 ];
 
-async fn read(t: &Trial, request: GetVolumeGroupSnapshotRequest) -> Outcome<VolumeGroupSnapshot> {
+async fn read(
+    t: &CheckContext,
+    request: GetVolumeGroupSnapshotRequest,
+) -> Outcome<VolumeGroupSnapshot> {
     t.some(t.ok(request).await?.group_snapshot, "a group snapshot in the reply")
 }
 
@@ -73,7 +76,7 @@ fn is_same(one: &VolumeGroupSnapshot, other: &VolumeGroupSnapshot) -> bool {
         && one.creation_time == other.creation_time
 }
 
-async fn is_current(t: &Trial) -> Outcome {
+async fn is_current(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let found = read(t, t.get_group_snapshot(&group)).await?;
     t.expect(is_same(&found, &group), "the group that create has returned")?;
@@ -84,17 +87,17 @@ async fn is_current(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_nothing(t: &Trial) -> Outcome {
+async fn of_nothing(t: &CheckContext) -> Outcome {
     let request = GetVolumeGroupSnapshotRequest {
-        group_snapshot_id: t.nobodys_id(),
-        snapshot_ids: vec![t.nobodys_id()],
+        group_snapshot_id: t.unknown_id(),
+        snapshot_ids: vec![t.unknown_id()],
         secrets: t.secrets(),
     };
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn without_id(t: &Trial) -> Outcome {
+async fn without_id(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request = GetVolumeGroupSnapshotRequest {
         group_snapshot_id: String::new(),
@@ -104,7 +107,7 @@ async fn without_id(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn without_members(t: &Trial) -> Outcome {
+async fn without_members(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request =
         GetVolumeGroupSnapshotRequest { snapshot_ids: Vec::new(), ..t.get_group_snapshot(&group) };
@@ -112,7 +115,7 @@ async fn without_members(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn of_a_part(t: &Trial) -> Outcome {
+async fn of_a_part(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let mut request = t.get_group_snapshot(&group);
     request.snapshot_ids.truncate(1);
@@ -121,18 +124,18 @@ async fn of_a_part(t: &Trial) -> Outcome {
     t.expect(whole, "an error, or the whole group")
 }
 
-async fn with_wrong_members(t: &Trial) -> Outcome {
+async fn with_wrong_members(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let request = t.get_group_snapshot(&group);
     let (mut fewer, mut more) = (request.clone(), request);
     fewer.snapshot_ids.truncate(1);
     t.refused(fewer, Code::InvalidArgument).await?;
-    more.snapshot_ids.push(t.nobodys_id());
+    more.snapshot_ids.push(t.unknown_id());
     t.refused(more, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn in_another_order(t: &Trial) -> Outcome {
+async fn in_another_order(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let mut request = t.get_group_snapshot(&group);
     request.snapshot_ids.reverse();
@@ -140,7 +143,7 @@ async fn in_another_order(t: &Trial) -> Outcome {
     t.expect(is_same(&found, &group), "the group")
 }
 
-async fn without_storage(t: &Trial) -> Outcome {
+async fn without_storage(t: &CheckContext) -> Outcome {
     let group = group_of_two(t).await?;
     let answer = t.during_outage(t.ask(t.get_group_snapshot(&group))).await?;
     match answer {

@@ -1,4 +1,4 @@
-//! All members of a group are of one instant, while somebody writes.
+//! All members of a group are of one instant while their volumes are written to.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::capability::is_block;
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::{Snapshot, Volume, VolumeCapability, VolumeGroupSnapshot};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "CreateVolumeGroupSnapshot: one instant",
     service: Service::GroupController,
     needs: &[Need::GroupSnapshots, Need::NodeService, Need::LocalFiles],
@@ -59,10 +59,10 @@ impl Writer {
         write_number(&first, 0)?;
         write_number(&second, 0)?;
         let (ends, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (told, count) = (Arc::clone(&ends), Arc::clone(&finished));
+        let (stop, count) = (Arc::clone(&ends), Arc::clone(&finished));
         let writing = tokio::task::spawn_blocking(move || {
             let mut number = 0;
-            while !told.load(Ordering::Acquire) {
+            while !stop.load(Ordering::Acquire) {
                 number += 1;
                 write_number(&first, number)?;
                 write_number(&second, number)?;
@@ -98,7 +98,7 @@ struct Cut {
     begun: u64,
 }
 
-async fn cut(t: &Trial, volumes: &[&Volume], writer: &Writer) -> Outcome<Cut> {
+async fn cut(t: &CheckContext, volumes: &[&Volume], writer: &Writer) -> Outcome<Cut> {
     writer.goes_on().await;
     let finished = writer.finished();
     let group = t.group_snapshot(volumes).await?;
@@ -107,7 +107,7 @@ async fn cut(t: &Trial, volumes: &[&Volume], writer: &Writer) -> Outcome<Cut> {
     Ok(Cut { group, finished, begun })
 }
 
-async fn of_one_instant(t: &Trial) -> Outcome {
+async fn of_one_instant(t: &CheckContext) -> Outcome {
     let capability = t.capability();
     let (one, other) =
         (t.volume_for(capability.clone()).await?, t.volume_for(capability.clone()).await?);
@@ -116,7 +116,7 @@ async fn of_one_instant(t: &Trial) -> Outcome {
     let (first_path, second_path) = (number_path(&first), number_path(&second));
     let writer = t.could(Writer::start(&first_path, &second_path), "write to", &first_path)?;
     let cuts = [cut(t, &[&one, &other], &writer).await, cut(t, &[&other, &one], &writer).await];
-    // Whatever came of the cuts: nobody may write to volumes that are withdrawn.
+    // Whatever the calls returned: the writer must have ended before its volumes are withdrawn.
     t.could(writer.end().await, "write to", &first_path)?;
     t.withdrawn(&first).await?;
     t.withdrawn(&second).await?;
@@ -127,7 +127,7 @@ async fn of_one_instant(t: &Trial) -> Outcome {
 }
 
 async fn judge(
-    t: &Trial,
+    t: &CheckContext,
     cut: &Cut,
     [one, other]: [&Volume; 2],
     capability: &VolumeCapability,
@@ -138,22 +138,22 @@ async fn judge(
     };
     let first = restored_number(t, of(one)?, capability).await?;
     let second = restored_number(t, of(other)?, capability).await?;
-    let told = format!("{first} in the first volume and {second} in the second");
+    let values = format!("{first} in the first volume and {second} in the second");
     t.expect(
         first == second || first == second + 1,
-        format!("no later write without the earlier one, and none between: {told}"),
+        format!("no later write without the earlier one, and none between: {values}"),
     )?;
     let (from, to) = (cut.finished, cut.begun);
     t.expect(
         second >= from && first <= to,
         format!(
-            "what was durable before the call, and nothing from after it: {told}, {from}..{to}"
+            "what was durable before the call, and nothing from after it: {values}, {from}..{to}"
         ),
     )
 }
 
 async fn restored_number(
-    t: &Trial,
+    t: &CheckContext,
     member: &Snapshot,
     capability: &VolumeCapability,
 ) -> Outcome<u64> {

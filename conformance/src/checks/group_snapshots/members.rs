@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{made, two_volumes};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v1::VolumeGroupSnapshot;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "CreateVolumeGroupSnapshot: the reply",
     service: Service::GroupController,
     needs: &[Need::GroupSnapshots],
@@ -67,7 +67,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-async fn reply(t: &Trial) -> Outcome {
+async fn reply(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let reply = t.ok(t.new_group_snapshot(&[&one, &other])).await?;
     let group = t.some(reply.group_snapshot, "group_snapshot to be set by create")?;
@@ -77,7 +77,7 @@ async fn reply(t: &Trial) -> Outcome {
     t.expect(group.creation_time.is_some(), "creation_time to be set by get")
 }
 
-async fn ids_differ(t: &Trial) -> Outcome {
+async fn ids_differ(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
@@ -89,7 +89,7 @@ async fn ids_differ(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn has_all_members(t: &Trial) -> Outcome {
+async fn has_all_members(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let reply = t.ok(t.new_group_snapshot(&[&one, &other])).await?;
     let group = t.some(reply.group_snapshot, "a group snapshot in the reply")?;
@@ -104,18 +104,18 @@ async fn has_all_members(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn members_name_it(t: &Trial) -> Outcome {
+async fn members_name_it(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let group = t.group_snapshot(&[&one, &other]).await?;
     let read = t.ok(t.get_group_snapshot(&group)).await?.group_snapshot.unwrap_or_default();
-    for told in [&group, &read] {
-        let named = told.snapshots.iter().all(|it| it.group_snapshot_id == group.group_snapshot_id);
-        t.expect(named && !told.snapshots.is_empty(), "the group's id in each of its members")?;
+    for each in [&group, &read] {
+        let named = each.snapshots.iter().all(|it| it.group_snapshot_id == group.group_snapshot_id);
+        t.expect(named && !each.snapshots.is_empty(), "the group's id in each of its members")?;
     }
     Ok(())
 }
 
-fn is_consistent(t: &Trial, group: &VolumeGroupSnapshot) -> Outcome {
+fn is_consistent(t: &CheckContext, group: &VolumeGroupSnapshot) -> Outcome {
     let all = group.snapshots.iter().all(|member| member.ready_to_use);
     let expected = "the group not to be ready before all of its members are";
     blamed("GG-22", t.expect(all || !group.ready_to_use, expected))?;
@@ -123,7 +123,7 @@ fn is_consistent(t: &Trial, group: &VolumeGroupSnapshot) -> Outcome {
     blamed("GG-23", t.expect(!all || group.ready_to_use, expected))
 }
 
-async fn readiness(t: &Trial) -> Outcome {
+async fn readiness(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let group = t.group_snapshot(&[&one, &other]).await?;
     is_consistent(t, &group)?;
@@ -131,7 +131,7 @@ async fn readiness(t: &Trial) -> Outcome {
     is_consistent(t, &read.unwrap_or_default())
 }
 
-async fn until_ready(t: &Trial) -> Outcome {
+async fn until_ready(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let request = t.new_group_snapshot(&[&one, &other]);
     let first = made(t, request.clone()).await?;
@@ -150,7 +150,7 @@ async fn until_ready(t: &Trial) -> Outcome {
     Err(t.failed("the group to become ready"))
 }
 
-async fn members_restore(t: &Trial) -> Outcome {
+async fn members_restore(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let group = t.group_snapshot(&[&one, &other]).await?;
     let ready: Vec<_> = group.snapshots.iter().filter(|it| it.ready_to_use).collect();
@@ -163,7 +163,7 @@ async fn members_restore(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn one_by_one(t: &Trial) -> Outcome {
+async fn one_by_one(t: &CheckContext) -> Outcome {
     let (one, other) = two_volumes(t).await?;
     let group = t.group_snapshot(&[&one, &other]).await?;
     for member in &group.snapshots {

@@ -2,7 +2,7 @@
 
 use crate::capability::is_block;
 use crate::check::Outcome;
-use crate::trial::{Placed, Trial};
+use crate::check_context::{CheckContext, Placed};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::ExpandVolume;
 use crate::wire::csi::v1::plugin_capability::volume_expansion::Type::Online;
 use crate::wire::csi::v1::{
@@ -18,7 +18,10 @@ pub(in crate::checks) struct Grown {
 }
 
 /// A published volume that is to be twice as large.
-pub(in crate::checks) async fn grown(t: &Trial, capability: VolumeCapability) -> Outcome<Grown> {
+pub(in crate::checks) async fn grown(
+    t: &CheckContext,
+    capability: VolumeCapability,
+) -> Outcome<Grown> {
     let volume = t.volume_for(capability.clone()).await?;
     let mut placed = t.placed(&volume, capability.clone()).await?;
     let content = if t.options().local_files { t.fill(&placed)? } else { Vec::new() };
@@ -33,19 +36,19 @@ pub(in crate::checks) async fn grown(t: &Trial, capability: VolumeCapability) ->
 }
 
 /// Can the first step be taken while the volume is published?
-pub(in crate::checks) fn grows_in_use(t: &Trial) -> bool {
-    t.offers().expansion.contains(&Online) || !t.offers().has_controller(ExpandVolume)
+pub(in crate::checks) fn grows_in_use(t: &CheckContext) -> bool {
+    t.features().expansion.contains(&Online) || !t.features().has_controller(ExpandVolume)
 }
 
 /// So many times its first size, by the controller if that has a part in it.
 pub(in crate::checks) async fn requested(
-    t: &Trial,
+    t: &CheckContext,
     volume: &Volume,
     capability: &VolumeCapability,
     times: i64,
 ) -> Outcome<i64> {
     let bytes = t.size().saturating_mul(times);
-    if t.offers().has_controller(ExpandVolume) {
+    if t.features().has_controller(ExpandVolume) {
         let request = ControllerExpandVolumeRequest {
             volume_capability: Some(capability.clone()),
             ..t.expand(volume, bytes)
@@ -56,7 +59,11 @@ pub(in crate::checks) async fn requested(
 }
 
 /// A request that nothing is wrong with, at the target.
-pub(in crate::checks) fn expand(t: &Trial, placed: &Placed, bytes: i64) -> NodeExpandVolumeRequest {
+pub(in crate::checks) fn expand(
+    t: &CheckContext,
+    placed: &Placed,
+    bytes: i64,
+) -> NodeExpandVolumeRequest {
     NodeExpandVolumeRequest {
         volume_id: placed.volume.volume_id.clone(),
         volume_path: placed.target.clone(),
@@ -68,7 +75,7 @@ pub(in crate::checks) fn expand(t: &Trial, placed: &Placed, bytes: i64) -> NodeE
 }
 
 /// Is what is published that large? A filesystem keeps some of the space for itself.
-pub(in crate::checks) fn shows(t: &Trial, placed: &Placed, bytes: i64) -> Outcome {
+pub(in crate::checks) fn shows(t: &CheckContext, placed: &Placed, bytes: i64) -> Outcome {
     if !t.options().local_files {
         return Ok(());
     }

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 
 use super::super::node_expand::growing::shows;
 use crate::capability::{block, in_mode, is_block};
-use crate::check::{Chapter, Check, Outcome, Service, check, optional, run};
+use crate::check::{Check, Outcome, Section, Service, check, optional, run};
+use crate::check_context::{CheckContext, Placed, Placing};
 use crate::need::Need;
-use crate::trial::{Placed, Placing, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CloneVolume, CreateDeleteSnapshot, CreateDeleteVolume,
 };
@@ -16,7 +16,7 @@ use crate::wire::csi::v1::{
     CreateVolumeRequest, NodePublishVolumeRequest, Volume, VolumeCapability,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "NodePublishVolume: effect",
     service: Service::Node,
     needs: &[Need::NodeService, Need::Controller(CreateDeleteVolume)],
@@ -75,7 +75,7 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::LocalFiles]),
 ];
 
-async fn mounts_a_directory(t: &Trial) -> Outcome {
+async fn mounts_a_directory(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -86,7 +86,7 @@ async fn mounts_a_directory(t: &Trial) -> Outcome {
     t.holds(&placed, &content)
 }
 
-async fn places_a_device(t: &Trial) -> Outcome {
+async fn places_a_device(t: &CheckContext) -> Outcome {
     let capability = block(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability).await?;
@@ -101,14 +101,14 @@ async fn places_a_device(t: &Trial) -> Outcome {
 }
 
 /// At a new target, from where it is staged.
-async fn published_again(t: &Trial, staged: &Placed, readonly: bool) -> Outcome<Placed> {
+async fn published_again(t: &CheckContext, staged: &Placed, readonly: bool) -> Outcome<Placed> {
     let request = NodePublishVolumeRequest { readonly, ..t.publish(staged)? };
     let target = request.target_path.clone();
     t.ok(request).await?;
     Ok(Placed { target, ..staged.clone() })
 }
 
-async fn read_only(t: &Trial) -> Outcome {
+async fn read_only(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let volume = t.volume_for(capability.clone()).await?;
         let placed = t.placed(&volume, capability).await?;
@@ -127,7 +127,7 @@ async fn read_only(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn at_long_paths(t: &Trial) -> Outcome {
+async fn at_long_paths(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let staging = if t.stages() { t.long_staging_path()? } else { String::new() };
@@ -137,7 +137,7 @@ async fn at_long_paths(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn a_larger_copy(t: &Trial) -> Outcome {
+async fn a_larger_copy(t: &CheckContext) -> Outcome {
     let capability = t.mount(Mode::SingleNodeWriter);
     let volume = t.volume_for(capability.clone()).await?;
     let placed = t.placed(&volume, capability.clone()).await?;
@@ -149,11 +149,15 @@ async fn a_larger_copy(t: &Trial) -> Outcome {
     shows(t, &placed, t.size().saturating_mul(2))
 }
 
-async fn larger_copy(t: &Trial, volume: &Volume, capability: &VolumeCapability) -> Outcome<Volume> {
-    let source = if t.offers().has_controller(CreateDeleteSnapshot) {
+async fn larger_copy(
+    t: &CheckContext,
+    volume: &Volume,
+    capability: &VolumeCapability,
+) -> Outcome<Volume> {
+    let source = if t.features().has_controller(CreateDeleteSnapshot) {
         let snapshot_id = t.snapshot(volume).await?.snapshot_id;
         Type::Snapshot(SnapshotSource { snapshot_id })
-    } else if t.offers().has_controller(CloneVolume) {
+    } else if t.features().has_controller(CloneVolume) {
         Type::Volume(VolumeSource { volume_id: volume.volume_id.clone() })
     } else {
         return t.not_applicable("neither CREATE_DELETE_SNAPSHOT nor CLONE_VOLUME is offered");
@@ -172,7 +176,7 @@ async fn larger_copy(t: &Trial, volume: &Volume, capability: &VolumeCapability) 
     }
 }
 
-async fn for_readers(t: &Trial) -> Outcome {
+async fn for_readers(t: &CheckContext) -> Outcome {
     let mut tried = 0;
     for mode in [Mode::SingleNodeReaderOnly, Mode::MultiNodeReaderOnly] {
         for capability in t.capabilities(mode) {
@@ -197,7 +201,7 @@ async fn for_readers(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn at_existing_target(t: &Trial) -> Outcome {
+async fn at_existing_target(t: &CheckContext) -> Outcome {
     for capability in t.capabilities(Mode::SingleNodeWriter) {
         let volume = t.volume_for(capability.clone()).await?;
         let staged = t.staged(&volume, capability).await?;

@@ -1,9 +1,11 @@
 //! GetMetadataAllocated and GetMetadataDelta: the ranges, on a volume that was written to.
 
-use super::told::{Told, allocated, delta, end_of, from_offset, merged, told};
-use crate::check::{Chapter, Check, Outcome, Service, blamed, check, run};
+use super::reported_ranges::{
+    ReportedRanges, allocated, delta, end_of, from_offset, merged, reported,
+};
+use crate::check::{Check, Outcome, Section, Service, blamed, check, run};
+use crate::check_context::{CheckContext, Placed};
 use crate::need::Need;
-use crate::trial::{Placed, Trial};
 use crate::wire::csi::v1::controller_service_capability::rpc::Type::{
     CreateDeleteSnapshot, ExpandVolume,
 };
@@ -13,7 +15,7 @@ use crate::wire::csi::v1::{
     Volume,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Snapshot metadata: ranges",
     service: Service::SnapshotMetadata,
     needs: &[Need::Plugin(SnapshotMetadataService), Need::Controller(CreateDeleteSnapshot)],
@@ -67,8 +69,8 @@ const BLOCK: usize = 4096;
 const BLOCK_BYTES: i64 = 4096;
 const PLACES: i64 = 12;
 
-/// Offsets far enough from each other to be ranges of their own.
-fn places(t: &Trial) -> Vec<i64> {
+/// Offsets far enough from each other to be separate ranges.
+fn places(t: &CheckContext) -> Vec<i64> {
     let apart = t.size() / (PLACES + 1) / BLOCK_BYTES * BLOCK_BYTES;
     (0..PLACES).map(|number| number * apart).collect()
 }
@@ -82,7 +84,7 @@ pub(super) struct Written {
     late: Vec<i64>,
 }
 
-fn write_blocks(t: &Trial, placed: &Placed, offsets: &[i64], byte: u8) -> Outcome {
+fn write_blocks(t: &CheckContext, placed: &Placed, offsets: &[i64], byte: u8) -> Outcome {
     for offset in offsets {
         let offset = u64::try_from(*offset).unwrap_or_default();
         t.write_device(&placed.target_path(), offset, &[byte; BLOCK])?;
@@ -91,10 +93,10 @@ fn write_blocks(t: &Trial, placed: &Placed, offsets: &[i64], byte: u8) -> Outcom
 }
 
 /// Two snapshots, with writes before each where a device can be written to from here.
-pub(super) async fn written(t: &Trial) -> Outcome<Written> {
+pub(super) async fn written(t: &CheckContext) -> Outcome<Written> {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
-    if NEEDS.iter().any(|need| !need.is_met(t.offers(), t.options())) {
+    if NEEDS.iter().any(|need| !need.is_met(t.features(), t.options())) {
         let (base, target) = (t.snapshot(&volume).await?, t.snapshot(&volume).await?);
         return Ok(Written { volume, base, target, early: Vec::new(), late: Vec::new() });
     }
@@ -128,52 +130,57 @@ pub(super) fn paged_delta(
     GetMetadataDeltaRequest { max_results, ..request }
 }
 
-async fn form(t: &Trial) -> Outcome {
+async fn form(t: &CheckContext) -> Outcome {
     let Written { volume, base, target, .. } = written(t).await?;
     for most in [0, 1, 2, 7] {
         let cap = Some(most).filter(|most| *most > 0);
-        let of_one = told(t, paged(allocated(t, &target), most)).await?;
+        let of_one = reported(t, paged(allocated(t, &target), most)).await?;
         of_one.check_form(t, &volume, cap)?;
-        let of_both = told(t, paged_delta(delta(t, &base, &target), most)).await?;
+        let of_both = reported(t, paged_delta(delta(t, &base, &target), most)).await?;
         of_both.check_form(t, &volume, cap)?;
     }
     Ok(())
 }
 
-fn expect_covered(t: &Trial, told: &Told, offsets: &[i64]) -> Outcome {
+fn expect_covered(t: &CheckContext, reported: &ReportedRanges, offsets: &[i64]) -> Outcome {
     for offset in offsets {
-        let covered = told.covers(*offset, BLOCK_BYTES);
+        let covered = reported.covers(*offset, BLOCK_BYTES);
         t.expect(covered, format!("a range for the block written at {offset}"))?;
     }
     Ok(())
 }
 
-async fn covers_what_was_written(t: &Trial) -> Outcome {
+async fn covers_what_was_written(t: &CheckContext) -> Outcome {
     let Written { base, target, early, late, .. } = written(t).await?;
     for most in [0, 1] {
-        let of_base = told(t, paged(allocated(t, &base), most)).await?;
+        let of_base = reported(t, paged(allocated(t, &base), most)).await?;
         expect_covered(t, &of_base, &early)?;
-        let of_target = told(t, paged(allocated(t, &target), most)).await?;
+        let of_target = reported(t, paged(allocated(t, &target), most)).await?;
         expect_covered(t, &of_target, &early)?;
         expect_covered(t, &of_target, &late)?;
-        let of_both = told(t, paged_delta(delta(t, &base, &target), most)).await?;
+        let of_both = reported(t, paged_delta(delta(t, &base, &target), most)).await?;
         expect_covered(t, &of_both, &late)?;
     }
     Ok(())
 }
 
 /// Before, in, at the end of and behind each of the ranges, and at the end of all.
-fn offsets(told: &Told) -> Vec<i64> {
-    let around = told.ranges().flat_map(|range| {
+fn offsets(reported: &ReportedRanges) -> Vec<i64> {
+    let around = reported.ranges().flat_map(|range| {
         let (start, end) = (range.byte_offset, end_of(range));
         [(start - 1).max(0), start, start + range.size_bytes / 2, end]
     });
-    let mut offsets: Vec<_> = around.step_by(3).chain(told.capacity()).collect();
+    let mut offsets: Vec<_> = around.step_by(3).chain(reported.capacity()).collect();
     offsets.dedup();
     offsets
 }
 
-fn expect_from(t: &Trial, full: &Told, part: &Told, offset: i64) -> Outcome {
+fn expect_from(
+    t: &CheckContext,
+    full: &ReportedRanges,
+    part: &ReportedRanges,
+    offset: i64,
+) -> Outcome {
     let behind = part.ranges().all(|range| end_of(range) > offset);
     let expected = format!("no range that ends at or before {offset}");
     blamed("SM-16", t.expect(behind, expected))?;
@@ -182,51 +189,57 @@ fn expect_from(t: &Trial, full: &Told, part: &Told, offset: i64) -> Outcome {
     t.expect(same, format!("all that is behind {offset}, as in the full stream"))
 }
 
-async fn from_an_offset(t: &Trial) -> Outcome {
+async fn from_an_offset(t: &CheckContext) -> Outcome {
     let Written { base, target, .. } = written(t).await?;
-    let of_one = told(t, allocated(t, &target)).await?;
+    let of_one = reported(t, allocated(t, &target)).await?;
     for starting_offset in offsets(&of_one) {
         let request = GetMetadataAllocatedRequest { starting_offset, ..allocated(t, &target) };
-        expect_from(t, &of_one, &told(t, request).await?, starting_offset)?;
+        expect_from(t, &of_one, &reported(t, request).await?, starting_offset)?;
     }
-    let of_both = told(t, delta(t, &base, &target)).await?;
+    let of_both = reported(t, delta(t, &base, &target)).await?;
     for starting_offset in offsets(&of_both) {
         let request = GetMetadataDeltaRequest { starting_offset, ..delta(t, &base, &target) };
-        expect_from(t, &of_both, &told(t, request).await?, starting_offset)?;
+        expect_from(t, &of_both, &reported(t, request).await?, starting_offset)?;
     }
     Ok(())
 }
 
-/// What the first messages have told, and where to go on.
-fn broken_off(told: &Told, after: usize) -> Option<(Vec<(i64, i64)>, i64)> {
-    let received = Told { messages: told.messages.iter().take(after).cloned().collect() };
+/// What the first messages contained, and where to continue.
+fn broken_off(reported: &ReportedRanges, after: usize) -> Option<(Vec<(i64, i64)>, i64)> {
+    let received =
+        ReportedRanges { messages: reported.messages.iter().take(after).cloned().collect() };
     let last = received.ranges().last().map(end_of)?;
     Some((received.coverage(), last))
 }
 
-fn expect_joined(t: &Trial, full: &Told, received: Vec<(i64, i64)>, rest: &Told) -> Outcome {
+fn expect_joined(
+    t: &CheckContext,
+    full: &ReportedRanges,
+    received: Vec<(i64, i64)>,
+    rest: &ReportedRanges,
+) -> Outcome {
     let joined = merged([received, rest.coverage()].concat());
     t.expect(joined == full.coverage(), "the same coverage as of one stream")
 }
 
-async fn taken_up_again(t: &Trial) -> Outcome {
+async fn taken_up_again(t: &CheckContext) -> Outcome {
     let Written { base, target, .. } = written(t).await?;
-    let of_one = told(t, paged(allocated(t, &target), 2)).await?;
+    let of_one = reported(t, paged(allocated(t, &target), 2)).await?;
     for after in 1..=of_one.messages.len() {
         let Some((received, starting_offset)) = broken_off(&of_one, after) else { continue };
         let request = GetMetadataAllocatedRequest { starting_offset, ..allocated(t, &target) };
-        expect_joined(t, &of_one, received, &told(t, request).await?)?;
+        expect_joined(t, &of_one, received, &reported(t, request).await?)?;
     }
-    let of_both = told(t, paged_delta(delta(t, &base, &target), 2)).await?;
+    let of_both = reported(t, paged_delta(delta(t, &base, &target), 2)).await?;
     for after in 1..=of_both.messages.len() {
         let Some((received, starting_offset)) = broken_off(&of_both, after) else { continue };
         let request = GetMetadataDeltaRequest { starting_offset, ..delta(t, &base, &target) };
-        expect_joined(t, &of_both, received, &told(t, request).await?)?;
+        expect_joined(t, &of_both, received, &reported(t, request).await?)?;
     }
     Ok(())
 }
 
-async fn of_a_grown_volume(t: &Trial) -> Outcome {
+async fn of_a_grown_volume(t: &CheckContext) -> Outcome {
     let capability = t.quick_capability();
     let volume = t.volume_for(capability.clone()).await?;
     let base = t.snapshot(&volume).await?;
@@ -237,7 +250,7 @@ async fn of_a_grown_volume(t: &Trial) -> Outcome {
     };
     let capacity_bytes = t.ok(request).await?.capacity_bytes;
     let grown = Volume { capacity_bytes, ..volume };
-    let looks = NEEDS.iter().all(|need| need.is_met(t.offers(), t.options()));
+    let looks = NEEDS.iter().all(|need| need.is_met(t.features(), t.options()));
     let new = before / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES;
     if looks {
         let placed = t.placed(&grown, capability).await?;
@@ -245,8 +258,8 @@ async fn of_a_grown_volume(t: &Trial) -> Outcome {
         t.withdrawn(&placed).await?;
     }
     let target = t.snapshot(&grown).await?;
-    let told = told(t, delta(t, &base, &target)).await?;
-    let capacity = told.capacity();
+    let reported = reported(t, delta(t, &base, &target)).await?;
+    let capacity = reported.capacity();
     t.expect(capacity == Some(capacity_bytes), format!("the target's {capacity_bytes} bytes"))?;
-    t.expect(!looks || told.covers(new, BLOCK_BYTES), "the block written in the new area")
+    t.expect(!looks || reported.covers(new, BLOCK_BYTES), "the block written in the new area")
 }

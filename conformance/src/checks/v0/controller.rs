@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v0::volume_capability::AccessType;
 use crate::wire::csi::v0::volume_capability::access_mode::Mode;
 use crate::wire::csi::v0::{CreateVolumeRequest, ListVolumesRequest, Volume, VolumeCapability};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: controller",
     service: Service::V0,
     needs: &[Need::V0, Need::V0Controller(ControllerRpc::CreateDeleteVolume)],
@@ -61,7 +61,7 @@ const CHECKS: &[Check] = &[
 ];
 
 /// All volumes, in as many pages as it takes.
-pub(super) async fn listed(t: &Trial) -> Outcome<Vec<Volume>> {
+pub(super) async fn listed(t: &CheckContext) -> Outcome<Vec<Volume>> {
     let mut volumes = Vec::new();
     let mut request = ListVolumesRequest::default();
     loop {
@@ -74,13 +74,13 @@ pub(super) async fn listed(t: &Trial) -> Outcome<Vec<Volume>> {
     }
 }
 
-async fn attributes_stay(t: &Trial) -> Outcome {
+async fn attributes_stay(t: &CheckContext) -> Outcome {
     let request = t.v0_new_volume();
     let first = t.v0_create(request.clone()).await?;
     let second = t.v0_create(request).await?;
     t.expect(first.id == second.id, "the same volume again")?;
     t.expect(first.attributes == second.attributes, "the same attributes again")?;
-    if t.offers().has_v0_controller(ControllerRpc::ListVolumes) {
+    if t.features().has_v0_controller(ControllerRpc::ListVolumes) {
         let found = listed(t).await?.into_iter().find(|volume| volume.id == first.id);
         let found = t.some(found, "the volume in the list")?;
         t.expect(first.attributes == found.attributes, "the same attributes in the list")?;
@@ -92,11 +92,11 @@ async fn attributes_stay(t: &Trial) -> Outcome {
 }
 
 /// In no mode at all, so no volume can have it.
-fn without_mode(t: &Trial) -> VolumeCapability {
+fn without_mode(t: &CheckContext) -> VolumeCapability {
     t.v0_capability(Mode::Unknown)
 }
 
-async fn validate(t: &Trial) -> Outcome {
+async fn validate(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let good = t.v0_capability(Mode::SingleNodeWriter);
     let reply = t.ok(t.v0_validate(&volume, &[&good])).await?;
@@ -115,7 +115,7 @@ async fn validate(t: &Trial) -> Outcome {
     t.expect(!supported, "a refusal or not `supported`, as one has no access mode")
 }
 
-async fn create_bad_capability(t: &Trial) -> Outcome {
+async fn create_bad_capability(t: &CheckContext) -> Outcome {
     let good = t.v0_capability(Mode::SingleNodeWriter);
     let mut other_fs = good.clone();
     if let Some(AccessType::Mount(mount)) = &mut other_fs.access_type {
@@ -136,7 +136,7 @@ async fn create_bad_capability(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn long_name(t: &Trial) -> Outcome {
+async fn long_name(t: &CheckContext) -> Outcome {
     let mut long = t.v0_new_volume();
     long.name = format!("{:x<128}", long.name);
     let name = long.name.clone();
@@ -152,19 +152,19 @@ async fn long_name(t: &Trial) -> Outcome {
     }
 }
 
-async fn delete_forgets(t: &Trial) -> Outcome {
+async fn delete_forgets(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     t.ok(t.v0_delete(&volume)).await?;
     let capability = t.v0_capability(Mode::SingleNodeWriter);
     t.refused(t.v0_validate(&volume, &[&capability]), Code::NotFound).await?;
-    if t.offers().has_v0_controller(ControllerRpc::ListVolumes) {
+    if t.features().has_v0_controller(ControllerRpc::ListVolumes) {
         let found = listed(t).await?.into_iter().any(|other| other.id == volume.id);
         t.expect(!found, "no deleted volume in the list")?;
     }
     Ok(())
 }
 
-async fn delete_destroys(t: &Trial) -> Outcome {
+async fn delete_destroys(t: &CheckContext) -> Outcome {
     const MARK: &[u8] = b"written before the volume was deleted";
     let request = t.v0_new_volume_for(t.v0_block(Mode::SingleNodeWriter));
     for is_second in [false, true] {

@@ -2,9 +2,9 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{Answer, CheckContext, code_of};
 use crate::need::Need;
-use crate::trial::{Answer, Trial, code_of};
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v0::volume_capability::access_mode::Mode;
 use crate::wire::csi::v0::{
@@ -12,7 +12,7 @@ use crate::wire::csi::v0::{
     CreateVolumeRequest, ListVolumesRequest, Volume,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: controller errors",
     service: Service::V0,
     needs: &[Need::V0, Need::V0Controller(ControllerRpc::CreateDeleteVolume)],
@@ -82,18 +82,18 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::V0Controller(ControllerRpc::ListVolumes)]),
 ];
 
-/// Two of the same at once: each succeeds or is told that the other is under way.
-fn both_cope<T>(t: &Trial, first: &Answer<T>, second: &Answer<T>) -> Outcome {
+/// Two of the same at once: each succeeds or is refused because the other is in progress.
+fn both_cope<T>(t: &CheckContext, first: &Answer<T>, second: &Answer<T>) -> Outcome {
     let copes = |answer: &Answer<T>| matches!(code_of(answer), Code::Ok | Code::Aborted);
     t.expect(copes(first) && copes(second), "OK or ABORTED for each of two calls at once")
 }
 
-/// As unknown as [`Trial::nobodys_id`].
-fn nobodys(t: &Trial) -> Volume {
-    Volume { id: t.nobodys_id(), ..Volume::default() }
+/// As unknown as [`CheckContext::unknown_id`].
+fn unknown(t: &CheckContext) -> Volume {
+    Volume { id: t.unknown_id(), ..Volume::default() }
 }
 
-async fn create_errors(t: &Trial) -> Outcome {
+async fn create_errors(t: &CheckContext) -> Outcome {
     let request = t.v0_new_volume();
     let (first, second) = tokio::join!(t.ask(request.clone()), t.ask(request.clone()));
     both_cope(t, &first?, &second?)?;
@@ -106,7 +106,7 @@ async fn create_errors(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn delete_errors(t: &Trial) -> Outcome {
+async fn delete_errors(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     t.v0_attached(&volume, t.v0_capability(Mode::SingleNodeWriter)).await?;
     t.refused(t.v0_delete(&volume), Code::FailedPrecondition).await?;
@@ -118,12 +118,12 @@ async fn delete_errors(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn attach_errors(t: &Trial) -> Outcome {
+async fn attach_errors(t: &CheckContext) -> Outcome {
     let capability = t.v0_capability(Mode::SingleNodeWriter);
-    t.refused(t.v0_attach(&nobodys(t), &capability), Code::NotFound).await?;
+    t.refused(t.v0_attach(&unknown(t), &capability), Code::NotFound).await?;
     let volume = t.v0_volume().await?;
     let request = t.v0_attach(&volume, &capability);
-    let elsewhere = ControllerPublishVolumeRequest { node_id: t.nobodys_id(), ..request.clone() };
+    let elsewhere = ControllerPublishVolumeRequest { node_id: t.unknown_id(), ..request.clone() };
     t.refused(elsewhere, Code::NotFound).await?;
     let (first, second) = tokio::join!(t.ask(request.clone()), t.ask(request.clone()));
     both_cope(t, &first?, &second?)?;
@@ -136,7 +136,7 @@ async fn attach_errors(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn attach_to_two_nodes(t: &Trial) -> Outcome {
+async fn attach_to_two_nodes(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(Mode::SingleNodeWriter);
     let request = t.v0_attach(&volume, &capability);
@@ -148,8 +148,8 @@ async fn attach_to_two_nodes(t: &Trial) -> Outcome {
 }
 
 /// One byte is the least that can be asked for; the plugin makes of it what it has to.
-async fn node_full(t: &Trial) -> Outcome {
-    let most = t.offers().node_info.max_volumes_per_node;
+async fn node_full(t: &CheckContext) -> Outcome {
+    let most = t.features().node_info.max_volumes_per_node;
     if !(1..=MOST).contains(&most) {
         return t.not_applicable(format!("the node takes more than {MOST} volumes, or any number"));
     }
@@ -169,24 +169,24 @@ async fn node_full(t: &Trial) -> Outcome {
 }
 
 /// There is no "safe to regard as unpublished" in this version.
-async fn detach_errors(t: &Trial) -> Outcome {
-    t.refused(t.v0_detach(&nobodys(t)), Code::NotFound).await?;
+async fn detach_errors(t: &CheckContext) -> Outcome {
+    t.refused(t.v0_detach(&unknown(t)), Code::NotFound).await?;
     let volume = t.v0_volume().await?;
     let request = t.v0_detach(&volume);
-    let elsewhere = ControllerUnpublishVolumeRequest { node_id: t.nobodys_id(), ..request.clone() };
+    let elsewhere = ControllerUnpublishVolumeRequest { node_id: t.unknown_id(), ..request.clone() };
     t.refused(elsewhere, Code::NotFound).await?;
     t.ok(t.v0_delete(&volume)).await?;
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn validate_unknown(t: &Trial) -> Outcome {
+async fn validate_unknown(t: &CheckContext) -> Outcome {
     let capability = t.v0_capability(Mode::SingleNodeWriter);
-    t.refused(t.v0_validate(&nobodys(t), &[&capability]), Code::NotFound).await?;
+    t.refused(t.v0_validate(&unknown(t), &[&capability]), Code::NotFound).await?;
     Ok(())
 }
 
-async fn list_bad_token(t: &Trial) -> Outcome {
+async fn list_bad_token(t: &CheckContext) -> Outcome {
     let starting_token = "no token that anybody issued".to_owned();
     t.refused(ListVolumesRequest { max_entries: 0, starting_token }, Code::Aborted).await?;
     Ok(())

@@ -2,9 +2,9 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, code_of};
 use crate::need::Need;
-use crate::trial::{Trial, code_of};
 use crate::wire::csi::v0::controller_service_capability::Type as ControllerType;
 use crate::wire::csi::v0::controller_service_capability::rpc::Type::PublishUnpublishVolume;
 use crate::wire::csi::v0::node_service_capability::Type as NodeType;
@@ -19,7 +19,7 @@ use crate::wire::csi::v0::{
 };
 use crate::wire::csi::v1;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: identity",
     service: Service::V0,
     needs: &[Need::V0],
@@ -88,7 +88,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-async fn services(t: &Trial) -> Outcome {
+async fn services(t: &CheckContext) -> Outcome {
     for path in [
         "/csi.v0.Identity/GetPluginInfo",
         "/csi.v0.Controller/ControllerGetCapabilities",
@@ -100,7 +100,7 @@ async fn services(t: &Trial) -> Outcome {
 }
 
 /// `capabilities` is field 2 in csi.v0 and field 1 in csi.v1, so neither can be read as the other.
-async fn both_versions(t: &Trial) -> Outcome {
+async fn both_versions(t: &CheckContext) -> Outcome {
     let old = t.ok_bytes(&ControllerGetCapabilitiesRequest::default()).await?;
     t.expect(!t.messages_in(&old, 2)?.is_empty(), "capabilities in field 2")?;
     let new = t.ok_bytes(&v1::ControllerGetCapabilitiesRequest::default()).await?;
@@ -110,14 +110,14 @@ async fn both_versions(t: &Trial) -> Outcome {
     t.expect(old.vendor_version == new.vendor_version, "one plugin behind both versions")
 }
 
-async fn node_id(t: &Trial) -> Outcome {
+async fn node_id(t: &CheckContext) -> Outcome {
     let encoded = t.ok_bytes(&NodeGetIdRequest::default()).await?;
     t.only_fields("NodeGetIdResponse", &encoded, &[1])?;
     let id = t.ok(NodeGetIdRequest::default()).await?.node_id;
     t.expect((1..=128).contains(&id.len()), "a node_id of 1 to 128 bytes")
 }
 
-async fn node_id_not_offered(t: &Trial) -> Outcome {
+async fn node_id_not_offered(t: &CheckContext) -> Outcome {
     let answer = t.ask(NodeGetIdRequest::default()).await?;
     if answer.is_ok() {
         return t.not_applicable("NodeGetId is implemented");
@@ -125,7 +125,7 @@ async fn node_id_not_offered(t: &Trial) -> Outcome {
     t.expect(code_of(&answer) == Code::Unimplemented, "UNIMPLEMENTED")
 }
 
-async fn plugin_name(t: &Trial) -> Outcome {
+async fn plugin_name(t: &CheckContext) -> Outcome {
     let name = t.ok(GetPluginInfoRequest::default()).await?.name;
     t.expect((1..=63).contains(&name.len()), "a name of 1 to 63 characters")?;
     let ends = |c: char| c.is_ascii_alphanumeric();
@@ -140,7 +140,7 @@ async fn plugin_name(t: &Trial) -> Outcome {
     )
 }
 
-async fn capabilities(t: &Trial) -> Outcome {
+async fn capabilities(t: &CheckContext) -> Outcome {
     for entry in t.ok(GetPluginCapabilitiesRequest::default()).await?.capabilities {
         let Some(PluginType::Service(service)) = entry.r#type else {
             return Err(t.failed("a service in each plugin capability"));
@@ -162,8 +162,8 @@ async fn capabilities(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// Whether a call succeeds with secrets that nobody asked for does not matter.
-async fn secrets_not_logged(t: &Trial) -> Outcome {
+/// Whether a call succeeds with secrets that the plugin does not need does not matter.
+async fn secrets_not_logged(t: &CheckContext) -> Outcome {
     let hidden = t.name("hidden-value");
     let secrets = || [("conformance".to_owned(), hidden.clone())].into();
     let mut placed =
@@ -189,7 +189,7 @@ async fn secrets_not_logged(t: &Trial) -> Outcome {
     t.expect(!t.logs()?.contains(&hidden), "the value of a secret nowhere in the log")
 }
 
-async fn probe_when_broken(t: &Trial) -> Outcome {
+async fn probe_when_broken(t: &CheckContext) -> Outcome {
     t.ok(ProbeRequest::default()).await?;
     let answer = t.during_outage(t.ask(ProbeRequest::default())).await?;
     t.expect(
@@ -201,10 +201,10 @@ async fn probe_when_broken(t: &Trial) -> Outcome {
 }
 
 /// Of the general errors there are only those of INVALID_ARGUMENT.
-async fn missing_fields(t: &Trial) -> Outcome {
+async fn missing_fields(t: &CheckContext) -> Outcome {
     use crate::wire::csi::v0::controller_service_capability::rpc::Type::CreateDeleteVolume;
     let wrong = Code::InvalidArgument;
-    if t.offers().has_v0_controller(CreateDeleteVolume) {
+    if t.features().has_v0_controller(CreateDeleteVolume) {
         t.refused(CreateVolumeRequest::default(), wrong).await?;
         t.refused(DeleteVolumeRequest::default(), wrong).await?;
     }
@@ -213,7 +213,7 @@ async fn missing_fields(t: &Trial) -> Outcome {
         t.refused(ControllerUnpublishVolumeRequest::default(), wrong).await?;
     }
     t.refused(ValidateVolumeCapabilitiesRequest::default(), wrong).await?;
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         t.refused(NodeStageVolumeRequest::default(), wrong).await?;
         t.refused(NodeUnstageVolumeRequest::default(), wrong).await?;
     }

@@ -1,9 +1,9 @@
 //! What replies look like on the wire, and which methods there are.
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::fields::Value;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v0::volume_capability::access_mode::Mode;
 use crate::wire::csi::v0::{
@@ -12,7 +12,7 @@ use crate::wire::csi::v0::{
 };
 use crate::wire::{Rpc, methods_of};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: messages",
     service: Service::V0,
     needs: &[Need::V0],
@@ -85,14 +85,14 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::V0Controller(ControllerRpc::PublishUnpublishVolume)]),
 ];
 
-async fn controller_methods(t: &Trial) -> Outcome {
-    let offers = |rpc| t.offers().has_v0_controller(rpc);
+async fn controller_methods(t: &CheckContext) -> Outcome {
+    let features = |rpc| t.features().has_v0_controller(rpc);
     for path in methods_of("csi.v0.Controller") {
         let is_offered = match path.rsplit('/').next().unwrap_or_default() {
-            "CreateVolume" | "DeleteVolume" => offers(ControllerRpc::CreateDeleteVolume),
+            "CreateVolume" | "DeleteVolume" => features(ControllerRpc::CreateDeleteVolume),
             "ControllerPublishVolume" | "ControllerUnpublishVolume" => t.v0_attaches(),
-            "ListVolumes" => offers(ControllerRpc::ListVolumes),
-            "GetCapacity" => offers(ControllerRpc::GetCapacity),
+            "ListVolumes" => features(ControllerRpc::ListVolumes),
+            "GetCapacity" => features(ControllerRpc::GetCapacity),
             _ => true,
         };
         if is_offered {
@@ -102,10 +102,10 @@ async fn controller_methods(t: &Trial) -> Outcome {
     not_served(t, "Controller", &methods_of("csi.v1.Controller"), "csi.v0.Controller").await
 }
 
-async fn node_methods(t: &Trial) -> Outcome {
+async fn node_methods(t: &CheckContext) -> Outcome {
     for path in methods_of("csi.v0.Node") {
         let is_offered = match path.rsplit('/').next().unwrap_or_default() {
-            "NodeStageVolume" | "NodeUnstageVolume" => t.offers().v0_stages,
+            "NodeStageVolume" | "NodeUnstageVolume" => t.features().v0_stages,
             "NodeGetId" => t.v0_attaches(),
             _ => true,
         };
@@ -117,7 +117,7 @@ async fn node_methods(t: &Trial) -> Outcome {
 }
 
 /// The methods that only csi.v1 has are not in csi.v0.
-async fn not_served(t: &Trial, service: &str, newer: &[String], older: &str) -> Outcome {
+async fn not_served(t: &CheckContext, service: &str, newer: &[String], older: &str) -> Outcome {
     let known = methods_of(older);
     for path in newer {
         let method = path.rsplit('/').next().unwrap_or_default();
@@ -129,17 +129,17 @@ async fn not_served(t: &Trial, service: &str, newer: &[String], older: &str) -> 
     Ok(())
 }
 
-async fn plugin_capabilities_field(t: &Trial) -> Outcome {
+async fn plugin_capabilities_field(t: &CheckContext) -> Outcome {
     capabilities_in(t, &GetPluginCapabilitiesRequest::default(), 2).await
 }
 
-async fn controller_capabilities_field(t: &Trial) -> Outcome {
+async fn controller_capabilities_field(t: &CheckContext) -> Outcome {
     capabilities_in(t, &ControllerGetCapabilitiesRequest::default(), 2).await
 }
 
-async fn node_capabilities_field(t: &Trial) -> Outcome {
-    if !t.offers().v0_stages {
-        // Nothing is offered, or it is where nobody finds it.
+async fn node_capabilities_field(t: &CheckContext) -> Outcome {
+    if !t.features().v0_stages {
+        // Nothing is offered, or it is in a field that no client reads.
         let encoded = t.ok_bytes(&NodeGetCapabilitiesRequest::default()).await?;
         t.expect(encoded.is_empty(), "capabilities in field 1 or no capability")?;
         return t.not_applicable("the csi.v0 node service offers no capability");
@@ -148,7 +148,7 @@ async fn node_capabilities_field(t: &Trial) -> Outcome {
 }
 
 /// Each entry is a message whose field 1 is a message whose field 1 is the type.
-async fn capabilities_in<R: Rpc>(t: &Trial, request: &R, number: u32) -> Outcome {
+async fn capabilities_in<R: Rpc>(t: &CheckContext, request: &R, number: u32) -> Outcome {
     let encoded = t.ok_bytes(request).await?;
     t.only_fields(R::REPLY, &encoded, &[number])?;
     let entries = t.messages_in(&encoded, number)?;
@@ -170,12 +170,12 @@ async fn capabilities_in<R: Rpc>(t: &Trial, request: &R, number: u32) -> Outcome
     Ok(())
 }
 
-async fn probe_is_empty(t: &Trial) -> Outcome {
+async fn probe_is_empty(t: &CheckContext) -> Outcome {
     let encoded = t.ok_bytes(&ProbeRequest::default()).await?;
     t.expect(encoded.is_empty(), "an empty ProbeResponse, as csi.v0 has no `ready`")
 }
 
-async fn volume_message(t: &Trial) -> Outcome {
+async fn volume_message(t: &CheckContext) -> Outcome {
     let encoded = t.ok_bytes(&t.v0_new_volume()).await?;
     t.only_fields("CreateVolumeResponse", &encoded, &[1])?;
     let volumes = t.messages_in(&encoded, 1)?;
@@ -186,7 +186,7 @@ async fn volume_message(t: &Trial) -> Outcome {
     Ok(())
 }
 
-fn a_volume(t: &Trial, encoded: &[u8], is_new: bool) -> Outcome {
+fn a_volume(t: &CheckContext, encoded: &[u8], is_new: bool) -> Outcome {
     t.only_fields("Volume", encoded, &[1, 2, 3])?;
     let size = u64::try_from(t.size()).unwrap_or_default();
     for field in t.fields_of(encoded)? {
@@ -204,7 +204,7 @@ fn a_volume(t: &Trial, encoded: &[u8], is_new: bool) -> Outcome {
     t.expect(t.messages_in(encoded, 2)?.len() == 1, "an id in field 2")
 }
 
-async fn list_entry(t: &Trial) -> Outcome {
+async fn list_entry(t: &CheckContext) -> Outcome {
     t.v0_volume().await?;
     let encoded = t.ok_bytes(&ListVolumesRequest::default()).await?;
     t.only_fields("ListVolumesResponse", &encoded, &[1, 2])?;
@@ -221,7 +221,7 @@ async fn list_entry(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn capacity_reply(t: &Trial) -> Outcome {
+async fn capacity_reply(t: &CheckContext) -> Outcome {
     let parameters = t.options().parameters.clone();
     let request = GetCapacityRequest {
         volume_capabilities: vec![t.v0_capability(Mode::SingleNodeWriter)],
@@ -240,7 +240,7 @@ async fn capacity_reply(t: &Trial) -> Outcome {
     t.ignores_field(&request, 3).await
 }
 
-async fn publish_info(t: &Trial) -> Outcome {
+async fn publish_info(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(Mode::SingleNodeWriter);
     let encoded = t.ok_bytes(&t.v0_attach(&volume, &capability)).await?;
@@ -249,7 +249,7 @@ async fn publish_info(t: &Trial) -> Outcome {
         t.only_fields("an entry of publish_info", &entry, &[1, 2])?;
     }
     let placed = t.v0_placed(&volume, capability).await?;
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         t.reads_field(&t.v0_stage(&placed), 2).await?;
     }
     t.reads_field(&t.v0_publish(&placed), 2).await

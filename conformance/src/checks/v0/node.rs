@@ -4,15 +4,15 @@ use std::path::Path;
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, V0Placed};
 use crate::need::Need;
 use crate::options::Pairs;
-use crate::trial::{Trial, V0Placed};
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v0::volume_capability::access_mode::Mode;
 use crate::wire::csi::v0::{NodePublishVolumeRequest, NodeStageVolumeRequest, Volume};
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: node",
     service: Service::V0,
     needs: &[Need::V0, Need::V0Controller(ControllerRpc::CreateDeleteVolume)],
@@ -76,7 +76,7 @@ const CHECKS: &[Check] = &[
 
 const WRITER: Mode = Mode::SingleNodeWriter;
 
-async fn target_made_before(t: &Trial) -> Outcome {
+async fn target_made_before(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let placed = t.v0_placed(&volume, t.v0_capability(WRITER)).await?;
     let target = placed.target_path();
@@ -91,12 +91,12 @@ async fn target_made_before(t: &Trial) -> Outcome {
     t.expect(t.read_file(&target.join("file"))? == b"content", "what was written before")
 }
 
-async fn long_paths(t: &Trial) -> Outcome {
+async fn long_paths(t: &CheckContext) -> Outcome {
     let (staging_dir, target_dir) = (&t.options().staging_dir, &t.options().target_dir);
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(WRITER);
     let mut placed = t.v0_attached(&volume, capability).await?;
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         placed.staging = t.path_of_length(staging_dir, 128)?;
         t.made_directory(Path::new(&placed.staging))?;
         t.ok(t.v0_stage(&placed)).await?;
@@ -116,15 +116,15 @@ async fn long_paths(t: &Trial) -> Outcome {
     }
 }
 
-fn nobodys(t: &Trial) -> Outcome<V0Placed> {
-    let volume = Volume { id: t.nobodys_id(), ..Volume::default() };
+fn unknown(t: &CheckContext) -> Outcome<V0Placed> {
+    let volume = Volume { id: t.unknown_id(), ..Volume::default() };
     let capability = t.v0_capability(WRITER);
     let (staging, target) = (t.staging_path()?, t.v0_target(&capability)?);
     Ok(V0Placed { volume, capability, publish_info: Pairs::new(), staging, target })
 }
 
-async fn stage_errors(t: &Trial) -> Outcome {
-    t.refused(t.v0_stage(&nobodys(t)?), Code::NotFound).await?;
+async fn stage_errors(t: &CheckContext) -> Outcome {
+    t.refused(t.v0_stage(&unknown(t)?), Code::NotFound).await?;
     let volume = t.v0_volume().await?;
     let mut placed = t.v0_attached(&volume, t.v0_capability(WRITER)).await?;
     let request = t.v0_stage(&placed);
@@ -145,27 +145,27 @@ async fn stage_errors(t: &Trial) -> Outcome {
 }
 
 /// NOT_FOUND by the table; OK by the rule that what is not there needs no undoing (open point 3).
-async fn unstage_unknown(t: &Trial) -> Outcome {
-    match t.settled(t.v0_unstage(&nobodys(t)?)).await? {
+async fn unstage_unknown(t: &CheckContext) -> Outcome {
+    match t.settled(t.v0_unstage(&unknown(t)?)).await? {
         Ok(_) => Ok(()),
         Err(status) => t.expect(status.code() == Code::NotFound, "NOT_FOUND or OK"),
     }
 }
 
-async fn unpublish_unknown(t: &Trial) -> Outcome {
-    match t.settled(t.v0_unpublish(&nobodys(t)?)).await? {
+async fn unpublish_unknown(t: &CheckContext) -> Outcome {
+    match t.settled(t.v0_unpublish(&unknown(t)?)).await? {
         Ok(_) => Ok(()),
         Err(status) => t.expect(status.code() == Code::NotFound, "NOT_FOUND or OK"),
     }
 }
 
-async fn publish_errors(t: &Trial) -> Outcome {
-    t.refused(t.v0_publish(&nobodys(t)?), Code::NotFound).await?;
+async fn publish_errors(t: &CheckContext) -> Outcome {
+    t.refused(t.v0_publish(&unknown(t)?), Code::NotFound).await?;
     let volume = t.v0_volume().await?;
     let mut placed = t.v0_staged(&volume, t.v0_capability(WRITER)).await?;
     placed.target = t.v0_target(&placed.capability)?;
     let request = t.v0_publish(&placed);
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         let unstaged =
             NodePublishVolumeRequest { staging_target_path: String::new(), ..request.clone() };
         t.refused(unstaged, Code::FailedPrecondition).await?;
@@ -183,7 +183,7 @@ async fn publish_errors(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn second_publish(t: &Trial) -> Outcome {
+async fn second_publish(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let placed = t.v0_placed(&volume, t.v0_capability(WRITER)).await?;
     let request = t.v0_publish(&placed);
@@ -198,7 +198,7 @@ async fn second_publish(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn second_publish_of_many(t: &Trial) -> Outcome {
+async fn second_publish_of_many(t: &CheckContext) -> Outcome {
     let many = t.v0_capability(Mode::MultiNodeMultiWriter);
     let Ok(reply) = t.settled(t.v0_new_volume_for(many.clone())).await? else {
         return t.not_applicable("there are no volumes of MULTI_NODE_MULTI_WRITER");

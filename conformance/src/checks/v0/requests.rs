@@ -1,16 +1,16 @@
 //! Under which numbers requests have their fields: what cannot be read under a number that the
 //! plugin knows is refused, and under one that it does not know, passed over.
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::fields::{Field, GARBAGE, Value, delimited_field, varint_field};
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::csi::v0::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::wire::csi::v0::volume_capability::access_mode::Mode;
 use crate::wire::csi::v0::{CreateVolumeRequest, ValidateVolumeCapabilitiesRequest};
 use prost::Message;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "csi.v0: requests",
     service: Service::V0,
     needs: &[Need::V0, Need::V0Controller(ControllerRpc::CreateDeleteVolume)],
@@ -51,7 +51,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-async fn create_request(t: &Trial) -> Outcome {
+async fn create_request(t: &CheckContext) -> Outcome {
     let request = t.v0_new_volume();
     t.v0_create(request.clone()).await?;
     for number in [2, 3, 4, 5] {
@@ -64,7 +64,7 @@ async fn create_request(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn capability_message(t: &Trial) -> Outcome {
+async fn capability_message(t: &CheckContext) -> Outcome {
     let good = t.v0_capability(Mode::SingleNodeWriter);
     let volume = t.v0_volume().await?;
     for mode in [6, 7] {
@@ -90,7 +90,7 @@ async fn capability_message(t: &Trial) -> Outcome {
     t.expect(answer.is_ok(), "OK, as a mount has no field 3")
 }
 
-async fn validate_request(t: &Trial) -> Outcome {
+async fn validate_request(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(Mode::SingleNodeWriter).encode_to_vec();
     let mut encoded =
@@ -118,7 +118,7 @@ async fn validate_request(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn secrets_fields(t: &Trial) -> Outcome {
+async fn secrets_fields(t: &CheckContext) -> Outcome {
     let request = t.v0_new_volume();
     let volume = t.v0_create(request.clone()).await?;
     t.reads_field(&request, 5).await?;
@@ -127,7 +127,7 @@ async fn secrets_fields(t: &Trial) -> Outcome {
     if t.v0_attaches() {
         t.reads_field(&t.v0_attach(&volume, &capability), 5).await?;
     }
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         t.reads_field(&t.v0_stage(&placed), 5).await?;
     }
     t.reads_field(&t.v0_publish(&placed), 7).await?;
@@ -141,7 +141,7 @@ async fn secrets_fields(t: &Trial) -> Outcome {
     t.ignores_field(&t.v0_delete(&volume), 3).await
 }
 
-async fn attributes_fields(t: &Trial) -> Outcome {
+async fn attributes_fields(t: &CheckContext) -> Outcome {
     let volume = t.v0_volume().await?;
     let capability = t.v0_capability(Mode::SingleNodeWriter);
     t.reads_field(&t.v0_validate(&volume, &[&capability]), 3).await?;
@@ -150,7 +150,7 @@ async fn attributes_fields(t: &Trial) -> Outcome {
         t.reads_field(&t.v0_attach(&volume, &capability), 6).await?;
         t.ignores_field(&t.v0_attach(&volume, &capability), 7).await?;
     }
-    if t.offers().v0_stages {
+    if t.features().v0_stages {
         t.reads_field(&t.v0_stage(&placed), 6).await?;
         t.ignores_field(&t.v0_stage(&placed), 7).await?;
     }

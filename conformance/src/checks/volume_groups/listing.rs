@@ -2,13 +2,13 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::identity::capability::volume_group::Type;
 use crate::wire::volumegroup::VolumeGroup;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Volume groups: lists",
     service: Service::VolumeGroup,
     needs: &[Need::VolumeGroup(Type::VolumeGroup), Need::VolumeGroup(Type::ListVolumeGroups)],
@@ -42,7 +42,7 @@ const CHECKS: &[Check] = &[
 const MOST_PAGES: usize = 10_000;
 
 /// All pages with so many entries at most.
-async fn pages(t: &Trial, max_entries: i32) -> Outcome<Vec<Vec<VolumeGroup>>> {
+async fn pages(t: &CheckContext, max_entries: i32) -> Outcome<Vec<Vec<VolumeGroup>>> {
     let mut pages = Vec::new();
     let mut token = String::new();
     while pages.len() < MOST_PAGES {
@@ -64,7 +64,7 @@ fn times(listed: &[&VolumeGroup], group: &VolumeGroup) -> usize {
     listed.iter().filter(|other| other.volume_group_id == group.volume_group_id).count()
 }
 
-async fn all(t: &Trial) -> Outcome {
+async fn all(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let full = t.group(&[&volume]).await?;
     let groups = [t.group(&[]).await?, t.group(&[]).await?];
@@ -80,8 +80,8 @@ async fn all(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// Other checks may make and delete groups meanwhile, so only these three are counted.
-async fn in_pages(t: &Trial) -> Outcome {
+/// Other checks may create and delete groups at the same time, so only these three are counted.
+async fn in_pages(t: &CheckContext) -> Outcome {
     let groups = [t.group(&[]).await?, t.group(&[]).await?, t.group(&[]).await?];
     for max in [1, 2] {
         let pages = pages(t, max).await?;
@@ -96,12 +96,12 @@ async fn in_pages(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn negatively(t: &Trial) -> Outcome {
+async fn negatively(t: &CheckContext) -> Outcome {
     t.refused(t.list_groups(-1, ""), Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn from_nowhere(t: &Trial) -> Outcome {
+async fn from_nowhere(t: &CheckContext) -> Outcome {
     t.refused(t.list_groups(0, "no token that anybody issued"), Code::Aborted).await?;
     Ok(())
 }

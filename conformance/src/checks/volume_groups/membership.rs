@@ -2,14 +2,14 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::{CheckContext, code_of};
 use crate::need::Need;
-use crate::trial::{Trial, code_of};
 use crate::wire::csi::v1::Volume;
 use crate::wire::identity::capability::volume_group::Type;
 use crate::wire::volumegroup::ModifyVolumeGroupMembershipRequest;
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Volume groups: members",
     service: Service::VolumeGroup,
     needs: &[
@@ -65,7 +65,7 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::VolumeGroup(Type::LimitVolumeToOneVolumeGroup)]),
 ];
 
-async fn members_change(t: &Trial) -> Outcome {
+async fn members_change(t: &CheckContext) -> Outcome {
     let (first, second) = (t.volume().await?, t.volume().await?);
     let third = t.volume().await?;
     let group = t.group(&[&first]).await?;
@@ -77,7 +77,7 @@ async fn members_change(t: &Trial) -> Outcome {
     t.expect(t.volume_exists(&first).await?, "a volume that left the group to be there still")
 }
 
-async fn emptied(t: &Trial) -> Outcome {
+async fn emptied(t: &CheckContext) -> Outcome {
     let (first, second) = (t.volume().await?, t.volume().await?);
     let group = t.group(&[&first, &second]).await?;
     t.expect_members(&t.regrouped(&group, &[]).await?, &[])?;
@@ -89,7 +89,7 @@ async fn emptied(t: &Trial) -> Outcome {
 }
 
 /// The newer text has them and the older one has not; both are right.
-async fn parameters_said_again(t: &Trial) -> Outcome {
+async fn parameters_said_again(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group(&[]).await?;
     let parameters = t.options().group_parameters.clone();
@@ -101,7 +101,7 @@ async fn parameters_said_again(t: &Trial) -> Outcome {
     t.expect_members(&t.found_group(&group).await?, members)
 }
 
-async fn full(t: &Trial) -> Outcome {
+async fn full(t: &CheckContext) -> Outcome {
     let most = t.options().largest_group.unwrap_or_default();
     let mut volumes = Vec::new();
     for _ in 0..=most {
@@ -114,7 +114,7 @@ async fn full(t: &Trial) -> Outcome {
     t.expect_members(&t.found_group(&group).await?, fitting)
 }
 
-async fn misfit(t: &Trial) -> Outcome {
+async fn misfit(t: &CheckContext) -> Outcome {
     let first = t.volume().await?;
     let mut other = t.new_volume();
     other.parameters.clone_from(&t.options().other_parameters);
@@ -124,24 +124,24 @@ async fn misfit(t: &Trial) -> Outcome {
     t.expect_members(&t.found_group(&group).await?, &[&first])
 }
 
-async fn unknown_members(t: &Trial) -> Outcome {
+async fn unknown_members(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group(&[&volume]).await?;
     let gone = Volume { volume_id: t.deleted_volume().await?, ..Volume::default() };
-    let nobodys = Volume { volume_id: t.nobodys_id(), ..Volume::default() };
-    for unknown in [&gone, &nobodys] {
+    let unknown = Volume { volume_id: t.unknown_id(), ..Volume::default() };
+    for unknown in [&gone, &unknown] {
         t.refused(t.modify_group(&group, &[&volume, unknown]), Code::NotFound).await?;
     }
     t.expect_members(&t.found_group(&group).await?, &[&volume])?;
     let request = ModifyVolumeGroupMembershipRequest {
-        volume_group_id: t.nobodys_id(),
+        volume_group_id: t.unknown_id(),
         ..t.modify_group(&group, &[&volume])
     };
     t.refused(request, Code::NotFound).await?;
     Ok(())
 }
 
-async fn in_two_groups(t: &Trial) -> Outcome {
+async fn in_two_groups(t: &CheckContext) -> Outcome {
     let volume = t.volume().await?;
     let group = t.group(&[&volume]).await?;
     let other = t.group(&[]).await?;

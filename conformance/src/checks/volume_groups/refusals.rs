@@ -2,16 +2,16 @@
 
 use tonic::Code;
 
-use crate::check::{Chapter, Check, Outcome, Service, check, run};
+use crate::check::{Check, Outcome, Section, Service, check, run};
+use crate::check_context::CheckContext;
 use crate::need::Need;
-use crate::trial::Trial;
 use crate::wire::identity::capability::volume_group::Type;
 use crate::wire::volumegroup::{
     ControllerGetVolumeGroupRequest, CreateVolumeGroupRequest, DeleteVolumeGroupRequest,
     ModifyVolumeGroupMembershipRequest,
 };
 
-pub(in crate::checks) const CHAPTER: Chapter = Chapter {
+pub(in crate::checks) const SECTION: Section = Section {
     title: "Volume groups: refusals",
     service: Service::VolumeGroup,
     needs: &[Need::VolumeGroup(Type::VolumeGroup)],
@@ -70,14 +70,14 @@ const CHECKS: &[Check] = &[
     .needs(&[Need::VolumeGroup(Type::GetVolumeGroup)]),
 ];
 
-async fn without_name(t: &Trial) -> Outcome {
+async fn without_name(t: &CheckContext) -> Outcome {
     let request = CreateVolumeGroupRequest { name: String::new(), ..t.new_group(&[]) };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
 /// A plugin may pass over what it does not know, so at least one has to be refused to see how.
-async fn bad_parameters(t: &Trial) -> Outcome {
+async fn bad_parameters(t: &CheckContext) -> Outcome {
     let known = t.options().group_parameters.keys().cloned();
     let mut refused = false;
     for key in known.chain(["conformance-no-such-parameter".to_owned()]) {
@@ -91,7 +91,7 @@ async fn bad_parameters(t: &Trial) -> Outcome {
     if refused { Ok(()) } else { t.not_applicable("no parameter of a group is refused") }
 }
 
-async fn other_parameters(t: &Trial) -> Outcome {
+async fn other_parameters(t: &CheckContext) -> Outcome {
     let request = t.new_group(&[]);
     let group = t.create_group(request.clone()).await?;
     let parameters = t.options().other_group_parameters.clone();
@@ -101,7 +101,7 @@ async fn other_parameters(t: &Trial) -> Outcome {
     t.expect(again.volume_group_id == group.volume_group_id, "the group that was there")
 }
 
-async fn made_of_misfits(t: &Trial) -> Outcome {
+async fn made_of_misfits(t: &CheckContext) -> Outcome {
     let first = t.volume().await?;
     let mut other = t.new_volume();
     other.parameters.clone_from(&t.options().other_parameters);
@@ -110,26 +110,26 @@ async fn made_of_misfits(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn deleted_without_id(t: &Trial) -> Outcome {
+async fn deleted_without_id(t: &CheckContext) -> Outcome {
     let request = DeleteVolumeGroupRequest { secrets: t.secrets(), ..Default::default() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn modified_without_id(t: &Trial) -> Outcome {
+async fn modified_without_id(t: &CheckContext) -> Outcome {
     let request = ModifyVolumeGroupMembershipRequest { secrets: t.secrets(), ..Default::default() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn got_without_id(t: &Trial) -> Outcome {
+async fn got_without_id(t: &CheckContext) -> Outcome {
     let request = ControllerGetVolumeGroupRequest { secrets: t.secrets(), ..Default::default() };
     t.refused(request, Code::InvalidArgument).await?;
     Ok(())
 }
 
-async fn unknown(t: &Trial) -> Outcome {
-    let volume_group_id = t.nobodys_id();
+async fn unknown(t: &CheckContext) -> Outcome {
+    let volume_group_id = t.unknown_id();
     let request = ControllerGetVolumeGroupRequest { volume_group_id, secrets: t.secrets() };
     t.refused(request, Code::NotFound).await?;
     let group = t.group(&[]).await?;

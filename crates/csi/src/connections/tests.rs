@@ -52,7 +52,7 @@ async fn a_connection_with_a_call_stays() {
 }
 
 #[tokio::test]
-async fn with_all_busy_the_new_connection_is_closed() {
+async fn new_connection_is_closed_when_all_are_busy() {
     let connections = ConnectionTable::within(None);
     let all = full(&connections);
     let busy: Vec<_> = all
@@ -74,7 +74,7 @@ async fn closed_connections_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_process_with_few_descriptors_has_fewer_connections() {
+async fn connection_limit_follows_the_descriptor_limit() {
     let connections = ConnectionTable::within(Some(64));
     let mut all: Vec<_> = (0..16).map(|_| connect(&connections)).collect();
     assert!(!is_closed(&mut all[0]).await);
@@ -86,7 +86,7 @@ async fn a_process_with_few_descriptors_has_fewer_connections() {
 }
 
 #[tokio::test]
-async fn clients_read_the_end_while_connections_stay_open() {
+async fn clients_read_responses_while_connections_stay_open() {
     let connections = ConnectionTable::within(None);
     let mut all = [connect(&connections), connect(&connections)];
     connections.hang_up();

@@ -14,7 +14,7 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn every_method_is_tried() {
+fn every_method_is_fuzzed() {
     let declared = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
     let methods = declared.services().flat_map(|service| {
         let name = service.full_name().to_owned();
@@ -26,18 +26,18 @@ fn every_method_is_tried() {
 }
 
 #[test]
-fn the_corpus_of_request_holds() {
+fn request_corpus_passes() {
     let features = plugin::features();
     replay("request", |input| request(&features, input));
 }
 
 #[test]
-fn the_corpus_of_http2_holds() {
+fn http2_corpus_passes() {
     replay("http2", http2::frames);
 }
 
 #[test]
-fn the_corpus_of_calls_holds() {
+fn calls_corpus_passes() {
     let features = plugin::features();
     replay("calls", |input| calls(plugin::engine(), &features, input));
 }

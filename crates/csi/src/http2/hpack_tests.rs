@@ -15,7 +15,7 @@ fn malformed(hex: &str) -> &'static str {
 
 /// RFC 7541, appendix C.2.
 #[test]
-fn each_way_of_writing_a_header_is_decoded() {
+fn every_header_representation_is_decoded() {
     for (block, header, remembered) in [
         (
             "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
@@ -34,7 +34,7 @@ fn each_way_of_writing_a_header_is_decoded() {
 
 /// RFC 7541, appendices C.3 and C.4: the same requests, plain and in Huffman's code.
 #[test]
-fn requests_refer_to_earlier_ones() {
+fn later_requests_use_the_dynamic_table() {
     let first = [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"];
     let second = [&first[..], &["cache-control: no-cache"]].concat();
     let third = [
@@ -67,7 +67,7 @@ fn requests_refer_to_earlier_ones() {
 
 /// RFC 7541, appendix C.6, with a table of 256 bytes: the oldest entries go.
 #[test]
-fn a_small_table_forgets_the_oldest() {
+fn small_table_evicts_the_oldest_entry() {
     let mut decoder = Decoder { most_bytes: 256, ..Decoder::default() };
     let first = [
         ":status: 302",
@@ -130,7 +130,7 @@ fn malformed_blocks_are_errors() {
 
 /// Some bytes that stand for 4,000 each.
 #[test]
-fn a_few_bytes_do_not_become_very_many() {
+fn decoded_headers_are_bounded() {
     let mut decoder = Decoder::default();
     let mut block = vec![0x40, 1, b'a', 0x7f];
     block.extend_from_slice(&bytes("a11e"));
@@ -142,7 +142,7 @@ fn a_few_bytes_do_not_become_very_many() {
 }
 
 #[test]
-fn what_is_encoded_is_decoded_without_a_table() {
+fn encoded_headers_decode_without_a_table() {
     for length in [0, 1, 126, 127, 128, 254, 255, 256, 16_000] {
         let fields = [Field::new("a".repeat(length), ""), Field::new("b", "c".repeat(length))];
         let mut decoder = Decoder::default();

@@ -3,7 +3,7 @@ use crate::http2::hex::bytes;
 
 /// RFC 7541, appendix C.4 and C.6.
 #[test]
-fn strings_of_the_rfc_are_decoded() {
+fn rfc_strings_are_decoded() {
     for (encoded, text) in [
         ("f1e3 c2e5 f23a 6ba0 ab90 f4ff", "www.example.com"),
         ("a8eb 1064 9cbf", "no-cache"),
@@ -33,7 +33,7 @@ fn rare_bytes_have_long_codes() {
 }
 
 #[test]
-fn the_end_of_a_string_is_no_byte_and_padding_is_short() {
+fn eos_is_no_byte_and_padding_is_short() {
     let malformed = |hex| decode(&bytes(hex)).unwrap_err();
     // The code of the end itself, a whole byte of padding, padding of zeros.
     assert_eq!(malformed("ffff ffff"), Malformed("an invalid Huffman code"));

@@ -41,7 +41,7 @@ fn plain(authority: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_library_takes_passes_untouched() {
+fn valid_frames_pass_unchanged() {
     let frames = [headers(4, GOOD), data(b"abc"), headers(5, AGAIN), data(b"")];
     assert_eq!(pass(&frames).unwrap(), frames.concat());
     // None at all is fine, too.
@@ -50,7 +50,7 @@ fn what_the_library_takes_passes_untouched() {
 }
 
 #[test]
-fn a_path_becomes_an_authority_at_every_mention() {
+fn path_as_authority_is_replaced_everywhere() {
     let frames = [headers(4, PATH), data(b"abc"), headers(5, AGAIN)];
     let expected = [headers(4, &plain("localhost")), data(b"abc"), headers(5, &plain("localhost"))];
     assert_eq!(pass(&frames).unwrap(), expected.concat());
@@ -65,7 +65,7 @@ fn an_empty_authority_is_replaced() {
 
 /// As a proxy may do that speaks for several.
 #[test]
-fn a_path_after_an_authority_is_seen() {
+fn path_header_after_authority_is_found() {
     let frames = [headers(5, GOOD), headers(5, PATH), headers(5, &[0x82, 0x86, 0x84, 0xbf])];
     let expected =
         [headers(5, GOOD), headers(5, &plain("localhost")), headers(5, &plain("www.example.com"))];
@@ -73,7 +73,7 @@ fn a_path_after_an_authority_is_seen() {
 }
 
 #[test]
-fn padding_priority_and_continuations_are_understood() {
+fn padding_priority_and_continuation_are_parsed() {
     let expected = headers(5, &plain("localhost"));
     let padded = [&[3][..], PATH, &[0; 3]].concat();
     assert_eq!(pass(&[headers(0x0d, &padded)]).unwrap(), expected);
@@ -87,7 +87,7 @@ fn padding_priority_and_continuations_are_understood() {
 }
 
 #[test]
-fn pieces_of_any_size_give_the_same() {
+fn any_read_size_gives_the_same_result() {
     let trailers = b"\x40\x01a\x01b";
     let sent = [
         greeting(),
@@ -111,7 +111,7 @@ fn pieces_of_any_size_give_the_same() {
 
 /// Ten references to a header of 4,000 bytes.
 #[test]
-fn a_block_that_grows_is_split() {
+fn grown_header_block_is_split() {
     let long = [PATH, b"\x40\x01a\x7f\xa1\x1e", &[b'b'; 4000]].concat();
     let many = [&[0x82, 0x86, 0x84, 0xbf][..], &[0xbe; 10]].concat();
     let passed = pass(&[headers(5, &long), headers(5, &many)]).unwrap();
@@ -126,7 +126,7 @@ fn a_block_that_grows_is_split() {
 }
 
 #[test]
-fn what_is_malformed_is_left_to_the_library() {
+fn malformed_frames_are_left_to_the_library() {
     let long = vec![0; MOST_PAYLOAD + 1];
     let many: Vec<_> = (0..5).map(|_| continuation(0, &[0; MOST_PAYLOAD])).collect();
     for frames in [
@@ -154,14 +154,14 @@ fn what_is_malformed_is_left_to_the_library() {
 
 /// The library's table is no longer the peer's: passed on, a reference would mean something else.
 #[test]
-fn what_is_malformed_after_a_path_ends_the_connection() {
+fn malformed_frame_after_a_path_closes_the_connection() {
     assert!(pass(&[headers(5, PATH), headers(5, &[0xfe])]).is_err());
     assert!(pass(&[headers(5, PATH), headers(1, AGAIN), data(b"abc")]).is_err());
     assert!(pass(&[headers(5, PATH), headers(5, &vec![0; MOST_PAYLOAD + 1])]).is_err());
 }
 
 #[test]
-fn more_headers_than_the_library_takes_are_noticed() {
+fn too_many_headers_are_detected() {
     let long = [GOOD, b"\x00\x01a\x7f\x81\x7f", &[b'b'; 16_384]].concat();
     let (first, second) = long.split_at(MOST_PAYLOAD);
     let mut inbound = Inbound::default();

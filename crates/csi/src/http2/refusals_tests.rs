@@ -13,7 +13,7 @@ fn goaway(code: u8) -> Vec<u8> {
 }
 
 #[test]
-fn refusals_are_found_in_whatever_pieces_they_are_written() {
+fn refusals_are_found_in_split_writes() {
     let sent =
         [SETTINGS, DATA, &reset(8), &reset(1), DATA, &goaway(0), &goaway(9), SETTINGS].concat();
     for size in 1..=sent.len() {
@@ -29,7 +29,7 @@ fn refusals_are_found_in_whatever_pieces_they_are_written() {
 }
 
 #[test]
-fn what_ends_in_the_usual_way_is_no_refusal() {
+fn normal_stream_end_is_no_refusal() {
     let mut refusals = Refusals::default();
     for code in [0, 5, 8] {
         assert_eq!(refusals.find(&reset(code)), None);

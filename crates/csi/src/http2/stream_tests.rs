@@ -11,7 +11,7 @@ fn pair() -> (DuplexStream, Lenient<DuplexStream>) {
 }
 
 #[tokio::test]
-async fn a_slow_reader_gets_all_of_it() {
+async fn slow_reader_gets_all_data() {
     let (mut peer, mut stream) = pair();
     for part in PREFACE.chunks(5).chain(HEADERS.chunks(5)) {
         peer.write_all(part).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_slow_reader_gets_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_block_that_is_never_complete_ends_with_the_connection() {
+async fn incomplete_header_block_ends_with_the_connection() {
     let (mut peer, mut stream) = pair();
     peer.write_all(&[PREFACE, &HEADERS[..20]].concat()).await.unwrap();
     drop(peer);
@@ -40,7 +40,7 @@ async fn a_block_that_is_never_complete_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn what_nothing_can_be_made_of_ends_the_connection() {
+async fn undecodable_input_closes_the_connection() {
     let (mut peer, mut stream) = pair();
     let malformed = b"\0\0\x01\x01\x05\0\0\0\x03\xfe";
     peer.write_all(&[PREFACE, HEADERS, malformed].concat()).await.unwrap();
@@ -51,7 +51,7 @@ async fn what_nothing_can_be_made_of_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn refusals_are_warned_of_once() {
+async fn refusals_are_logged_once() {
     let (_peer, mut stream) = pair();
     stream.write_all(&[0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
     assert!(!stream.has_warned);

@@ -129,7 +129,7 @@ fn secret_fields_are_marked() {
 }
 
 #[test]
-fn what_is_alpha_is_marked() {
+fn alpha_elements_are_marked() {
     let pool = pool();
     let mut found = BTreeSet::new();
     let mut note = |options: DynamicMessage, option: &str, name: &str| {
@@ -161,7 +161,7 @@ fn what_is_alpha_is_marked() {
 }
 
 #[test]
-fn capabilities_travel_in_field_1_since_v1_and_in_field_2_before() {
+fn capabilities_are_field_1_in_v1_and_2_in_v0() {
     let since = v1::GetPluginCapabilitiesResponse { capabilities: vec![Default::default()] };
     let before = v0::GetPluginCapabilitiesResponse { capabilities: vec![Default::default()] };
     assert_eq!(since.encode_to_vec(), [1 << 3 | 2, 0]);
@@ -184,7 +184,7 @@ fn maps_are_encoded_in_the_order_of_their_keys() {
 }
 
 #[test]
-fn servers_answer_to_the_names_that_callers_use() {
+fn service_names_match_those_of_clients() {
     assert_eq!(v1::controller_server::SERVICE_NAME, "csi.v1.Controller");
     assert_eq!(v1::snapshot_metadata_server::SERVICE_NAME, "csi.v1.SnapshotMetadata");
     assert_eq!(v0::node_server::SERVICE_NAME, "csi.v0.Node");

@@ -7,7 +7,7 @@ use super::*;
 use crate::proto::csi::v1::volume_usage::Unit;
 
 #[test]
-fn texts_are_cut_between_characters() {
+fn texts_are_truncated_at_character_boundaries() {
     assert_eq!(shortened("short", 128), "short");
     let exact = "x".repeat(128);
     assert_eq!(shortened(&exact, 128), exact);
@@ -20,7 +20,7 @@ fn texts_are_cut_between_characters() {
 }
 
 #[test]
-fn a_condition_always_says_something_short() {
+fn condition_message_is_short_and_never_empty() {
     let long = condition(&Condition::abnormal("the disk is on fire; ".repeat(20)));
     assert!(long.abnormal && long.message.len() <= LONGEST_TEXT);
     assert_eq!(condition(&Condition::healthy("")).message, "healthy");
@@ -28,13 +28,13 @@ fn a_condition_always_says_something_short() {
 }
 
 #[test]
-fn sizes_beyond_the_wire_stop_at_its_end() {
+fn sizes_saturate_at_int64_max() {
     assert_eq!(bytes(5), 5);
     assert_eq!(bytes(u64::MAX), i64::MAX);
 }
 
 #[test]
-fn usage_counts_what_can_be_counted() {
+fn unknown_usage_is_omitted() {
     let full = Usage {
         total_bytes: 100,
         available_bytes: 30,
@@ -71,7 +71,7 @@ fn a_damaged_volume_is_listed_by_its_id() {
 }
 
 #[test]
-fn places_and_publish_contexts_are_plain_maps() {
+fn topologies_and_publish_contexts_become_maps() {
     let place = Topology::parse([("zone".to_owned(), "a".to_owned())]).unwrap();
     assert_eq!(topology(&place).segments["zone"], "a");
     let context = publish_context(PublishContext { read_only: true });

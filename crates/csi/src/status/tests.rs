@@ -41,7 +41,7 @@ fn every_error_has_its_code_a_message_and_no_details() {
 }
 
 #[test]
-fn for_reclaiming_space_a_failure_is_unknown_and_all_else_the_same() {
+fn reclaim_space_failure_has_code_unknown() {
     for (error, code) in one_of_each() {
         let expected = if code == Code::Internal { Code::Unknown } else { code };
         let status = from_reclaim_error(&error);

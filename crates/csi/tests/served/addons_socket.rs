@@ -1,4 +1,4 @@
-//! CSI-Addons: who this instance is, on the CSI socket and on a separate one.
+//! CSI-Addons: identity and services, on the CSI socket and on a separate one.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn probe(plugin: &Plugin) -> Result<Option<bool>, Status> {
 }
 
 #[tokio::test]
-async fn it_is_the_same_plugin_with_the_same_health() {
+async fn addons_identity_matches_csi_identity_and_health() {
     let plugin = Plugin::start().await;
     let request = wire::GetIdentityRequest {};
     let answer = IdentityClient::new(plugin.channel()).get_identity(request).await.unwrap();
@@ -94,7 +94,7 @@ async fn it_is_the_same_plugin_with_the_same_health() {
 }
 
 #[tokio::test]
-async fn a_second_socket_has_the_addons_and_nothing_else() {
+async fn addons_socket_serves_only_addons() {
     let plugin = Plugin::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("addons.sock");

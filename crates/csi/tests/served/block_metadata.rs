@@ -73,7 +73,7 @@ fn offsets(messages: &[v1::GetMetadataAllocatedResponse]) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn messages_hold_what_was_asked_for_and_together_everything() {
+async fn messages_respect_max_results_and_cover_everything() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     write(&plugin, &volume, scattered(2100));
@@ -91,7 +91,7 @@ async fn messages_hold_what_was_asked_for_and_together_everything() {
 }
 
 #[tokio::test]
-async fn a_stream_can_be_taken_up_anywhere() {
+async fn stream_resumes_at_any_offset() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     write(&plugin, &volume, scattered(10));
@@ -108,7 +108,7 @@ async fn a_stream_can_be_taken_up_anywhere() {
 }
 
 #[tokio::test]
-async fn an_empty_volume_is_sent_in_one_message() {
+async fn empty_volume_is_one_message() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let (s, t) = (plugin.snapshot(&volume, "s").await, plugin.snapshot(&volume, "t").await);
@@ -124,7 +124,7 @@ async fn an_empty_volume_is_sent_in_one_message() {
 }
 
 #[tokio::test]
-async fn a_delta_is_what_was_written_in_between() {
+async fn delta_is_what_was_written_between_snapshots() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     write(&plugin, &volume, 0..100);
@@ -152,7 +152,7 @@ async fn a_delta_is_what_was_written_in_between() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_refused_before_anything_is_sent() {
+async fn wrong_arguments_are_refused_before_the_stream() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id = plugin.snapshot(&volume, "s").await.snapshot_id;
@@ -185,7 +185,7 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_is_how_the_stream_ends() {
+async fn read_error_ends_the_stream_with_its_status() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     write(&plugin, &volume, scattered(10));
@@ -236,7 +236,7 @@ async fn standstill(plugin: &Plugin) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_holds_the_reading_back_and_one_that_leaves_ends_it() {
+async fn slow_reader_throttles_and_hangup_ends_the_reading() {
     let plugin = Plugin::start().await;
     let mut stream = endless(&plugin).await;
     stream.message().await.unwrap().unwrap();
@@ -248,7 +248,7 @@ async fn a_slow_reader_holds_the_reading_back_and_one_that_leaves_ends_it() {
 
 /// As many as read at once, and more: none of them finds anything, for as long as it is asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_in_vain_can_be_called_off_and_takes_turns() {
+async fn fruitless_reads_can_be_cancelled_and_take_turns() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id = plugin.snapshot(&volume, "s").await.snapshot_id;
@@ -270,7 +270,7 @@ async fn reading_in_vain_can_be_called_off_and_takes_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_ends_reading_in_vain() {
+async fn stop_ends_a_fruitless_read() {
     let mut plugin = Plugin::start().await;
     plugin.gate.make_barren(true);
     let stream = endless(&plugin).await;
@@ -281,7 +281,7 @@ async fn stopping_ends_reading_in_vain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_leave_room_for_operations_and_are_bounded() {
+async fn streams_are_limited_and_leave_room_for_calls() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id = plugin.snapshot(&volume, "s").await.snapshot_id;
@@ -299,7 +299,7 @@ async fn streams_leave_room_for_operations_and_are_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_ends_a_stream_that_is_read() {
+async fn stop_ends_a_stream_that_is_read() {
     let mut plugin = Plugin::start().await;
     let mut stream = endless(&plugin).await;
     stream.message().await.unwrap().unwrap();
@@ -310,7 +310,7 @@ async fn stopping_ends_a_stream_that_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_does_not_wait_for_a_stream_that_is_not_read() {
+async fn stop_does_not_wait_for_an_unread_stream() {
     let mut plugin = Plugin::start().await;
     let stream = endless(&plugin).await;
     standstill(&plugin).await;

@@ -55,7 +55,7 @@ async fn modify_code(plugin: &Plugin) -> Code {
 }
 
 #[tokio::test]
-async fn group_snapshots_are_served_exactly_when_they_are_offered() {
+async fn group_snapshots_are_served_iff_advertised() {
     use v1::group_controller_client::GroupControllerClient;
     use v1::plugin_capability::{Service, Type, service};
     let groups = Type::Service(Service { r#type: service::Type::GroupControllerService.into() });
@@ -73,7 +73,7 @@ async fn group_snapshots_are_served_exactly_when_they_are_offered() {
 }
 
 #[tokio::test]
-async fn attaching_is_offered_exactly_when_it_is_on() {
+async fn publish_capability_follows_the_attach_setting() {
     let with_attach = [
         ControllerRpc::PublishUnpublishVolume,
         ControllerRpc::PublishReadonly,
@@ -96,7 +96,7 @@ async fn attaching_is_offered_exactly_when_it_is_on() {
 }
 
 #[tokio::test]
-async fn modification_is_offered_exactly_when_limits_work() {
+async fn modify_capability_follows_working_limits() {
     for limits in [true, false] {
         let plugin = Plugin::with(Setup { limits, ..Setup::default() }).await;
         let offered = controller_rpcs(&plugin).await;
@@ -115,7 +115,7 @@ async fn modification_is_offered_exactly_when_limits_work() {
 }
 
 #[tokio::test]
-async fn the_node_says_what_it_can() {
+async fn node_reports_its_capabilities() {
     use v1::node_service_capability::Type;
     let plugin = Plugin::start().await;
     let request = v1::NodeGetCapabilitiesRequest {};
@@ -138,7 +138,7 @@ async fn the_node_says_what_it_can() {
 }
 
 #[tokio::test]
-async fn every_mode_tells_the_same_of_the_plugin_and_serves_its_own() {
+async fn modes_share_identity_and_serve_their_own_services() {
     let all = plugin_capabilities(&Plugin::start().await).await;
     assert_eq!(all.len(), 5);
     for (mode, controller, node) in [
@@ -171,7 +171,7 @@ async fn probe(plugin: &Plugin) -> Result<Option<bool>, tonic::Status> {
 }
 
 #[tokio::test]
-async fn while_it_starts_it_says_so_and_still_knows_itself() {
+async fn starting_plugin_is_not_ready_but_has_an_identity() {
     let plugin = Plugin::with(Setup { ready: false, ..Setup::default() }).await;
     assert_eq!(probe(&plugin).await.unwrap(), Some(false));
     let answer = plugin.controller().create_volume(new_volume("early")).await;
@@ -183,7 +183,7 @@ async fn while_it_starts_it_says_so_and_still_knows_itself() {
 }
 
 #[tokio::test]
-async fn a_sick_pool_fails_the_probe_with_its_reason() {
+async fn unhealthy_pool_fails_probe_with_its_reason() {
     let plugin = Plugin::start().await;
     assert_eq!(probe(&plugin).await.unwrap(), Some(true));
     plugin.pool.fail_next("check_health", Error::failed("read pool", "the disk is gone"));
@@ -195,7 +195,7 @@ async fn a_sick_pool_fails_the_probe_with_its_reason() {
 
 /// It may need no restart, but patience: the same as while it starts.
 #[tokio::test]
-async fn a_pool_that_is_away_is_waited_for() {
+async fn absent_pool_is_waited_for() {
     let plugin = Plugin::start().await;
     let away = Error::unreachable("read pool", "no answer");
     plugin.pool.fail_next("check_health", away);

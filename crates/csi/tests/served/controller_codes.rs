@@ -28,7 +28,7 @@ async fn create_code(plugin: &Plugin, change: impl FnOnce(&mut v1::CreateVolumeR
 }
 
 #[tokio::test]
-async fn creation_is_repeatable_and_compares() {
+async fn create_is_idempotent_and_compares_arguments() {
     let plugin = Plugin::start().await;
     let first = plugin.volume("a").await;
     assert_eq!(plugin.volume("a").await, first);
@@ -75,7 +75,7 @@ impl Plugin {
 }
 
 #[tokio::test]
-async fn copies_name_their_source() {
+async fn copies_report_their_source() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let snapshot = plugin.snapshot(&volume, "s").await;
@@ -102,7 +102,7 @@ async fn copies_name_their_source() {
 }
 
 #[tokio::test]
-async fn undoing_what_never_was_is_fine() {
+async fn deleting_and_unpublishing_unknown_objects_succeeds() {
     let plugin = Plugin::start().await;
     let mut controller = plugin.controller();
     let volume_id = || "not-ours".to_owned();
@@ -137,7 +137,7 @@ async fn publish(
 }
 
 #[tokio::test]
-async fn publication_is_seen_in_lists() {
+async fn publications_appear_in_lists() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id = volume.volume_id.as_str();
@@ -231,7 +231,7 @@ async fn snapshots_are_found_by_filters() {
 }
 
 #[tokio::test]
-async fn snapshots_take_no_parameters_of_ours_and_no_second_source() {
+async fn snapshot_refuses_parameters_and_another_source() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await, plugin.volume("b").await);
     plugin.snapshot(&a, "s").await;
@@ -282,7 +282,7 @@ async fn validation_confirms_what_it_checked() {
 }
 
 #[tokio::test]
-async fn validation_says_no_without_failing() {
+async fn unsupported_capability_is_not_confirmed_with_ok() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let changes: [(&str, Change<v1::ValidateVolumeCapabilitiesRequest>); 6] = [
@@ -311,7 +311,7 @@ async fn validation_says_no_without_failing() {
 }
 
 #[tokio::test]
-async fn capacity_shrinks_as_it_is_promised() {
+async fn capacity_shrinks_with_each_volume() {
     let plugin = Plugin::start().await;
     let capacity = async || {
         let answer = plugin.controller().get_capacity(v1::GetCapacityRequest::default()).await;
@@ -332,9 +332,9 @@ async fn capacity_shrinks_as_it_is_promised() {
     assert_eq!(code(plugin.controller().get_capacity(malformed).await), Code::InvalidArgument);
 }
 
-/// An orchestrator that sees no capacity never sends the CreateVolume that says what is wrong.
+/// An orchestrator that sees no capacity never sends the CreateVolume whose error says what is wrong.
 #[tokio::test]
-async fn capacity_is_reported_in_spite_of_a_typo_in_a_class() {
+async fn capacity_ignores_invalid_class_parameters() {
     let plugin = Plugin::start().await;
     let ask = async |key: &str, value: &str| {
         let parameters = entry(key, value);
@@ -361,7 +361,7 @@ async fn capacity_is_reported_in_spite_of_a_typo_in_a_class() {
 }
 
 #[tokio::test]
-async fn expansion_and_modification_reach_the_volume() {
+async fn expand_and_modify_change_the_volume() {
     let plugin = Plugin::start().await;
     let volume_id = plugin.volume("a").await.volume_id;
     let expand = |capacity_range| v1::ControllerExpandVolumeRequest {

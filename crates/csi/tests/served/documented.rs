@@ -12,7 +12,7 @@ fn section(document: &str, heading: &str) -> String {
 
 /// CA-21: how often, how long to wait, and what the limits are.
 #[test]
-fn the_manual_says_how_to_call_probe() {
+fn manual_documents_probe() {
     let probe = section(OPERATIONS, "Probe");
     for said in ["every 5 to 30 seconds", "there is no limit", "a timeout of about 10 seconds"] {
         assert!(probe.contains(said), "{said}");
@@ -25,7 +25,7 @@ fn the_manual_says_how_to_call_probe() {
 
 /// VG-47
 #[test]
-fn the_manual_says_what_a_group_keeps_together() {
+fn manual_documents_group_consistency() {
     let addons = section(PROTOCOLS, "CSI-Addons");
     assert!(addons.contains("| Consistency | a group is a list"), "{addons}");
 }

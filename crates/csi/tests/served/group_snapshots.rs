@@ -48,7 +48,7 @@ async fn made(plugin: &Plugin, name: &str, sources: &[&str]) -> v1::VolumeGroupS
 }
 
 #[tokio::test]
-async fn a_group_goes_all_the_way() {
+async fn group_lifecycle() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await.volume_id, plugin.volume("b").await.volume_id);
     let group = made(&plugin, "g", &[&b, &a]).await;
@@ -82,7 +82,7 @@ async fn a_group_goes_all_the_way() {
 }
 
 #[tokio::test]
-async fn a_member_can_be_restored_but_not_deleted_alone() {
+async fn member_can_be_restored_but_not_deleted_alone() {
     let plugin = Plugin::start().await;
     let a = plugin.volume("a").await.volume_id;
     let member = members(&made(&plugin, "g", &[&a]).await).remove(0);
@@ -97,7 +97,7 @@ async fn a_member_can_be_restored_but_not_deleted_alone() {
 }
 
 #[tokio::test]
-async fn what_is_guaranteed_stands_in_the_metadata() {
+async fn response_metadata_states_the_consistency() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let other = plugin.volume("b").await;
@@ -107,13 +107,14 @@ async fn what_is_guaranteed_stands_in_the_metadata() {
         ..Default::default()
     };
     let answer = plugin.controller().create_snapshot(request).await.unwrap();
-    let reported = answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
+    let consistency =
+        answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
     let id = answer.into_inner().snapshot.unwrap().snapshot_id;
-    assert_eq!(reported, format!("{id}=filesystem"));
+    assert_eq!(consistency, format!("{id}=filesystem"));
 
     let request = create("g", &[&volume.volume_id, &other.volume_id]);
     let answer = groups(&plugin).create_volume_group_snapshot(request).await.unwrap();
-    let reported: Vec<_> = answer
+    let consistency: Vec<_> = answer
         .metadata()
         .get_all("orlop-consistency")
         .iter()
@@ -121,11 +122,11 @@ async fn what_is_guaranteed_stands_in_the_metadata() {
         .collect();
     let group = answer.into_inner().group_snapshot.unwrap();
     let expected: Vec<_> = members(&group).iter().map(|id| format!("{id}=filesystem")).collect();
-    assert_eq!(reported, expected);
+    assert_eq!(consistency, expected);
 }
 
 #[tokio::test]
-async fn a_large_group_says_the_least_that_holds_for_all() {
+async fn large_group_reports_the_weakest_consistency() {
     let plugin = Plugin::start().await;
     let mut ids = Vec::new();
     for number in 0..70 {
@@ -133,18 +134,18 @@ async fn a_large_group_says_the_least_that_holds_for_all() {
     }
     let sources: Vec<_> = ids.iter().map(String::as_str).collect();
     let answer = groups(&plugin).create_volume_group_snapshot(create("g", &sources)).await.unwrap();
-    let reported: Vec<_> = answer
+    let consistency: Vec<_> = answer
         .metadata()
         .get_all("orlop-consistency")
         .iter()
         .map(|value| value.to_str().unwrap().to_owned())
         .collect();
     let id = answer.into_inner().group_snapshot.unwrap().group_snapshot_id;
-    assert_eq!(reported, [format!("{id}=filesystem")]);
+    assert_eq!(consistency, [format!("{id}=filesystem")]);
 }
 
 #[tokio::test]
-async fn every_way_to_be_wrong_has_its_code() {
+async fn every_error_has_its_code() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await.volume_id, plugin.volume("b").await.volume_id);
     let mut client = groups(&plugin);
@@ -176,7 +177,7 @@ async fn every_way_to_be_wrong_has_its_code() {
 }
 
 #[tokio::test]
-async fn half_a_group_is_none() {
+async fn failed_member_leaves_no_group() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await.volume_id, plugin.volume("b").await.volume_id);
     plugin.pool.fail_next("cut", Error::failed("cut", "EIO"));
@@ -187,7 +188,7 @@ async fn half_a_group_is_none() {
 }
 
 #[tokio::test]
-async fn required_fields_come_first_except_for_what_was_never_a_group() {
+async fn required_fields_come_before_not_found() {
     let plugin = Plugin::start().await;
     let one = || vec!["s".to_owned()];
     needs!(
@@ -215,7 +216,7 @@ async fn required_fields_come_first_except_for_what_was_never_a_group() {
 }
 
 #[tokio::test]
-async fn the_controller_has_it_and_the_node_has_not() {
+async fn group_snapshots_are_served_by_the_controller_only() {
     use v1::group_controller_service_capability::{Type, rpc};
     let ask = async |plugin: &Plugin| {
         let request = v1::GroupControllerGetCapabilitiesRequest {};

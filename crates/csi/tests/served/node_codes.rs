@@ -59,7 +59,7 @@ async fn published(plugin: &Plugin) -> String {
 }
 
 #[tokio::test]
-async fn a_volume_goes_all_the_way_and_back() {
+async fn volume_lifecycle() {
     let plugin = Plugin::start().await;
     let volume_id = published(&plugin).await;
     let mut node = plugin.node();
@@ -87,7 +87,7 @@ async fn a_volume_goes_all_the_way_and_back() {
 }
 
 #[tokio::test]
-async fn a_wrong_path_is_not_found_even_if_it_is_relative() {
+async fn wrong_path_is_not_found_even_if_relative() {
     let plugin = Plugin::start().await;
     let volume_id = published(&plugin).await;
     let mut node = plugin.node();
@@ -135,7 +135,7 @@ async fn stage_code(plugin: &Plugin, change: impl FnOnce(&mut v1::NodeStageVolum
 }
 
 #[tokio::test]
-async fn staging_refuses_with_the_right_code() {
+async fn stage_errors_have_their_codes() {
     let plugin = Plugin::start().await;
     assert_eq!(stage_code(&plugin, |_| ()).await, Code::NotFound, "NS-11");
     let foreign = stage_code(&plugin, |r| r.volume_id = "fake-vol-id".to_owned()).await;
@@ -165,7 +165,7 @@ async fn publish_inline(plugin: &Plugin, context: &[(&str, &str)]) -> Result<(),
 }
 
 #[tokio::test]
-async fn publishing_refuses_with_the_right_code() {
+async fn publish_errors_have_their_codes() {
     let plugin = Plugin::start().await;
     let mut node = plugin.node();
     let mut unstaged = publish(NO_VOLUME);

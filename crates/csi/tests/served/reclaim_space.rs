@@ -46,7 +46,7 @@ async fn staged(plugin: &Plugin) -> String {
 }
 
 #[tokio::test]
-async fn the_pool_gets_zeroes_back_and_says_how_much() {
+async fn controller_reclaim_frees_zeroes_and_reports_usage() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id: VolumeId = volume.volume_id.parse().unwrap();
@@ -61,7 +61,7 @@ async fn the_pool_gets_zeroes_back_and_says_how_much() {
 }
 
 #[tokio::test]
-async fn the_node_trims_where_the_volume_is() {
+async fn node_reclaim_trims_the_mounted_volume() {
     let plugin = Plugin::start().await;
     let volume_id = staged(&plugin).await;
     let answer = node(&plugin).node_reclaim_space(on_node(&volume_id, STAGING)).await.unwrap();
@@ -80,7 +80,7 @@ async fn the_node_trims_where_the_volume_is() {
 }
 
 #[tokio::test]
-async fn every_way_to_be_wrong_has_its_code() {
+async fn every_error_has_its_code() {
     let plugin = Plugin::start().await;
     needs!(controller(&plugin), controller_reclaim_space(on_pool(NO_VOLUME)), [volume_id]);
     needs!(node(&plugin), node_reclaim_space(on_node(NO_VOLUME, "/x")), [volume_id, volume_path]);

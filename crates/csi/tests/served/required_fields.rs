@@ -26,7 +26,7 @@ macro_rules! needs {
 pub(crate) use needs;
 
 #[tokio::test]
-async fn of_controller_calls_on_volumes() {
+async fn required_in_controller_calls_on_volumes() {
     let plugin = Plugin::start().await;
     let volume_id = || NO_VOLUME.to_owned();
     needs!(plugin.controller(), create_volume(new_volume("a")), [name, volume_capabilities]);
@@ -77,7 +77,7 @@ async fn of_controller_calls_on_volumes() {
 }
 
 #[tokio::test]
-async fn of_controller_calls_on_snapshots() {
+async fn required_in_controller_calls_on_snapshots() {
     let plugin = Plugin::start().await;
     let create = || v1::CreateSnapshotRequest {
         source_volume_id: NO_VOLUME.to_owned(),
@@ -101,7 +101,7 @@ async fn of_controller_calls_on_snapshots() {
 }
 
 #[tokio::test]
-async fn of_node_calls() {
+async fn required_in_node_calls() {
     let plugin = Plugin::start().await;
     let (volume_id, path) = (|| NO_VOLUME.to_owned(), || "/run/x".to_owned());
     let stage = || v1::NodeStageVolumeRequest {

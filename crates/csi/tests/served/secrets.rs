@@ -143,7 +143,7 @@ async fn send_by_other_services(plugin: &Plugin, volume_id: &str) {
 }
 
 #[tokio::test]
-async fn are_not_in_the_log_but_calls_and_volumes_are() {
+async fn secrets_are_not_logged_but_calls_and_volumes_are() {
     let plugin = Plugin::start().await;
     let volume_id = plugin.volume("a").await.volume_id;
     send_by_other_services(&plugin, &volume_id).await;

@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 const RANGES: usize = 500;
 /// More than are kept.
 const OTHERS: usize = 600;
-/// Reached only if no reader is disconnected.
+/// Reached only if no connection is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// On a separate connection, which takes some forty messages ahead.
@@ -26,7 +26,7 @@ async fn slow_reader(plugin: &Plugin) -> SnapshotMetadataClient<Channel> {
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_not_taken_for_a_silent_connection() {
+async fn slow_reader_is_not_treated_as_idle() {
     let plugin = Plugin::start().await;
     let volume = plugin.volume("a").await;
     let id: VolumeId = volume.volume_id.parse().unwrap();
@@ -47,7 +47,7 @@ async fn a_slow_reader_is_not_taken_for_a_silent_connection() {
     for _ in 0..OTHERS {
         others.push(UnixStream::connect(&plugin.socket).await.unwrap());
     }
-    // A reader that was silent for longer than the first of them has gone as well.
+    // Connections that were idle for longer than the first of them are closed as well.
     let mut greeting = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, others[0].read_to_end(&mut greeting)).await;
     assert!(ended.is_ok(), "no reader was disconnected");

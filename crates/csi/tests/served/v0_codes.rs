@@ -17,7 +17,7 @@ async fn probe(plugin: &Plugin) -> Result<(), Status> {
 }
 
 #[tokio::test]
-async fn it_is_the_same_plugin_and_says_only_what_this_version_knows() {
+async fn v0_identity_matches_v1_with_v0_capabilities_only() {
     let plugin = Plugin::start().await;
     let mut identity = IdentityClient::new(plugin.channel());
     let info = identity.get_plugin_info(v0::GetPluginInfoRequest {}).await.unwrap().into_inner();
@@ -43,7 +43,7 @@ async fn it_is_the_same_plugin_and_says_only_what_this_version_knows() {
 }
 
 #[tokio::test]
-async fn attaching_is_offered_exactly_when_it_is_on() {
+async fn publish_capability_follows_the_attach_setting() {
     use v0::controller_service_capability::{Type, rpc};
     for on in [true, false] {
         let plugin = Plugin::with(Setup { attach: on, ..Setup::default() }).await;
@@ -176,7 +176,7 @@ async fn validation_is_yes_or_no_with_a_reason() {
 }
 
 #[tokio::test]
-async fn limits_of_this_version_hold() {
+async fn v0_limits_are_enforced() {
     let plugin = Plugin::start().await;
     let id = volume(&plugin, "a").await.id;
     let mut request = new_volume("later-modes");
@@ -201,7 +201,7 @@ async fn limits_of_this_version_hold() {
 }
 
 #[tokio::test]
-async fn errors_name_the_fields_of_this_version() {
+async fn errors_name_v0_fields() {
     let plugin = Plugin::start().await;
     let id = volume(&plugin, "a").await.id;
     let mut request = stage(&id);
@@ -219,7 +219,7 @@ async fn errors_name_the_fields_of_this_version() {
 }
 
 #[tokio::test]
-async fn capacity_is_the_same_as_in_the_later_version() {
+async fn capacity_matches_v1() {
     use orlop_csi::proto::csi::v1;
     let plugin = Plugin::start().await;
     let old = controller(&plugin).get_capacity(v0::GetCapacityRequest::default()).await.unwrap();

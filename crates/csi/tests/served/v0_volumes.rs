@@ -93,7 +93,7 @@ pub(crate) fn unpublish(volume_id: &str) -> v0::NodeUnpublishVolumeRequest {
 }
 
 #[tokio::test]
-async fn a_volume_goes_all_the_way_and_back() {
+async fn volume_lifecycle() {
     let plugin = Plugin::start().await;
     let made = volume(&plugin, "a").await;
     assert_eq!(made, volume(&plugin, "a").await);

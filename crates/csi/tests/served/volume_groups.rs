@@ -71,7 +71,7 @@ async fn delete_volume_code(plugin: &Plugin, volume: &v1::Volume) -> Code {
 }
 
 #[tokio::test]
-async fn a_group_goes_all_the_way() {
+async fn group_lifecycle() {
     let plugin = Plugin::start().await;
     let (a, b) = (plugin.volume("a").await, plugin.volume("b").await);
     let group = made(&plugin, "g", &[&a]).await;
@@ -140,7 +140,7 @@ async fn parameters_are_checked_compared_and_kept() {
 }
 
 #[tokio::test]
-async fn every_way_to_be_wrong_has_its_code() {
+async fn every_error_has_its_code() {
     let plugin = Plugin::start().await;
     let a = plugin.volume("a").await;
     let id = made(&plugin, "g", &[&a]).await.volume_group_id;

@@ -58,7 +58,7 @@ fn create(plugin: &Plugin, name: &str, pool: &str) -> Creating {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_wait_on_one_pool_abort_none_on_another() {
+async fn calls_waiting_on_one_pool_do_not_abort_another() {
     let plugin = Plugin::with(Setup { ready: false, ..Setup::default() }).await;
     let [sick, well] = [(); 2].map(|()| Gated(Arc::default()));
     let settings = EngineSettings {

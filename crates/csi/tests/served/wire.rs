@@ -46,7 +46,7 @@ struct NotText {
 }
 
 #[tokio::test]
-async fn text_that_is_not_text_is_refused_and_the_plugin_lives_on() {
+async fn invalid_utf8_is_refused_and_the_plugin_survives() {
     let plugin = Plugin::start().await;
     let volume_id = vec![0xff, 0xfe];
     let answer = call(&plugin, GET_VOLUME, NotText { volume_id }).await;
@@ -55,7 +55,7 @@ async fn text_that_is_not_text_is_refused_and_the_plugin_lives_on() {
 }
 
 #[tokio::test]
-async fn methods_and_services_that_do_not_exist_are_unimplemented_with_a_text() {
+async fn unknown_methods_are_unimplemented_with_a_message() {
     let plugin = Plugin::start().await;
     for path in [
         "/csi.v1.Controller/NoSuchMethod",

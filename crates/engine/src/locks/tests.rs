@@ -53,14 +53,14 @@ fn readers_share_and_the_last_one_releases() {
 }
 
 #[test]
-fn a_volume_and_a_snapshot_of_one_name_do_not_meet() {
+fn volume_and_snapshot_of_one_name_have_separate_locks() {
     let locks = impatient();
     let _volume = locks.exclusive(key("a")).unwrap();
     assert!(locks.exclusive(Key::Snapshot(NameDigest::of_text("a"))).is_ok());
 }
 
 #[test]
-fn a_lock_that_is_busy_for_a_moment_is_waited_for() {
+fn briefly_held_lock_is_waited_for() {
     let locks = Locks::new(LONG);
     let held = locks.exclusive(key("a")).unwrap();
     thread::scope(|scope| {
@@ -74,7 +74,7 @@ fn a_lock_that_is_busy_for_a_moment_is_waited_for() {
 
 /// Else a volume that is copied all the time could never be deleted.
 #[test]
-fn calls_are_served_in_order_of_arrival() {
+fn waiters_are_served_in_order() {
     let locks = Locks::new(LONG);
     let reader = locks.shared(key("a")).unwrap();
     let (order, came) = mpsc::channel();
@@ -96,7 +96,7 @@ fn calls_are_served_in_order_of_arrival() {
 }
 
 #[test]
-fn a_call_that_gives_up_does_not_block_others() {
+fn waiter_that_gives_up_blocks_no_other() {
     let locks = Locks::new(Duration::from_millis(10));
     let reader = locks.shared(key("a")).unwrap();
     assert!(matches!(locks.exclusive(key("a")), Err(Error::Busy { .. })));
@@ -107,7 +107,7 @@ fn a_call_that_gives_up_does_not_block_others() {
 
 /// Each of them takes a place that another operation could use.
 #[test]
-fn only_so_many_wait_for_one_object() {
+fn waiters_per_object_are_limited() {
     let locks = Locks::new(LONG);
     let hot = locks.exclusive(key("hot")).unwrap();
     let other = locks.exclusive(key("other")).unwrap();
@@ -128,7 +128,7 @@ fn only_so_many_wait_for_one_object() {
 
 /// A pool that is slow has many locks that are waited for.
 #[test]
-fn a_full_waiter_limit_refuses_no_other_call() {
+fn full_waiting_room_of_one_pool_does_not_affect_another() {
     let locks = Locks::new(LONG);
     let (sick, well) = (WaiterLimit::default(), WaiterLimit::default());
     let (sick, well) = (locks.with_waiter_limit(&sick), locks.with_waiter_limit(&well));

@@ -32,7 +32,7 @@ fn foreign_call(breaker: &Arc<PoolBreaker>) -> Result<BreakerPermit> {
 
 /// Foreign calls and queries wait side by side; a permit that one kind cannot use must reach the other.
 #[test]
-fn a_permit_that_is_free_again_reaches_who_waits_for_it() {
+fn freed_permit_reaches_a_waiter_of_either_kind() {
     let breaker = breaker();
     let (asking, visiting) = (query(&breaker).unwrap(), foreign_call(&breaker).unwrap());
     thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn a_permit_that_is_free_again_reaches_who_waits_for_it() {
 
 /// Else an administrator looks for a broken disk where there is only much to do.
 #[test]
-fn too_many_calls_at_once_are_not_called_a_broken_disk() {
+fn too_many_calls_are_not_reported_as_a_hung_pool() {
     let breaker = breaker();
     let _visiting = foreign_call(&breaker).unwrap();
     let refusal = breaker.admit(1, Duration::ZERO, |state| &mut state.foreign_calls).err().unwrap();
@@ -62,7 +62,7 @@ fn too_many_calls_at_once_are_not_called_a_broken_disk() {
 }
 
 #[test]
-fn a_foreign_call_of_a_hung_pool_is_lost_to_its_home() {
+fn foreign_call_on_a_hung_pool_counts_for_its_home_pool() {
     let [home, other] = ["home", "other"].map(pool);
     let settings = EngineSettings {
         node_id: "n1".parse().unwrap(),

@@ -6,19 +6,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::wildcard_enum_match_arm, reason = "steps are handed on by subject")]
 
-#[path = "../policy/bench.rs"]
+mod engine_under_test;
+#[path = "../policy/fixture.rs"]
 #[allow(dead_code, unused_macros, unused_imports)]
-mod bench;
+mod fixture;
 mod reference;
 mod reference_node;
 mod step;
-mod world;
 
 use proptest::prelude::*;
 
+use engine_under_test::EngineUnderTest;
 use reference::Reference;
 use step::{Origin, Shape, Step, steps};
-use world::World;
 
 /// Some seconds; a failing sequence is shortened before it is shown.
 fn config() -> ProptestConfig {
@@ -33,32 +33,32 @@ fn config() -> ProptestConfig {
 }
 
 fn follow(steps: &[Step]) {
-    let (mut world, mut reference) = (World::new(), Reference::default());
+    let (mut engine, mut reference) = (EngineUnderTest::new(), Reference::default());
     for (index, step) in steps.iter().enumerate() {
         let expected = reference.follow(step);
-        let answered = world.follow(step);
+        let answered = engine.follow(step);
         assert_eq!(answered, expected, "the answer to step {index}, {step:?}");
-        assert_eq!(world.state(), reference.state(), "after step {index}, {step:?}");
+        assert_eq!(engine.state(), reference.state(), "after step {index}, {step:?}");
     }
     for step in reference.undoing() {
         let expected = reference.follow(&step);
-        assert_eq!(world.follow(&step), expected, "the answer to {step:?}, cleaning up");
+        assert_eq!(engine.follow(&step), expected, "the answer to {step:?}, cleaning up");
     }
-    world.assert_empty();
+    engine.assert_empty();
 }
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_engine_does_what_the_reference_says(steps in steps()) {
+    fn engine_matches_the_reference(steps in steps()) {
         follow(&steps);
     }
 }
 
 /// Found by the sequences above.
 #[test]
-fn a_copied_filesystem_that_is_handed_out_raw_is_raw() {
+fn copied_filesystem_published_raw_counts_as_raw() {
     let create = |volume, shape, origin| Step::Create { volume, shape, range: None, origin };
     follow(&[
         create(0, Shape::Mounted, None),

@@ -7,21 +7,21 @@ use orlop_engine::request::{CapacityQuery, CreateVolume, SnapshotFilter};
 use orlop_engine::{AbsentPool, Engine};
 use orlop_model::{ContentSource, Error, VolumeParameters};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 fn away() -> Error {
     Error::unreachable("connect", "nobody answers")
 }
 
 /// As a successor that could not reach the pool `far`, which the bench has.
-fn without_far(bench: &Bench) -> Engine {
-    let near = Arc::clone(&bench.pools[0]);
-    let near = Engine::new(vec![near], Arc::clone(&bench.host) as _, settings()).unwrap();
+fn without_far(fixture: &Fixture) -> Engine {
+    let near = Arc::clone(&fixture.pools[0]);
+    let near = Engine::new(vec![near], Arc::clone(&fixture.host) as _, settings()).unwrap();
     near.with_absent(AbsentPool { name: "far".to_owned(), why: away() })
 }
 
-fn bench() -> Bench {
-    Bench::with_pools(vec![
+fn fixture() -> Fixture {
+    Fixture::with_pools(vec![
         pool("near", &zone("z1"), 100 * GIB),
         pool("far", &zone("z1"), 50 * GIB),
     ])
@@ -37,12 +37,12 @@ fn capacity(pool: Option<&str>) -> CapacityQuery {
 }
 
 #[test]
-fn nothing_on_it_is_said_to_be_gone() {
-    let bench = bench();
-    let id = bench.create_as(on("v", "far"));
-    let snapshot = bench.snapshot("s", &id);
-    bench.stage(&id);
-    let engine = without_far(&bench);
+fn objects_on_an_absent_pool_are_unreachable_not_missing() {
+    let fixture = fixture();
+    let id = fixture.create_as(on("v", "far"));
+    let snapshot = fixture.snapshot("s", &id);
+    fixture.stage(&id);
+    let engine = without_far(&fixture);
 
     refused!(engine.delete_volume(&id), Error::Unreachable { .. });
     refused!(engine.delete_snapshot(&snapshot), Error::Unreachable { .. });
@@ -58,13 +58,13 @@ fn nothing_on_it_is_said_to_be_gone() {
     // It may be there that this name is taken.
     refused!(engine.create_volume(&volume("v")), Error::Unreachable { .. });
     assert_eq!(engine.capacity(&capacity(Some("far"))).unwrap().available, 0);
-    assert!(!bench.host.mounts().is_empty(), "the successor took a volume away that is in use");
+    assert!(!fixture.host.mounts().is_empty(), "the successor took a volume away that is in use");
 }
 
 #[test]
 fn other_pools_are_served() {
-    let bench = bench();
-    let engine = without_far(&bench);
+    let fixture = fixture();
+    let engine = without_far(&fixture);
     let id = engine.create_volume(&on("v", "near")).unwrap().record.id;
     let snapshot = engine.create_snapshot(&self::snapshot("s", &id)).unwrap().id;
     let of_it = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
@@ -77,22 +77,22 @@ fn other_pools_are_served() {
 }
 
 #[test]
-fn once_it_is_there_all_is_as_before() {
-    let bench = bench();
-    let id = bench.create_as(on("v", "far"));
-    let absent = without_far(&bench);
-    let held = absent.with_pool(Arc::clone(&bench.pools[1]) as _).unwrap();
+fn pool_that_returns_serves_its_objects() {
+    let fixture = fixture();
+    let id = fixture.create_as(on("v", "far"));
+    let absent = without_far(&fixture);
+    let held = absent.with_pool(Arc::clone(&fixture.pools[1]) as _).unwrap();
     assert_eq!(held.absence_of("far"), None);
     assert_eq!(held.check_health(), Ok(vec![]));
     assert_eq!(held.create_volume(&on("v", "far")).unwrap().record.id, id);
     assert_eq!(held.list_volumes(None, 0).unwrap().entries.len(), 1);
-    refused!(held.with_pool(Arc::clone(&bench.pools[1]) as _).map(drop), Error::Failed { .. });
+    refused!(held.with_pool(Arc::clone(&fixture.pools[1]) as _).map(drop), Error::Failed { .. });
 }
 
 #[test]
-fn health_is_good_while_another_pool_serves() {
-    let bench = bench();
-    let engine = without_far(&bench);
+fn one_healthy_pool_keeps_the_plugin_healthy() {
+    let fixture = fixture();
+    let engine = without_far(&fixture);
     let complaints = engine.check_health().unwrap();
     let [Error::Unreachable { doing, .. }] = complaints.as_slice() else {
         panic!("{complaints:?}");
@@ -104,19 +104,19 @@ fn health_is_good_while_another_pool_serves() {
     assert_eq!(mistaken.check_health(), Ok(vec![mistake.clone()]));
 
     // Nothing else serves. What waiting does not mend comes first.
-    bench.pools[0].fail_next("check_health", away());
+    fixture.pools[0].fail_next("check_health", away());
     refused!(engine.check_health(), Error::Unreachable { .. });
-    bench.pools[0].fail_next("check_health", away());
+    fixture.pools[0].fail_next("check_health", away());
     assert_eq!(mistaken.check_health(), Err(mistake));
 }
 
 #[test]
-fn a_copy_does_not_wait_for_a_pool_that_its_source_is_not_on() {
-    let bench = bench();
-    let source = bench.create_as(on("source", "near"));
-    let snapshot = bench.snapshot("s", &source);
-    let far = bench.create_as(on("far", "far"));
-    let engine = without_far(&bench);
+fn copy_does_not_wait_for_pools_without_its_source() {
+    let fixture = fixture();
+    let source = fixture.create_as(on("source", "near"));
+    let snapshot = fixture.snapshot("s", &source);
+    let far = fixture.create_as(on("far", "far"));
+    let engine = without_far(&fixture);
     for (name, source) in [
         ("of a snapshot", ContentSource::Snapshot(snapshot)),
         ("of a volume", ContentSource::Volume(source)),
@@ -131,29 +131,29 @@ fn a_copy_does_not_wait_for_a_pool_that_its_source_is_not_on() {
 
 /// Known, and away since: only what could be there has to wait for it.
 #[test]
-fn a_shared_pool_that_does_not_answer_is_asked_for_nothing_of_others() {
-    let bench = bench();
-    bench.pools[1].share_with(&[&node(HERE)]);
-    let far = bench.create_as(on("far", "far"));
-    let lose = |call| bench.pools[1].fail_next(call, away());
+fn unreachable_shared_pool_does_not_affect_other_pools() {
+    let fixture = fixture();
+    fixture.pools[1].share_with(&[&node(HERE)]);
+    let far = fixture.create_as(on("far", "far"));
+    let lose = |call| fixture.pools[1].fail_next(call, away());
     for call in ["volume", "snapshot", "capacity"] {
         lose(call);
     }
-    let near = bench.create_as(on("near", "near"));
-    bench.snapshot("s", &near);
-    assert_eq!(bench.engine.capacity(&capacity(None)).unwrap().available, 99 * GIB);
-    refused!(bench.engine.volume_status(&far), Error::Unreachable { .. });
+    let near = fixture.create_as(on("near", "near"));
+    fixture.snapshot("s", &near);
+    assert_eq!(fixture.engine.capacity(&capacity(None)).unwrap().available, 99 * GIB);
+    refused!(fixture.engine.volume_status(&far), Error::Unreachable { .. });
 }
 
 /// Whether it exists is not known here, and "does not exist" would send people to look for lost data.
 #[test]
-fn a_call_for_a_pool_that_is_not_configured_names_that_pool() {
-    let bench = bench();
-    let id = bench.create_as(on("v", "far"));
-    let snapshot = bench.snapshot("s", &id);
-    bench.stage(&id);
-    let near = vec![Arc::clone(&bench.pools[0]) as _];
-    let engine = Engine::new(near, Arc::clone(&bench.host) as _, settings()).unwrap();
+fn error_names_the_pool_that_is_not_configured() {
+    let fixture = fixture();
+    let id = fixture.create_as(on("v", "far"));
+    let snapshot = fixture.snapshot("s", &id);
+    fixture.stage(&id);
+    let near = vec![Arc::clone(&fixture.pools[0]) as _];
+    let engine = Engine::new(near, Arc::clone(&fixture.host) as _, settings()).unwrap();
     let copy = CreateVolume { source: Some(ContentSource::Volume(id.clone())), ..volume("copy") };
     let refusals = [
         engine.volume_status(&id).map(drop),

@@ -5,7 +5,7 @@ use orlop_host::MemoryHost;
 use orlop_model::AccessMode::*;
 use orlop_model::{Error, FsType, Topology, VolumeParameters};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 const TIB: u64 = 1 << 40;
 
@@ -21,29 +21,29 @@ fn anything() -> CapacityQuery {
     CapacityQuery { capabilities: None, parameters: VolumeParameters::default(), place: None }
 }
 
-fn ask(bench: &Bench, query: &CapacityQuery) -> CapacityAnswer {
-    bench.engine.capacity(query).unwrap()
+fn ask(fixture: &Fixture, query: &CapacityQuery) -> CapacityAnswer {
+    fixture.engine.capacity(query).unwrap()
 }
 
 #[test]
-fn all_pools_count_and_the_largest_volume_fits_into_one() {
-    let bench = Bench::with_pools(pools());
-    let answer = ask(&bench, &anything());
+fn capacity_sums_pools_and_largest_volume_fits_one() {
+    let fixture = Fixture::with_pools(pools());
+    let answer = ask(&fixture, &anything());
     assert_eq!((answer.available, answer.maximum_volume), (70 * GIB, 40 * GIB));
     let largest =
         CreateVolume { range: Some(range(answer.maximum_volume, 0)), ..volume("largest") };
-    bench.create_as(largest);
-    assert_eq!(ask(&bench, &anything()).available, 30 * GIB);
+    fixture.create_as(largest);
+    assert_eq!(ask(&fixture, &anything()).available, 30 * GIB);
     let more = CreateVolume { range: Some(range(20 * GIB + MIB, 0)), ..volume("more") };
-    refused!(bench.engine.create_volume(&more), Error::Exhausted(_) | Error::OutOfRange(_));
+    refused!(fixture.engine.create_volume(&more), Error::Exhausted(_) | Error::OutOfRange(_));
 }
 
 /// An orchestrator publishes the figure at each change, and asks every minute.
 #[test]
-fn a_little_that_is_promised_does_not_change_the_capacity() {
+fn small_volume_does_not_change_the_capacity() {
     let figures = |bytes| {
-        let bench = Bench::with_pools(vec![pool("large", &zone("z1"), bytes)]);
-        let answer = ask(&bench, &anything());
+        let fixture = Fixture::with_pools(vec![pool("large", &zone("z1"), bytes)]);
+        let answer = ask(&fixture, &anything());
         (answer.available, answer.maximum_volume)
     };
     assert_eq!(figures(3 * TIB + 900 * MIB), (3 * TIB, 3 * TIB));
@@ -51,26 +51,27 @@ fn a_little_that_is_promised_does_not_change_the_capacity() {
 }
 
 #[test]
-fn places_and_names_leave_pools_out() {
-    let bench = Bench::with_pools(pools());
-    let at = |name| ask(&bench, &CapacityQuery { place: Some(zone(name)), ..anything() }).available;
+fn topology_and_pool_name_filter_the_capacity() {
+    let fixture = Fixture::with_pools(pools());
+    let at =
+        |name| ask(&fixture, &CapacityQuery { place: Some(zone(name)), ..anything() }).available;
     assert_eq!((at("z1"), at("z2"), at("z3")), (50 * GIB, 30 * GIB, 10 * GIB));
     let named = |name| CapacityQuery { parameters: parameters(&[("pool", name)]), ..anything() };
-    assert_eq!(ask(&bench, &named("slow")).maximum_volume, 20 * GIB);
-    let nowhere = ask(&bench, &named("nowhere"));
+    assert_eq!(ask(&fixture, &named("slow")).maximum_volume, 20 * GIB);
+    let nowhere = ask(&fixture, &named("nowhere"));
     assert_eq!((nowhere.available, nowhere.maximum_volume), (0, 0));
 }
 
 #[test]
-fn what_cannot_be_made_here_has_no_room() {
-    let bench = Bench::on_host(MemoryHost::new(vec![FsType::Ext4]));
+fn unsupported_filesystem_has_no_capacity() {
+    let fixture = Fixture::on_host(MemoryHost::new(vec![FsType::Ext4]));
     let as_fs = |fs| CapacityQuery {
         capabilities: Some(only(mount(Some(fs), SingleNodeWriter))),
         ..anything()
     };
-    assert_eq!(ask(&bench, &as_fs(FsType::Xfs)).available, 0);
-    assert_eq!(ask(&bench, &as_fs(FsType::Ext4)).available, 100 * GIB);
-    let bare = Bench::on_host(MemoryHost::new(vec![]));
+    assert_eq!(ask(&fixture, &as_fs(FsType::Xfs)).available, 0);
+    assert_eq!(ask(&fixture, &as_fs(FsType::Ext4)).available, 100 * GIB);
+    let bare = Fixture::on_host(MemoryHost::new(vec![]));
     let default =
         CapacityQuery { capabilities: Some(only(mount(None, SingleNodeWriter))), ..anything() };
     assert_eq!(ask(&bare, &default).available, 0);
@@ -79,12 +80,12 @@ fn what_cannot_be_made_here_has_no_room() {
 }
 
 #[test]
-fn the_smallest_volume_depends_on_its_use_and_can_be_made() {
-    let bench = Bench::new();
+fn smallest_volume_depends_on_use_and_can_be_created() {
+    let fixture = Fixture::new();
     let uses = FsType::ALL.map(|fs| (Some(fs), only(mount(Some(fs), SingleNodeWriter))));
     for (fs, capabilities) in uses.into_iter().chain([(None, only(block(SingleNodeWriter)))]) {
         let query = CapacityQuery { capabilities: Some(capabilities.clone()), ..anything() };
-        let smallest = ask(&bench, &query).minimum_volume;
+        let smallest = ask(&fixture, &query).minimum_volume;
         assert_eq!(smallest, fs.map_or(MIB, FsType::smallest_volume));
         let limited = |name: &str, limit| CreateVolume {
             name: format!("{name}-{fs:?}").parse().unwrap(),
@@ -92,34 +93,37 @@ fn the_smallest_volume_depends_on_its_use_and_can_be_made() {
             capabilities: capabilities.clone(),
             ..volume("v")
         };
-        let made = bench.engine.create_volume(&limited("smallest", smallest)).unwrap();
+        let made = fixture.engine.create_volume(&limited("smallest", smallest)).unwrap();
         assert_eq!(made.record.capacity_bytes, smallest);
-        refused!(bench.engine.create_volume(&limited("below", smallest - 1)), Error::OutOfRange(_));
+        refused!(
+            fixture.engine.create_volume(&limited("below", smallest - 1)),
+            Error::OutOfRange(_)
+        );
     }
 }
 
 #[test]
-fn a_pool_that_cannot_tell_is_an_error_and_not_a_zero() {
-    let bench = Bench::new();
-    bench.pool().fail_next("capacity", Error::failed("statfs", "broken on purpose"));
-    refused!(bench.engine.capacity(&anything()), Error::Failed { .. });
+fn capacity_failure_is_an_error_not_zero() {
+    let fixture = Fixture::new();
+    fixture.pool().fail_next("capacity", Error::failed("statfs", "broken on purpose"));
+    refused!(fixture.engine.capacity(&anything()), Error::Failed { .. });
 }
 
 #[test]
-fn a_pool_that_fails_does_not_hide_the_others() {
-    let bench = Bench::with_pools(vec![
+fn failing_pool_does_not_hide_other_pools() {
+    let fixture = Fixture::with_pools(vec![
         pool("sick", &zone("z1"), 100 * GIB),
         pool("well", &zone("z1"), 50 * GIB),
     ]);
-    let whole = ask(&bench, &anything()).available;
+    let whole = ask(&fixture, &anything()).available;
     for error in [Error::failed("statfs", "broken on purpose"), away()] {
-        bench.pools[0].fail_next("capacity", error);
-        let rest = ask(&bench, &anything()).available;
+        fixture.pools[0].fail_next("capacity", error);
+        let rest = ask(&fixture, &anything()).available;
         assert!(rest > 0 && rest < whole, "{rest} of {whole}");
     }
-    bench.pools[0].fail_next("capacity", away());
+    fixture.pools[0].fail_next("capacity", away());
     let query = CapacityQuery { parameters: parameters(&[("pool", "sick")]), ..anything() };
-    assert_eq!(ask(&bench, &query).available, 0);
+    assert_eq!(ask(&fixture, &query).available, 0);
 }
 
 fn away() -> Error {

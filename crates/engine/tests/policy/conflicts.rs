@@ -1,13 +1,13 @@
-//! ALREADY_EXISTS says what is there and what was asked for: its reader has one of the two
+//! ALREADY_EXISTS says what exists and what was asked for: its reader has seen one of the two
 //! requests at most.
 
 use orlop_engine::request::{ControllerPublish, CreateVolume, PublishVolume, StageVolume};
 use orlop_model::{AccessMode, Error, FsType, Result};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 #[track_caller]
-fn tells<T>(outcome: Result<T>, words: &[&str]) {
+fn assert_message<T>(outcome: Result<T>, words: &[&str]) {
     let Err(conflict @ Error::Conflict { .. }) = outcome.map(drop) else {
         panic!("no conflict");
     };
@@ -18,10 +18,10 @@ fn tells<T>(outcome: Result<T>, words: &[&str]) {
 }
 
 #[test]
-fn a_volume_that_differs_is_reported_with_what_was_asked_for() {
-    let bench = Bench::new();
-    let source = bench.create("source");
-    bench.create_as(CreateVolume {
+fn volume_conflict_states_actual_and_requested_values() {
+    let fixture = Fixture::new();
+    let source = fixture.create("source");
+    fixture.create_as(CreateVolume {
         parameters: parameters(&[("provisioning", "thick")]),
         ..volume_of("v", FsType::Ext4)
     });
@@ -29,49 +29,49 @@ fn a_volume_that_differs_is_reported_with_what_was_asked_for() {
         parameters: parameters(&[("provisioning", "thick")]),
         ..volume_of("v", FsType::Ext4)
     };
-    let create = |request: CreateVolume| bench.engine.create_volume(&request);
+    let create = |request: CreateVolume| fixture.engine.create_volume(&request);
     create(same.clone()).unwrap();
     let larger = CreateVolume { range: Some(range(2 * GIB, 0)), ..same.clone() };
-    tells(create(larger), &[" (\"v\") ", "1073741824 bytes", "at least 2147483648 bytes"]);
+    assert_message(create(larger), &[" (\"v\") ", "1073741824 bytes", "at least 2147483648 bytes"]);
     let raw = only(block(AccessMode::SingleNodeWriter));
     let raw = CreateVolume { capabilities: raw, ..same.clone() };
-    tells(create(raw), &["mount of ext4 SINGLE_NODE_WRITER", "block SINGLE_NODE_WRITER"]);
+    assert_message(create(raw), &["mount of ext4 SINGLE_NODE_WRITER", "block SINGLE_NODE_WRITER"]);
     let thin = CreateVolume { parameters: parameters(&[]), ..same.clone() };
-    tells(create(thin), &["provisioning is thick", "thin is asked for"]);
+    assert_message(create(thin), &["provisioning is thick", "thin is asked for"]);
     let thick = [("provisioning", "thick"), ("pool", "default")];
     let named = CreateVolume { parameters: parameters(&thick), ..same.clone() };
-    tells(create(named), &["pool is not given", "default is asked for"]);
+    assert_message(create(named), &["pool is not given", "default is asked for"]);
     let copy = CreateVolume { source: cloned("v", &source).source, ..same };
-    tells(create(copy), &["volume_content_source is none", &format!("volume {source}")]);
+    assert_message(create(copy), &["volume_content_source is none", &format!("volume {source}")]);
 
-    let other = bench.create("other");
-    bench.snapshot("s", &source);
-    let again = bench.engine.create_snapshot(&snapshot("s", &other));
-    tells(again, &[&source.to_string(), &other.to_string()]);
+    let other = fixture.create("other");
+    fixture.snapshot("s", &source);
+    let again = fixture.engine.create_snapshot(&snapshot("s", &other));
+    assert_message(again, &[&source.to_string(), &other.to_string()]);
 }
 
 #[test]
-fn a_use_that_differs_is_reported_with_what_was_asked_for() {
-    let bench = Bench::new();
-    let id = bench.create("v");
+fn use_conflict_states_actual_and_requested_values() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
     let published = controller_publish(&id, HERE);
-    bench.engine.controller_publish(&published).unwrap();
+    fixture.engine.controller_publish(&published).unwrap();
     let read_only = ControllerPublish { read_only: true, ..published };
-    let refused = bench.engine.controller_publish(&read_only);
-    tells(refused, &["readonly is false, but true is asked for"]);
+    let answer = fixture.engine.controller_publish(&read_only);
+    assert_message(answer, &["readonly is false, but true is asked for"]);
 
-    bench.stage(&id);
+    fixture.stage(&id);
     let flags = mount_with(None, AccessMode::SingleNodeWriter, &["noatime"], None);
     let flagged = StageVolume { capability: flags.clone(), ..stage(&id) };
-    let refused = bench.engine.stage_volume(&flagged);
-    assert!(!format!("{refused:?}").contains("noatime"), "mount flags are shown: {refused:?}");
-    tells(refused, &["the stage of volume", STAGING, "other mount flags"]);
+    let answer = fixture.engine.stage_volume(&flagged);
+    assert!(!format!("{answer:?}").contains("noatime"), "mount flags are shown: {answer:?}");
+    assert_message(answer, &["the stage of volume", STAGING, "other mount flags"]);
 
-    bench.publish(&id);
+    fixture.publish(&id);
     let read_only = PublishVolume { read_only: true, ..publish(&id, TARGET) };
-    let refused = bench.engine.publish_volume(&read_only);
-    tells(
-        refused,
+    let answer = fixture.engine.publish_volume(&read_only);
+    assert_message(
+        answer,
         &["the publication of volume", TARGET, "readonly is false, but true is asked for"],
     );
 }

@@ -8,7 +8,7 @@ use orlop_model::{
     TopologyRequirement, VolumeId,
 };
 
-use crate::bench::*;
+use crate::fixture::*;
 
 fn requisite(names: &[&str]) -> Option<TopologyRequirement> {
     let places = names.iter().map(|name| zone(name)).collect();
@@ -17,18 +17,18 @@ fn requisite(names: &[&str]) -> Option<TopologyRequirement> {
 
 #[test]
 fn a_repeated_creation_finds_the_volume_of_the_first() {
-    let bench = Bench::new();
-    let first = bench.engine.create_volume(&volume("v")).unwrap();
-    let again = bench.engine.create_volume(&volume("v")).unwrap();
+    let fixture = Fixture::new();
+    let first = fixture.engine.create_volume(&volume("v")).unwrap();
+    let again = fixture.engine.create_volume(&volume("v")).unwrap();
     assert_eq!(again.record, first.record);
     assert_eq!((again.place, again.context), (first.place, first.context));
-    assert_eq!(bench.names(), ["v"]);
+    assert_eq!(fixture.names(), ["v"]);
 }
 
 #[test]
-fn names_that_differ_in_anything_are_different_volumes() {
-    let bench = Bench::new();
-    let ids = ["v", "V", "v ", "../v", "é"].map(|name| bench.create(name));
+fn different_names_are_different_volumes() {
+    let fixture = Fixture::new();
+    let ids = ["v", "V", "v ", "../v", "é"].map(|name| fixture.create(name));
     for (index, id) in ids.iter().enumerate() {
         assert!(!ids[..index].contains(id));
     }
@@ -36,8 +36,8 @@ fn names_that_differ_in_anything_are_different_volumes() {
 
 #[test]
 fn compatible_repetitions_are_the_same_volume() {
-    let bench = Bench::new();
-    let id = bench.create("v");
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
     let same = [
         CreateVolume { range: None, ..volume("v") },
         CreateVolume { range: Some(range(0, 2 * GIB)), ..volume("v") },
@@ -48,18 +48,18 @@ fn compatible_repetitions_are_the_same_volume() {
         CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") },
     ];
     for request in same {
-        assert_eq!(bench.engine.create_volume(&request).unwrap().record.id, id, "{request:?}");
+        assert_eq!(fixture.engine.create_volume(&request).unwrap().record.id, id, "{request:?}");
     }
 }
 
 #[test]
-fn a_name_that_is_taken_by_something_else_is_a_clash() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    let origin = bench.create("origin");
-    let snapshot = bench.snapshot("s", &origin);
+fn name_of_a_different_volume_conflicts() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    let origin = fixture.create("origin");
+    let snapshot = fixture.snapshot("s", &origin);
     let writer = AccessMode::SingleNodeWriter;
-    let before = bench.record(&id);
+    let before = fixture.record(&id);
     let clashes = [
         ("larger", CreateVolume { range: Some(range(2 * GIB, 0)), ..volume("v") }),
         ("smaller", CreateVolume { range: Some(range(0, GIB / 2)), ..volume("v") }),
@@ -93,38 +93,38 @@ fn a_name_that_is_taken_by_something_else_is_a_clash() {
         ("clone", cloned("v", &origin)),
     ];
     for (what, request) in clashes {
-        let error = bench.engine.create_volume(&request).expect_err(what);
+        let error = fixture.engine.create_volume(&request).expect_err(what);
         assert!(matches!(error, Error::Conflict { .. }), "{what}: {error:?}");
-        assert_eq!(bench.record(&id), before, "{what}");
+        assert_eq!(fixture.record(&id), before, "{what}");
     }
 }
 
 #[test]
-fn a_restored_volume_clashes_with_every_other_source() {
-    let bench = Bench::new();
-    let origin = bench.create("origin");
-    let (first, second) = (bench.snapshot("s1", &origin), bench.snapshot("s2", &origin));
-    let id = bench.create_as(restored("v", &first));
-    assert_eq!(bench.create_as(restored("v", &first)), id);
+fn restored_volume_conflicts_with_any_other_source() {
+    let fixture = Fixture::new();
+    let origin = fixture.create("origin");
+    let (first, second) = (fixture.snapshot("s1", &origin), fixture.snapshot("s2", &origin));
+    let id = fixture.create_as(restored("v", &first));
+    assert_eq!(fixture.create_as(restored("v", &first)), id);
     for other in [restored("v", &second), cloned("v", &origin), volume("v")] {
-        refused!(bench.engine.create_volume(&other), Error::Conflict { .. });
+        refused!(fixture.engine.create_volume(&other), Error::Conflict { .. });
     }
 }
 
 #[test]
-fn the_filesystem_is_settled_at_creation() {
-    let bench = Bench::on_host(MemoryHost::new(vec![FsType::Ext4, FsType::Xfs]));
-    let id = bench.create("v");
-    assert_eq!(bench.record(&id).capabilities.fs(), Some(FsType::Ext4));
-    assert_eq!(bench.create_as(volume_of("v", FsType::Ext4)), id);
-    refused!(bench.engine.create_volume(&volume_of("v", FsType::Xfs)), Error::Conflict { .. });
+fn filesystem_is_decided_at_creation() {
+    let fixture = Fixture::on_host(MemoryHost::new(vec![FsType::Ext4, FsType::Xfs]));
+    let id = fixture.create("v");
+    assert_eq!(fixture.record(&id).capabilities.fs(), Some(FsType::Ext4));
+    assert_eq!(fixture.create_as(volume_of("v", FsType::Ext4)), id);
+    refused!(fixture.engine.create_volume(&volume_of("v", FsType::Xfs)), Error::Conflict { .. });
 }
 
 #[test]
-fn a_filesystem_that_cannot_be_made_here_is_refused() {
-    let bench = Bench::on_host(MemoryHost::new(vec![FsType::Ext4]));
-    refused!(bench.engine.create_volume(&volume_of("v", FsType::Xfs)), Error::Invalid { .. });
-    let bare = Bench::on_host(MemoryHost::new(vec![]));
+fn unsupported_filesystem_is_refused() {
+    let fixture = Fixture::on_host(MemoryHost::new(vec![FsType::Ext4]));
+    refused!(fixture.engine.create_volume(&volume_of("v", FsType::Xfs)), Error::Invalid { .. });
+    let bare = Fixture::on_host(MemoryHost::new(vec![]));
     refused!(bare.engine.create_volume(&volume("v")), Error::Invalid { .. });
     bare.create_as(block_volume("b"));
     assert_eq!(bare.names(), ["b"]);
@@ -132,28 +132,28 @@ fn a_filesystem_that_cannot_be_made_here_is_refused() {
 
 #[test]
 fn a_copy_has_the_filesystem_of_its_source() {
-    let bench = Bench::new();
-    let origin = bench.create_as(volume_of("origin", FsType::Btrfs));
-    bench.stage(&origin);
-    let snapshot = bench.snapshot("s", &origin);
-    let copy = bench.create_as(restored("copy", &snapshot));
-    assert_eq!(bench.record(&copy).capabilities.fs(), Some(FsType::Btrfs));
+    let fixture = Fixture::new();
+    let origin = fixture.create_as(volume_of("origin", FsType::Btrfs));
+    fixture.stage(&origin);
+    let snapshot = fixture.snapshot("s", &origin);
+    let copy = fixture.create_as(restored("copy", &snapshot));
+    assert_eq!(fixture.record(&copy).capabilities.fs(), Some(FsType::Btrfs));
     let other = CreateVolume {
         capabilities: only(mount(Some(FsType::Xfs), AccessMode::SingleNodeWriter)),
         ..restored("other", &snapshot)
     };
     refused!(
-        bench.engine.create_volume(&other),
+        fixture.engine.create_volume(&other),
         Error::Invalid { field: "volume_content_source", .. }
     );
 }
 
 #[test]
-fn sizes_are_whole_and_within_what_was_asked_for() {
-    let bench = Bench::new();
+fn sizes_are_rounded_within_the_range() {
+    let fixture = Fixture::new();
     let size_of = |name: &str, request: CreateVolume| {
         let request = CreateVolume { name: name.parse().unwrap(), ..request };
-        bench.engine.create_volume(&request).map(|volume| volume.record.capacity_bytes)
+        fixture.engine.create_volume(&request).map(|volume| volume.record.capacity_bytes)
     };
     let asked = |required, limit| CreateVolume {
         range: Some(range(required, limit)),
@@ -171,17 +171,17 @@ fn sizes_are_whole_and_within_what_was_asked_for() {
 
 #[test]
 fn a_copy_is_never_smaller_than_its_source() {
-    let bench = Bench::new();
-    let origin = bench.create("origin");
-    let snapshot = bench.snapshot("s", &origin);
+    let fixture = Fixture::new();
+    let origin = fixture.create("origin");
+    let snapshot = fixture.snapshot("s", &origin);
     for (kind, copy) in [("restored", restored("r", &snapshot)), ("cloned", cloned("c", &origin))] {
         let sized = |name: &str, required, limit| CreateVolume {
             name: format!("{kind}-{name}").parse().unwrap(),
             range: Some(range(required, limit)),
             ..copy.clone()
         };
-        refused!(bench.engine.create_volume(&sized("small", 0, GIB - 1)), Error::OutOfRange(_));
-        let size = |request| bench.engine.create_volume(&request).unwrap().record.capacity_bytes;
+        refused!(fixture.engine.create_volume(&sized("small", 0, GIB - 1)), Error::OutOfRange(_));
+        let size = |request| fixture.engine.create_volume(&request).unwrap().record.capacity_bytes;
         assert_eq!(size(copy.clone()), GIB);
         assert_eq!(size(sized("same", MIB, 0)), GIB);
         assert_eq!(size(sized("larger", 3 * GIB, 0)), 3 * GIB);
@@ -190,49 +190,49 @@ fn a_copy_is_never_smaller_than_its_source() {
 
 #[test]
 fn a_source_that_does_not_exist_is_not_found() {
-    let bench = Bench::new();
-    let id = bench.create("v");
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
     let digest = orlop_model::NameDigest::of_text("never made");
     let no_volume = VolumeId::new(id.pool().clone(), digest.clone());
     let no_snapshot = SnapshotId::new(id.pool().clone(), digest);
-    refused!(bench.engine.create_volume(&cloned("c", &no_volume)), Error::NoSuchVolume(_));
-    refused!(bench.engine.create_volume(&restored("r", &no_snapshot)), Error::NoSuchSnapshot(_));
+    refused!(fixture.engine.create_volume(&cloned("c", &no_volume)), Error::NoSuchVolume(_));
+    refused!(fixture.engine.create_volume(&restored("r", &no_snapshot)), Error::NoSuchSnapshot(_));
     let elsewhere = SnapshotId::new("0badf00d".parse().unwrap(), no_snapshot.digest().clone());
-    refused!(bench.engine.create_volume(&restored("r", &elsewhere)), Error::NotServed { .. });
-    assert_eq!(bench.names(), ["v"]);
+    refused!(fixture.engine.create_volume(&restored("r", &elsewhere)), Error::NotServed { .. });
+    assert_eq!(fixture.names(), ["v"]);
 }
 
 #[test]
-fn a_deleted_source_cannot_be_copied_but_its_copies_stay_what_they_are() {
-    let bench = Bench::new();
-    let origin = bench.create("origin");
-    let copy = bench.create_as(cloned("copy", &origin));
-    bench.engine.delete_volume(&origin).unwrap();
-    refused!(bench.engine.create_volume(&cloned("late", &origin)), Error::NoSuchVolume(_));
-    assert_eq!(bench.create_as(cloned("copy", &origin)), copy);
-    assert_eq!(bench.record(&copy).source, Some(ContentSource::Volume(origin)));
+fn deleted_source_is_not_found_but_its_copies_remain() {
+    let fixture = Fixture::new();
+    let origin = fixture.create("origin");
+    let copy = fixture.create_as(cloned("copy", &origin));
+    fixture.engine.delete_volume(&origin).unwrap();
+    refused!(fixture.engine.create_volume(&cloned("late", &origin)), Error::NoSuchVolume(_));
+    assert_eq!(fixture.create_as(cloned("copy", &origin)), copy);
+    assert_eq!(fixture.record(&copy).source, Some(ContentSource::Volume(origin)));
 }
 
 #[test]
-fn limits_that_this_machine_cannot_keep_are_refused() {
-    let bench = Bench::new();
+fn limits_are_refused_where_unsupported() {
+    let fixture = Fixture::new();
     let limited = CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") };
-    bench.host.fail_next(Op::CheckLimits, Error::precondition("no cgroup"));
-    refused!(bench.engine.create_volume(&limited), Error::Invalid { .. });
-    assert!(bench.names().is_empty());
-    let id = bench.create_as(limited);
-    assert_eq!(bench.record(&id).limits.read_iops, Some(100));
+    fixture.host.fail_next(Op::CheckLimits, Error::precondition("no cgroup"));
+    refused!(fixture.engine.create_volume(&limited), Error::Invalid { .. });
+    assert!(fixture.names().is_empty());
+    let id = fixture.create_as(limited);
+    assert_eq!(fixture.record(&id).limits.read_iops, Some(100));
 }
 
 #[test]
-fn what_was_asked_for_is_on_record() {
-    let bench = Bench::new();
+fn requested_parameters_are_recorded() {
+    let fixture = Fixture::new();
     let request = CreateVolume {
         parameters: parameters(&[("provisioning", "thick"), ("mkfsOptions", "-L data")]),
         ..volume("v")
     };
-    let id = bench.create_as(request);
-    let record = bench.record(&id);
+    let id = fixture.create_as(request);
+    let record = fixture.record(&id);
     assert_eq!(record.parameters.provisioning, Provisioning::Thick);
     assert_eq!(record.parameters.mkfs_options, ["-L", "data"]);
     assert_eq!((record.source, record.ephemeral), (None, false));

@@ -9,7 +9,7 @@ use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{Error, IoLimitsChange, VolumeParameters};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 const ID: &str = "csi-4f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d3e2f1c0b9a7d3e2f1c";
 
@@ -31,209 +31,212 @@ fn inline(target: &str) -> PublishVolume {
     }
 }
 
-fn unpublish(bench: &Bench) -> Result<(), Error> {
-    bench.engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET))
+fn unpublish(fixture: &Fixture) -> Result<(), Error> {
+    fixture.engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET))
 }
 
 #[test]
-fn it_lives_from_publish_to_unpublish() {
-    let bench = Bench::new();
+fn inline_volume_lives_from_publish_to_unpublish() {
+    let fixture = Fixture::new();
     for _ in 0..2 {
-        bench.engine.publish_volume(&inline(TARGET)).unwrap();
-        let (_, record) = only_volume(&bench);
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+        let (_, record) = only_volume(&fixture);
         assert!(record.ephemeral);
         assert_eq!(record.capacity_bytes, 2 * GIB);
-        assert!(bench.host.mounts().contains(&path(TARGET)));
+        assert!(fixture.host.mounts().contains(&path(TARGET)));
 
-        unpublish(&bench).unwrap();
-        bench.assert_node_is_clean();
-        assert!(bench.names().is_empty());
-        assert!(!bench.host.has_target(&path(TARGET)));
-        unpublish(&bench).unwrap();
+        unpublish(&fixture).unwrap();
+        fixture.assert_node_is_clean();
+        assert!(fixture.names().is_empty());
+        assert!(!fixture.host.has_target(&path(TARGET)));
+        unpublish(&fixture).unwrap();
     }
-    assert_eq!(bench.host.count(Op::Format), 2, "the second one is not the first one");
+    assert_eq!(fixture.host.count(Op::Format), 2, "the second one is not the first one");
 }
 
-fn only_volume(bench: &Bench) -> (orlop_model::VolumeId, orlop_model::VolumeRecord) {
+fn only_volume(fixture: &Fixture) -> (orlop_model::VolumeId, orlop_model::VolumeRecord) {
     use orlop_model::Pool;
-    let mut volumes = bench.pool().catalogue().volumes(None, 0).unwrap();
+    let mut volumes = fixture.pool().catalogue().volumes(None, 0).unwrap();
     assert_eq!(volumes.len(), 1);
     let (id, record) = volumes.remove(0);
     (id, record.unwrap())
 }
 
 #[test]
-fn a_repeated_publish_finds_it() {
-    let mut bench = Bench::new();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    bench.restart();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    assert_eq!(bench.host.count(Op::Format), 1);
+fn repeated_publish_finds_the_inline_volume() {
+    let mut fixture = Fixture::new();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    fixture.restart();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    assert_eq!(fixture.host.count(Op::Format), 1);
     let other = PublishVolume { read_only: true, ..inline(TARGET) };
-    refused!(bench.engine.publish_volume(&other), Error::Conflict { .. });
-    unpublish(&bench).unwrap();
-    bench.assert_node_is_clean();
+    refused!(fixture.engine.publish_volume(&other), Error::Conflict { .. });
+    unpublish(&fixture).unwrap();
+    fixture.assert_node_is_clean();
 }
 
 /// A workload's data is never thrown away because a repeated or second call fails.
 #[test]
-fn a_refused_second_publish_does_not_take_it_away() {
-    let bench = Bench::new();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
+fn refused_second_publish_keeps_the_inline_volume() {
+    let fixture = Fixture::new();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
     refused!(
-        bench.engine.publish_volume(&PublishVolume { read_only: true, ..inline(TARGET) }),
+        fixture.engine.publish_volume(&PublishVolume { read_only: true, ..inline(TARGET) }),
         Error::Conflict { .. }
     );
-    refused!(bench.engine.publish_volume(&inline(OTHER_TARGET)), Error::Precondition(_));
-    let (id, _) = only_volume(&bench);
-    assert!(bench.host.mounts().contains(&path(TARGET)));
-    assert_eq!(bench.node_record(&id).publications.len(), 1);
+    refused!(fixture.engine.publish_volume(&inline(OTHER_TARGET)), Error::Precondition(_));
+    let (id, _) = only_volume(&fixture);
+    assert!(fixture.host.mounts().contains(&path(TARGET)));
+    assert_eq!(fixture.node_record(&id).publications.len(), 1);
 }
 
 #[test]
-fn after_a_reboot_it_is_published_again_or_cleaned_up() {
-    let mut bench = Bench::new();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    bench.host.reboot();
-    bench.pool().reboot();
-    bench.restart();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    assert_eq!(bench.host.count(Op::Format), 1);
-    bench.host.reboot();
-    bench.pool().reboot();
-    bench.restart();
-    unpublish(&bench).unwrap();
-    assert!(bench.names().is_empty());
-    bench.assert_node_is_clean();
+fn inline_volume_is_republished_or_removed_after_reboot() {
+    let mut fixture = Fixture::new();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    fixture.host.reboot();
+    fixture.pool().reboot();
+    fixture.restart();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    assert_eq!(fixture.host.count(Op::Format), 1);
+    fixture.host.reboot();
+    fixture.pool().reboot();
+    fixture.restart();
+    unpublish(&fixture).unwrap();
+    assert!(fixture.names().is_empty());
+    fixture.assert_node_is_clean();
 }
 
 #[test]
-fn one_that_cannot_be_published_is_not_made() {
+fn failed_publish_leaves_no_inline_volume() {
     for step in [Op::Format, Op::Mount, Op::BindDirectory] {
-        let bench = Bench::new();
-        bench.host.fail_next(step, Error::failed("try", "broken on purpose"));
-        bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
-        assert!(bench.names().is_empty(), "{step:?}");
-        bench.assert_node_is_clean();
-        bench.engine.publish_volume(&inline(TARGET)).unwrap();
+        let fixture = Fixture::new();
+        fixture.host.fail_next(step, Error::failed("try", "broken on purpose"));
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap_err();
+        assert!(fixture.names().is_empty(), "{step:?}");
+        fixture.assert_node_is_clean();
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap();
     }
 }
 
 /// After a reboot nothing is recorded on the node, but the volume holds the workload's data.
 #[test]
-fn a_failed_publish_keeps_a_volume_that_it_found() {
+fn failed_publish_keeps_an_existing_inline_volume() {
     for step in [Op::Mount, Op::BindDirectory] {
-        let mut bench = Bench::new();
-        bench.engine.publish_volume(&inline(TARGET)).unwrap();
-        let (id, _) = only_volume(&bench);
-        bench.pool().write_tag(&id, "data").unwrap();
-        bench.host.reboot();
-        bench.pool().reboot();
-        bench.restart();
-        bench.host.fail_next(step, Error::failed("try", "broken on purpose"));
-        bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
-        assert_eq!(bench.names().len(), 1, "{step:?}");
-        bench.assert_node_is_clean();
-        bench.restart();
-        bench.engine.publish_volume(&inline(TARGET)).unwrap();
-        assert_eq!(bench.pool().tag(&id).unwrap(), "data", "{step:?}");
-        unpublish(&bench).unwrap();
-        assert!(bench.names().is_empty());
+        let mut fixture = Fixture::new();
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+        let (id, _) = only_volume(&fixture);
+        fixture.pool().write_tag(&id, "data").unwrap();
+        fixture.host.reboot();
+        fixture.pool().reboot();
+        fixture.restart();
+        fixture.host.fail_next(step, Error::failed("try", "broken on purpose"));
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap_err();
+        assert_eq!(fixture.names().len(), 1, "{step:?}");
+        fixture.assert_node_is_clean();
+        fixture.restart();
+        fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+        assert_eq!(fixture.pool().tag(&id).unwrap(), "data", "{step:?}");
+        unpublish(&fixture).unwrap();
+        assert!(fixture.names().is_empty());
     }
 }
 
 /// The process dies between making the volume and publishing it.
-fn left_unpublished(bench: &Bench) {
-    bench.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
-    bench.pool().fail_next("ensure_no_volume", Error::failed("try", "broken on purpose"));
-    bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
-    assert_eq!(bench.names().len(), 1);
+fn left_unpublished(fixture: &Fixture) {
+    fixture.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
+    fixture.pool().fail_next("ensure_no_volume", Error::failed("try", "broken on purpose"));
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap_err();
+    assert_eq!(fixture.names().len(), 1);
 }
 
 #[test]
-fn one_that_was_never_published_goes_with_a_failed_call() {
-    let bench = Bench::new();
-    left_unpublished(&bench);
-    bench.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
-    bench.engine.publish_volume(&inline(TARGET)).unwrap_err();
-    assert!(bench.names().is_empty());
-    bench.assert_node_is_clean();
+fn failed_call_removes_a_never_published_volume() {
+    let fixture = Fixture::new();
+    left_unpublished(&fixture);
+    fixture.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap_err();
+    assert!(fixture.names().is_empty());
+    fixture.assert_node_is_clean();
 }
 
 #[test]
-fn one_that_was_never_published_goes_at_the_next_start() {
-    let mut bench = Bench::new();
-    left_unpublished(&bench);
-    bench.restart();
-    assert!(bench.names().is_empty());
-    bench.assert_node_is_clean();
+fn next_start_removes_a_never_published_volume() {
+    let mut fixture = Fixture::new();
+    left_unpublished(&fixture);
+    fixture.restart();
+    assert!(fixture.names().is_empty());
+    fixture.assert_node_is_clean();
 }
 
 #[test]
-fn it_is_known_by_the_orchestrators_id() {
-    let bench = Bench::new();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
+fn inline_volume_is_found_by_the_orchestrators_id() {
+    let fixture = Fixture::new();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
     let volume = VolumeRef::parse(ID);
-    let stats = bench.engine.volume_stats(&volume, &path(TARGET)).unwrap();
+    let stats = fixture.engine.volume_stats(&volume, &path(TARGET)).unwrap();
     assert!(matches!(stats.usage, VolumeUsage::Filesystem(_)));
     assert!(!stats.condition.abnormal);
     let expand = NodeExpand { volume, path: path(TARGET), range: None, capability: None };
-    assert_eq!(bench.engine.expand_node_volume(&expand).unwrap(), 2 * GIB);
+    assert_eq!(fixture.engine.expand_node_volume(&expand).unwrap(), 2 * GIB);
 }
 
 #[test]
-fn no_other_call_can_use_it() {
-    let bench = Bench::new();
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    refused!(bench.engine.create_volume(&volume(ID)), Error::Conflict { .. });
-    let (id, _) = only_volume(&bench);
+fn inline_volume_cannot_be_used_as_another_volume() {
+    let fixture = Fixture::new();
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    refused!(fixture.engine.create_volume(&volume(ID)), Error::Conflict { .. });
+    let (id, _) = only_volume(&fixture);
     let issued = PublishVolume { volume: issued(&id), ..inline(OTHER_TARGET) };
-    refused!(bench.engine.publish_volume(&issued), Error::Invalid { .. });
-    refused!(bench.engine.delete_volume(&id), Error::Precondition(_));
+    refused!(fixture.engine.publish_volume(&issued), Error::Invalid { .. });
+    refused!(fixture.engine.delete_volume(&id), Error::Precondition(_));
 }
 
 #[test]
-fn a_volume_of_that_name_is_not_taken_over() {
-    let bench = Bench::new();
-    bench.create(ID);
-    refused!(bench.engine.publish_volume(&inline(TARGET)), Error::Conflict { .. });
-    unpublish(&bench).unwrap();
-    assert_eq!(bench.names(), [ID]);
+fn inline_publish_does_not_take_over_a_named_volume() {
+    let fixture = Fixture::new();
+    fixture.create(ID);
+    refused!(fixture.engine.publish_volume(&inline(TARGET)), Error::Conflict { .. });
+    unpublish(&fixture).unwrap();
+    assert_eq!(fixture.names(), [ID]);
 }
 
 #[test]
-fn an_id_that_cannot_be_a_name_is_invalid() {
-    let bench = Bench::new();
+fn inline_id_must_be_a_valid_name() {
+    let fixture = Fixture::new();
     for text in ["", &"x".repeat(129), "a\u{7}b"] {
         let request =
             PublishVolume { volume: VolumeRef::Foreign(text.to_owned()), ..inline(TARGET) };
-        refused!(bench.engine.publish_volume(&request), Error::Invalid { field: "volume_id", .. });
+        refused!(
+            fixture.engine.publish_volume(&request),
+            Error::Invalid { field: "volume_id", .. }
+        );
     }
-    assert!(bench.names().is_empty());
+    assert!(fixture.names().is_empty());
 }
 
 #[test]
-fn without_room_there_is_none() {
-    let bench = Bench::with_pools(vec![pool("small", &zone("z1"), GIB)]);
+fn full_pool_refuses_an_inline_volume() {
+    let fixture = Fixture::with_pools(vec![pool("small", &zone("z1"), GIB)]);
     refused!(
-        bench.engine.publish_volume(&inline(TARGET)),
+        fixture.engine.publish_volume(&inline(TARGET)),
         Error::Exhausted(_) | Error::OutOfRange(_)
     );
-    bench.assert_node_is_clean();
+    fixture.assert_node_is_clean();
 }
 
-/// GEN-27: an unpublish that overtakes its publish must not be answered with OK.
+/// GEN-27: an unpublish that overtakes its publish must not be answered OK.
 #[test]
-fn while_it_is_being_made_it_is_busy() {
-    let bench = Bench::new();
-    let engine = Arc::clone(&bench.engine);
-    bench.pool().during_next_cut(move || {
+fn inline_volume_is_busy_while_it_is_created() {
+    let fixture = Fixture::new();
+    let engine = Arc::clone(&fixture.engine);
+    fixture.pool().during_next_cut(move || {
         refused!(engine.unpublish_volume(&VolumeRef::parse(ID), &path(TARGET)), Error::Busy { .. });
         refused!(engine.publish_volume(&inline(TARGET)), Error::Busy { .. });
     });
-    bench.engine.publish_volume(&inline(TARGET)).unwrap();
-    unpublish(&bench).unwrap();
-    bench.assert_node_is_clean();
-    assert!(bench.names().is_empty());
+    fixture.engine.publish_volume(&inline(TARGET)).unwrap();
+    unpublish(&fixture).unwrap();
+    fixture.assert_node_is_clean();
+    assert!(fixture.names().is_empty());
 }

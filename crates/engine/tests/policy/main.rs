@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod absent;
-mod bench;
 mod capacity;
 mod conflicts;
 mod controller_publish;
@@ -10,6 +9,7 @@ mod copies;
 mod create;
 mod delete;
 mod expand;
+mod fixture;
 mod format;
 mod groups;
 mod inline;

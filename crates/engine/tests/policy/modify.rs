@@ -4,65 +4,65 @@ use orlop_engine::request::{CreateVolume, PublishVolume};
 use orlop_host::memory::Op;
 use orlop_model::{DeviceAccess, Error, Host, IoLimits, NameDigest, VolumeId};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 fn reads(iops: u64) -> IoLimits {
     IoLimits { read_iops: Some(iops), ..IoLimits::default() }
 }
 
 #[test]
-fn a_staged_volume_feels_the_change_at_once() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.stage(&id);
+fn staged_volume_is_limited_at_once() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
     for _ in 0..2 {
-        bench.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
-        assert_eq!(bench.host.limits(&bench.device(&id)), reads(100));
-        assert_eq!(bench.record(&id).limits, reads(100));
+        fixture.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
+        assert_eq!(fixture.host.limits(&fixture.device(&id)), reads(100));
+        assert_eq!(fixture.record(&id).limits, reads(100));
     }
 }
 
 #[test]
-fn a_volume_at_rest_feels_it_when_it_is_staged() {
-    let mut bench = Bench::new();
-    let id = bench.create("v");
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
-    bench.restart();
-    bench.stage(&id);
-    assert_eq!(bench.host.limits(&bench.device(&id)), reads(100));
+fn unstaged_volume_is_limited_by_stage() {
+    let mut fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
+    fixture.restart();
+    fixture.stage(&id);
+    assert_eq!(fixture.host.limits(&fixture.device(&id)), reads(100));
 }
 
 /// MV-09: what is not named stays; 0 and max lift.
 #[test]
-fn only_what_is_named_changes() {
-    let bench = Bench::new();
-    let id = bench.create_as(CreateVolume {
+fn only_named_limits_change() {
+    let fixture = Fixture::new();
+    let id = fixture.create_as(CreateVolume {
         limits: limits(&[("readIops", "100"), ("writeBytesPerSecond", "1048576")]),
         ..volume("v")
     });
-    bench.stage(&id);
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "200")])).unwrap();
+    fixture.stage(&id);
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "200")])).unwrap();
     let expected = IoLimits { write_bytes_per_second: Some(MIB), ..reads(200) };
-    assert_eq!(bench.host.limits(&bench.device(&id)), expected);
-    bench
+    assert_eq!(fixture.host.limits(&fixture.device(&id)), expected);
+    fixture
         .engine
         .modify_volume(&id, &limits(&[("readIops", "max"), ("writeBytesPerSecond", "0")]))
         .unwrap();
-    assert!(bench.host.limits(&bench.device(&id)).is_unlimited());
-    assert!(bench.record(&id).limits.is_unlimited());
+    assert!(fixture.host.limits(&fixture.device(&id)).is_unlimited());
+    assert!(fixture.record(&id).limits.is_unlimited());
 }
 
 #[test]
 fn every_device_of_the_volume_is_limited() {
-    let bench = Bench::new();
-    let id = bench.create_as(block_volume("v"));
-    bench.engine.stage_volume(&stage_block(&id)).unwrap();
+    let fixture = Fixture::new();
+    let id = fixture.create_as(block_volume("v"));
+    fixture.engine.stage_volume(&stage_block(&id)).unwrap();
     let reading = PublishVolume { read_only: true, ..publish_block(&id, TARGET) };
-    bench.engine.publish_volume(&reading).unwrap();
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
+    fixture.engine.publish_volume(&reading).unwrap();
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
     for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
         assert_eq!(
-            bench.host.limits(&bench.attached(&id, access).unwrap()),
+            fixture.host.limits(&fixture.attached(&id, access).unwrap()),
             reads(100),
             "{access:?}"
         );
@@ -70,72 +70,73 @@ fn every_device_of_the_volume_is_limited() {
 }
 
 #[test]
-fn nothing_changes_where_limits_do_not_work() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.host.fail_next(Op::CheckLimits, Error::precondition("no cgroup"));
+fn modify_is_refused_where_limits_are_unsupported() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.host.fail_next(Op::CheckLimits, Error::precondition("no cgroup"));
     refused!(
-        bench.engine.modify_volume(&id, &limits(&[("readIops", "100")])),
+        fixture.engine.modify_volume(&id, &limits(&[("readIops", "100")])),
         Error::Precondition(_)
     );
-    assert!(bench.record(&id).limits.is_unlimited());
+    assert!(fixture.record(&id).limits.is_unlimited());
 }
 
 #[test]
-fn a_change_that_did_not_reach_the_device_reaches_it_with_the_repeated_call() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.stage(&id);
+fn repeated_modify_applies_a_failed_change() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
     let change = limits(&[("readIops", "100")]);
-    bench.host.fail_next(Op::SetLimits, Error::failed("write", "broken on purpose"));
-    bench.engine.modify_volume(&id, &change).unwrap_err();
-    bench.engine.modify_volume(&id, &change).unwrap();
-    assert_eq!(bench.host.limits(&bench.device(&id)), reads(100));
+    fixture.host.fail_next(Op::SetLimits, Error::failed("write", "broken on purpose"));
+    fixture.engine.modify_volume(&id, &change).unwrap_err();
+    fixture.engine.modify_volume(&id, &change).unwrap();
+    assert_eq!(fixture.host.limits(&fixture.device(&id)), reads(100));
 }
 
 #[test]
-fn the_context_stays_as_it_was() {
-    let bench = Bench::new();
-    let created = bench.engine.create_volume(&volume("v")).unwrap();
+fn modify_keeps_the_volume_context() {
+    let fixture = Fixture::new();
+    let created = fixture.engine.create_volume(&volume("v")).unwrap();
     let id = created.record.id;
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
-    let now = bench.engine.volume_status(&id).unwrap().volume.unwrap();
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "100")])).unwrap();
+    let now = fixture.engine.volume_status(&id).unwrap().volume.unwrap();
     assert_eq!(now.context, created.context);
 }
 
 #[test]
 fn an_unknown_volume_is_not_found() {
-    let bench = Bench::new();
-    let never = VolumeId::new(bench.create("v").pool().clone(), NameDigest::of_text("never made"));
+    let fixture = Fixture::new();
+    let never =
+        VolumeId::new(fixture.create("v").pool().clone(), NameDigest::of_text("never made"));
     refused!(
-        bench.engine.modify_volume(&never, &limits(&[("readIops", "1")])),
+        fixture.engine.modify_volume(&never, &limits(&[("readIops", "1")])),
         Error::NoSuchVolume(_)
     );
 }
 
-/// The record is already unlimited when the device is changed; a device number with a forgotten
-/// limit would slow whichever volume gets it next.
+/// The record is already unlimited before the device is; a device number with a limit that
+/// no record has would slow the next volume that gets it.
 #[test]
-fn a_limit_that_could_not_be_lifted_goes_with_the_stage() {
-    let bench = Bench::new();
+fn unstage_lifts_a_limit_that_could_not_be_lifted() {
+    let fixture = Fixture::new();
     let id =
-        bench.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
-    bench.stage(&id);
-    let device = bench.device(&id);
-    bench.host.fail_next(Op::SetLimits, Error::failed("write", "broken on purpose"));
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "max")])).unwrap_err();
-    bench.unstage(&id).unwrap();
-    assert!(bench.host.limits(&device).is_unlimited());
+        fixture.create_as(CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") });
+    fixture.stage(&id);
+    let device = fixture.device(&id);
+    fixture.host.fail_next(Op::SetLimits, Error::failed("write", "broken on purpose"));
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "max")])).unwrap_err();
+    fixture.unstage(&id).unwrap();
+    assert!(fixture.host.limits(&device).is_unlimited());
 }
 
 #[test]
-fn a_device_number_is_freed_of_limits_that_are_not_the_volumes() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.stage(&id);
-    let device = bench.device(&id);
-    bench.unstage(&id).unwrap();
-    bench.host.ensure_limits(&device, &reads(100)).unwrap();
-    bench.stage(&id);
-    assert!(bench.host.limits(&bench.device(&id)).is_unlimited());
+fn stage_clears_limits_of_an_earlier_device() {
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
+    let device = fixture.device(&id);
+    fixture.unstage(&id).unwrap();
+    fixture.host.ensure_limits(&device, &reads(100)).unwrap();
+    fixture.stage(&id);
+    assert!(fixture.host.limits(&fixture.device(&id)).is_unlimited());
 }

@@ -8,7 +8,7 @@ use orlop_model::{
     Error, FormatState, FsType, FsUuid, Pool, ReaderState, Topology, VolumeId, VolumeRecord,
 };
 
-use crate::bench::*;
+use crate::fixture::*;
 
 const THERE: &str = "n2";
 
@@ -20,21 +20,21 @@ fn publish_as(id: &VolumeId, to: &str, mode: AccessMode) -> ControllerPublish {
     ControllerPublish { capability: block(mode), ..controller_publish(id, to) }
 }
 
-fn nodes_of(bench: &Bench, id: &VolumeId) -> Vec<String> {
-    bench.record(id).published.keys().map(ToString::to_string).collect()
+fn nodes_of(fixture: &Fixture, id: &VolumeId) -> Vec<String> {
+    fixture.record(id).published.keys().map(ToString::to_string).collect()
 }
 
 #[test]
-fn a_node_is_known_once_it_reaches_the_pool() {
-    let (here, _) = Bench::sharing();
+fn node_is_known_once_it_opened_the_pool() {
+    let (here, _) = Fixture::sharing();
     let id = here.create("v");
     refused!(here.engine.controller_publish(&controller_publish(&id, "n3")), Error::NoSuchNode(_));
     here.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
 }
 
 #[test]
-fn a_publication_to_a_node_that_is_unknown_by_now_is_answered() {
-    let (here, _) = Bench::sharing();
+fn repeated_publish_to_a_vanished_node_succeeds() {
+    let (here, _) = Fixture::sharing();
     let id = here.create("v");
     let request = controller_publish(&id, THERE);
     here.engine.controller_publish(&request).unwrap();
@@ -48,13 +48,13 @@ fn a_publication_to_a_node_that_is_unknown_by_now_is_answered() {
 }
 
 #[test]
-fn of_two_controllers_that_saw_a_free_volume_one_may_publish_it() {
-    let (here, there) = Bench::sharing();
+fn racing_controllers_publish_to_one_node_only() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     std::thread::scope(|scope| {
-        let racing = [(&here, HERE), (&there, THERE)].map(|(bench, to)| {
+        let racing = [(&here, HERE), (&there, THERE)].map(|(fixture, to)| {
             let request = controller_publish(&id, to);
-            scope.spawn(move || bench.engine.controller_publish(&request).is_ok())
+            scope.spawn(move || fixture.engine.controller_publish(&request).is_ok())
         });
         let won = racing.map(|thread| thread.join().unwrap());
         assert_eq!(won.into_iter().filter(|won| *won).count(), 1);
@@ -63,8 +63,8 @@ fn of_two_controllers_that_saw_a_free_volume_one_may_publish_it() {
 }
 
 #[test]
-fn the_check_for_other_nodes_is_part_of_the_change() {
-    let (here, there) = Bench::sharing();
+fn access_check_is_atomic_with_the_update() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     // As a controller that has looked and not yet written would find it.
     there.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
@@ -77,13 +77,13 @@ fn the_check_for_other_nodes_is_part_of_the_change() {
 }
 
 #[test]
-fn a_node_is_fenced_before_another_may_have_the_volume() {
-    let (here, there) = Bench::sharing();
+fn node_is_fenced_before_another_gets_the_volume() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     here.pool().fail_next("ensure_fenced", Error::failed("fence", "the cluster is away"));
     refused!(there.engine.controller_unpublish(&id, Some(&node(HERE))), Error::Failed { .. });
-    // Until it is certain that the old node cannot write, no other node gets in, nor does it.
+    // Until it is certain that the old node cannot write, no node gets the volume, not even that one.
     refused!(
         there.engine.controller_publish(&controller_publish(&id, THERE)),
         Error::Precondition(_)
@@ -96,8 +96,8 @@ fn a_node_is_fenced_before_another_may_have_the_volume() {
 }
 
 #[test]
-fn a_node_that_was_leaving_can_come_back() {
-    let (here, there) = Bench::sharing();
+fn node_can_be_published_again_during_unpublish() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     here.pool().fail_next("ensure_fenced", Error::failed("fence", "killed"));
@@ -108,8 +108,8 @@ fn a_node_that_was_leaving_can_come_back() {
 }
 
 #[test]
-fn a_volume_is_staged_only_where_it_is_published_and_only_as_that() {
-    let (here, there) = Bench::sharing();
+fn stage_must_match_the_controller_publication() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
     let reading = ControllerPublish { read_only: true, ..controller_publish(&id, HERE) };
@@ -121,8 +121,8 @@ fn a_volume_is_staged_only_where_it_is_published_and_only_as_that() {
 
 /// Alone it would mount a device that it may write to, under the eyes of the others.
 #[test]
-fn one_of_several_readers_does_not_stage_as_if_it_were_alone() {
-    let (here, _) = Bench::sharing();
+fn one_of_several_readers_cannot_stage_as_the_only_reader() {
+    let (here, _) = Fixture::sharing();
     let both = [mount(None, MultiNodeReaderOnly), block(SingleNodeWriter)].to_vec();
     let capabilities = CapabilitySet::new(both).unwrap();
     let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
@@ -141,15 +141,15 @@ fn one_of_several_readers_does_not_stage_as_if_it_were_alone() {
 }
 
 #[test]
-fn several_writers_share_a_raw_device_but_no_filesystem() {
-    let (here, there) = Bench::sharing();
+fn several_writers_share_raw_devices_only() {
+    let (here, there) = Fixture::sharing();
     for mode in [MultiNodeMultiWriter, MultiNodeSingleWriter] {
         let mounted = CreateVolume { capabilities: only(mount(None, mode)), ..volume("m") };
         refused!(here.engine.create_volume(&mounted), Error::Invalid { .. });
     }
     let id = here.create_as(block_of("b", MultiNodeMultiWriter));
-    for (bench, to) in [(&here, HERE), (&there, THERE)] {
-        bench.engine.controller_publish(&publish_as(&id, to, MultiNodeMultiWriter)).unwrap();
+    for (fixture, to) in [(&here, HERE), (&there, THERE)] {
+        fixture.engine.controller_publish(&publish_as(&id, to, MultiNodeMultiWriter)).unwrap();
     }
     there.engine.controller_unpublish(&id, Some(&node(THERE))).unwrap();
     assert_eq!(here.pool().fenced(), [(id.clone(), node(THERE))]);
@@ -161,21 +161,21 @@ fn reader(id: &VolumeId) -> StageVolume {
 }
 
 /// The machine of the imagination does not know that two of its devices are one volume.
-fn show_on_read_only_device(bench: &Bench, id: &VolumeId) {
-    let device = bench.pool().devices().ensure_attached(id, DeviceAccess::ReadOnly).unwrap();
-    bench.pool().devices().ensure_detached(id, DeviceAccess::ReadOnly).unwrap();
+fn show_on_read_only_device(fixture: &Fixture, id: &VolumeId) {
+    let device = fixture.pool().devices().ensure_attached(id, DeviceAccess::ReadOnly).unwrap();
+    fixture.pool().devices().ensure_detached(id, DeviceAccess::ReadOnly).unwrap();
     let (fs, uuid) = (FsType::Xfs, FsUuid::from_bytes([1; 16]));
     let signature = DeviceSignature::Filesystem { fs, uuid, needs_check: false };
-    bench.host.set_signature(&device, signature);
+    fixture.host.set_signature(&device, signature);
 }
 
-fn state_of(bench: &Bench, id: &VolumeId, on: &str) -> ReaderState {
-    bench.record(id).published[&node(on)].reader
+fn state_of(fixture: &Fixture, id: &VolumeId, on: &str) -> ReaderState {
+    fixture.record(id).published[&node(on)].reader
 }
 
 #[test]
-fn a_failed_preparation_is_reported_also_if_it_cannot_be_undone() {
-    let (here, _) = Bench::sharing();
+fn failed_preparation_is_reported_even_if_undo_fails() {
+    let (here, _) = Fixture::sharing();
     let capabilities = only(mount(None, MultiNodeReaderOnly));
     let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
     let request = ControllerPublish {
@@ -190,8 +190,8 @@ fn a_failed_preparation_is_reported_also_if_it_cannot_be_undone() {
 }
 
 #[test]
-fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_writes() {
-    let (here, _) = Bench::sharing();
+fn readers_share_a_filesystem_prepared_by_one_node() {
+    let (here, _) = Fixture::sharing();
     let capabilities = only(mount(None, MultiNodeReaderOnly));
     let id = here.create_as(CreateVolume { capabilities, ..volume("v") });
     for to in [HERE, THERE] {
@@ -229,11 +229,11 @@ fn one_node_prepares_a_filesystem_and_all_read_it_from_devices_that_refuse_write
 }
 
 #[test]
-fn a_copy_of_what_another_node_writes_is_as_after_a_power_cut() {
-    let (here, there) = Bench::sharing();
+fn copy_of_a_remotely_mounted_volume_is_crash_consistent() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
-    let consistency = |bench: &Bench, name| {
-        bench.engine.create_snapshot(&snapshot(name, &id)).unwrap().consistency
+    let consistency = |fixture: &Fixture, name| {
+        fixture.engine.create_snapshot(&snapshot(name, &id)).unwrap().consistency
     };
     assert_eq!(consistency(&here, "s1"), Consistency::Filesystem);
     here.engine.controller_publish(&controller_publish(&id, THERE)).unwrap();
@@ -246,8 +246,8 @@ fn a_copy_of_what_another_node_writes_is_as_after_a_power_cut() {
 }
 
 #[test]
-fn a_device_that_leads_nowhere_is_reported_and_not_handed_out() {
-    let (here, _) = Bench::sharing();
+fn broken_device_is_reported_and_not_staged() {
+    let (here, _) = Fixture::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     here.stage(&id);
@@ -262,8 +262,8 @@ fn a_device_that_leads_nowhere_is_reported_and_not_handed_out() {
 }
 
 #[test]
-fn a_full_node_gets_no_more_and_has_the_last_word() {
-    let (here, _) = Bench::sharing();
+fn full_node_refuses_publish_and_stage() {
+    let (here, _) = Fixture::sharing();
     let full = orlop_engine::EngineSettings { max_volumes: 1, ..settings() };
     let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
     let engine = orlop_engine::Engine::new(pools, here.host.clone(), full).unwrap();
@@ -280,8 +280,8 @@ fn a_full_node_gets_no_more_and_has_the_last_word() {
 }
 
 #[test]
-fn records_are_not_read_for_every_publication_to_a_node_with_much_room() {
-    let (here, _) = Bench::sharing();
+fn records_are_counted_only_near_the_volume_limit() {
+    let (here, _) = Fixture::sharing();
     let roomy = orlop_engine::EngineSettings { max_volumes: 102, ..settings() };
     let pools = here.pools.iter().map(|pool| std::sync::Arc::clone(pool) as _).collect();
     let engine = orlop_engine::Engine::new(pools, here.host.clone(), roomy).unwrap();
@@ -297,8 +297,8 @@ fn records_are_not_read_for_every_publication_to_a_node_with_much_room() {
 
 /// A call that goes on after a long time must not go by what it read before.
 #[test]
-fn what_another_node_wrote_while_the_device_was_waited_for_is_not_formatted() {
-    let (here, there) = Bench::sharing();
+fn filesystem_written_by_another_node_is_not_formatted() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     here.host.fail_next(Op::Format, Error::failed("mkfs", "killed"));
@@ -320,16 +320,16 @@ fn what_another_node_wrote_while_the_device_was_waited_for_is_not_formatted() {
     assert_eq!(here.host.count(Op::Format), 0);
 }
 
-fn signature_of(bench: &Bench, id: &VolumeId) -> DeviceSignature {
-    let FormatState::Formatted { fs, uuid } = bench.format(id) else {
-        panic!("{:?}", bench.format(id));
+fn signature_of(fixture: &Fixture, id: &VolumeId) -> DeviceSignature {
+    let FormatState::Formatted { fs, uuid } = fixture.format(id) else {
+        panic!("{:?}", fixture.format(id));
     };
     DeviceSignature::Filesystem { fs, uuid, needs_check: false }
 }
 
 #[test]
-fn a_node_that_lost_its_claim_while_it_waited_for_the_device_does_not_prepare() {
-    let (here, there) = Bench::sharing();
+fn node_that_lost_its_claim_does_not_format() {
+    let (here, there) = Fixture::sharing();
     let capability = mount(None, MultiNodeReaderOnly);
     let id = here.create_as(CreateVolume { capabilities: only(capability.clone()), ..volume("v") });
     let request = ControllerPublish { capability, ..controller_publish(&id, HERE) };
@@ -345,8 +345,8 @@ fn a_node_that_lost_its_claim_while_it_waited_for_the_device_does_not_prepare() 
 }
 
 #[test]
-fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
-    let (here, there) = Bench::sharing();
+fn format_state_of_another_node_is_not_overwritten() {
+    let (here, there) = Fixture::sharing();
     let id = here.create("v");
     here.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
     let further = FormatState::Formatted { fs: FsType::Ext4, uuid: FsUuid::from_bytes([7; 16]) };
@@ -364,8 +364,8 @@ fn what_another_node_says_of_the_filesystem_is_not_overwritten() {
 
 /// There, what is committed is a clone that the cluster makes of the source itself.
 #[test]
-fn a_source_on_a_shared_pool_stays_until_it_is_copied() {
-    let (here, _) = Bench::sharing();
+fn source_on_a_shared_pool_is_kept_until_copied() {
+    let (here, _) = Fixture::sharing();
     let saved = here.snapshot("s", &here.create("origin"));
     let (engine, source) = (here.engine.clone(), saved.clone());
     here.pool().during_next_commit(move || {
@@ -379,19 +379,19 @@ fn a_source_on_a_shared_pool_stays_until_it_is_copied() {
 #[test]
 fn a_source_of_the_same_name_on_another_pool_is_refused() {
     let place = Topology::default();
-    let bench = Bench::with_pools(vec![pool("shared", &place, GIB), pool("own", &place, GIB)]);
-    bench.pool().share_with(&[&node(HERE)]);
+    let fixture = Fixture::with_pools(vec![pool("shared", &place, GIB), pool("own", &place, GIB)]);
+    fixture.pool().share_with(&[&node(HERE)]);
     let wanted = |name: &str| CreateVolume {
         parameters: parameters(&[("pool", "shared")]),
         range: Some(range(16 << 20, 0)),
         ..block_volume(name)
     };
-    let source = bench.create_as(wanted("x"));
+    let source = fixture.create_as(wanted("x"));
     let copy = CreateVolume {
         source: Some(ContentSource::Volume(source)),
         parameters: parameters(&[("pool", "own")]),
         ..wanted("x")
     };
-    let error = refused!(bench.engine.create_volume(&copy), Error::Invalid { .. });
+    let error = refused!(fixture.engine.create_volume(&copy), Error::Invalid { .. });
     assert!(error.to_string().contains("another pool"), "{error}");
 }

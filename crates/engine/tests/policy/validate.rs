@@ -4,7 +4,7 @@ use orlop_engine::request::{CreateVolume, Validate};
 use orlop_model::AccessMode::*;
 use orlop_model::{CapabilitySet, Error, FsType, NameDigest, VolumeId};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 fn question(id: &VolumeId) -> Validate {
     Validate {
@@ -15,8 +15,8 @@ fn question(id: &VolumeId) -> Validate {
     }
 }
 
-fn is_confirmed(bench: &Bench, question: &Validate) -> bool {
-    match bench.engine.validate(question).unwrap() {
+fn is_confirmed(fixture: &Fixture, question: &Validate) -> bool {
+    match fixture.engine.validate(question).unwrap() {
         Ok(volume) => {
             assert_eq!(volume.record.id, question.volume);
             true
@@ -29,11 +29,11 @@ fn is_confirmed(bench: &Bench, question: &Validate) -> bool {
 }
 
 #[test]
-fn what_the_volume_was_made_for_is_confirmed() {
-    let bench = Bench::new();
+fn capability_of_the_volume_is_confirmed() {
+    let fixture = Fixture::new();
     let request =
         CreateVolume { parameters: parameters(&[("provisioning", "thick")]), ..volume("v") };
-    let created = bench.engine.create_volume(&request).unwrap();
+    let created = fixture.engine.create_volume(&request).unwrap();
     let asked = question(&created.record.id);
     let confirmed = [
         asked.clone(),
@@ -46,14 +46,14 @@ fn what_the_volume_was_made_for_is_confirmed() {
         Validate { parameters: Some(request.parameters), ..asked },
     ];
     for question in confirmed {
-        assert!(is_confirmed(&bench, &question), "{question:?}");
+        assert!(is_confirmed(&fixture, &question), "{question:?}");
     }
 }
 
 #[test]
-fn anything_else_is_not_and_the_reason_is_given() {
-    let bench = Bench::new();
-    let asked = question(&bench.create("v"));
+fn other_capability_is_denied_with_a_reason() {
+    let fixture = Fixture::new();
+    let asked = question(&fixture.create("v"));
     let one_good_one_bad = vec![mount(None, SingleNodeWriter), block(SingleNodeWriter)];
     let doubtful = [
         Validate { capabilities: CapabilitySet::new(one_good_one_bad).unwrap(), ..asked.clone() },
@@ -66,13 +66,14 @@ fn anything_else_is_not_and_the_reason_is_given() {
         Validate { parameters: Some(parameters(&[("provisioning", "thick")])), ..asked },
     ];
     for question in doubtful {
-        assert!(!is_confirmed(&bench, &question), "{question:?}");
+        assert!(!is_confirmed(&fixture, &question), "{question:?}");
     }
 }
 
 #[test]
 fn an_unknown_volume_is_not_found() {
-    let bench = Bench::new();
-    let never = VolumeId::new(bench.create("v").pool().clone(), NameDigest::of_text("never made"));
-    refused!(bench.engine.validate(&question(&never)), Error::NoSuchVolume(_));
+    let fixture = Fixture::new();
+    let never =
+        VolumeId::new(fixture.create("v").pool().clone(), NameDigest::of_text("never made"));
+    refused!(fixture.engine.validate(&question(&never)), Error::NoSuchVolume(_));
 }

@@ -6,6 +6,6 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_corpus_of_node_records_holds() {
+fn node_records_corpus_passes() {
     replay("node_records", node_records);
 }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_program_still_works_on_is_busy() {
+    fn device_locked_by_another_program_is_busy() {
         let failure = orlop_sys::Error::DeviceBusy { device: PathBuf::from("/dev/loop7") };
         let error = cannot("format as xfs")(failure);
         assert!(matches!(error, Error::Busy { .. }), "{error:?}");

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_disappear() {
+    fn option_names_and_values_are_redacted() {
         assert_eq!(
             clean(
                 "ext4: Unknown parameter 'password'; hunter2 is bad, so is password=hunter2",
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_stays_readable() {
+    fn reason_remains_readable() {
         let text = "Structure needs cleaning (os error 117): bad superblock";
         assert_eq!(clean(text, &["ro", "sb=8", "noatime", "="]), text);
         assert_eq!(clean("rorro ro", &["ro"]), "rorro [mount option]");

@@ -11,10 +11,10 @@ fn errno(error: &std::io::Error) -> Option<Errno> {
 }
 
 fn lives_a_whole_life(fs: FsType) {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, fs, "stage");
-    let (writable, readable) = (bed.path("pods/a/mount"), bed.path("pods/b/mount"));
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, fs, "stage");
+    let (writable, readable) = (testbed.path("pods/a/mount"), testbed.path("pods/b/mount"));
 
     // Everything may be repeated.
     for _ in 0..2 {
@@ -55,27 +55,27 @@ fn lives_a_whole_life(fs: FsType) {
 }
 
 #[test]
-fn xfs_lives_a_whole_life() {
+fn xfs_lifecycle() {
     lives_a_whole_life(FsType::Xfs);
 }
 
 #[test]
-fn ext4_lives_a_whole_life() {
+fn ext4_lifecycle() {
     lives_a_whole_life(FsType::Ext4);
 }
 
 #[test]
-fn btrfs_lives_a_whole_life() {
+fn btrfs_lifecycle() {
     lives_a_whole_life(FsType::Btrfs);
 }
 
 #[test]
-fn a_raw_device_is_bound_on_a_file() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let device = bed.device("a", 8 * MIB);
-    let other = bed.device("b", 4 * MIB);
-    let target = bed.path("block");
+fn raw_device_is_bound_to_a_file() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let device = testbed.device("a", 8 * MIB);
+    let other = testbed.device("b", 4 * MIB);
+    let target = testbed.path("block");
     assert_eq!(host.device_size(&device).unwrap(), 8 * MIB);
     for _ in 0..2 {
         host.ensure_bound_device(&device, &target).unwrap();
@@ -92,7 +92,7 @@ fn a_raw_device_is_bound_on_a_file() {
         .and_then(|mut file| std::io::Write::write_all(&mut file, &block))
         .unwrap();
     host.sync_device(&device).unwrap();
-    let image = std::fs::read(bed.file("a")).unwrap();
+    let image = std::fs::read(testbed.file("a")).unwrap();
     assert_eq!(image[..4096], block);
 
     host.ensure_unmounted(&target).unwrap();
@@ -101,11 +101,11 @@ fn a_raw_device_is_bound_on_a_file() {
 }
 
 #[test]
-fn a_group_gets_the_whole_volume() {
+fn group_owns_the_whole_volume() {
     const GROUP: u32 = 4711;
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
     let old = staged.path.as_path().join("old");
     std::fs::write(&old, "").unwrap();
     for _ in 0..2 {
@@ -118,16 +118,16 @@ fn a_group_gets_the_whole_volume() {
 }
 
 #[test]
-fn the_run_directory_is_closed_to_others() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+fn run_directory_is_private() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for part in ["volumes", "frozen", "limited", "inline", "pools"] {
-        let metadata = std::fs::metadata(bed.file("run").join(part)).unwrap();
+        let metadata = std::fs::metadata(testbed.file("run").join(part)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o700, "{part}");
     }
     let id = VolumeId::new(PoolId::from_random([1; 4]), NameDigest::of_text("inline"));
     let stage = host.private_stage(&id).unwrap();
-    assert_eq!(stage, bed.path(&format!("run/inline/{id}")));
+    assert_eq!(stage, testbed.path(&format!("run/inline/{id}")));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_relative_run_directory_is_refused() {
 }
 
 #[test]
-fn a_damaged_node_record_is_set_aside() {
+fn damaged_node_record_is_quarantined() {
     let directory = tempfile::tempdir().unwrap();
     let host = LinuxHost::new(super::testbed::config_in(directory.path())).unwrap();
     let id = VolumeId::new(PoolId::from_random([7; 4]), NameDigest::of_text("a"));

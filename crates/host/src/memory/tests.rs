@@ -30,7 +30,7 @@ fn is_refused<T>(outcome: &Result<T, Error>) -> bool {
 }
 
 #[test]
-fn a_volume_lives_as_on_a_real_machine() {
+fn memory_host_supports_the_volume_lifecycle() {
     let host = MemoryHost::default();
     let device = device(1);
     let unformatted = host.ensure_mounted(&request(&device), &path("/stage/1"));
@@ -67,7 +67,7 @@ fn a_volume_lives_as_on_a_real_machine() {
 }
 
 #[test]
-fn a_failure_is_met_once_and_has_no_effect() {
+fn injected_failure_occurs_once_without_effect() {
     let host = MemoryHost::default();
     let (device, target) = (device(1), path("/block"));
     host.fail_next(Op::BindDevice, Error::failed("bind", "as wished"));
@@ -79,7 +79,7 @@ fn a_failure_is_met_once_and_has_no_effect() {
 }
 
 #[test]
-fn a_filesystem_grows_only_on_request() {
+fn filesystem_grows_only_on_request() {
     let host = MemoryHost::default();
     let device = device(1);
     let stage = staged(&host, &device);
@@ -95,7 +95,7 @@ fn a_filesystem_grows_only_on_request() {
 }
 
 #[test]
-fn an_expired_freeze_is_noticed() {
+fn expired_freeze_is_detected() {
     let host = MemoryHost::default();
     let stage = staged(&host, &device(1));
     host.freeze(&stage).unwrap();
@@ -109,7 +109,7 @@ fn an_expired_freeze_is_noticed() {
 }
 
 #[test]
-fn what_is_mounted_is_written_back_and_trimmed() {
+fn mounted_filesystem_is_synced_and_trimmed() {
     let host = MemoryHost::default();
     let stage = staged(&host, &device(1));
     host.sync_filesystem(&stage).unwrap();

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_is_taken_out_of_the_options() {
+    fn read_only_is_removed_from_the_options() {
         let flags = parse(&["rw", "noatime", "ro", "_netdev"]).unwrap();
         assert!(flags.read_only());
         assert_eq!(flags.options(), ["noatime"]);

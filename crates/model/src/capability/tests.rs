@@ -31,7 +31,7 @@ fn an_empty_set_and_two_filesystems_are_refused() {
 }
 
 #[test]
-fn the_single_writer_modes_stand_for_each_other() {
+fn single_writer_modes_are_equivalent() {
     for made in [SingleNodeWriter, SingleNodeSingleWriter, SingleNodeMultiWriter] {
         for wanted in [SingleNodeWriter, SingleNodeSingleWriter, SingleNodeMultiWriter] {
             assert!(made.grants(wanted), "{made:?} {wanted:?}");
@@ -44,7 +44,7 @@ fn the_single_writer_modes_stand_for_each_other() {
 }
 
 #[test]
-fn sets_compare_by_use_in_any_order() {
+fn capability_sets_compare_in_any_order() {
     let a = set(&[block(SingleNodeWriter), mount(None, SingleNodeWriter)]);
     let b = set(&[mount(None, SingleNodeWriter), block(SingleNodeWriter)]);
     assert!(a.same_uses(&b));
@@ -53,7 +53,7 @@ fn sets_compare_by_use_in_any_order() {
 }
 
 #[test]
-fn a_volume_grants_what_it_was_made_for() {
+fn volume_grants_its_own_capabilities() {
     let made = set(&[mount(Some(FsType::Xfs), SingleNodeWriter)]);
     assert!(made.check_grants(&mount(None, SingleNodeWriter)).is_ok());
     assert!(made.check_grants(&mount(Some(FsType::Xfs), SingleNodeReaderOnly)).is_ok());
@@ -63,7 +63,7 @@ fn a_volume_grants_what_it_was_made_for() {
 }
 
 #[test]
-fn the_default_filesystem_is_written_down() {
+fn default_filesystem_is_recorded() {
     let named = set(&[mount(None, SingleNodeWriter)]).with_default_fs(FsType::Ext4);
     assert_eq!(named.fs(), Some(FsType::Ext4));
     let kept = set(&[mount(Some(FsType::Btrfs), SingleNodeWriter)]).with_default_fs(FsType::Ext4);

@@ -6,6 +6,6 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_corpus_of_identifiers_holds() {
+fn identifiers_corpus_passes() {
     replay("identifiers", identifiers);
 }

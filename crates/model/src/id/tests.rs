@@ -11,14 +11,14 @@ fn volume(name: &str) -> VolumeId {
 }
 
 #[test]
-fn an_id_survives_the_way_through_text() {
+fn id_round_trips_through_text() {
     let id = volume("pvc-1");
     assert_eq!(id.to_string().parse::<VolumeId>().unwrap(), id);
     assert!(id.to_string().starts_with("v-deadbeef-"));
 }
 
 #[test]
-fn names_decide_ids() {
+fn equal_names_give_equal_ids() {
     assert_eq!(volume("a"), volume("a"));
     assert_ne!(volume("a"), volume("b"));
 }
@@ -30,7 +30,7 @@ fn a_snapshot_id_is_not_a_volume_id() {
 }
 
 #[test]
-fn foreign_ids_are_objects_that_do_not_exist() {
+fn foreign_ids_are_not_found() {
     for text in ["", "not-ours", "v-", "v-deadbeef-", "v-DEADBEEF-00", "--help", "../../etc"] {
         assert!(matches!(text.parse::<VolumeId>(), Err(Error::NoSuchVolume(_))), "{text}");
     }

@@ -7,7 +7,7 @@ fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn known_parameters_are_read_and_foreign_ones_passed_over() {
+fn known_parameters_are_read_foreign_ones_ignored() {
     let (parsed, limits) = VolumeParameters::parse(&map(&[
         ("pool", "fast"),
         ("provisioning", "thick"),
@@ -52,7 +52,7 @@ fn absent_keys_change_nothing_and_zero_lifts_a_limit() {
 }
 
 #[test]
-fn the_later_change_wins() {
+fn later_change_wins() {
     let fixed = IoLimitsChange::parse(&map(&[("readIops", "10"), ("writeIops", "20")])).unwrap();
     let mutable = IoLimitsChange::parse(&map(&[("readIops", "99")])).unwrap();
     let limits = fixed.then(mutable).applied_to(IoLimits::default());
@@ -69,7 +69,7 @@ fn mkfs_options_belong_to_their_filesystem() {
 }
 
 #[test]
-fn the_manual_lists_the_mkfs_options_of_each_filesystem() {
+fn manual_lists_the_mkfs_options() {
     let manual = include_str!("../../../../docs/storage-classes.md");
     for fs in FsType::ALL {
         let listed = format!("{fs}: `{}`", mkfs_options_of(fs).join(" "));
@@ -78,7 +78,7 @@ fn the_manual_lists_the_mkfs_options_of_each_filesystem() {
 }
 
 #[test]
-fn an_unknown_key_is_answered_with_what_is_known() {
+fn unknown_key_error_lists_the_known_keys() {
     let refused = |key| VolumeParameters::parse(&map(&[(key, "xfs")])).unwrap_err().to_string();
     let all = "takes pool, provisioning, mkfsOptions, readIops, writeIops, readBytesPerSecond, \
                writeBytesPerSecond";

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_absolute_unix_sockets_are_taken() {
+    fn only_absolute_unix_sockets_are_accepted() {
         assert_eq!(required(Some("unix:///a/csi.sock")).unwrap(), PathBuf::from("/a/csi.sock"));
         let long = format!("unix:///{}.sock", "x".repeat(120));
         for bad in ["", "tcp://0.0.0.0:1", "unix://a/csi.sock", "unix:///a/csi", "/a.sock", &long] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_socket_is_another_one_or_none() {
+    fn addons_socket_differs_or_is_unset() {
         let csi = Path::new("/a/csi.sock");
         assert_eq!(addons(None, csi).unwrap(), None);
         assert_eq!(addons(Some(""), csi).unwrap(), None);

@@ -28,7 +28,7 @@ fn message(result: Result<Config, ConfigError>) -> String {
 }
 
 #[test]
-fn a_pool_is_all_that_is_needed() {
+fn pool_is_the_only_required_setting() {
     let config = load_with("", &[("ORLOP_POOL", "/data"), ("ORLOP_NODE_ID", "n1")]).unwrap();
     assert_eq!(config.driver_name, "csi.orlop.io");
     assert_eq!(config.mode, Mode::All);
@@ -39,7 +39,7 @@ fn a_pool_is_all_that_is_needed() {
 }
 
 #[test]
-fn variables_win_over_the_file() {
+fn variables_override_the_file() {
     let toml = "mode = \"node\"\nnode_id = \"file\"\n[[pool]]\npath = \"/data\"\n";
     let config = load_with(toml, &[("ORLOP_NODE_ID", "variable")]).unwrap();
     assert_eq!(config.node_id.as_str(), "variable");
@@ -47,7 +47,7 @@ fn variables_win_over_the_file() {
 }
 
 #[test]
-fn nothing_unknown_is_passed_over() {
+fn unknown_settings_are_refused() {
     assert!(message(load_with("nodeid = \"x\"", &[])).contains("nodeid"));
     assert!(message(load_with("[[pool]]\npaht = \"/x\"", &[])).contains("paht"));
     assert!(message(load_with("", &[("ORLOP_POOOL", "/x")])).contains("ORLOP_POOOL"));
@@ -55,7 +55,7 @@ fn nothing_unknown_is_passed_over() {
 }
 
 #[test]
-fn variables_that_kubernetes_injects_are_not_ours() {
+fn kubernetes_service_variables_are_ignored() {
     let injected = [
         ("ORLOP_POOL", "/data"),
         ("ORLOP_SERVICE_HOST", "10.0.0.1"),
@@ -105,7 +105,7 @@ fn every_bad_value_names_its_setting() {
 }
 
 #[test]
-fn a_floor_says_what_it_counts() {
+fn floor_needs_a_unit() {
     let floor = |text| load_with("", &[("ORLOP_POOL", "/data"), ("ORLOP_POOL_FLOOR", text)]);
     for (text, expected) in [
         ("0", Floor::Bytes(0)),
@@ -116,8 +116,8 @@ fn a_floor_says_what_it_counts() {
         assert_eq!(image(&floor(text).unwrap()).floor, expected, "{text}");
     }
     for text in ["5", "1073741824"] {
-        let message = message(floor(text));
-        assert!(message.contains(&format!("write {text}%")), "{message}");
+        let error = message(floor(text));
+        assert!(error.contains(&format!("write {text}%")), "{error}");
     }
 }
 
@@ -129,7 +129,7 @@ fn the_default_filesystem_has_to_be_offered() {
 }
 
 #[test]
-fn making_a_pool_can_be_forbidden() {
+fn pool_creation_can_be_forbidden() {
     let pool = ("ORLOP_POOL", "/data");
     assert!(image(&load_with("", &[pool]).unwrap()).create);
     let forbidden = [pool, ("ORLOP_POOL_CREATE", "false")];
@@ -139,7 +139,7 @@ fn making_a_pool_can_be_forbidden() {
 }
 
 #[test]
-fn a_pool_has_one_description_and_one_name() {
+fn pool_is_described_once_with_one_name() {
     let toml = "[[pool]]\npath = \"/a\"\n";
     assert!(message(load_with(toml, &[("ORLOP_POOL", "/b")])).contains("ORLOP_POOL"));
     assert!(message(load_with(toml, &[("ORLOP_POOL_FLOOR", "1%")])).contains("ORLOP_POOL_FLOOR"));
@@ -151,7 +151,7 @@ const RBD: [(&str, &str); 2] =
     [("ORLOP_POOL_KIND", "rbd"), ("ORLOP_RBD_MONITORS", "[v2:10.0.0.1:3300],10.0.0.2")];
 
 #[test]
-fn an_rbd_pool_needs_to_know_its_monitors_and_guesses_the_rest() {
+fn rbd_pool_requires_only_monitors() {
     let toml = "[[pool]]\nkind = \"rbd\"\nmonitors = \"[v2:10.0.0.1:3300],10.0.0.2\"\n";
     for config in [load_with("", &RBD).unwrap(), load_with(toml, &[]).unwrap()] {
         let [PoolConfig::Rbd(pool)] = config.pools.as_slice() else { panic!("{config:?}") };
@@ -166,7 +166,7 @@ fn an_rbd_pool_needs_to_know_its_monitors_and_guesses_the_rest() {
 }
 
 #[test]
-fn what_does_not_fit_an_rbd_pool_names_its_setting() {
+fn setting_unfit_for_rbd_is_named() {
     for (name, value) in [
         ("ORLOP_RBD_MONITORS", "10.0.0.1\nkeyring=/x"),
         ("ORLOP_RBD_MONITORS", "10.0.0.1#"),
@@ -190,7 +190,7 @@ fn what_does_not_fit_an_rbd_pool_names_its_setting() {
 }
 
 #[test]
-fn a_controller_attaches_nothing_and_a_node_cleans_up_nothing() {
+fn controller_attaches_nothing_node_collects_no_garbage() {
     for (mode, serves_node, collects_garbage) in
         [("controller", false, true), ("node", true, false)]
     {
@@ -203,7 +203,7 @@ fn a_controller_attaches_nothing_and_a_node_cleans_up_nothing() {
 }
 
 #[test]
-fn rights_are_given_up_unless_the_configuration_says_otherwise() {
+fn capabilities_are_dropped_by_default() {
     let with =
         |value| load_with("", &[("ORLOP_POOL", "/data"), ("ORLOP_KEEP_CAPABILITIES", value)]);
     assert!(!load_with("", &[("ORLOP_POOL", "/data")]).unwrap().keep_capabilities);
@@ -212,14 +212,14 @@ fn rights_are_given_up_unless_the_configuration_says_otherwise() {
 }
 
 #[test]
-fn a_look_needs_neither_a_pool_nor_an_endpoint() {
+fn inspection_needs_neither_pool_nor_endpoint() {
     let validated = validate::validate(file::Settings::default()).unwrap();
     assert!(validated.pools.is_empty());
     assert!(require_pool(&validated).unwrap_err().to_string().contains("ORLOP_POOL"));
 }
 
 #[test]
-fn one_pool_may_be_a_table_and_its_mistakes_are_named() {
+fn single_pool_table_reports_its_errors() {
     let config = load_with("[pool]\npath = \"/data\"\nname = \"one\"\n", &[]).unwrap();
     assert_eq!(
         (image(&config).path.as_path(), config.pools[0].name()),
@@ -232,13 +232,13 @@ fn one_pool_may_be_a_table_and_its_mistakes_are_named() {
 }
 
 #[test]
-fn two_pools_have_two_directories() {
+fn pools_need_different_directories() {
     let twice = "[[pool]]\nname = \"a\"\npath = \"/a\"\n[[pool]]\nname = \"b\"\npath = \"/a\"\n";
     assert!(message(load_with(twice, &[])).contains("pool.path"));
 }
 
 #[test]
-fn a_filter_stands_on_top_of_the_usual_level() {
+fn log_filter_extends_the_default_level() {
     let filter = |given| {
         let variables = [("ORLOP_POOL", "/data"), ("ORLOP_LOG", given)];
         load_with("", &variables).unwrap().log.filter

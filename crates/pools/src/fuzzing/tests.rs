@@ -6,6 +6,6 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_corpus_of_records_holds() {
+fn records_corpus_passes() {
     replay("records", records);
 }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_exhaustion_and_a_broken_one_is_away() {
+    fn full_disk_is_exhausted_and_broken_disk_unreachable() {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::MFILE), Error::Exhausted(_)));

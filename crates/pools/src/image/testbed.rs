@@ -22,11 +22,11 @@ use tempfile::TempDir;
 use super::{Floor, ImagePool, ImagePoolConfig};
 
 pub(super) const MIB: u64 = 1 << 20;
-const BED_BYTES: u64 = 1 << 30;
-const BED_LABEL: &str = "orlop-test-bed";
+const TESTBED_BYTES: u64 = 1 << 30;
+const TESTBED_LABEL: &str = "orlop-test-bed";
 
-/// A temporary directory, or a filesystem of its own mounted in one.
-pub(super) struct Bed {
+/// A temporary directory, or a separate filesystem mounted in one.
+pub(super) struct Testbed {
     path: PathBuf,
     device: Option<LoopDevice>,
     directory: TempDir,
@@ -42,7 +42,7 @@ fn root_or_opted_out() -> Option<()> {
     None
 }
 
-impl Bed {
+impl Testbed {
     /// Whatever filesystem temporary files are on.
     pub(super) fn plain() -> Option<Self> {
         root_or_opted_out()?;
@@ -68,23 +68,23 @@ impl Bed {
     }
 
     pub(super) fn tmpfs() -> Option<Self> {
-        let mut bed = Self::plain()?;
-        bed.path = bed.path.join("mounted");
-        mount_nodev("tmpfs", &[], &bed.path);
-        Some(bed)
+        let mut testbed = Self::plain()?;
+        testbed.path = testbed.path.join("mounted");
+        mount_nodev("tmpfs", &[], &testbed.path);
+        Some(testbed)
     }
 
     /// An overlay whose upper layer is on another bed, which has to outlive it.
     pub(super) fn overlay_on(below: &Self) -> Self {
-        let mut bed = Self::plain().unwrap();
+        let mut testbed = Self::plain().unwrap();
         let layers = ["lowerdir", "upperdir", "workdir"].map(|name| {
             let directory = below.path.join(name);
             mounts::ensure_directory(&directory).unwrap();
             format!("{name}={}", directory.display())
         });
-        bed.path = bed.path.join("mounted");
-        mount_nodev("overlay", &layers, &bed.path);
-        bed
+        testbed.path = testbed.path.join("mounted");
+        mount_nodev("overlay", &layers, &testbed.path);
+        testbed
     }
 
     /// One of each kind that the pool treats differently.
@@ -102,20 +102,21 @@ impl Bed {
     }
 
     fn mounted(kind: FsKind, options: &[String]) -> Option<Self> {
-        let mut bed = Self::plain()?;
-        let image = bed.path.join("image");
-        file::set_length(&File::create(&image).unwrap(), BED_BYTES).unwrap();
-        let attachment = AttachOptions { label: BED_LABEL, read_only: false, size: BED_BYTES };
+        let mut testbed = Self::plain()?;
+        let image = testbed.path.join("image");
+        file::set_length(&File::create(&image).unwrap(), TESTBED_BYTES).unwrap();
+        let attachment =
+            AttachOptions { label: TESTBED_LABEL, read_only: false, size: TESTBED_BYTES };
         let device = loopdev::attach(&image, &attachment).unwrap();
-        bed.device = Some(device.clone());
-        bed.path = bed.path.join("mounted");
+        testbed.device = Some(device.clone());
+        testbed.path = testbed.path.join("mounted");
         let uuid = orlop_sys::rand::random_bytes().unwrap();
         format(&device.path(), &Format { kind, uuid, extra_options: &[] }).unwrap();
-        mounts::ensure_directory(&bed.path).unwrap();
+        mounts::ensure_directory(&testbed.path).unwrap();
         let mount =
             FsMount { device: &device.path(), fs_type: kind.as_str(), options, read_only: false };
-        mounts::mount_filesystem(&mount, &bed.path).unwrap();
-        Some(bed)
+        mounts::mount_filesystem(&mount, &testbed.path).unwrap();
+        Some(testbed)
     }
 
     /// As after a reboot with other options in fstab. Nothing in it may be in use.
@@ -161,7 +162,7 @@ impl Bed {
     /// Others take all space there is.
     pub(super) fn fill_up(&self) {
         let foreign = File::create(self.path.join("foreign")).unwrap();
-        let (mut taken, mut piece) = (0, BED_BYTES);
+        let (mut taken, mut piece) = (0, TESTBED_BYTES);
         while piece >= 4096 {
             match file::preallocate(&foreign, taken, piece) {
                 Ok(()) => taken += piece,
@@ -178,7 +179,7 @@ impl Bed {
     }
 }
 
-impl Bed {
+impl Testbed {
     /// From the inside out; goes on after a failure and returns them all.
     fn take_down(&self) -> Vec<String> {
         let pool = self.pool_path();
@@ -194,7 +195,7 @@ impl Bed {
             outcomes.push(until_unmounted(&self.path));
         }
         if let Some(device) = &self.device {
-            outcomes.push(until_detached(device, BED_LABEL));
+            outcomes.push(until_detached(device, TESTBED_LABEL));
         }
         outcomes.push(file::remove_tree(self.directory.path()).map_err(|error| error.to_string()));
         outcomes.into_iter().filter_map(std::result::Result::err).collect()
@@ -232,7 +233,7 @@ fn mount_nodev(fs_type: &str, options: &[String], target: &Path) {
 }
 
 /// A test that leaves something behind has failed; in a panic it has already.
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         let failures = self.take_down();
         assert!(failures.is_empty() || std::thread::panicking(), "left behind: {failures:?}");
@@ -405,7 +406,7 @@ pub(super) fn places(path: &Path) -> Vec<(u64, u64)> {
 }
 
 /// Names in a directory of the pool.
-pub(super) fn listing(bed: &Bed, directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(bed.pool_path().join(directory)).unwrap();
+pub(super) fn listing(testbed: &Testbed, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(testbed.pool_path().join(directory)).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }

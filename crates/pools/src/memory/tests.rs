@@ -38,7 +38,7 @@ fn create(pool: &MemoryPool, new: &NewVolume) -> VolumeRecord {
 }
 
 #[test]
-fn copies_inherit_what_was_written_before_the_cut() {
+fn copies_inherit_data_written_before_the_capture() {
     let pool = pool();
     let source = create(&pool, &volume(&pool, "source", 10 * MIB));
     pool.write_tag(&source.id, "one").unwrap();
@@ -63,7 +63,7 @@ fn copies_inherit_what_was_written_before_the_cut() {
 }
 
 #[test]
-fn space_is_kept_while_a_draft_lives() {
+fn draft_reserves_its_space() {
     let pool = pool();
     let large = volume(&pool, "large", 100 * MIB);
     let draft = pool.provisioner().begin_volume(&large).unwrap();
@@ -84,7 +84,7 @@ fn space_is_kept_while_a_draft_lives() {
 }
 
 #[test]
-fn a_failure_comes_once_where_it_was_asked_for() {
+fn injected_failure_occurs_once() {
     let pool = pool();
     let new = volume(&pool, "a", MIB);
     pool.fail_next("commit", Error::failed("commit", "as asked"));
@@ -103,7 +103,7 @@ fn a_failure_comes_once_where_it_was_asked_for() {
 }
 
 #[test]
-fn damage_is_an_error_and_not_an_absence() {
+fn damage_is_an_error_not_absence() {
     let pool = pool();
     let record = create(&pool, &volume(&pool, "a", MIB));
     pool.damage_volume(&record.id, "as asked");

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_counts_where_it_is_the_smaller() {
+    fn smaller_quota_limits_the_capacity() {
         let of = |stats: &str| serde_json::from_str::<Stats>(stats).unwrap().available();
         assert_eq!(of(r#"{"max_avail": 100, "stored": 7}"#), 100);
         assert_eq!(of(r#"{"max_avail": 100, "stored": 7, "quota_bytes": 0}"#), 100);

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_may_pass_differ_from_those_that_do_not() {
+    fn transient_errors_differ_from_permanent_ones() {
         assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
         assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
         assert!(matches!(of(Errno::TIMEDOUT), Error::Unreachable { .. }));

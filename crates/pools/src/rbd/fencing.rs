@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_of_years_count_as_for_good() {
+    fn only_far_future_entries_are_permanent() {
         assert!(is_far("9999-11-15T03:54:54.850660+0000"));
         for near in ["1970-01-01T00:00:00+0000", "2026-11-15T03:54:54.850660+0000", "soon", ""] {
             assert!(!is_far(near), "{near}");

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_deleted_and_trashed_is_freed() {
+    fn only_deleted_and_trashed_images_are_freed() {
         for state in ALL {
             let frees = steps_from(state).contains(&ImageState::Freed);
             assert_eq!(frees, state == ImageState::Trashed, "{state:?}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_never_becomes_a_volume_again() {
+    fn deleted_image_never_becomes_a_volume() {
         let mut reached = vec![ImageState::Deleted];
         while let Some(next) = reached
             .iter()

@@ -1,3 +1,4 @@
+use fastrand::Rng;
 use orlop_model::{ByteRange, ContentSource, Pool, Ranges, SnapshotId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef};
 
@@ -31,43 +32,32 @@ fn place(fixture: &Fixture, id: &SnapshotId) -> (String, String) {
     (entry["image"].as_str().unwrap().to_owned(), entry["snapshot"].as_str().unwrap().to_owned())
 }
 
-/// Deterministic, and different for each seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// Writes and discards of all lengths, at the edges of objects and within.
-fn disturb(image: &Image, dice: &mut Dice) {
+fn disturb(image: &Image, rng: &mut Rng) {
     for _ in 0..8 {
-        let offset = dice.below(SIZE / 4096) * 4096;
-        let length = ((1 + dice.below(2048)) * 4096).min(SIZE - offset);
-        match dice.below(3) {
+        let offset = rng.u64(..SIZE / 4096) * 4096;
+        let length = ((1 + rng.u64(..2048)) * 4096).min(SIZE - offset);
+        match rng.u64(..3) {
             0 => image.discard(offset, length).unwrap(),
-            _ => write(image, offset, u8::try_from(1 + dice.below(255)).unwrap(), length),
+            _ => write(image, offset, rng.u8(1..), length),
         }
     }
-    let object = dice.below(SIZE / OBJECT) * OBJECT;
+    let object = rng.u64(..SIZE / OBJECT) * OBJECT;
     image.discard(object, OBJECT).unwrap();
     // Cuts an object short.
-    let object = dice.below(SIZE / OBJECT) * OBJECT;
+    let object = rng.u64(..SIZE / OBJECT) * OBJECT;
     write(image, object, 3, OBJECT);
     image.discard(object + OBJECT / 2, OBJECT / 2).unwrap();
     image.flush().unwrap();
 }
 
 #[test]
-fn all_that_differs_between_two_snapshots_is_listed() {
+fn every_difference_between_snapshots_is_listed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let original = volume(&pool, "original", SIZE);
-    let mut dice = Dice(7);
-    disturb(&fixture.image(&original.id), &mut dice);
+    let mut rng = Rng::with_seed(7);
+    disturb(&fixture.image(&original.id), &mut rng);
     // A copy, so that some of the data is its parent's.
     let source = ContentSource::Volume(original.id);
     let source = copy_of(&pool, "copy", source, SIZE).unwrap();
@@ -77,7 +67,7 @@ fn all_that_differs_between_two_snapshots_is_listed() {
         let record = snapshot(&pool, &format!("s{turn}"), &source);
         let (image_id, name) = place(&fixture, &record.id);
         snapshots.push((record, read(&opened(&fixture, &image_id, &name), 0, SIZE)));
-        disturb(&image, &mut dice);
+        disturb(&image, &mut rng);
     }
     for (turn, (target, later)) in snapshots.iter().enumerate() {
         let allocated = all(pool.changed_blocks().allocated_ranges(&target.id, 0).unwrap());
@@ -98,7 +88,7 @@ fn all_that_differs_between_two_snapshots_is_listed() {
 }
 
 #[test]
-fn only_what_was_touched_is_reported_and_from_any_offset() {
+fn only_written_ranges_are_reported_from_any_offset() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", SIZE);
@@ -128,7 +118,7 @@ fn only_what_was_touched_is_reported_and_from_any_offset() {
 }
 
 #[test]
-fn all_of_a_volume_made_again_counts_as_changed() {
+fn recreated_volume_counts_as_fully_changed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let base = snapshot(&pool, "s1", &volume(&pool, "a", SIZE));

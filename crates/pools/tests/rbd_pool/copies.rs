@@ -68,9 +68,9 @@ fn copies_of_copies_are_flattened_before_they_are_too_deep() {
     until("all is free", || fixture.is_empty());
 }
 
-/// Whoever flattens it has it open. That is no user: it is done some time, and is to be waited for.
+/// A flatten has the image open. That is no use of the volume: it ends, and is waited for.
 #[test]
-fn a_volume_is_deletable_only_after_it_was_flattened() {
+fn volume_is_deletable_only_after_flattening() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);

@@ -72,7 +72,7 @@ fn as_cut(fixture: &Fixture, source: &VolumeRecord) -> Image {
 }
 
 #[test]
-fn a_group_snapshot_is_made_seen_and_deleted_as_one() {
+fn group_snapshot_is_created_listed_and_deleted_as_one() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 8 * MIB), volume(&pool, "b", 16 * MIB));
@@ -195,7 +195,7 @@ fn a_group_member_is_comparable_with_a_single_snapshot() {
 /// The counter goes to each image in turn, so a later image never has more than an earlier one, and
 /// no image more than one less than the first.
 #[test]
-fn all_members_are_of_one_instant_during_writes() {
+fn members_are_of_one_instant_during_writes() {
     const MEMBERS: usize = 4;
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
@@ -234,7 +234,7 @@ fn all_members_are_of_one_instant_during_writes() {
     });
 }
 
-/// Also if the test fails: else it would wait for its writer for ever.
+/// Also if the test fails: otherwise it would wait for its writer without end.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -250,7 +250,7 @@ fn counter_in(image: &Image) -> u64 {
 }
 
 #[test]
-fn two_that_cut_one_volume_wait_for_each_other() {
+fn captures_of_one_volume_are_serialized() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open()];
     let [a, b, c] = ["a", "b", "c"].map(|name| volume(&pools[0], name, 4 * MIB));
@@ -284,7 +284,7 @@ fn two_that_cut_one_volume_wait_for_each_other() {
 }
 
 #[test]
-fn of_two_that_make_one_group_snapshot_one_wins() {
+fn one_of_two_racing_group_snapshots_wins() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open()];
     let a = volume(&pools[0], "a", 4 * MIB);
@@ -317,7 +317,7 @@ fn of_two_that_make_one_group_snapshot_one_wins() {
 }
 
 #[test]
-fn groups_are_cut_exactly_where_they_can_be_restored() {
+fn group_snapshots_are_offered_iff_restorable() {
     let Some(fixture) = Fixture::new() else { return };
     let config = RbdPoolConfig { takes_unrestorable_groups: false, ..fixture.config() };
     let pool = RbdPool::open(&config).unwrap();

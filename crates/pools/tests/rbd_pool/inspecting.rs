@@ -20,7 +20,7 @@ fn is_by_hand(finding: &Finding) -> bool {
 }
 
 #[test]
-fn inspection_reports_what_no_longer_belongs_together() {
+fn inspection_reports_inconsistent_objects() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
@@ -54,7 +54,7 @@ fn inspection_reports_what_no_longer_belongs_together() {
 }
 
 #[test]
-fn a_look_makes_nothing() {
+fn inspection_creates_nothing() {
     let Some(fixture) = Fixture::new() else { return };
     let before = fixture.objects();
     assert!(RbdPool::inspect(&fixture.config()).is_err());

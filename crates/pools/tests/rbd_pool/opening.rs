@@ -5,7 +5,7 @@ use crate::fixture::{Fixture, MIB, cluster, copy_of, new_snapshot, run, snapshot
 use crate::groups::group;
 
 #[test]
-fn a_pool_is_made_once_and_only_where_it_may_be() {
+fn pool_is_created_once_and_only_if_allowed() {
     let Some(fixture) = Fixture::new() else { return };
     let refused = RbdPool::open(&RbdPoolConfig { create: false, ..fixture.config() });
     assert!(matches!(refused, Err(Error::Failed { .. })), "{refused:?}");
@@ -20,7 +20,7 @@ fn a_pool_is_made_once_and_only_where_it_may_be() {
 }
 
 #[test]
-fn a_ceph_pool_made_again_is_not_taken_for_the_old_one() {
+fn recreated_ceph_pool_is_not_the_old_pool() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     pool.health().check().unwrap();
@@ -34,7 +34,7 @@ fn a_ceph_pool_made_again_is_not_taken_for_the_old_one() {
 }
 
 #[test]
-fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
+fn no_pool_is_created_over_volumes_without_a_header() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
@@ -58,7 +58,7 @@ fn no_pool_is_made_over_volumes_of_one_whose_mark_is_lost() {
 
 /// Foreign images are not Orlop's, and a daemon killed before the pool header left empty records.
 #[test]
-fn a_pool_is_made_beside_images_of_others() {
+fn pool_is_created_beside_foreign_images() {
     let Some(fixture) = Fixture::new() else { return };
     fixture.rbd(&["create", "v-of-another", "--size", "8M"]);
     fixture.io().ensure_object("orlop.records").unwrap();
@@ -66,7 +66,7 @@ fn a_pool_is_made_beside_images_of_others() {
 }
 
 #[test]
-fn lost_records_are_damage_and_no_empty_list() {
+fn lost_records_are_damage_not_an_empty_list() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);
@@ -87,7 +87,7 @@ fn lost_records_are_damage_and_no_empty_list() {
 }
 
 #[test]
-fn a_user_without_the_right_is_refused_without_showing_the_key() {
+fn denied_access_is_reported_without_the_key() {
     let Some(fixture) = Fixture::new() else { return };
     let directory = tempfile::tempdir().unwrap();
     let keyring = directory.path().join("keyring");
@@ -141,7 +141,7 @@ fn a_user_with_rights_to_one_namespace_can_do_all_there() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_unreachable() {
+fn missing_cluster_is_unreachable() {
     let Some(fixture) = Fixture::new() else { return };
     // The port of discard, where nothing listens.
     let unreachable = RbdPoolConfig { monitors: "[v2:127.0.0.1:9]".to_owned(), ..fixture.config() };
@@ -151,7 +151,7 @@ fn a_cluster_that_is_not_there_is_unreachable() {
 
 /// As a copy of another pool is, by its id.
 #[test]
-fn a_pool_whose_id_is_refused_stays_as_it_is() {
+fn pool_with_a_refused_id_is_unchanged() {
     let Some(fixture) = Fixture::new() else { return };
     let id = fixture.open().id().clone();
     let objects = || {
@@ -173,7 +173,7 @@ fn a_pool_whose_id_is_refused_stays_as_it_is() {
 
 /// Its manager counts what is in a new pool only after a few seconds.
 #[test]
-fn how_much_room_a_new_ceph_pool_has_is_waited_for() {
+fn capacity_of_a_new_ceph_pool_is_waited_for() {
     let Some(fixture) = Fixture::new() else { return };
     let name = format!("new-{}", fixture.namespace);
     run("ceph", &["osd", "pool", "create", &name, "1"]);

@@ -64,7 +64,7 @@ fn assert_nothing_left(fixture: &Fixture, before: &[String]) {
 }
 
 #[test]
-fn a_volume_is_made_over_any_draft_of_a_killed_daemon() {
+fn create_replaces_any_draft_of_a_killed_daemon() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let first = volume(&pool, "first", MIB);
@@ -91,7 +91,7 @@ fn a_volume_is_made_over_any_draft_of_a_killed_daemon() {
 }
 
 #[test]
-fn a_deletion_clears_up_whatever_a_killed_maker_left() {
+fn delete_removes_any_draft_of_a_killed_daemon() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let first = volume(&pool, "first", MIB);
@@ -113,7 +113,7 @@ fn a_deletion_clears_up_whatever_a_killed_maker_left() {
 
 /// Two makers: what one left is under the name, what the other left in the directory.
 #[test]
-fn two_halves_of_a_name_are_both_cleared_away() {
+fn name_and_directory_entry_of_two_drafts_are_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     for name in ["made", "deleted"] {
@@ -134,9 +134,9 @@ fn two_halves_of_a_name_are_both_cleared_away() {
     }
 }
 
-/// librbd's own clearing up after a lost race takes the name from whoever has it by then.
+/// After a lost race, librbd's cleanup removes the name even if another image has it by then.
 #[test]
-fn a_volume_that_lost_its_name_object_gets_it_back() {
+fn lost_name_object_is_restored() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", MIB);
@@ -148,9 +148,9 @@ fn a_volume_that_lost_its_name_object_gets_it_back() {
     fixture.io().open_image(&name, Access::ReadOnly).unwrap();
 }
 
-/// Nobody asks for the volume again.
+/// No call names the volume again.
 #[test]
-fn a_name_that_no_call_asks_for_is_removed() {
+fn orphaned_name_is_garbage_collected() {
     let Some(fixture) = Fixture::new() else { return };
     let id = volume_id(&fixture.open(), "a");
     lay_out(&fixture, &id, &[Part::Entry]);
@@ -159,7 +159,7 @@ fn a_name_that_no_call_asks_for_is_removed() {
 }
 
 #[test]
-fn an_image_is_prevented_for_a_while_and_not_for_ever() {
+fn creation_is_blocked_after_delete_only_for_a_while() {
     let Some(fixture) = Fixture::new() else { return };
     let image = {
         let pool = fixture.open();
@@ -187,7 +187,7 @@ fn an_image_is_prevented_for_a_while_and_not_for_ever() {
 
 /// Killed within rbd_trash_remove, when only the entry and the object map were left.
 #[test]
-fn the_rest_of_an_image_that_was_being_freed_goes() {
+fn partly_freed_image_is_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
@@ -203,7 +203,7 @@ fn the_rest_of_an_image_that_was_being_freed_goes() {
 /// Killed within rbd_clone, when the clone knew its parent and the parent not yet its clone: nothing
 /// kept the parent from being freed. A clone without its parent cannot be opened.
 #[test]
-fn a_clone_whose_parent_never_knew_of_it_is_freed() {
+fn clone_unknown_to_its_parent_is_freed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "source", 8 * MIB);
@@ -232,7 +232,7 @@ fn a_clone_whose_parent_never_knew_of_it_is_freed() {
 
 /// Killed within rbd_trash_restore, before and after the image had a name.
 #[test]
-fn an_image_that_was_being_restored_can_be_copied_and_freed() {
+fn image_caught_in_restore_can_be_copied_and_freed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     for named in [false, true] {
@@ -255,9 +255,9 @@ fn an_image_that_was_being_restored_can_be_copied_and_freed() {
     until("all is free", || fixture.is_empty());
 }
 
-/// Named like an image that is kept for its snapshots, but nobody has deleted it.
+/// Named like an image that is kept for its snapshots, but it was never deleted.
 #[test]
-fn a_name_alone_makes_no_image_an_orphan() {
+fn foreign_image_with_an_orlop_name_is_kept() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     fixture.io().create_image("orlop-kept.mine", NewImage::Zeroes { size: MIB }).unwrap();
@@ -280,7 +280,7 @@ fn kill_a_maker(fixture: &Fixture, id: &VolumeId, there: impl Fn(&IoCtx, &str) -
 }
 
 #[test]
-fn makers_may_be_killed_at_any_moment() {
+fn creators_may_be_killed_at_any_moment() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let moments: [fn(&IoCtx, &str) -> bool; 3] = [
@@ -304,9 +304,9 @@ fn makers_may_be_killed_at_any_moment() {
     }
 }
 
-/// Else a controller would blocklist whoever holds a lock just now.
+/// Otherwise a controller would blocklist any client that holds a lock.
 #[test]
-fn who_holds_a_lock_and_lives_is_not_taken_for_silent() {
+fn live_lock_holder_is_not_treated_as_dead() {
     let Some(fixture) = Fixture::new() else { return };
     let record = volume(&fixture.open(), "a", 8 * MIB);
     let writer = fixture.image(&record.id);

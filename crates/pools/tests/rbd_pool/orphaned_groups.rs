@@ -76,7 +76,7 @@ fn assert_untouched(fixture: &Fixture, volumes: [&VolumeRecord; 2], when: Step) 
 }
 
 #[test]
-fn what_was_left_does_not_stand_in_the_way_of_the_next_cut() {
+fn orphans_do_not_block_the_next_group_snapshot() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
@@ -120,7 +120,7 @@ fn orphaned_groups_are_removed_and_volumes_are_freed() {
 }
 
 #[test]
-fn what_may_still_be_made_is_not_swept() {
+fn group_snapshot_in_progress_is_not_collected() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
@@ -135,7 +135,7 @@ fn what_may_still_be_made_is_not_swept() {
 
 /// Else a snapshot that has begun could not be undone: librbd opens all images for that.
 #[test]
-fn what_is_in_a_group_is_not_freed() {
+fn image_in_a_group_is_not_freed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let (a, b) = (volume(&pool, "a", 4 * MIB), volume(&pool, "b", 4 * MIB));
@@ -149,7 +149,7 @@ fn what_is_in_a_group_is_not_freed() {
 }
 
 #[test]
-fn a_group_of_an_operator_is_left_alone() {
+fn foreign_rbd_group_is_left_alone() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let a = volume(&pool, "a", 4 * MIB);
@@ -166,7 +166,7 @@ fn a_group_of_an_operator_is_left_alone() {
 
 /// Taken for dead by another process, which has begun to take it away.
 #[test]
-fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
+fn group_snapshot_commits_only_with_an_unchanged_intent() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let a = volume(&pool, "a", 4 * MIB);
@@ -188,7 +188,7 @@ fn a_group_snapshot_is_made_only_while_its_note_is_as_it_was() {
 /// librbd itself is killed in the midst of a snapshot, with the images' locks in its hands. The cluster
 /// takes it for alive for half a minute, which all moments wait for together.
 #[test]
-fn cutters_may_be_killed_at_any_moment() {
+fn snapshot_creators_may_be_killed_at_any_moment() {
     let Some(fixture) = Fixture::new() else { return };
     let moments: [fn(&Image, &Image) -> bool; 3] = [
         |one, _| one.watchers().unwrap().len() > 1,

@@ -9,7 +9,7 @@ use crate::fixture::{
 };
 
 #[test]
-fn a_draft_of_a_dead_process_does_not_stand_in_the_way() {
+fn draft_of_a_dead_process_does_not_block_create() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let id = volume_id(&pool, "a");
@@ -57,7 +57,7 @@ fn an_image_with_data_and_without_a_record_is_kept() {
 }
 
 #[test]
-fn a_name_without_an_image_does_not_stand_in_the_way() {
+fn name_without_an_image_does_not_block_create() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let id = volume_id(&pool, "a");
@@ -75,7 +75,7 @@ fn a_name_without_an_image_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn a_deletion_that_was_cut_short_is_carried_on() {
+fn interrupted_delete_is_resumed() {
     let Some(fixture) = Fixture::new() else { return };
     let id = {
         let pool = fixture.open();
@@ -99,7 +99,7 @@ fn a_deletion_that_was_cut_short_is_carried_on() {
 }
 
 #[test]
-fn what_an_operator_has_put_into_the_trash_is_not_freed() {
+fn foreign_trash_is_not_freed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open_collecting_garbage();
     let record = volume(&pool, "a", 8 * MIB);
@@ -119,7 +119,7 @@ fn what_an_operator_has_put_into_the_trash_is_not_freed() {
 }
 
 #[test]
-fn an_uncommitted_snapshot_is_removed_after_its_time() {
+fn expired_uncommitted_snapshot_is_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 8 * MIB);
@@ -137,7 +137,7 @@ fn an_uncommitted_snapshot_is_removed_after_its_time() {
 }
 
 #[test]
-fn a_kept_image_goes_with_its_last_snapshot() {
+fn retained_image_is_freed_with_its_last_snapshot() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);

@@ -18,7 +18,7 @@ fn count(record: &mut VolumeRecord) -> Result<()> {
 }
 
 #[test]
-fn no_change_of_a_record_is_lost_to_another_process() {
+fn concurrent_record_changes_are_not_lost() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", MIB);
@@ -41,7 +41,7 @@ fn no_change_of_a_record_is_lost_to_another_process() {
 }
 
 #[test]
-fn a_change_may_refuse_and_sees_what_others_have_written() {
+fn update_sees_concurrent_writes_and_may_refuse() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", MIB);

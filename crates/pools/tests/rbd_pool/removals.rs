@@ -48,7 +48,7 @@ fn findings(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn a_half_removed_snapshot_goes_with_its_note() {
+fn half_removed_snapshot_goes_with_its_intent() {
     let Some(fixture) = Fixture::new() else { return };
     let (source, _) = leaked(&fixture, "a");
     let _collector = fixture.open_collecting_garbage();
@@ -58,7 +58,7 @@ fn a_half_removed_snapshot_goes_with_its_note() {
 }
 
 #[test]
-fn a_half_removed_snapshot_without_a_note_is_found() {
+fn half_removed_snapshot_without_an_intent_is_found() {
     let Some(fixture) = Fixture::new() else { return };
     let (source, _) = leaked(&fixture, "a");
     let pool = fixture.open();
@@ -99,7 +99,7 @@ fn a_deleted_volume_is_freed_despite_half_removed_snapshots() {
 
 /// Its daemon was taken for dead, and is only slow. It is killed before it finds that out.
 #[test]
-fn a_snapshot_taken_after_its_removal_is_removed() {
+fn snapshot_created_after_its_removal_is_removed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "a", 8 * MIB);

@@ -28,7 +28,7 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
 }
 
 #[test]
-fn many_who_make_one_volume_at_once_make_one() {
+fn concurrent_creates_of_one_name_make_one_volume() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open(), fixture.open()];
     let mut won = 0;
@@ -111,7 +111,7 @@ fn a_damaged_record_is_an_error_and_left_as_it_is() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_free_space_is_reported() {
+fn oversized_volume_is_refused_and_free_space_reported() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
@@ -140,7 +140,7 @@ fn what_does_not_fit_is_refused_and_free_space_is_reported() {
 
 /// Many times: librbd alone gets it wrong only now and then.
 #[test]
-fn a_volume_never_shrinks_when_calls_race_to_grow_it() {
+fn racing_expansions_never_shrink_a_volume() {
     let Some(fixture) = Fixture::new() else { return };
     let pools = [fixture.open(), fixture.open()];
     let record = volume(&pools[0], "a", 4 * MIB);
@@ -189,7 +189,7 @@ fn a_volume_in_use_is_not_deleted_and_a_deleted_one_is_freed() {
 }
 
 #[test]
-fn what_a_volume_takes_is_known_and_zeroes_are_given_back() {
+fn usage_is_reported_and_zeroes_are_freed() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let record = volume(&pool, "a", 64 * MIB);

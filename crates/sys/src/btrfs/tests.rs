@@ -47,7 +47,7 @@ fn a_subvolume_is_made_snapshotted_and_deleted() {
 }
 
 #[test]
-fn what_is_not_a_subvolume_is_not_taken_for_one() {
+fn plain_directory_is_not_a_subvolume() {
     if !root() {
         return;
     }
@@ -71,7 +71,7 @@ fn what_is_not_a_subvolume_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_subvolume_that_holds_another_stays() {
+fn subvolume_with_a_child_is_not_deleted() {
     if !root() {
         return;
     }
@@ -85,7 +85,7 @@ fn a_subvolume_that_holds_another_stays() {
 }
 
 #[test]
-fn a_link_in_the_last_place_is_not_followed() {
+fn final_symlink_is_not_followed() {
     if !root() {
         return;
     }

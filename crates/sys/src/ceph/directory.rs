@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_too_early_is_not_understood() {
+    fn truncated_input_is_rejected() {
         let mut whole = 1_u32.to_le_bytes().to_vec();
         encode(&mut whole, b"name");
         encode(&mut whole, b"id");

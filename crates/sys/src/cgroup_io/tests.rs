@@ -59,7 +59,7 @@ impl Drop for Groups {
 }
 
 #[test]
-fn limits_are_set_read_back_changed_and_taken_away() {
+fn limits_are_set_read_changed_and_removed() {
     if !root() {
         return;
     }
@@ -88,7 +88,7 @@ fn limits_are_set_read_back_changed_and_taken_away() {
 }
 
 #[test]
-fn a_device_that_is_gone_can_be_set_free_but_not_limited() {
+fn missing_device_can_be_unlimited_but_not_limited() {
     if !root() {
         return;
     }
@@ -99,7 +99,7 @@ fn a_device_that_is_gone_can_be_set_free_but_not_limited() {
 }
 
 #[test]
-fn a_group_that_disappears_is_no_concern() {
+fn vanished_cgroup_is_ignored() {
     if !root() {
         return;
     }
@@ -111,7 +111,7 @@ fn a_group_that_disappears_is_no_concern() {
 }
 
 #[test]
-fn a_group_must_exist_below_the_root() {
+fn cgroup_must_exist_below_the_root() {
     if !root() {
         return;
     }
@@ -183,7 +183,7 @@ fn at_the_unified_root_each_child_is_limited() {
 }
 
 #[test]
-fn a_nested_group_gets_the_controller_from_all_above() {
+fn nested_cgroup_gets_the_controller_from_all_parents() {
     let tree = Unified::new("io");
     tree.detect("pods/one").unwrap().unwrap();
     assert_eq!(tree.read("cgroup.subtree_control"), "+io");
@@ -192,7 +192,7 @@ fn a_nested_group_gets_the_controller_from_all_above() {
 }
 
 #[test]
-fn without_a_controller_that_can_be_written_there_is_none() {
+fn unwritable_controller_counts_as_missing() {
     assert_eq!(Unified::new("cpu memory").detect("pods").unwrap(), None);
     assert_eq!(IoController::detect_among(&[], "/").unwrap(), None);
     let read_only = "1 0 0:1 / /nowhere ro - cgroup none rw,blkio";

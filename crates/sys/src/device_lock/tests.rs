@@ -9,7 +9,7 @@ use crate::filesystem::{
 use crate::loopdev;
 use crate::testbed::{Disk, SMALL, root, scratch};
 
-/// As a killed daemon leaves it: the program has the lock, the process that started it is gone.
+/// As a daemon leaves it behind: it holds the lock, and the daemon that started it no longer does.
 struct Orphan(Child);
 
 impl Orphan {
@@ -34,7 +34,7 @@ impl Drop for Orphan {
 }
 
 #[test]
-fn a_program_that_outlived_its_daemon_is_waited_for() {
+fn tool_that_outlived_its_daemon_is_waited_for() {
     if !root() {
         return;
     }
@@ -53,7 +53,7 @@ fn a_program_that_outlived_its_daemon_is_waited_for() {
 }
 
 #[test]
-fn a_program_that_takes_too_long_is_reported() {
+fn device_locked_too_long_is_reported() {
     if !root() {
         return;
     }
@@ -74,7 +74,7 @@ fn a_program_that_takes_too_long_is_reported() {
 
 /// A workload's own lock of the device, as udev's, is none of ours.
 #[test]
-fn the_lock_is_not_the_devices_own() {
+fn device_lock_is_independent_of_flock_on_the_device() {
     if !root() {
         return;
     }

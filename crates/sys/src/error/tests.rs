@@ -14,7 +14,7 @@ fn the_message_names_operation_path_and_cause() {
 }
 
 #[test]
-fn the_number_is_kept_and_classified() {
+fn errno_is_kept_and_classified() {
     assert_eq!(failed(Errno::LOOP).errno(), Some(Errno::LOOP));
     assert!(failed(Errno::NOENT).is_not_found());
     assert!(failed(Errno::NOSPC).is_no_space());
@@ -25,7 +25,7 @@ fn the_number_is_kept_and_classified() {
 }
 
 #[test]
-fn an_error_of_std_itself_counts_as_an_input_output_error() {
+fn std_error_without_errno_counts_as_eio() {
     let short = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let error = Err::<(), _>(short).on("read", Path::new("/x")).unwrap_err();
     assert_eq!(error.errno(), Some(Errno::IO));

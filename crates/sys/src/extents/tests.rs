@@ -64,7 +64,7 @@ fn is_within(block: u64, extents: &[Extent]) -> bool {
 }
 
 #[test]
-fn data_holes_and_reserved_space_are_distinguished() {
+fn data_holes_and_reserved_space_differ() {
     if !root() {
         return;
     }
@@ -208,7 +208,7 @@ fn unknown_flags_make_an_address_inexact() {
 }
 
 #[test]
-fn every_block_with_data_is_mapped_whatever_was_done_to_the_file() {
+fn every_block_with_data_is_mapped() {
     if !root() {
         return;
     }
@@ -234,7 +234,7 @@ fn every_block_with_data_is_mapped_whatever_was_done_to_the_file() {
 }
 
 #[test]
-fn a_filesystem_without_a_map_says_so_once() {
+fn missing_fiemap_support_is_reported_once() {
     let file = File::open("/proc/self/maps").unwrap();
     let mut map = extents(file, 0);
     assert_eq!(map.next().unwrap().unwrap_err().errno(), Some(Errno::OPNOTSUPP));

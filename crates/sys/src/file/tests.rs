@@ -5,7 +5,7 @@ use crate::filesystem::{FsKind, keeps_order};
 use crate::testbed::{MIB, Volume, root, scratch};
 
 #[test]
-fn length_and_space_are_two_things() {
+fn length_and_allocated_space_differ() {
     let dir = scratch();
     let path = dir.path().join("file");
     let file = File::create(&path).unwrap();
@@ -33,7 +33,7 @@ fn a_full_filesystem_is_recognised() {
 }
 
 #[test]
-fn a_number_stays_with_its_file() {
+fn stored_number_is_read_back() {
     let dir = scratch();
     let path = dir.path().join("file");
     let file = File::create_new(&path).unwrap();
@@ -47,7 +47,7 @@ fn a_number_stays_with_its_file() {
 }
 
 #[test]
-fn space_and_kind_of_each_filesystem() {
+fn statfs_reports_space_and_kind() {
     if !root() {
         return;
     }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_kinds_of_errors_of_btrfs_count() {
+    fn all_btrfs_error_counters_are_summed() {
         assert_eq!(sum_of_counts("write_errs 0\nread_errs 0\n"), 0);
         assert_eq!(sum_of_counts("write_errs 3\nread_errs 0\nflush_errs 1\n"), 4);
         assert_eq!(sum_of_counts("invalid\n"), 0);

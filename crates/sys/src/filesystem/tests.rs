@@ -4,7 +4,7 @@ use super::*;
 use crate::testbed::{Volume, root, scratch};
 
 #[test]
-fn frozen_is_frozen_until_thawed_and_thawing_may_be_repeated() {
+fn freeze_lasts_until_thaw_and_thaw_is_idempotent() {
     if !root() {
         return;
     }
@@ -32,7 +32,7 @@ impl Drop for ThawOnDrop<'_> {
 }
 
 #[test]
-fn what_is_missing_cannot_be_frozen() {
+fn missing_path_cannot_be_frozen() {
     let dir = scratch();
     assert!(freeze(&dir.path().join("missing")).unwrap_err().is_not_found());
     assert!(ensure_thawed(&dir.path().join("missing")).unwrap_err().is_not_found());

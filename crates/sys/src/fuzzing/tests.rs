@@ -6,11 +6,11 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_corpus_of_mountinfo_holds() {
+fn mountinfo_corpus_passes() {
     replay("mountinfo", mountinfo);
 }
 
 #[test]
-fn the_corpus_of_tool_output_holds() {
+fn tool_output_corpus_passes() {
     replay("tool_output", tool_output);
 }

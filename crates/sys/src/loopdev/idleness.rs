@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_device_that_pauses_is_idle() {
+    fn device_is_idle_after_a_pause() {
         let is_idle = |done: &[Option<u64>]| {
             let mut idleness = Idleness::default();
             done.iter().any(|done| idleness.observe(done.map(|count| vec![count])))

@@ -107,7 +107,7 @@ fn attaching_at_once_gives_different_devices() {
 }
 
 #[test]
-fn a_device_of_another_label_is_left_alone() {
+fn device_with_another_label_is_left_alone() {
     if !root() {
         return;
     }
@@ -118,7 +118,7 @@ fn a_device_of_another_label_is_left_alone() {
 }
 
 #[test]
-fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
+fn device_in_use_is_busy_until_closed() {
     if !root() {
         return;
     }
@@ -127,26 +127,26 @@ fn a_device_in_use_is_busy_and_goes_when_it_is_closed() {
     let user = File::open(disk.path()).unwrap();
     assert!(ensure_detached(&disk.device, &disk.label).unwrap_err().is_busy());
     assert!(status(&disk.device).unwrap().unwrap().detaching);
-    let reported = user_of(&disk.device).unwrap();
-    assert!(reported.contains("has it open"), "{reported}");
+    let named = user_of(&disk.device).unwrap();
+    assert!(named.contains("has it open"), "{named}");
     drop(user);
     until_detached(&disk.device, || ensure_detached(&disk.device, &disk.label)).unwrap();
     assert_eq!(find(&disk.image, false).unwrap(), None);
 }
 
 #[test]
-fn who_sees_a_device_mounted_is_reported() {
+fn user_of_names_a_process_with_the_mount() {
     if !root() {
         return;
     }
     let volume = Volume::new(FsKind::Ext4);
-    let user = user_of(&volume.disk.device).unwrap();
-    assert!(user.contains("sees it mounted at"), "{user}");
+    let named = user_of(&volume.disk.device).unwrap();
+    assert!(named.contains("sees it mounted at"), "{named}");
 }
 
 /// As of a mount that was dropped in another namespace.
 #[test]
-fn who_has_files_open_in_a_mount_that_is_gone_is_reported() {
+fn user_of_names_open_files_in_a_detached_mount() {
     if !root() {
         return;
     }
@@ -163,7 +163,7 @@ fn who_has_files_open_in_a_mount_that_is_gone_is_reported() {
 /// btrfs, because its files are known by more than a device number. In use by the kernel alone, so
 /// that every process is looked at.
 #[test]
-fn a_dead_server_is_not_asked_who_uses_a_device() {
+fn user_of_does_not_wait_for_a_dead_fuse_server() {
     if !root() {
         return;
     }
@@ -182,9 +182,9 @@ fn a_dead_server_is_not_asked_who_uses_a_device() {
     drop((opened, silent, kept));
 }
 
-/// As at the end of an unmount, when the filesystem is still there and no process can be seen to use it.
+/// As at the end of an unmount, when the filesystem is still there and no process is seen to use it.
 #[test]
-fn a_device_without_a_visible_user_is_waited_for() {
+fn device_without_a_visible_user_is_waited_for() {
     if !root() {
         return;
     }
@@ -212,7 +212,7 @@ fn a_device_without_a_visible_user_is_waited_for() {
 
 /// As one that a process keeps which may not be looked at.
 #[test]
-fn a_device_on_which_nothing_happens_is_busy() {
+fn idle_device_held_by_the_kernel_is_busy() {
     if !root() {
         return;
     }
@@ -227,7 +227,7 @@ fn a_device_on_which_nothing_happens_is_busy() {
 }
 
 #[test]
-fn a_short_use_of_a_device_is_no_lasting_use() {
+fn brief_opens_are_not_lasting_use() {
     let mut sightings = Sightings::default();
     let uses = [true, true, false, true, false, true, true];
     assert!(!uses.into_iter().any(|in_use| sightings.is_lasting(in_use)));
@@ -235,7 +235,7 @@ fn a_short_use_of_a_device_is_no_lasting_use() {
 }
 
 #[test]
-fn what_cannot_be_attached_is_refused() {
+fn unattachable_file_is_refused() {
     if !root() {
         return;
     }
@@ -265,7 +265,7 @@ fn a_longer_file_makes_a_larger_device() {
 }
 
 #[test]
-fn a_device_never_shows_more_than_its_size_limit() {
+fn device_size_never_exceeds_the_limit() {
     if !root() {
         return;
     }
@@ -279,7 +279,7 @@ fn a_device_never_shows_more_than_its_size_limit() {
         refresh_size(&disk.device, &image, shown * MIB).unwrap();
         assert_eq!(size(&disk.path()).unwrap(), shown * MIB);
     }
-    // Without a limit again: it follows its file, and only on request.
+    // Without a limit again: it follows its file, and only when it is refreshed.
     OpenOptions::new().write(true).open(&image).unwrap().set_len(16 * MIB).unwrap();
     refresh_size(&disk.device, &image, 12 * MIB).unwrap();
     assert_eq!(size(&disk.path()).unwrap(), 12 * MIB);
@@ -290,7 +290,7 @@ fn a_device_never_shows_more_than_its_size_limit() {
 }
 
 #[test]
-fn a_device_that_is_no_device_has_no_status() {
+fn missing_device_has_no_status() {
     assert_eq!(status(&LoopDevice { number: 1_000_000 }).unwrap(), None);
 }
 
@@ -321,7 +321,7 @@ fn discards_free_the_image_unless_disabled() {
 }
 
 #[test]
-fn a_device_left_without_discards_is_not_used_again() {
+fn device_without_discards_is_not_reused() {
     if !root() {
         return;
     }
@@ -379,9 +379,9 @@ fn a_device_is_known_and_detached_by_its_file() {
     assert!(backing(&disk.device).unwrap().is_none_or(|now| now.file != file));
 }
 
-/// Whatever it belongs to: other programs must not be kept from their devices.
+/// Whatever it is used for: it must not keep others from their devices.
 #[test]
-fn a_device_on_a_filesystem_that_has_shut_down_is_left_out() {
+fn device_on_a_shut_down_filesystem_is_skipped() {
     if !root() {
         return;
     }

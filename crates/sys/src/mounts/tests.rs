@@ -68,7 +68,7 @@ fn read_only_holds_for_mount_and_filesystem() {
 }
 
 #[test]
-fn the_kernel_says_why_it_refuses() {
+fn mount_failure_includes_the_kernels_reason() {
     if !root() {
         return;
     }
@@ -133,7 +133,7 @@ fn a_device_node_is_bound_on_a_file() {
 }
 
 #[test]
-fn what_is_mounted_below_the_source_is_not_bound_along() {
+fn bind_does_not_include_submounts() {
     if !root() {
         return;
     }
@@ -175,7 +175,7 @@ fn stacked_mounts_show_the_topmost_and_go_together() {
 }
 
 #[test]
-fn a_hidden_mount_is_not_taken_for_the_one_in_sight() {
+fn hidden_mount_is_not_reported() {
     if !root() {
         return;
     }
@@ -220,7 +220,7 @@ fn a_link_as_last_component_is_refused() {
 }
 
 #[test]
-fn links_further_up_are_followed_and_spaces_understood() {
+fn parent_symlinks_and_spaces_are_handled() {
     if !root() {
         return;
     }
@@ -250,7 +250,7 @@ fn a_mount_in_use_is_busy() {
 }
 
 #[test]
-fn a_filesystem_that_shut_down_is_still_seen_and_unmounted() {
+fn shut_down_filesystem_is_listed_and_unmounted() {
     if !root() {
         return;
     }

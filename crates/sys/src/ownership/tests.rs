@@ -21,7 +21,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn new_files_are_group_writable_whatever_the_umask() {
+fn new_files_are_group_writable_under_any_umask() {
     if !root() {
         return;
     }
@@ -46,7 +46,7 @@ fn new_files_are_group_writable_whatever_the_umask() {
 }
 
 #[test]
-fn files_that_are_there_get_what_they_need_and_no_more() {
+fn existing_files_get_the_minimal_permissions() {
     if !root() {
         return;
     }
@@ -66,7 +66,7 @@ fn files_that_are_there_get_what_they_need_and_no_more() {
 }
 
 #[test]
-fn links_and_mounts_lead_nowhere() {
+fn links_and_submounts_are_not_entered() {
     if !root() {
         return;
     }
@@ -89,7 +89,7 @@ fn links_and_mounts_lead_nowhere() {
 }
 
 #[test]
-fn a_tree_that_is_done_is_not_walked_again() {
+fn finished_tree_is_not_walked_again() {
     if !root() {
         return;
     }
@@ -123,7 +123,7 @@ fn a_deep_tree_is_walked_to_its_end() {
 }
 
 #[test]
-fn a_refined_acl_stays_if_it_lets_the_group_write() {
+fn group_writable_acl_is_kept() {
     let mut acl = acl_for_group(0o755);
     assert!(DefaultAcl::Present(acl.clone()).lets_group_write());
     acl.extend(ACL_MASK.to_le_bytes());

@@ -6,15 +6,15 @@ use super::*;
 use crate::testbed::root;
 
 /// Of the thread that asks: the bounding set and `NoNewPrivs` are not reported by rustix.
-fn status(field: &str) -> String {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+fn status_field(field: &str) -> String {
+    let status_field = std::fs::read_to_string("/proc/thread-self/status_field").unwrap();
+    let line = status_field.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap().trim().to_owned()
 }
 
 /// Rights are a thread's, so a thread can give them up for this test alone.
 #[test]
-fn what_is_given_up_is_gone_for_good() {
+fn dropped_capabilities_cannot_be_regained() {
     if !root() {
         return;
     }
@@ -24,20 +24,20 @@ fn what_is_given_up_is_gone_for_good() {
         assert_eq!(kept, KeptCapabilities { capabilities: wanted, for_good: true });
         let mask = format!("{:016x}", wanted.bits());
         for field in ["CapPrm", "CapEff", "CapBnd"] {
-            assert_eq!(status(field), mask, "{field}");
+            assert_eq!(status_field(field), mask, "{field}");
         }
         for field in ["CapInh", "CapAmb"] {
-            assert_eq!(status(field), "0".repeat(16), "{field}");
+            assert_eq!(status_field(field), "0".repeat(16), "{field}");
         }
-        assert_eq!(status("NoNewPrivs"), "1");
+        assert_eq!(status_field("NoNewPrivs"), "1");
 
         // Asked again for more, it has no more, and says what it could not see to.
         let again = keep_only(CapabilitySet::all()).unwrap();
         assert_eq!(again.capabilities, wanted);
         let less = keep_only(CapabilitySet::CHOWN).unwrap();
         assert_eq!(less, KeptCapabilities { capabilities: CapabilitySet::CHOWN, for_good: false });
-        assert_eq!(status("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
+        assert_eq!(status_field("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
     });
     giving_up.join().unwrap();
-    assert_eq!(status("NoNewPrivs"), "0", "other threads are as they were");
+    assert_eq!(status_field("NoNewPrivs"), "0", "other threads are as they were");
 }

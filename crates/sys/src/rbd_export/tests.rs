@@ -20,14 +20,14 @@ fn joined(source: &ExportSource<'_>) -> String {
 }
 
 #[test]
-fn a_comma_does_not_end_a_value() {
+fn commas_in_values_are_escaped() {
     let arguments = joined(&ExportSource { pool: "a,readonly=on", ..source() });
     assert!(arguments.contains("pool=a,,readonly=on,"));
     assert!(arguments.contains("mountpoint=/run/a,,b/image,"));
 }
 
 #[test]
-fn what_is_read_only_is_so_on_both_sides() {
+fn read_only_export_is_read_only_on_both_sides() {
     let writable = joined(&source());
     assert!(writable.contains("read-only=off") && writable.contains("writable=on"));
     let read_only = joined(&ExportSource { read_only: true, namespace: "team", ..source() });
@@ -36,7 +36,7 @@ fn what_is_read_only_is_so_on_both_sides() {
 }
 
 #[test]
-fn the_log_tells_the_clients() {
+fn client_addresses_are_read_from_the_log() {
     let log = "2026-01-01T00:00:00 7f 5 monclient: authenticate success, global_id 4139\n\
                2026-01-01T00:00:00 7f 4 set_mon_vals no callback set\n\
                2026-01-01T00:00:00 7f 5 monclient: authenticate success, global_id 4140\n";
@@ -45,7 +45,7 @@ fn the_log_tells_the_clients() {
 }
 
 #[test]
-fn another_process_of_that_number_is_not_the_export() {
+fn reused_pid_is_not_the_export() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
     assert!(!export.is_running().unwrap());
@@ -70,7 +70,7 @@ fn is_exported(export: &Export) -> bool {
 }
 
 #[test]
-fn a_start_that_takes_too_long_leaves_no_process() {
+fn start_timeout_leaves_no_process() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
     let unreachable = ExportSource { monitors: NO_MONITOR, ..source() };
@@ -83,7 +83,7 @@ fn a_start_that_takes_too_long_leaves_no_process() {
 
 /// As after a daemon that was killed before the export had written the number of its process.
 #[test]
-fn an_export_whose_process_number_is_unknown_is_stopped() {
+fn export_without_a_pid_file_is_stopped() {
     let scratch = scratch();
     let export = Export::at(scratch.path().join("export"));
     let starting = {

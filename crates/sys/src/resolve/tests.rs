@@ -12,7 +12,7 @@ fn open_errno(path: &Path) -> Option<Errno> {
 }
 
 #[test]
-fn a_link_at_the_end_is_refused_and_one_before_it_followed() {
+fn final_symlink_is_refused_parent_symlink_followed() {
     let dir = scratch();
     std::fs::create_dir(dir.path().join("real")).unwrap();
     std::fs::write(dir.path().join("real/file"), "x").unwrap();
@@ -39,7 +39,7 @@ fn a_path_must_end_in_a_name() {
 }
 
 #[test]
-fn a_bare_name_is_below_the_working_directory() {
+fn bare_name_is_relative_to_the_working_directory() {
     assert_eq!(parent_of(Path::new("name")), Path::new("."));
     assert_eq!(parent_of(Path::new("/name")), Path::new("/"));
 }

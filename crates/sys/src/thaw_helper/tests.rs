@@ -13,12 +13,13 @@ use crate::testbed::{Volume, root};
 const PLAY: &str = "play-the-thaw-helper";
 
 fn this_test_program() -> HelperCommand {
-    let arguments = ["--exact", "thaw_helper::tests::plays_the_helper", PLAY].map(OsString::from);
+    let arguments =
+        ["--exact", "thaw_helper::tests::thaw_helper_process", PLAY].map(OsString::from);
     HelperCommand { arguments: arguments.into(), ..HelperCommand::this_program("") }
 }
 
 #[test]
-fn plays_the_helper() {
+fn thaw_helper_process() {
     if std::env::args().any(|argument| argument == PLAY) {
         run(std::io::stdin().lock());
     }
@@ -80,7 +81,7 @@ fn wait_for_state(process: u32, wanted: char) {
 }
 
 #[test]
-fn what_is_registered_is_thawed_at_the_end_and_nothing_else() {
+fn thaw_helper_thaws_only_recorded_filesystems() {
     if !root() {
         return;
     }
@@ -104,7 +105,7 @@ fn what_is_registered_is_thawed_at_the_end_and_nothing_else() {
 }
 
 #[test]
-fn a_dead_helper_is_replaced_and_the_new_one_knows_all() {
+fn dead_thaw_helper_is_replaced_with_all_records() {
     if !root() {
         return;
     }
@@ -125,7 +126,7 @@ fn a_dead_helper_is_replaced_and_the_new_one_knows_all() {
 }
 
 #[test]
-fn a_helper_that_hangs_is_replaced_without_ending_a_freeze() {
+fn hung_thaw_helper_is_replaced_without_thawing() {
     if !root() {
         return;
     }
@@ -150,7 +151,7 @@ fn a_helper_that_hangs_is_replaced_without_ending_a_freeze() {
 }
 
 #[test]
-fn the_helper_stands_apart_from_its_owner() {
+fn thaw_helper_is_detached_from_its_daemon() {
     if !root() {
         return;
     }
@@ -172,7 +173,7 @@ fn the_helper_stands_apart_from_its_owner() {
 }
 
 #[test]
-fn a_helper_that_cannot_start_is_an_error_each_time() {
+fn thaw_helper_start_failure_is_an_error_each_time() {
     let command = HelperCommand { program: "/missing/program".into(), arguments: Vec::new() };
     let helper = ThawHelper::new(command);
     assert!(helper.ensure_running().unwrap_err().is_not_found());
@@ -183,7 +184,7 @@ fn a_helper_that_cannot_start_is_an_error_each_time() {
 }
 
 #[test]
-fn a_message_that_is_cut_short_has_no_meaning() {
+fn truncated_thaw_request_is_ignored() {
     if !root() {
         return;
     }

@@ -22,7 +22,7 @@ fn a_program_sees_a_clean_environment_and_no_input() {
 }
 
 #[test]
-fn a_failure_tells_name_status_and_complaint_but_no_arguments() {
+fn failure_has_name_status_and_stderr_but_no_arguments() {
     let error = run("sh", ["-c", "echo first >&2; echo cannot >&2; exit 3 # hidden"]).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("sh") && message.contains("3"), "{message}");
@@ -31,13 +31,13 @@ fn a_failure_tells_name_status_and_complaint_but_no_arguments() {
 }
 
 #[test]
-fn reasons_on_stdout_are_reported_too() {
+fn reasons_on_stdout_are_reported() {
     let error = run("sh", ["-c", "echo verdict >&2; echo reason; exit 4"]).unwrap_err();
     assert!(error.to_string().ends_with("reason; verdict"), "{error}");
 }
 
 #[test]
-fn the_reason_is_kept_and_the_usage_is_not() {
+fn reason_is_kept_and_usage_text_dropped() {
     let usage = "Usage: tool\\n$(seq 100)";
     let script = format!("echo banner; printf \"\\n why it is\\n{usage}\\n\" >&2; exit 1");
     let error = run("sh", ["-c", &script]).unwrap_err();
@@ -62,7 +62,7 @@ fn much_output_does_not_block_a_program() {
 }
 
 #[test]
-fn long_complaints_are_cut_at_a_character() {
+fn long_error_output_is_truncated_at_a_character() {
     let text = "ä".repeat(2 * KEPT_BYTES);
     let kept = last_lines(&text);
     assert!(kept.len() <= KEPT_BYTES && kept.chars().all(|character| character == 'ä'));

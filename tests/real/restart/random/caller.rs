@@ -76,7 +76,7 @@ struct Snapshot {
 pub(super) struct Caller {
     client: Client,
     number: u64,
-    dice: Dice,
+    rng: Rng,
     progress: Arc<Progress>,
     volumes: BTreeMap<u64, Volume>,
     snapshots: BTreeMap<u64, Snapshot>,
@@ -84,17 +84,17 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn new(client: Client, seed: u64, number: u64, progress: &Arc<Progress>) -> Self {
-        let dice = Dice::new(seed.wrapping_add(number));
+        let rng = Rng::with_seed(seed.wrapping_add(number));
         let progress = Arc::clone(progress);
         let (volumes, snapshots) = (BTreeMap::new(), BTreeMap::new());
-        Self { client, number, dice, progress, volumes, snapshots }
+        Self { client, number, rng, progress, volumes, snapshots }
     }
 
-    /// Until it is told that this is enough. Panics at the first answer that is not as it must be.
+    /// Until it is asked to stop. Panics at the first answer that is not as it must be.
     pub(super) async fn work(mut self) -> Self {
         while !self.progress.is_finished() {
-            let name = self.dice.roll(NAMES);
-            match self.dice.roll(14) {
+            let name = self.rng.u64(..NAMES);
+            match self.rng.u64(..14) {
                 0 => self.create(name).await,
                 1 | 2 => self.restore(name).await,
                 3 | 4 => self.copy(name).await,
@@ -154,13 +154,14 @@ impl Caller {
     }
 
     async fn create(&mut self, name: u64) {
-        let capability = self.dice.pick(&[block(), mount("ext4")]).clone();
+        let capability =
+            self.rng.choice(&[block(), mount("ext4")]).expect("a non-empty list").clone();
         let create = self.client.create(&self.name_of("volume", name)).size(SIZE);
         self.make(name, create.capability(capability), SIZE, Contents::default()).await;
     }
 
     async fn restore(&mut self, name: u64) {
-        let Some(source) = self.snapshots.get(&self.dice.roll(NAMES)) else { return };
+        let Some(source) = self.snapshots.get(&self.rng.u64(..NAMES)) else { return };
         let create = self.client.create(&self.name_of("volume", name));
         let create = create.capability(source.capability.clone()).from_snapshot(&source.id);
         let (size, contents) = (source.size, source.contents.clone());
@@ -168,7 +169,7 @@ impl Caller {
     }
 
     async fn copy(&mut self, name: u64) {
-        let Some(source) = self.volumes.get(&self.dice.roll(NAMES)) else { return };
+        let Some(source) = self.volumes.get(&self.rng.u64(..NAMES)) else { return };
         let create = self.client.create(&self.name_of("volume", name));
         let create = create.capability(source.node.capability.clone()).from_volume(&source.node.id);
         let (size, contents) = (source.size, source.contents.clone());
@@ -218,12 +219,12 @@ impl Caller {
     /// As a workload, which does not need the daemon.
     fn write(&mut self, name: u64) {
         if let Some(volume) = self.volumes.get_mut(&name).filter(|volume| volume.in_use) {
-            volume.contents.write(&volume.node, &mut self.dice);
+            volume.contents.write(&volume.node, &mut self.rng);
         }
     }
 
     async fn snapshot(&mut self, name: u64) {
-        let source = self.volumes.get(&self.dice.roll(NAMES));
+        let source = self.volumes.get(&self.rng.u64(..NAMES));
         let Some(source) = source.filter(|_| !self.snapshots.contains_key(&name)) else { return };
         let (wanted, id) = (self.name_of("snapshot", name), &source.node.id);
         let made = self.answered("CreateSnapshot", || self.client.snapshot(&wanted, id)).await;
@@ -237,7 +238,7 @@ impl Caller {
     /// A filesystem only while it is not in use: to grow a mounted ext4 is a privilege that this machine
     /// may not give.
     async fn expand(&mut self, name: u64) {
-        let size = SIZE + self.dice.roll((LARGEST - SIZE) / MIB) * MIB;
+        let size = SIZE + self.rng.u64(..(LARGEST - SIZE) / MIB) * MIB;
         let Some(volume) = self.volumes.get(&name) else { return };
         let (node, size) = (&volume.node, size.max(volume.size));
         if volume.in_use && !node.capability.is_block() {

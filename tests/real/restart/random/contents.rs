@@ -17,14 +17,14 @@ pub(super) struct Contents([Option<u64>; CELLS]);
 
 impl Contents {
     /// Some cells; on stable storage afterwards.
-    pub(super) fn write(&mut self, node: &OnNode, dice: &mut Dice) {
+    pub(super) fn write(&mut self, node: &OnNode, rng: &mut Rng) {
         let file = File::options()
             .write(true)
             .create(!node.capability.is_block())
             .truncate(false)
             .open(node.data_path())
             .unwrap();
-        for (cell, seed) in self.0.iter_mut().enumerate().filter(|_| dice.once_in(2)) {
+        for (cell, seed) in self.0.iter_mut().enumerate().filter(|_| rng.u64(..2) == 0) {
             let (offset, written) = (offset(cell), seed.insert(fresh_seed()));
             let bytes = Pattern::new(*written).bytes(offset, usize::try_from(CELL).unwrap());
             file.write_all_at(&bytes, offset).unwrap();

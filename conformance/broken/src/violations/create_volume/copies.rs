@@ -7,7 +7,7 @@ use csi_conformance::wire::csi::v1::{
 use tonic::{Code, Status};
 
 use super::without;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(in crate::violations) const ALL: &[Violation] = &[
@@ -16,7 +16,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-12",
         "makes copies as large as their source whatever is asked for",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 if request.volume_content_source.is_some() {
                     request.capacity_range = None;
                 }
@@ -29,7 +29,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "answers INVALID_ARGUMENT where a copy is to be smaller than its source",
         || {
             let (from, to) = (Code::OutOfRange, Code::InvalidArgument);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
     violation(
@@ -37,7 +37,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-15",
         "forgets the source if the copy is to be larger",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 let larger = |it: &CapacityRange| it.required_bytes > 1 << 30;
                 if request.capacity_range.as_ref().is_some_and(larger) {
                     request.volume_content_source = None;
@@ -51,7 +51,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-16",
         "says that a copy is larger and makes it as large as its source",
         || {
-            Rig::default()
+            Interceptor::default()
                 .ask::<CreateVolumeRequest>(|request| {
                     if request.volume_content_source.is_some() {
                         request.capacity_range = None;
@@ -71,7 +71,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-17",
         "gives copies without a range the size of any other volume",
         || {
-            Rig::default().reply::<CreateVolumeRequest>(|request, reply| {
+            Interceptor::default().reply::<CreateVolumeRequest>(|request, reply| {
                 if let (None, Some(volume)) = (&request.capacity_range, &mut reply.volume) {
                     volume.capacity_bytes = 1 << 30;
                 }
@@ -83,7 +83,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-22",
         "makes an empty volume where the source is of no kind",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.volume_content_source.take_if(|source| source.r#type.is_none());
             })
         },
@@ -94,7 +94,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "answers NOT_FOUND where the id of the source is missing",
         || {
             let (from, to) = (Code::InvalidArgument, Code::NotFound);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
     violation(
@@ -102,7 +102,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-24",
         "offers snapshots and makes no volume from them",
         || {
-            Rig::default().answer::<CreateVolumeRequest>(|request| {
+            Interceptor::default().answer::<CreateVolumeRequest>(|request| {
                 let source = request.volume_content_source.as_ref();
                 let from_snapshot =
                     matches!(source.and_then(|it| it.r#type.as_ref()), Some(Type::Snapshot(_)));
@@ -115,7 +115,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-24",
         "makes an empty volume where a snapshot is to be restored",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request
                     .volume_content_source
                     .take_if(|it| matches!(it.r#type, Some(Type::Snapshot(_))));
@@ -124,7 +124,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
     )
     .on_real(),
     violation("create-volume-cannot-clone", "CV-25", "offers cloning and cannot do it", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let source = request.volume_content_source.as_ref();
             let from_volume =
                 matches!(source.and_then(|it| it.r#type.as_ref()), Some(Type::Volume(_)));
@@ -142,7 +142,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-27",
         "does not say what was not found",
         || {
-            Rig::default().refusal::<CreateVolumeRequest>(|_, status| {
+            Interceptor::default().refusal::<CreateVolumeRequest>(|_, status| {
                 Err(Status::new(status.code(), "this cannot be done"))
             })
         },
@@ -153,7 +153,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "answers INVALID_ARGUMENT where the source is gone",
         || {
             let (from, to) = (Code::NotFound, Code::InvalidArgument);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
     violation(
@@ -161,7 +161,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "CV-34",
         "makes an empty volume where a copy is asked for",
         || {
-            Rig::default()
+            Interceptor::default()
                 .ask::<CreateVolumeRequest>(|request| request.volume_content_source = None)
                 .reply::<CreateVolumeRequest>(|request, reply| {
                     if let Some(volume) = &mut reply.volume {
@@ -177,7 +177,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "answers INVALID_ARGUMENT where the source is of another plugin",
         || {
             let (from, to) = (Code::NotFound, Code::InvalidArgument);
-            Rig::default().recode::<CreateVolumeRequest>(from, to)
+            Interceptor::default().recode::<CreateVolumeRequest>(from, to)
         },
     ),
 ];

@@ -11,56 +11,56 @@ use tonic::codegen::http::HeaderValue;
 use tonic::{Code, Status};
 
 use super::super::without_controller;
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 /// A capability beside those that are there.
-fn also(entry: PluginCapability) -> Rig {
-    Rig::default().reply::<GetPluginCapabilitiesRequest>(move |_, reply| {
+fn also(entry: PluginCapability) -> Interceptor {
+    Interceptor::default().reply::<GetPluginCapabilitiesRequest>(move |_, reply| {
         reply.capabilities.push(entry);
     })
 }
 
 pub(super) const ALL: &[Violation] = &[
     violation("version-of-200-bytes", "GEN-01", "returns a string of 200 bytes", || {
-        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| {
+        Interceptor::default().reply::<GetPluginInfoRequest>(|_, reply| {
             reply.vendor_version = "1".repeat(200);
         })
     }),
     violation("manifest-of-5000-bytes", "GEN-02", "returns a map of 5000 bytes", || {
-        Rig::default().reply::<GetPluginInfoRequest>(|_, reply| {
+        Interceptor::default().reply::<GetPluginInfoRequest>(|_, reply| {
             for number in 0..50 {
                 reply.manifest.insert(format!("{number:0>20}"), "x".repeat(80));
             }
         })
     }),
     violation("entries-without-volumes", "GEN-08", "lists entries without their volume", || {
-        Rig::default().reply::<ListVolumesRequest>(|_, reply| {
+        Interceptor::default().reply::<ListVolumesRequest>(|_, reply| {
             reply.entries.iter_mut().for_each(|entry| entry.volume = None);
         })
     }),
     violation("group-without-members", "GEN-09", "returns a group without its members", || {
-        Rig::default().reply::<CreateVolumeGroupSnapshotRequest>(|_, reply| {
+        Interceptor::default().reply::<CreateVolumeGroupSnapshotRequest>(|_, reply| {
             reply.group_snapshot.iter_mut().for_each(|group| group.snapshots.clear());
         })
     }),
     violation("refusals-without-a-status", "GEN-14", "refuses without a status", || {
-        Rig::default().headers(|_, headers| {
+        Interceptor::default().headers(|_, headers| {
             headers.remove("grpc-status");
         })
     }),
     violation("a-code-of-its-own", "GEN-15", "refuses with code 42", || {
-        Rig::default().headers(|_, headers| {
+        Interceptor::default().headers(|_, headers| {
             if headers.contains_key("grpc-status") {
                 headers.insert("grpc-status", HeaderValue::from_static("42"));
             }
         })
     }),
     violation("refusals-without-a-text", "GEN-16", "refuses without a word", || {
-        Rig::default().every_status(|_, status| Status::new(status.code(), ""))
+        Interceptor::default().every_status(|_, status| Status::new(status.code(), ""))
     }),
     violation("refusals-with-details", "GEN-17", "adds details to refusals", || {
-        Rig::default().every_status(|_, status| {
+        Interceptor::default().every_status(|_, status| {
             let details = b"\x08\x03".to_vec().into();
             Status::with_details(status.code(), status.message(), details)
         })
@@ -69,19 +69,20 @@ pub(super) const ALL: &[Violation] = &[
         "deletes-without-storage",
         "GEN-18",
         "says that a volume is deleted whatever came of it",
-        || Rig::default().outcome::<DeleteVolumeRequest>(|_, _| Ok(Default::default())),
+        || Interceptor::default().outcome::<DeleteVolumeRequest>(|_, _| Ok(Default::default())),
     ),
     violation("bad-token-is-invalid", "GEN-19", "answers a wrong token with another code", || {
-        Rig::default().recode::<ListVolumesRequest>(Code::Aborted, Code::InvalidArgument)
+        Interceptor::default().recode::<ListVolumesRequest>(Code::Aborted, Code::InvalidArgument)
     }),
     violation("another-size-is-fine", "GEN-19", "takes a volume of another size for it", || {
-        Rig::default().accept::<CreateVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<CreateVolumeRequest>(Code::AlreadyExists)
     }),
     violation("unknown-node-is-internal", "GEN-19", "fails at an unknown node", || {
-        Rig::default().recode::<ControllerPublishVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default()
+            .recode::<ControllerPublishVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("unknown-calls-are-internal", "GEN-22", "fails at a call it does not know", || {
-        Rig::default().every_status(|_, status| {
+        Interceptor::default().every_status(|_, status| {
             let unknown = status.code() == Code::Unimplemented;
             if unknown { Status::internal("no such call") } else { status }
         })
@@ -93,7 +94,7 @@ pub(super) const ALL: &[Violation] = &[
         || without_controller(&[Rpc::GetCapacity]),
     ),
     violation("empty-requests-crash", "GEN-28", "crashes at an empty request", || {
-        Rig::default().answer::<NodeExpandVolumeRequest>(|request| {
+        Interceptor::default().answer::<NodeExpandVolumeRequest>(|request| {
             let crashed = Status::unknown("a panic in the handler");
             request.volume_id.is_empty().then_some(Err(crashed))
         })
@@ -102,7 +103,7 @@ pub(super) const ALL: &[Violation] = &[
         "get-capacity-is-not-there",
         "GEN-29",
         "advertises GET_CAPACITY and does not have it",
-        || Rig::default().unimplemented::<GetCapacityRequest>(),
+        || Interceptor::default().unimplemented::<GetCapacityRequest>(),
     ),
     violation("a-capability-of-nothing", "GEN-40", "returns a capability that is not set", || {
         also(PluginCapability { r#type: None })

@@ -7,12 +7,12 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 /// Refuses to publish at longer paths.
-fn longest_path(longest: usize) -> Rig {
-    Rig::default().answer::<NodePublishVolumeRequest>(move |request| {
+fn longest_path(longest: usize) -> Interceptor {
+    Interceptor::default().answer::<NodePublishVolumeRequest>(move |request| {
         let refusal = Status::invalid_argument("target_path is too long");
         (request.target_path.len() > longest).then_some(Err(refusal))
     })
@@ -23,14 +23,14 @@ pub(super) const ALL: &[Violation] = &[
         "names-are-cut-at-128-bytes",
         "GEN-04",
         "takes volumes for the same whose names differ late",
-        || Rig::default().ask::<CreateVolumeRequest>(|request| request.name.truncate(128)),
+        || Interceptor::default().ask::<CreateVolumeRequest>(|request| request.name.truncate(128)),
     ),
     violation(
         "names-have-at-most-127-bytes",
         "GEN-05",
         "refuses a name that is as long as allowed",
         || {
-            Rig::default().answer::<CreateVolumeRequest>(|request| {
+            Interceptor::default().answer::<CreateVolumeRequest>(|request| {
                 let refusal = Status::invalid_argument("name is too long");
                 (request.name.len() > 127).then_some(Err(refusal))
             })
@@ -52,26 +52,32 @@ pub(super) const ALL: &[Violation] = &[
         "capabilities-to-validate-may-be-none",
         "GEN-09",
         "validates an empty list of capabilities",
-        || Rig::default().accept::<ValidateVolumeCapabilitiesRequest>(Code::InvalidArgument),
+        || {
+            Interceptor::default()
+                .accept::<ValidateVolumeCapabilitiesRequest>(Code::InvalidArgument)
+        },
     ),
     violation(
         "statistics-of-no-volume",
         "GEN-10",
         "answers NodeGetVolumeStats without an id",
-        || Rig::default().accept::<NodeGetVolumeStatsRequest>(Code::InvalidArgument),
+        || Interceptor::default().accept::<NodeGetVolumeStatsRequest>(Code::InvalidArgument),
     ),
     violation(
         "staging-without-a-path-is-internal",
         "GEN-10",
         "answers a missing field with INTERNAL",
-        || Rig::default().recode::<NodeStageVolumeRequest>(Code::InvalidArgument, Code::Internal),
+        || {
+            Interceptor::default()
+                .recode::<NodeStageVolumeRequest>(Code::InvalidArgument, Code::Internal)
+        },
     ),
     violation(
         "snapshot-without-a-name",
         "GEN-10",
         "makes up a name for a snapshot without one",
         || {
-            Rig::default().ask::<CreateSnapshotRequest>(|request| {
+            Interceptor::default().ask::<CreateSnapshotRequest>(|request| {
                 if request.name.is_empty() {
                     request.name.push_str("unnamed");
                 }
@@ -83,12 +89,12 @@ pub(super) const ALL: &[Violation] = &[
         "GEN-10",
         "looks for a group snapshot without an id",
         || {
-            Rig::default()
+            Interceptor::default()
                 .recode::<GetVolumeGroupSnapshotRequest>(Code::InvalidArgument, Code::NotFound)
         },
     ),
     violation("negative-pages", "GEN-11", "takes a negative max_entries for none", || {
-        Rig::default().ask::<ListVolumesRequest>(|request| {
+        Interceptor::default().ask::<ListVolumesRequest>(|request| {
             request.max_entries = request.max_entries.max(0);
         })
     }),
@@ -97,7 +103,7 @@ pub(super) const ALL: &[Violation] = &[
         "GEN-11",
         "drops control characters from names",
         || {
-            Rig::default().ask::<CreateVolumeRequest>(|request| {
+            Interceptor::default().ask::<CreateVolumeRequest>(|request| {
                 request.name.retain(|c| !c.is_control());
             })
         },
@@ -107,14 +113,14 @@ pub(super) const ALL: &[Violation] = &[
         "GEN-12",
         "takes readonly=false for a missing field",
         || {
-            Rig::default().answer::<NodePublishVolumeRequest>(|request| {
+            Interceptor::default().answer::<NodePublishVolumeRequest>(|request| {
                 let refusal = Status::invalid_argument("readonly is missing");
                 (!request.readonly).then_some(Err(refusal))
             })
         },
     ),
     violation("capacity-range-is-required", "GEN-13", "wants a capacity_range", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("capacity_range is missing");
             request.capacity_range.is_none().then_some(Err(refusal))
         })
@@ -124,7 +130,7 @@ pub(super) const ALL: &[Violation] = &[
         "GEN-13",
         "lists nothing if max_entries is left out",
         || {
-            Rig::default().reply::<ListVolumesRequest>(|request, reply| {
+            Interceptor::default().reply::<ListVolumesRequest>(|request, reply| {
                 if request.max_entries == 0 {
                     reply.entries.clear();
                 }
@@ -138,7 +144,7 @@ pub(super) const ALL: &[Violation] = &[
         || {
             // A byte that begins no field cannot be passed over.
             let unreadable = || vec![0xff];
-            Rig::default().ask_bytes::<ProbeRequest>(move |bytes| {
+            Interceptor::default().ask_bytes::<ProbeRequest>(move |bytes| {
                 if bytes.is_empty() { bytes } else { unreadable() }
             })
         },

@@ -9,7 +9,7 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Status;
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 /// Tells whether a name came before.
@@ -26,21 +26,21 @@ impl Seen {
 pub(super) const ALL: &[Violation] = &[
     violation("overlapping-calls-clash", "GEN-23", "fails one of two equal calls", || {
         let seen = Seen::default();
-        Rig::default().answer::<CreateVolumeRequest>(move |request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(move |request| {
             let clash = Status::already_exists("somebody else is making it");
             seen.again(&request.name).then_some(Err(clash))
         })
     }),
     violation("overlapping-calls-all-make-one", "GEN-24", "makes a volume for each call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().ask::<CreateVolumeRequest>(move |request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(move |request| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
             request.name.push_str(&format!("-{number}"));
         })
     }),
     violation("a-second-try-is-refused", "GEN-25", "does not take up what was given up", || {
         let seen = Seen::default();
-        Rig::default().answer::<CreateVolumeRequest>(move |request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(move |request| {
             let stuck = Status::internal("half a volume of that name is in the way");
             seen.again(&request.name).then_some(Err(stuck))
         })
@@ -49,7 +49,7 @@ pub(super) const ALL: &[Violation] = &[
         // The second call is the one that is given up.
         let calls = std::sync::Arc::new(AtomicUsize::new(0));
         let counted = std::sync::Arc::clone(&calls);
-        Rig::default()
+        Interceptor::default()
             .ask::<CreateVolumeRequest>(move |_| {
                 counted.fetch_add(1, Ordering::Relaxed);
             })
@@ -59,6 +59,6 @@ pub(super) const ALL: &[Violation] = &[
             })
     }),
     violation("detaching-comes-too-early", "GEN-27", "forgets a detach that came early", || {
-        Rig::default().forget::<ControllerUnpublishVolumeRequest>()
+        Interceptor::default().forget::<ControllerUnpublishVolumeRequest>()
     }),
 ];

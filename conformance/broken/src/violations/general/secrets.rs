@@ -6,7 +6,7 @@ use csi_conformance::wire::csi::v1::{
 };
 use tonic::Status;
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 fn flags(capability: &VolumeCapability) -> String {
@@ -18,39 +18,39 @@ fn flags(capability: &VolumeCapability) -> String {
 
 pub(super) const ALL: &[Violation] = &[
     violation("keys-of-secrets-are-not-read", "GEN-31", "takes any key of a secret", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| request.secrets.clear())
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| request.secrets.clear())
     }),
     violation("secrets-need-not-be-text", "GEN-32", "takes secrets that are not UTF-8", || {
-        Rig::default().ask_bytes::<CreateVolumeRequest>(|bytes| {
+        Interceptor::default().ask_bytes::<CreateVolumeRequest>(|bytes| {
             let text = |byte| if byte == 0xff { b'?' } else { byte };
             bytes.into_iter().map(text).collect()
         })
     }),
     violation("base64-is-refused", "GEN-33", "refuses secrets in base64", || {
-        Rig::default().answer::<CreateVolumeRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("a secret has strange characters");
             request.secrets.values().any(|it| it.contains('=')).then_some(Err(refusal))
         })
     }),
     violation("secrets-of-others-are-refused", "GEN-36", "refuses keys that others need", || {
-        Rig::default().answer::<NodeStageVolumeRequest>(|request| {
+        Interceptor::default().answer::<NodeStageVolumeRequest>(|request| {
             let refusal = Status::invalid_argument("a secret that is not needed");
             (!request.secrets.is_empty()).then_some(Err(refusal))
         })
     }),
     violation("secrets-in-the-log", "GEN-37", "logs requests as they are", || {
-        Rig::default().ask::<CreateVolumeRequest>(|request| {
+        Interceptor::default().ask::<CreateVolumeRequest>(|request| {
             tracing::info!("CreateVolume {request:?}");
         })
     }),
     violation("flags-in-an-error", "GEN-38", "quotes mount flags that it refuses", || {
-        Rig::default().refusal::<CreateVolumeRequest>(|request, status| {
+        Interceptor::default().refusal::<CreateVolumeRequest>(|request, status| {
             let quoted: Vec<_> = request.volume_capabilities.iter().map(flags).collect();
             Err(Status::new(status.code(), format!("{}: {quoted:?}", status.message())))
         })
     }),
     violation("flags-in-the-log", "GEN-38", "logs mount flags", || {
-        Rig::default().ask_bytes::<NodeStageVolumeRequest>(|bytes| {
+        Interceptor::default().ask_bytes::<NodeStageVolumeRequest>(|bytes| {
             tracing::info!("staging {}", String::from_utf8_lossy(&bytes));
             bytes
         })

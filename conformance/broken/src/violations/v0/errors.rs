@@ -8,71 +8,74 @@ use csi_conformance::wire::csi::v0::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 pub(in crate::violations) const ALL: &[Violation] = &[
     violation("v0-node-id-is-internal", "V0-06", "has another code for what is off", || {
-        Rig::default().answer::<NodeGetIdRequest>(|_| Some(Err(Status::internal("it is off"))))
+        Interceptor::default()
+            .answer::<NodeGetIdRequest>(|_| Some(Err(Status::internal("it is off"))))
     }),
     violation("v0-same-name-other-size", "V0-32", "takes a name for another size", || {
-        Rig::default().accept::<CreateVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<CreateVolumeRequest>(Code::AlreadyExists)
     }),
     violation("v0-range-is-internal", "V0-32", "has no code for an impossible size", || {
-        Rig::default().recode::<CreateVolumeRequest>(Code::OutOfRange, Code::Internal)
+        Interceptor::default().recode::<CreateVolumeRequest>(Code::OutOfRange, Code::Internal)
     }),
     violation("v0-deletes-in-use", "V0-34", "deletes a volume that is attached", || {
-        Rig::default().accept::<DeleteVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<DeleteVolumeRequest>(Code::FailedPrecondition)
     }),
     violation("v0-attach-unknown", "V0-35", "has no code for an unknown volume", || {
-        Rig::default().recode::<ControllerPublishVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default()
+            .recode::<ControllerPublishVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("v0-attach-otherwise", "V0-35", "attaches again in another way", || {
-        Rig::default().accept::<ControllerPublishVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<ControllerPublishVolumeRequest>(Code::AlreadyExists)
     }),
     violation("v0-attach-without-end", "V0-35", "has no limit, though it says one", || {
-        Rig::default().accept::<ControllerPublishVolumeRequest>(Code::ResourceExhausted)
+        Interceptor::default().accept::<ControllerPublishVolumeRequest>(Code::ResourceExhausted)
     }),
     violation(
         "v0-detach-is-lenient",
         "V0-36",
         "detaches what does not exist, as in csi.v1",
-        || Rig::default().accept::<ControllerUnpublishVolumeRequest>(Code::NotFound),
+        || Interceptor::default().accept::<ControllerUnpublishVolumeRequest>(Code::NotFound),
     ),
     violation("v0-validate-unknown", "V0-37", "has no code for an unknown volume", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<ValidateVolumeCapabilitiesRequest>(Code::NotFound, Code::InvalidArgument)
     }),
     violation("v0-bad-token", "V0-38", "has another code for a bad token", || {
-        Rig::default().recode::<ListVolumesRequest>(Code::Aborted, Code::InvalidArgument)
+        Interceptor::default().recode::<ListVolumesRequest>(Code::Aborted, Code::InvalidArgument)
     }),
     violation("v0-stage-otherwise", "V0-39", "stages again in another way", || {
-        Rig::default().accept::<NodeStageVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<NodeStageVolumeRequest>(Code::AlreadyExists)
     }),
     violation("v0-stage-unknown", "V0-39", "has another code for an unknown volume", || {
-        Rig::default().recode::<NodeStageVolumeRequest>(Code::NotFound, Code::InvalidArgument)
+        Interceptor::default()
+            .recode::<NodeStageVolumeRequest>(Code::NotFound, Code::InvalidArgument)
     }),
     violation("v0-stage-for-many", "V0-39", "has another code for a mode that is lacking", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<NodeStageVolumeRequest>(Code::FailedPrecondition, Code::InvalidArgument)
     }),
     violation("v0-unstage-unknown", "V0-40", "fails to undo what it does not know", || {
-        Rig::default().recode::<NodeUnstageVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<NodeUnstageVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("v0-publish-otherwise", "V0-41", "publishes again in another way", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::AlreadyExists)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::AlreadyExists)
     }),
     violation("v0-publish-unstaged", "V0-41", "publishes what is not staged", || {
-        Rig::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
+        Interceptor::default().accept::<NodePublishVolumeRequest>(Code::FailedPrecondition)
     }),
     violation("v0-unpublish-unknown", "V0-42", "fails to undo what it does not know", || {
-        Rig::default().recode::<NodeUnpublishVolumeRequest>(Code::NotFound, Code::Internal)
+        Interceptor::default().recode::<NodeUnpublishVolumeRequest>(Code::NotFound, Code::Internal)
     }),
     violation("v0-new-codes", "V0-45", "refuses with a code that this version lacks", || {
-        Rig::default()
+        Interceptor::default()
             .recode::<NodeStageVolumeRequest>(Code::InvalidArgument, Code::Unauthenticated)
     }),
     violation("v0-takes-empty-requests", "V0-45", "does not look at required fields", || {
-        Rig::default().accept::<NodeUnpublishVolumeRequest>(Code::InvalidArgument)
+        Interceptor::default().accept::<NodeUnpublishVolumeRequest>(Code::InvalidArgument)
     }),
 ];

@@ -17,7 +17,7 @@ use csi_conformance::wire::volumegroup::{
 };
 use tonic::{Code, Status};
 
-use crate::rig::Rig;
+use crate::interceptor::Interceptor;
 use crate::violation::{Violation, violation};
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -31,9 +31,9 @@ fn empty(volume_group_id: &str) -> Option<VolumeGroup> {
 }
 
 /// The second and all later changes to the same members are refused.
-fn modifies_once() -> Rig {
+fn modifies_once() -> Interceptor {
     let seen = Mutex::new(BTreeSet::new());
-    Rig::default().answer::<ModifyVolumeGroupMembershipRequest>(move |request| {
+    Interceptor::default().answer::<ModifyVolumeGroupMembershipRequest>(move |request| {
         let what = (request.volume_group_id.clone(), request.volume_ids.clone());
         let is_new = held(&seen).insert(what);
         (!is_new).then(|| Err(Status::already_exists("they are in the group")))
@@ -41,8 +41,8 @@ fn modifies_once() -> Rig {
 }
 
 /// Answers where it has nothing to answer from.
-fn made_up<R: Rpc>(reply: fn(&R) -> R::Reply) -> Rig {
-    Rig::default().refusal::<R>(move |request, status| {
+fn made_up<R: Rpc>(reply: fn(&R) -> R::Reply) -> Interceptor {
+    Interceptor::default().refusal::<R>(move |request, status| {
         if status.code() == Code::Internal { Ok(reply(request)) } else { Err(status) }
     })
 }
@@ -55,11 +55,11 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         modifies_once,
     ),
     violation("group-cannot-be-deleted", "VG-02", "has no DeleteVolumeGroup", || {
-        Rig::default().unimplemented::<DeleteVolumeGroupRequest>()
+        Interceptor::default().unimplemented::<DeleteVolumeGroupRequest>()
     }),
     violation("group-is-made-again", "VG-03", "makes another group at each call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().ask::<CreateVolumeGroupRequest>(move |request| {
+        Interceptor::default().ask::<CreateVolumeGroupRequest>(move |request| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
             request.name.push_str(&format!("-{number}"));
             if number > 0 {
@@ -68,26 +68,27 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("group-wants-volumes", "VG-05", "makes no empty group", || {
-        Rig::default().answer::<CreateVolumeGroupRequest>(|request| {
+        Interceptor::default().answer::<CreateVolumeGroupRequest>(|request| {
             let is_empty = request.volume_ids.is_empty();
             is_empty.then(|| Err(Status::invalid_argument("volume_ids is missing")))
         })
     }),
     violation("group-takes-one", "VG-06", "puts only the first volume into a new group", || {
-        Rig::default().ask::<CreateVolumeGroupRequest>(|request| request.volume_ids.truncate(1))
+        Interceptor::default()
+            .ask::<CreateVolumeGroupRequest>(|request| request.volume_ids.truncate(1))
     }),
     violation("group-reply-is-empty", "VG-07", "does not tell what it modified", || {
-        Rig::default()
+        Interceptor::default()
             .reply::<ModifyVolumeGroupMembershipRequest>(|_, reply| reply.volume_group = None)
     }),
     violation("group-has-no-id", "VG-08", "finds a group and does not tell its id", || {
-        Rig::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
             reply.volume_group.iter_mut().for_each(|group| group.volume_group_id.clear());
         })
     }),
     violation("group-context-changes", "VG-09", "has another context at each call", || {
         let calls = AtomicUsize::new(0);
-        Rig::default().reply::<ControllerGetVolumeGroupRequest>(move |_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeGroupRequest>(move |_, reply| {
             let number = calls.fetch_add(1, Ordering::Relaxed);
             if let Some(group) = &mut reply.volume_group {
                 group.volume_group_context.insert("call".to_owned(), number.to_string());
@@ -95,12 +96,12 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("group-found-without-volumes", "VG-10", "finds groups without volumes", || {
-        Rig::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
             reply.volume_group.iter_mut().for_each(|group| group.volumes.clear());
         })
     }),
     violation("group-volumes-are-bare", "VG-10", "tells only the ids of a group's volumes", || {
-        Rig::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeGroupRequest>(|_, reply| {
             for volume in reply.volume_group.iter_mut().flat_map(|group| &mut group.volumes) {
                 volume.capacity_bytes = 0;
             }
@@ -113,13 +114,13 @@ pub(in crate::violations) const ALL: &[Violation] = &[
     }),
     violation("group-deleted-once", "VG-15", "refuses to delete what is gone", || {
         let seen = Mutex::new(BTreeSet::new());
-        Rig::default().answer::<DeleteVolumeGroupRequest>(move |request| {
+        Interceptor::default().answer::<DeleteVolumeGroupRequest>(move |request| {
             let is_new = held(&seen).insert(request.volume_group_id.clone());
             (!is_new).then(|| Err(Status::not_found("there is no such group")))
         })
     }),
     violation("group-leaves-volumes-unsaid", "VG-18", "spares volumes without saying so", || {
-        Rig::default().reply::<GetCapabilitiesRequest>(|_, reply| {
+        Interceptor::default().reply::<GetCapabilitiesRequest>(|_, reply| {
             reply.capabilities.retain(|entry| match &entry.r#type {
                 Some(Type::VolumeGroup(group)) => {
                     group.r#type() != Kind::DoNotAllowVgToDeleteVolumes
@@ -135,7 +136,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         || {
             let gone = Arc::new(AtomicBool::new(false));
             let deleted = Arc::clone(&gone);
-            Rig::default()
+            Interceptor::default()
                 .refusal::<DeleteVolumeGroupRequest>(move |_, _| {
                     deleted.store(true, Ordering::Relaxed);
                     Ok(DeleteVolumeGroupResponse {})
@@ -147,14 +148,14 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         },
     ),
     violation("group-deleted-without-storage", "VG-21", "says that it deleted a group", || {
-        Rig::default().accept::<DeleteVolumeGroupRequest>(Code::Internal)
+        Interceptor::default().accept::<DeleteVolumeGroupRequest>(Code::Internal)
     }),
     violation("group-cannot-be-modified", "VG-22", "has no ModifyVolumeGroupMembership", || {
-        Rig::default().unimplemented::<ModifyVolumeGroupMembershipRequest>()
+        Interceptor::default().unimplemented::<ModifyVolumeGroupMembershipRequest>()
     }),
     violation("group-modified-once", "VG-23", "refuses to repeat a change", modifies_once),
     violation("group-adds-none", "VG-24", "does not add the last volume of the list", || {
-        Rig::default().ask::<ModifyVolumeGroupMembershipRequest>(|request| {
+        Interceptor::default().ask::<ModifyVolumeGroupMembershipRequest>(|request| {
             if request.volume_ids.len() > 1 {
                 request.volume_ids.pop();
             }
@@ -162,7 +163,7 @@ pub(in crate::violations) const ALL: &[Violation] = &[
     }),
     violation("group-only-grows", "VG-25", "keeps members that are not in the list", || {
         let members = Mutex::new(BTreeMap::<String, BTreeSet<String>>::new());
-        Rig::default().ask::<ModifyVolumeGroupMembershipRequest>(move |request| {
+        Interceptor::default().ask::<ModifyVolumeGroupMembershipRequest>(move |request| {
             if request.volume_ids.is_empty() {
                 return;
             }
@@ -173,27 +174,27 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("group-is-never-emptied", "VG-26", "takes an empty list for no change", || {
-        Rig::default().answer::<ModifyVolumeGroupMembershipRequest>(|request| {
+        Interceptor::default().answer::<ModifyVolumeGroupMembershipRequest>(|request| {
             let volume_group = empty(&request.volume_group_id);
             let is_empty = request.volume_ids.is_empty();
             is_empty.then(|| Ok(ModifyVolumeGroupMembershipResponse { volume_group }))
         })
     }),
     violation("group-modified-without-storage", "VG-31", "says that it modified a group", || {
-        Rig::default().accept::<ModifyVolumeGroupMembershipRequest>(Code::Internal)
+        Interceptor::default().accept::<ModifyVolumeGroupMembershipRequest>(Code::Internal)
     }),
     violation("group-fears-parameters", "VG-32", "fails at parameters of a change", || {
-        Rig::default().answer::<ModifyVolumeGroupMembershipRequest>(|request| {
+        Interceptor::default().answer::<ModifyVolumeGroupMembershipRequest>(|request| {
             let has_any = !request.parameters.is_empty();
             has_any.then(|| Err(Status::internal("parameters")))
         })
     }),
     violation("group-cannot-be-found", "VG-33", "has no ControllerGetVolumeGroup", || {
-        Rig::default().unimplemented::<ControllerGetVolumeGroupRequest>()
+        Interceptor::default().unimplemented::<ControllerGetVolumeGroupRequest>()
     }),
     violation("group-is-stale", "VG-34", "tells of a group as it was when first asked", || {
         let seen = Mutex::new(BTreeMap::<String, VolumeGroup>::new());
-        Rig::default().reply::<ControllerGetVolumeGroupRequest>(move |request, reply| {
+        Interceptor::default().reply::<ControllerGetVolumeGroupRequest>(move |request, reply| {
             if let Some(group) = &mut reply.volume_group {
                 let mut seen = held(&seen);
                 let first = seen.entry(request.volume_group_id.clone());
@@ -207,12 +208,12 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         })
     }),
     violation("groups-are-missing", "VG-38", "lists all groups but the last", || {
-        Rig::default().reply::<ListVolumeGroupsRequest>(|_, reply| {
+        Interceptor::default().reply::<ListVolumeGroupsRequest>(|_, reply| {
             reply.entries.pop();
         })
     }),
     violation("groups-all-at-once", "VG-39", "lists more groups than asked for", || {
-        Rig::default().ask::<ListVolumeGroupsRequest>(|request| {
+        Interceptor::default().ask::<ListVolumeGroupsRequest>(|request| {
             request.max_entries = request.max_entries.min(0);
         })
     }),
@@ -220,10 +221,13 @@ pub(in crate::violations) const ALL: &[Violation] = &[
         "groups-have-no-token",
         "VG-40",
         "lists a page and does not say how to go on",
-        || Rig::default().reply::<ListVolumeGroupsRequest>(|_, reply| reply.next_token.clear()),
+        || {
+            Interceptor::default()
+                .reply::<ListVolumeGroupsRequest>(|_, reply| reply.next_token.clear())
+        },
     ),
     violation("groups-none-is-one", "VG-41", "takes no limit for a limit of its own", || {
-        Rig::default()
+        Interceptor::default()
             .ask::<ListVolumeGroupsRequest>(|request| {
                 if request.max_entries == 0 {
                     request.max_entries = 1;
@@ -236,15 +240,15 @@ pub(in crate::violations) const ALL: &[Violation] = &[
             })
     }),
     violation("groups-are-empty-entries", "VG-44", "lists entries without groups", || {
-        Rig::default().reply::<ListVolumeGroupsRequest>(|_, reply| {
+        Interceptor::default().reply::<ListVolumeGroupsRequest>(|_, reply| {
             reply.entries.iter_mut().for_each(|entry| entry.volume_group = None);
         })
     }),
     violation("groups-listed-without-storage", "VG-45", "lists nothing for an error", || {
-        Rig::default().accept::<ListVolumeGroupsRequest>(Code::Internal)
+        Interceptor::default().accept::<ListVolumeGroupsRequest>(Code::Internal)
     }),
     violation("group-logs-secrets", "VG-48", "logs what it is asked, secrets and all", || {
-        Rig::default().ask::<ListVolumeGroupsRequest>(|request| {
+        Interceptor::default().ask::<ListVolumeGroupsRequest>(|request| {
             tracing::info!(secrets = ?request.secrets, "ListVolumeGroups");
         })
     }),

@@ -42,7 +42,7 @@ fn every_mode_of_the_protocol_is_known() {
 }
 
 #[test]
-fn half_a_capability_is_invalid_everywhere() {
+fn incomplete_capability_is_invalid_everywhere() {
     let without_type = VolumeCapability { access_type: None, ..writer(block()) };
     let without_mode = VolumeCapability { access_mode: None, ..writer(block()) };
     let unknown_mode = wire(block(), Mode::Unknown.into());
@@ -56,7 +56,7 @@ fn half_a_capability_is_invalid_everywhere() {
 
 /// AM-04, AM-18: the code depends on the call.
 #[test]
-fn what_is_not_made_here_is_refused_as_the_call_wants_it() {
+fn unsupported_capability_has_the_code_of_its_call() {
     for unsupported in [writer(mount("nosuchfs")), wire(block(), 99), wire(block(), -1)] {
         assert!(is_invalid(&capability(unsupported.clone())));
         assert!(is_precondition(&capability_in_use(unsupported.clone())));
@@ -111,7 +111,7 @@ fn mount_flags_are_vetted_and_not_shown() {
 }
 
 #[test]
-fn two_filesystems_are_one_too_many() {
+fn two_filesystem_types_are_refused() {
     let both = vec![writer(mount("xfs")), writer(mount("ext4"))];
     assert!(is_invalid(&capability_set(both.clone())));
     assert!(capability_set_to_validate(both).unwrap().is_err());

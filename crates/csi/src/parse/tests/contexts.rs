@@ -4,7 +4,7 @@ use super::super::*;
 use super::*;
 
 #[test]
-fn a_publish_context_is_what_was_handed_out() {
+fn publish_context_round_trips() {
     let attached = features(true, true);
     let read_only = |value: &str| publish_context(&map(&[("readonly", value)]), &attached);
     assert!(read_only("true").unwrap().read_only);
@@ -21,7 +21,7 @@ fn a_publish_context_is_what_was_handed_out() {
 }
 
 #[test]
-fn without_attaching_there_is_no_publish_context() {
+fn no_publish_context_without_attach() {
     let detached = features(false, true);
     assert!(publish_context(&map(&[]), &detached).is_ok());
     assert!(is_invalid(&publish_context(&map(&[("readonly", "false")]), &detached)));
@@ -37,7 +37,7 @@ fn mutable_parameters_need_working_limits() {
 }
 
 #[test]
-fn complaints_name_the_field_that_was_filled() {
+fn error_names_the_offending_field() {
     let unknown = map(&[("XXX_FakeKey", "XXX_FakeValue")]);
     let error = mutable_parameters(&unknown, &features(true, true)).unwrap_err();
     assert!(error.to_string().starts_with("mutable_parameters: "), "{error}");
@@ -46,7 +46,7 @@ fn complaints_name_the_field_that_was_filled() {
 }
 
 #[test]
-fn snapshots_take_only_parameters_of_the_orchestrator() {
+fn snapshot_parameters_must_be_the_orchestrators() {
     let foreign = map(&[("csi.storage.k8s.io/volumesnapshot/name", "x")]);
     assert!(check_snapshot_parameters(&foreign).is_ok());
     assert!(is_invalid(&check_snapshot_parameters(&map(&[("pool", "fast")]))));

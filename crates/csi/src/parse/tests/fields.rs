@@ -17,7 +17,7 @@ fn the_first_missing_field_is_named() {
 }
 
 #[test]
-fn ids_of_others_do_not_exist_and_long_ones_are_invalid() {
+fn foreign_ids_are_not_found_and_long_ids_invalid() {
     assert_eq!(volume_id("volume_id", VOLUME).unwrap().to_string(), VOLUME);
     for foreign in ["fake-vol-id", SNAPSHOT, "../x", "V-0badcafe"] {
         assert!(matches!(volume_id("volume_id", foreign), Err(Error::NoSuchVolume(_))));
@@ -41,14 +41,14 @@ fn ids_of_others_do_not_exist_and_long_ones_are_invalid() {
 }
 
 #[test]
-fn nodes_may_be_left_out_and_have_their_own_limit() {
+fn node_id_is_optional_with_its_own_limit() {
     assert_eq!(optional_node("").unwrap(), None);
     assert!(optional_node(&"n".repeat(256)).unwrap().is_some());
     assert!(is_invalid(&optional_node(&"n".repeat(257))));
 }
 
 #[test]
-fn no_volume_is_at_a_relative_path() {
+fn relative_path_is_refused() {
     let volume = volume_ref(VOLUME).unwrap();
     assert!(volume_path(&volume, "/var/x").is_ok());
     let error = volume_path(&volume, "some/path").unwrap_err();
@@ -59,7 +59,7 @@ fn no_volume_is_at_a_relative_path() {
 }
 
 #[test]
-fn tokens_that_are_no_ids_are_stale_whatever_their_length() {
+fn token_that_is_no_id_is_stale() {
     assert_eq!(page_token::<VolumeId>("").unwrap(), None);
     assert!(page_token::<VolumeId>(VOLUME).unwrap().is_some());
     for token in ["garbage", SNAPSHOT, &"x".repeat(5000)] {
@@ -121,7 +121,7 @@ fn from_volume(id: &str) -> Option<Type> {
 }
 
 #[test]
-fn a_source_is_named_exists_or_is_not_given() {
+fn source_must_exist_if_given() {
     assert_eq!(content_source(None).unwrap(), None);
     assert!(matches!(source(from_snapshot(SNAPSHOT)).unwrap(), Some(ContentSource::Snapshot(_))));
     assert!(matches!(source(from_volume(VOLUME)).unwrap(), Some(ContentSource::Volume(_))));
@@ -137,7 +137,7 @@ fn a_source_is_named_exists_or_is_not_given() {
 }
 
 #[test]
-fn places_are_checked_wherever_they_stand() {
+fn topologies_are_checked_in_every_field() {
     let place_at = |key: &str, value: &str| v1::Topology { segments: map(&[(key, value)]) };
     assert!(place("accessible_topology", place_at("zone", "a")).is_ok());
     assert!(is_invalid(&place("accessible_topology", place_at("Zone_", "a"))));

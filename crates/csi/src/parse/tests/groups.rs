@@ -9,7 +9,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn lists_of_ids_are_sets_and_wrong_before_they_are_missing() {
+fn id_lists_are_sets_and_invalid_before_not_found() {
     let ids = volume_ids("volume_ids", &texts(&[OTHER, VOLUME, OTHER])).unwrap();
     assert_eq!(ids.iter().map(ToString::to_string).collect::<Vec<_>>(), [VOLUME, OTHER]);
     assert!(volume_ids("volume_ids", &[]).unwrap().is_empty());
@@ -37,7 +37,7 @@ fn ids_of_groups_are_not_ids_of_volumes() {
 }
 
 #[test]
-fn a_group_takes_from_one_volume_to_a_thousand() {
+fn group_takes_1_to_1000_volumes() {
     let most = |value: &str| volume_group_parameters(&map(&[("maxVolumes", value)]));
     assert_eq!(most("1").unwrap(), Some(1));
     assert_eq!(most("1000").unwrap(), Some(1000));
@@ -51,7 +51,7 @@ fn a_group_takes_from_one_volume_to_a_thousand() {
 }
 
 #[test]
-fn where_to_begin_and_how_much_at_once() {
+fn starting_offset_and_max_results_are_validated() {
     assert_eq!(starting_offset(0), Ok(0));
     assert!(matches!(starting_offset(-1), Err(Error::OutOfRange(_))));
     assert_eq!(max_results(0), Ok(1024));

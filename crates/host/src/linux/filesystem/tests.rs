@@ -7,10 +7,10 @@ use super::*;
 const LARGER: u64 = SMALL + 128 * MIB;
 
 #[test]
-fn a_device_shows_what_was_made_on_it() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let device = bed.device("image", SMALL);
+fn signature_shows_the_filesystem() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let device = testbed.device("image", SMALL);
     assert_eq!(host.signature(&device).unwrap(), DeviceSignature::Blank);
     for fs in FsType::ALL {
         let uuid = host.random_uuid().unwrap();
@@ -22,31 +22,31 @@ fn a_device_shows_what_was_made_on_it() {
 }
 
 #[test]
-fn something_else_is_foreign() {
-    let Some(bed) = Testbed::new() else { return };
-    std::fs::write(bed.file("image"), vec![0x5a; 4 << 20]).unwrap();
-    let device = bed.attach("image");
-    let signature = bed.host().signature(&device).unwrap();
+fn unknown_data_is_foreign() {
+    let Some(testbed) = Testbed::new() else { return };
+    std::fs::write(testbed.file("image"), vec![0x5a; 4 << 20]).unwrap();
+    let device = testbed.attach("image");
+    let signature = testbed.host().signature(&device).unwrap();
     assert_eq!(signature, DeviceSignature::Foreign);
 }
 
 #[test]
-fn mkfs_says_why_it_refuses() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let device = bed.device("tiny", MIB);
+fn mkfs_failure_includes_its_reason() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let device = testbed.device("tiny", MIB);
     let uuid = host.random_uuid().unwrap();
     let error = host.format(&device, FsType::Xfs, uuid, &[]).unwrap_err();
     assert!(error.to_string().contains("mkfs.xfs"), "{error}");
 }
 
 #[test]
-fn an_identity_that_differs_is_noticed() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let device = bed.device("image", SMALL);
+fn mkfs_with_another_uuid_is_detected() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let device = testbed.device("image", SMALL);
     let uuid = host.random_uuid().unwrap();
-    // The last -U counts: as if mkfs had ignored its arguments.
+    // The last -U counts: as if mkfs had ignored the UUID.
     let other = host.random_uuid().unwrap();
     let options = ["-U".to_owned(), other.to_string()];
     let error = host.format(&device, FsType::Ext4, uuid, &options).unwrap_err();
@@ -54,10 +54,10 @@ fn an_identity_that_differs_is_noticed() {
 }
 
 #[test]
-fn ext4_with_errors_is_mended() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let device = bed.device("image", SMALL);
+fn ext4_with_errors_is_repaired() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let device = testbed.device("image", SMALL);
     let uuid = host.random_uuid().unwrap();
     host.format(&device, FsType::Ext4, uuid, &[]).unwrap();
     let path = device.path.to_str().unwrap();
@@ -71,22 +71,22 @@ fn ext4_with_errors_is_mended() {
 
 #[test]
 fn a_copy_is_mounted_beside_its_original() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for fs in FsType::ALL {
-        let original = bed.mounted(&host, fs, fs.as_str());
+        let original = testbed.mounted(&host, fs, fs.as_str());
         std::fs::write(original.path.as_path().join("file"), "the same").unwrap();
         host.freeze(&original.path).unwrap();
         let name = format!("{fs}-copy");
-        std::fs::copy(bed.file(&format!("{fs}.img")), bed.file(&name)).unwrap();
+        std::fs::copy(testbed.file(&format!("{fs}.img")), testbed.file(&name)).unwrap();
         assert!(host.ensure_thawed(&original.path).unwrap());
 
-        let copy = bed.attach(&name);
+        let copy = testbed.attach(&name);
         let uuid = host.random_uuid().unwrap();
         for _ in 0..2 {
             host.renew_uuid(&copy, fs, uuid).unwrap();
         }
-        let path = bed.path("copy");
+        let path = testbed.path("copy");
         host.ensure_mounted(&read_write(&copy, fs), &path).unwrap();
         let copied = std::fs::read_to_string(path.as_path().join("file")).unwrap();
         assert_eq!(copied, "the same", "{fs}");
@@ -99,12 +99,12 @@ fn a_copy_is_mounted_beside_its_original() {
 
 #[test]
 fn a_mounted_filesystem_grows_with_its_device() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for fs in [FsType::Xfs, FsType::Btrfs] {
-        let staged = bed.mounted(&host, fs, fs.as_str());
+        let staged = testbed.mounted(&host, fs, fs.as_str());
         let before = host.usage(&staged.path).unwrap().total_bytes;
-        bed.grow(&format!("{fs}.img"), LARGER);
+        testbed.grow(&format!("{fs}.img"), LARGER);
         assert_eq!(host.device_size(&staged.device).unwrap(), LARGER);
         for _ in 0..2 {
             host.ensure_grown_mounted(&staged.device, fs, &staged.path).unwrap();
@@ -115,23 +115,23 @@ fn a_mounted_filesystem_grows_with_its_device() {
 }
 
 #[test]
-fn a_power_cut_finds_a_grown_xfs_whole() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+fn grown_xfs_survives_a_power_cut() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Xfs, "stage");
     for step in 1..=6 {
-        bed.grow("stage.img", SMALL + step * 16 * MIB);
+        testbed.grow("stage.img", SMALL + step * 16 * MIB);
         host.ensure_grown_mounted(&staged.device, FsType::Xfs, &staged.path).unwrap();
         let written =
             fs::growth_is_written(staged.path.as_path(), &staged.device.path, FsKind::Xfs);
         assert!(written.unwrap(), "step {step}");
         // Each a growth upon growth that a log may still hold.
         let name = format!("cut-{step}");
-        let copy = std::fs::File::create_new(bed.file(&name)).unwrap();
-        let image = std::fs::File::open(bed.file("stage.img")).unwrap();
+        let copy = std::fs::File::create_new(testbed.file(&name)).unwrap();
+        let image = std::fs::File::open(testbed.file("stage.img")).unwrap();
         orlop_sys::file::copy_sparse(&image, &copy).unwrap();
-        let cut = bed.attach(&name);
-        let path = bed.path("cut");
+        let cut = testbed.attach(&name);
+        let path = testbed.path("cut");
         host.ensure_mounted(&read_write(&cut, FsType::Xfs), &path).unwrap();
         host.ensure_unmounted(&path).unwrap();
     }
@@ -139,24 +139,24 @@ fn a_power_cut_finds_a_grown_xfs_whole() {
 
 /// As a process leaves it that is killed between the growth and its way to the device.
 #[test]
-fn growth_that_is_only_in_the_log_is_written_by_the_next_call() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+fn growth_in_the_log_is_written_by_the_next_call() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Xfs, "stage");
     let (mount_point, device) = (staged.path.as_path(), &staged.device.path);
-    bed.grow("stage.img", LARGER);
+    testbed.grow("stage.img", LARGER);
     fs::grow_mounted(mount_point, device, FsKind::Xfs).unwrap();
     host.ensure_grown_mounted(&staged.device, FsType::Xfs, &staged.path).unwrap();
     assert!(fs::growth_is_written(mount_point, device, FsKind::Xfs).unwrap());
 }
 
 #[test]
-fn a_mounted_ext4_grows_where_the_kernel_lets_it() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+fn mounted_ext4_grows_if_permitted() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
     let before = host.usage(&staged.path).unwrap().total_bytes;
-    bed.grow("stage.img", LARGER);
+    testbed.grow("stage.img", LARGER);
     let grown = host.ensure_grown_mounted(&staged.device, FsType::Ext4, &staged.path);
     if has_cap_sys_resource() {
         grown.unwrap();
@@ -181,12 +181,12 @@ fn has_cap_sys_resource() -> bool {
 
 #[test]
 fn ext4_grows_before_it_is_mounted() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
     let before = host.usage(&staged.path).unwrap().total_bytes;
     host.ensure_unmounted(&staged.path).unwrap();
-    bed.grow("stage.img", LARGER);
+    testbed.grow("stage.img", LARGER);
     for _ in 0..2 {
         host.ensure_grown_unmounted(&staged.device, FsType::Ext4).unwrap();
     }
@@ -198,13 +198,13 @@ fn ext4_grows_before_it_is_mounted() {
 }
 
 #[test]
-fn only_the_volumes_own_filesystem_grows() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Xfs, "stage");
-    let stranger = bed.device("stranger", SMALL);
-    std::fs::create_dir(bed.file("plain")).unwrap();
-    for (device, at) in [(&stranger, &staged.path), (&staged.device, &bed.path("plain"))] {
+fn only_the_mount_of_the_device_grows() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Xfs, "stage");
+    let stranger = testbed.device("stranger", SMALL);
+    std::fs::create_dir(testbed.file("plain")).unwrap();
+    for (device, at) in [(&stranger, &staged.path), (&staged.device, &testbed.path("plain"))] {
         let refused = host.ensure_grown_mounted(device, FsType::Xfs, at);
         assert!(matches!(refused, Err(Error::Precondition(_))), "{at}");
     }
@@ -212,11 +212,11 @@ fn only_the_volumes_own_filesystem_grows() {
 
 #[test]
 fn trimming_shrinks_the_image() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for fs in FsType::ALL {
-        let staged = bed.mounted(&host, fs, fs.as_str());
-        let image = bed.file(&format!("{fs}.img"));
+        let staged = testbed.mounted(&host, fs, fs.as_str());
+        let image = testbed.file(&format!("{fs}.img"));
         let file = staged.path.as_path().join("file");
         std::fs::write(&file, vec![7; 64 << 20]).unwrap();
         host.sync_filesystem(&staged.path).unwrap();
@@ -232,18 +232,18 @@ fn trimming_shrinks_the_image() {
 }
 
 #[test]
-fn trimming_is_refused_where_it_would_do_nothing_or_harm() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    std::fs::create_dir(bed.file("plain")).unwrap();
-    let device = bed.device("raw", 8 * MIB);
-    host.ensure_bound_device(&device, &bed.path("block")).unwrap();
+fn trim_is_refused_where_useless_or_harmful() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    std::fs::create_dir(testbed.file("plain")).unwrap();
+    let device = testbed.device("raw", 8 * MIB);
+    host.ensure_bound_device(&device, &testbed.path("block")).unwrap();
     for name in ["plain", "missing", "block"] {
-        let refused = host.ensure_trimmed(&bed.path(name));
+        let refused = host.ensure_trimmed(&testbed.path(name));
         assert!(matches!(refused, Err(Error::Precondition(_))), "{name}: {refused:?}");
     }
 
-    let staged = bed.mounted(&host, FsType::Ext4, "thick");
+    let staged = testbed.mounted(&host, FsType::Ext4, "thick");
     let loop_device = orlop_sys::loopdev::LoopDevice::from_path(&staged.device.path).unwrap();
     orlop_sys::loopdev::disable_discard(&loop_device).unwrap();
     let refused = host.ensure_trimmed(&staged.path);

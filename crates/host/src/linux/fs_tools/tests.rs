@@ -3,7 +3,7 @@ use super::*;
 use FsType::{Btrfs, Ext4, Xfs};
 
 #[test]
-fn the_default_comes_first_and_the_rest_in_order_of_preference() {
+fn default_filesystem_first_then_by_preference() {
     let all = [Btrfs, Ext4, Xfs];
     assert_eq!(default_first(&all, None).unwrap(), [Xfs, Ext4, Btrfs]);
     assert_eq!(default_first(&all, Some(Btrfs)).unwrap(), [Btrfs, Xfs, Ext4]);
@@ -12,20 +12,20 @@ fn the_default_comes_first_and_the_rest_in_order_of_preference() {
 }
 
 #[test]
-fn a_default_that_is_not_offered_is_a_mistake() {
+fn default_filesystem_must_be_offered() {
     let error = default_first(&[Ext4], Some(Xfs)).unwrap_err().to_string();
     assert!(error.contains("xfs") && error.contains("ORLOP_FILESYSTEMS"), "{error}");
 }
 
 #[test]
-fn none_is_a_choice() {
+fn empty_filesystem_list_is_allowed() {
     let tools = FsTools::choose(Some(Vec::new()), None).unwrap();
     assert!(tools.filesystems().is_empty());
     tools.check_tools().unwrap();
 }
 
 #[test]
-fn what_is_installed_is_offered() {
+fn installed_filesystems_are_offered() {
     let tools = FsTools::choose(None, None).unwrap();
     let installed: Vec<FsType> = FsType::ALL.into_iter().filter(|fs| is_installed(*fs)).collect();
     assert_eq!(tools.filesystems(), installed);

@@ -50,18 +50,18 @@ impl Drop for Cgroup {
     }
 }
 
-fn limiter(bed: &Testbed, group: &Cgroup) -> Limiter {
-    let markers = bed.file("limited");
-    std::fs::create_dir_all(&markers).unwrap();
-    Limiter::detect(&group.name, markers).unwrap()
+fn limiter(testbed: &Testbed, group: &Cgroup) -> Limiter {
+    let notes = testbed.file("limited");
+    std::fs::create_dir_all(&notes).unwrap();
+    Limiter::detect(&group.name, notes).unwrap()
 }
 
 #[test]
-fn limits_reach_the_kernel_and_go_again() {
-    let Some(bed) = Testbed::new() else { return };
+fn limits_are_applied_and_lifted() {
+    let Some(testbed) = Testbed::new() else { return };
     let group = Cgroup::new("set");
-    let device = bed.device("image", MIB);
-    let limiter = limiter(&bed, &group);
+    let device = testbed.device("image", MIB);
+    let limiter = limiter(&testbed, &group);
     limiter.check().unwrap();
     for _ in 0..2 {
         limiter.ensure(&device, &SLOW).unwrap();
@@ -72,38 +72,38 @@ fn limits_reach_the_kernel_and_go_again() {
         limiter.ensure(&device, &IoLimits::default()).unwrap();
         assert_eq!(group.limits_of(&device), Vec::<String>::new());
     }
-    assert_eq!(std::fs::read_dir(bed.file("limited")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(testbed.file("limited")).unwrap().count(), 0);
 }
 
 #[test]
-fn limits_of_an_earlier_process_do_not_stay_with_the_device() {
-    let Some(bed) = Testbed::new() else { return };
+fn limits_of_an_earlier_process_are_lifted() {
+    let Some(testbed) = Testbed::new() else { return };
     let group = Cgroup::new("restart");
-    let device = bed.device("image", MIB);
-    limiter(&bed, &group).ensure(&device, &SLOW).unwrap();
+    let device = testbed.device("image", MIB);
+    limiter(&testbed, &group).ensure(&device, &SLOW).unwrap();
     assert!(!group.limits_of(&device).is_empty());
-    limiter(&bed, &group).ensure(&device, &IoLimits::default()).unwrap();
+    limiter(&testbed, &group).ensure(&device, &IoLimits::default()).unwrap();
     assert_eq!(group.limits_of(&device), Vec::<String>::new());
 }
 
 #[test]
-fn limits_are_found_again_when_the_notes_are_lost() {
-    let Some(bed) = Testbed::new() else { return };
-    let group = Cgroup::new("unmarked");
-    let device = bed.device("image", MIB);
-    limiter(&bed, &group).ensure(&device, &SLOW).unwrap();
-    let markers = std::fs::read_dir(bed.file("limited")).unwrap();
-    markers.for_each(|marker| std::fs::remove_file(marker.unwrap().path()).unwrap());
-    limiter(&bed, &group).ensure(&device, &IoLimits::default()).unwrap();
+fn limits_are_found_without_their_records() {
+    let Some(testbed) = Testbed::new() else { return };
+    let group = Cgroup::new("unnoted");
+    let device = testbed.device("image", MIB);
+    limiter(&testbed, &group).ensure(&device, &SLOW).unwrap();
+    let notes = std::fs::read_dir(testbed.file("limited")).unwrap();
+    notes.for_each(|note| std::fs::remove_file(note.unwrap().path()).unwrap());
+    limiter(&testbed, &group).ensure(&device, &IoLimits::default()).unwrap();
     assert_eq!(group.limits_of(&device), Vec::<String>::new());
 }
 
 #[test]
-fn an_unlimited_device_costs_nothing() {
-    let Some(bed) = Testbed::new() else { return };
+fn unlimited_device_needs_no_write_to_cgroups() {
+    let Some(testbed) = Testbed::new() else { return };
     let group = Cgroup::new("idle");
-    let device = bed.device("image", MIB);
-    let limiter = limiter(&bed, &group);
+    let device = testbed.device("image", MIB);
+    let limiter = limiter(&testbed, &group);
     // Set behind its back: still there, so nothing was written.
     let controller = IoController::detect(&group.name).unwrap().unwrap();
     let set = |limits: &IoLimits| {
@@ -117,14 +117,15 @@ fn an_unlimited_device_costs_nothing() {
 }
 
 #[test]
-fn a_missing_group_is_a_mistake_in_the_configuration() {
-    let Some(bed) = Testbed::new() else { return };
-    let error = Limiter::detect("no-such-group", bed.file("limited")).err().unwrap().to_string();
+fn missing_cgroup_is_a_configuration_error() {
+    let Some(testbed) = Testbed::new() else { return };
+    let error =
+        Limiter::detect("no-such-group", testbed.file("limited")).err().unwrap().to_string();
     assert!(error.contains("ORLOP_WORKLOAD_CGROUP"), "{error}");
 }
 
 #[test]
-fn a_machine_without_a_controller_says_so() {
+fn missing_io_controller_is_reported() {
     let scratch = tempfile::tempdir().unwrap();
     let limiter = Limiter {
         controller: None,

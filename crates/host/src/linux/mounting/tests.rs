@@ -13,12 +13,12 @@ fn assert_refused(outcome: Result<()>) -> String {
 }
 
 #[test]
-fn a_taken_path_is_refused() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let one = bed.mounted(&host, FsType::Ext4, "one");
-    let two = bed.mounted(&host, FsType::Btrfs, "two");
-    let target = bed.path("target");
+fn occupied_path_is_refused() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let one = testbed.mounted(&host, FsType::Ext4, "one");
+    let two = testbed.mounted(&host, FsType::Btrfs, "two");
+    let target = testbed.path("target");
     host.ensure_bound_directory(&one.path, &target, false).unwrap();
 
     assert_refused(host.ensure_mounted(&read_write(&two.device, FsType::Btrfs), &one.path));
@@ -30,11 +30,11 @@ fn a_taken_path_is_refused() {
 }
 
 #[test]
-fn a_mount_of_other_access_is_refused() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+fn mount_with_other_access_is_refused() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for fs in FsType::ALL {
-        let staged = bed.mounted(&host, fs, fs.as_str());
+        let staged = testbed.mounted(&host, fs, fs.as_str());
         let writing = read_write(&staged.device, fs);
         let reading = MountRequest { read_only: true, ..writing.clone() };
         assert_refused(host.ensure_mounted(&reading, &staged.path));
@@ -44,7 +44,7 @@ fn a_mount_of_other_access_is_refused() {
         }
         assert_refused(host.ensure_mounted(&writing, &staged.path));
 
-        let target = bed.path("target");
+        let target = testbed.path("target");
         for _ in 0..2 {
             host.ensure_bound_directory(&staged.path, &target, false).unwrap();
         }
@@ -55,9 +55,9 @@ fn a_mount_of_other_access_is_refused() {
 
 #[test]
 fn an_empty_directory_is_not_published() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let (source, target) = (bed.path("stage"), bed.path("target"));
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let (source, target) = (testbed.path("stage"), testbed.path("target"));
     assert_refused(host.ensure_bound_directory(&source, &target, false));
     std::fs::create_dir(source.as_path()).unwrap();
     assert_refused(host.ensure_bound_directory(&source, &target, false));
@@ -65,52 +65,52 @@ fn an_empty_directory_is_not_published() {
 }
 
 #[test]
-fn paths_without_a_mount_have_no_mount() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    std::fs::create_dir(bed.file("directory")).unwrap();
-    std::fs::write(bed.file("file"), "").unwrap();
-    std::os::unix::fs::symlink("/", bed.file("link")).unwrap();
+fn path_without_a_mount_is_unoccupied() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    std::fs::create_dir(testbed.file("directory")).unwrap();
+    std::fs::write(testbed.file("file"), "").unwrap();
+    std::os::unix::fs::symlink("/", testbed.file("link")).unwrap();
     for name in ["missing", "missing/below", "directory", "file", "file/below", "link"] {
-        assert_eq!(host.mount_at(&bed.path(name)).unwrap(), None, "{name}");
-        host.ensure_unmounted(&bed.path(name)).unwrap();
+        assert_eq!(host.mount_at(&testbed.path(name)).unwrap(), None, "{name}");
+        host.ensure_unmounted(&testbed.path(name)).unwrap();
     }
 }
 
 #[test]
-fn what_failed_leaves_no_mount_point() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let blank = bed.device("blank", 16 * MIB);
-    let target = bed.path("target");
+fn failed_mount_leaves_no_mount_point() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let blank = testbed.device("blank", 16 * MIB);
+    let target = testbed.path("target");
     let failed = host.ensure_mounted(&read_write(&blank, FsType::Ext4), &target);
     assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
     assert!(!target.as_path().exists());
 
-    let gone = Device { path: bed.file("no-such-node"), ..blank };
+    let gone = Device { path: testbed.file("no-such-node"), ..blank };
     assert!(host.ensure_bound_device(&gone, &target).is_err());
     assert!(!target.as_path().exists());
 }
 
 #[test]
-fn a_link_is_not_mounted_over() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
-    std::fs::create_dir(bed.file("elsewhere")).unwrap();
-    std::os::unix::fs::symlink(bed.file("elsewhere"), bed.file("link")).unwrap();
-    let link = bed.path("link");
+fn symlink_is_not_mounted_over() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
+    std::fs::create_dir(testbed.file("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(testbed.file("elsewhere"), testbed.file("link")).unwrap();
+    let link = testbed.path("link");
     assert!(host.ensure_bound_directory(&staged.path, &link, false).is_err());
     assert!(host.ensure_bound_device(&staged.device, &link).is_err());
-    assert_eq!(host.mount_at(&bed.path("elsewhere")).unwrap(), None);
-    assert!(bed.file("link").is_symlink());
+    assert_eq!(host.mount_at(&testbed.path("elsewhere")).unwrap(), None);
+    assert!(testbed.file("link").is_symlink());
 }
 
 #[test]
-fn the_kernel_explains_a_failure_without_the_callers_options() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+fn mount_error_has_the_kernels_reason_without_options() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
     host.ensure_unmounted(&staged.path).unwrap();
     let request = MountRequest {
         options: vec!["noatime".to_owned(), "commit=hunter2".to_owned()],
@@ -125,9 +125,9 @@ fn the_kernel_explains_a_failure_without_the_callers_options() {
 
 #[test]
 fn a_busy_mount_stays_until_it_is_free() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    let staged = testbed.mounted(&host, FsType::Xfs, "stage");
     let open = File::create(staged.path.as_path().join("open")).unwrap();
     let text = assert_refused(host.ensure_unmounted(&staged.path));
     assert!(text.contains("busy"), "{text}");
@@ -138,23 +138,23 @@ fn a_busy_mount_stays_until_it_is_free() {
 }
 
 #[test]
-fn a_target_that_is_gone_is_removed() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    std::fs::write(bed.file("file"), "").unwrap();
+fn missing_or_empty_target_is_removed() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    std::fs::write(testbed.file("file"), "").unwrap();
     for name in ["missing", "missing/below", "file/below", "file"] {
-        host.ensure_target_removed(&bed.path(name)).unwrap();
-        assert!(!bed.file(name).exists(), "{name}");
+        host.ensure_target_removed(&testbed.path(name)).unwrap();
+        assert!(!testbed.file(name).exists(), "{name}");
     }
 }
 
 #[test]
 fn files_below_a_target_are_not_removed() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
-    std::fs::create_dir(bed.file("target")).unwrap();
-    std::fs::write(bed.file("target/stray"), "precious").unwrap();
-    let text = assert_refused(host.ensure_target_removed(&bed.path("target")));
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
+    std::fs::create_dir(testbed.file("target")).unwrap();
+    std::fs::write(testbed.file("target/stray"), "precious").unwrap();
+    let text = assert_refused(host.ensure_target_removed(&testbed.path("target")));
     assert!(text.contains("move them away"), "{text}");
-    assert!(bed.file("target/stray").exists());
+    assert!(testbed.file("target/stray").exists());
 }

@@ -9,7 +9,7 @@ struct Ground {
     protected_paths: ProtectedPaths,
 }
 
-fn ground() -> Ground {
+fn fixture() -> Ground {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for name in ["pools/a", "run", "elsewhere"] {
@@ -31,32 +31,32 @@ impl Ground {
 }
 
 #[test]
-fn neither_on_nor_above_nor_in() {
-    let ground = ground();
+fn protected_paths_above_and_below_are_refused() {
+    let fixture = fixture();
     for name in ["pools/a", "pools", "pools/a/volumes/x", "run", "run/volumes", "run/new/deep"] {
-        assert!(!ground.is_allowed(name), "{name}");
-        assert!(ground.protected_paths.check_stage(&ground.target(name)).is_err(), "{name}");
+        assert!(!fixture.is_allowed(name), "{name}");
+        assert!(fixture.protected_paths.check_stage(&fixture.target(name)).is_err(), "{name}");
     }
     for name in ["elsewhere", "elsewhere/new/deep", "pools/ab", "pools/b"] {
-        assert!(ground.is_allowed(name), "{name}");
+        assert!(fixture.is_allowed(name), "{name}");
     }
 }
 
 #[test]
-fn a_private_stage_is_not_for_callers() {
-    let ground = ground();
-    let own = ground.target("run/inline/v");
-    assert!(ground.protected_paths.check_stage(&own).is_ok());
-    assert!(ground.protected_paths.check(&own).is_err());
+fn private_staging_path_is_refused() {
+    let fixture = fixture();
+    let own = fixture.target("run/inline/v");
+    assert!(fixture.protected_paths.check_stage(&own).is_ok());
+    assert!(fixture.protected_paths.check(&own).is_err());
 }
 
 #[test]
-fn a_link_does_not_lead_around() {
-    let ground = ground();
-    let at = |name: &str| ground.directory.path().join(name);
+fn symlink_does_not_bypass_protection() {
+    let fixture = fixture();
+    let at = |name: &str| fixture.directory.path().join(name);
     symlink(at("pools"), at("link")).unwrap();
     symlink(at("elsewhere"), at("other")).unwrap();
-    assert!(!ground.is_allowed("link/a/new"));
-    assert!(!ground.is_allowed("link"));
-    assert!(ground.is_allowed("other/new"));
+    assert!(!fixture.is_allowed("link/a/new"));
+    assert!(!fixture.is_allowed("link"));
+    assert!(fixture.is_allowed("other/new"));
 }

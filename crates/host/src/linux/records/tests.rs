@@ -54,7 +54,7 @@ fn a_record_is_kept_until_it_is_empty() {
 }
 
 #[test]
-fn the_list_holds_volumes_and_nothing_else() {
+fn list_contains_only_volume_records() {
     let (records, scratch) = records();
     let mut ids = vec![id("a"), id("b"), id("c")];
     for id in &ids {
@@ -69,7 +69,7 @@ fn the_list_holds_volumes_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_record_is_no_empty_record() {
+fn damaged_record_is_an_error() {
     let (records, scratch) = records();
     let id = id("a");
     for contents in ["", "{\"stage\":", "[]"] {

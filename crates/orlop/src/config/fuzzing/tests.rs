@@ -6,6 +6,6 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn the_corpus_of_configuration_holds() {
+fn configuration_corpus_passes() {
     replay("configuration", configuration);
 }

@@ -11,8 +11,8 @@ use super::*;
 const RW: DeviceAccess = DeviceAccess::ReadWrite;
 const RO: DeviceAccess = DeviceAccess::ReadOnly;
 
-fn devices(bed: &Bed) -> usize {
-    devices_of_pool_at(&bed.pool_path()).len()
+fn devices(testbed: &Testbed) -> usize {
+    devices_of_pool_at(&testbed.pool_path()).len()
 }
 
 fn write_through(device: &Device, seed: u64, bytes: u64) {
@@ -22,7 +22,7 @@ fn write_through(device: &Device, seed: u64, bytes: u64) {
 }
 
 #[test]
-fn labels_lead_back_to_volumes() {
+fn labels_identify_volumes() {
     let id: VolumeId = "v-01234567-0123456789abcdef0123456789abcdef".parse().unwrap();
     for access in [RW, RO] {
         let label = label_of(&id, access);
@@ -34,7 +34,7 @@ fn labels_lead_back_to_volumes() {
 
 /// Whatever the pool's directory is called where the file was opened.
 #[test]
-fn files_of_a_pool_are_known_by_the_end_of_their_path() {
+fn pool_files_are_known_by_their_path_suffix() {
     let id = "v-01234567-0123456789abcdef0123456789abcdef";
     let is_own = |pool: &str, file: String| {
         let pool: PoolId = serde_json::from_value(pool.into()).unwrap();
@@ -49,9 +49,9 @@ fn files_of_a_pool_are_known_by_the_end_of_their_path() {
 
 /// A killed daemon's mkfs would write to what a workload is given.
 #[test]
-fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn device_locked_by_an_earlier_tool_is_kept_and_refused() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let program = File::open(format!("/sys/dev/block/{}:{}", device.major, device.minor)).unwrap();
@@ -63,13 +63,13 @@ fn a_device_that_an_earlier_program_works_on_is_neither_given_out_nor_let_go_of(
     drop(program);
     assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
     pool.devices().ensure_detached(&record.id, RW).unwrap();
-    assert_eq!(devices(&bed), 0);
+    assert_eq!(devices(&testbed), 0);
 }
 
 #[test]
 fn attaching_and_detaching_may_be_repeated() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
         let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
@@ -88,14 +88,14 @@ fn attaching_and_detaching_may_be_repeated() {
         }
         assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
         assert!(pool.devices().attached_volumes().unwrap().is_empty());
-        assert_eq!(devices(&bed), 0);
+        assert_eq!(devices(&testbed), 0);
     }
 }
 
 #[test]
-fn a_read_only_device_is_another_and_refuses_writes() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn read_only_device_is_separate_and_refuses_writes() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let writable = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let read_only = pool.devices().ensure_attached(&record.id, RO).unwrap();
@@ -107,13 +107,13 @@ fn a_read_only_device_is_another_and_refuses_writes() {
     pool.devices().ensure_detached(&record.id, RW).unwrap();
     assert_eq!(pool.devices().attached(&record.id, RO).unwrap(), Some(read_only));
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
-    assert_eq!(devices(&bed), 0);
+    assert_eq!(devices(&testbed), 0);
 }
 
 #[test]
 fn eight_callers_at_once_get_one_device() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let found: Vec<Device> = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..8)
@@ -122,42 +122,42 @@ fn eight_callers_at_once_get_one_device() {
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     assert!(found.iter().all(|device| *device == found[0]));
-    assert_eq!(devices(&bed), 1);
+    assert_eq!(devices(&testbed), 1);
 }
 
 #[test]
-fn a_new_process_finds_what_the_last_attached() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn new_process_finds_attached_devices() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
         let user = File::open(&device.path).unwrap();
         drop(pool);
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device.clone()));
         assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
-        assert_eq!(devices(&bed), 1);
+        assert_eq!(devices(&testbed), 1);
         drop(user);
     }
 }
 
 #[test]
-fn a_device_taken_away_is_replaced() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn detached_device_is_replaced() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let device = LoopDevice::from_path(&device.path).unwrap();
     loopdev::ensure_detached(&device, &record.id.to_string()).unwrap();
     assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), None);
     pool.devices().ensure_attached(&record.id, RW).unwrap();
-    assert_eq!(devices(&bed), 1);
+    assert_eq!(devices(&testbed), 1);
 }
 
 #[test]
-fn a_device_in_use_is_not_taken_away() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn device_in_use_is_not_detached() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let user = File::open(&device.path).unwrap();
@@ -168,21 +168,21 @@ fn a_device_in_use_is_not_taken_away() {
     drop(user);
     assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device));
     pool.devices().ensure_detached(&record.id, RW).unwrap();
-    assert_eq!(devices(&bed), 0);
+    assert_eq!(devices(&testbed), 0);
 }
 
 #[test]
-fn devices_of_deleted_volumes_are_taken_down_at_start() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn start_detaches_devices_of_deleted_volumes() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     pool.devices().ensure_attached(&record.id, RW).unwrap();
     let home = pool.catalogue.volume_index().directory_of(&record.id);
     pool.directory.layout().move_to_trash(home.directory(), &record.id).unwrap();
     drop(pool);
-    assert_eq!(devices(&bed), 1);
-    let pool = bed.open();
-    assert_eq!(devices(&bed), 0);
+    assert_eq!(devices(&testbed), 1);
+    let pool = testbed.open();
+    assert_eq!(devices(&testbed), 0);
     assert!(pool.devices().attached_volumes().unwrap().is_empty());
 }
 
@@ -193,9 +193,9 @@ fn shows(device: &Device, seed: u64) {
 }
 
 #[test]
-fn a_start_keeps_devices_that_hold_the_only_copy() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn start_keeps_devices_with_the_only_copy() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let records =
         ["data", "volume", "renamed"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
     let attached = records.each_ref().map(|record| {
@@ -207,52 +207,53 @@ fn a_start_keeps_devices_that_hold_the_only_copy() {
     let home = pool.catalogue.volume_index().directory_of(&records[1].id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
     drop(pool);
-    let volumes = bed.pool_path().join("volumes");
-    let away = bed.pool_path().join("away");
+    let volumes = testbed.pool_path().join("volumes");
+    let away = testbed.pool_path().join("away");
     std::fs::rename(&volumes, &away).unwrap();
     for _ in 0..2 {
-        drop(bed.open());
+        drop(testbed.open());
         for device in &attached {
             shows(device, 3);
         }
     }
     std::fs::remove_dir(&volumes).unwrap();
     std::fs::rename(&away, &volumes).unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     for device in &attached {
         shows(device, 3);
     }
     assert_eq!(pool.devices().attached(&records[2].id, RW).unwrap().as_ref(), Some(&attached[2]));
-    assert_eq!(devices(&bed), 3);
+    assert_eq!(devices(&testbed), 3);
 }
 
 /// Two devices on one file would destroy it.
 #[test]
-fn data_that_is_moved_back_after_a_start_has_one_device() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn data_moved_back_after_a_start_has_one_device() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let data = data_of(&pool, &record.id);
     drop(pool);
     std::fs::rename(&data, data.with_extension("away")).unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     std::fs::rename(data.with_extension("away"), &data).unwrap();
     assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
-    assert_eq!(devices(&bed), 1);
+    assert_eq!(devices(&testbed), 1);
 }
 
 #[test]
 fn a_copy_on_the_same_filesystem_leaves_the_devices_alone() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 3, MIB);
     drop(pool);
-    let mut config = bed.config();
-    config.path = bed.pool_path().with_extension("copy");
-    let [from, to] = [bed.pool_path(), config.path.clone()].map(std::path::PathBuf::into_os_string);
+    let mut config = testbed.config();
+    config.path = testbed.pool_path().with_extension("copy");
+    let [from, to] =
+        [testbed.pool_path(), config.path.clone()].map(std::path::PathBuf::into_os_string);
     orlop_sys::tool::run("cp", ["-a".into(), "--reflink=always".into(), from, to]).unwrap();
     let node = "node".parse().unwrap();
     let inspection = ImagePool::inspect(&config, &node).unwrap().unwrap();
@@ -260,7 +261,7 @@ fn a_copy_on_the_same_filesystem_leaves_the_devices_alone() {
     drop(inspection);
     let in_use = |path| ImagePool::copies_in_use(record.id.pool(), path).unwrap();
     assert_eq!(in_use(&config.path), std::slice::from_ref(&device.path));
-    assert!(in_use(&bed.pool_path()).is_empty());
+    assert!(in_use(&testbed.pool_path()).is_empty());
     let copy = ImagePool::open(config).unwrap();
     shows(&device, 3);
     assert_eq!(copy.devices().attached(&record.id, RW).unwrap(), None);
@@ -276,8 +277,8 @@ struct Bound {
 }
 
 impl Bound {
-    fn of(bed: &Bed, device: &Device) -> Self {
-        let point = bed.pool_path().with_extension("bound");
+    fn of(testbed: &Testbed, device: &Device) -> Self {
+        let point = testbed.pool_path().with_extension("bound");
         File::create(&point).unwrap();
         let access = orlop_sys::mounts::BindAccess::ReadWrite;
         orlop_sys::mounts::bind(&device.path, &point, access).unwrap();
@@ -294,20 +295,20 @@ impl Drop for Bound {
 
 /// Its number would go to another volume, which would then be read at the bound path.
 #[test]
-fn a_bound_device_of_lost_data_is_left_alone() {
-    let Some(bed) = Bed::xfs() else { return };
-    let mut pool = bed.open();
+fn bound_device_of_lost_data_is_kept() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let mut pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     write_through(&device, 1, MIB);
-    let bound = Bound::of(&bed, &device);
+    let bound = Bound::of(&testbed, &device);
     let data = data_of(&pool, &record.id);
     std::fs::copy(&data, data.with_extension("restored")).unwrap();
     std::fs::rename(data.with_extension("restored"), &data).unwrap();
     for at_start in [false, true] {
         if at_start {
             drop(pool);
-            pool = bed.open();
+            pool = testbed.open();
         } else {
             let refused = pool.devices().ensure_attached(&record.id, RW);
             assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
@@ -320,13 +321,13 @@ fn a_bound_device_of_lost_data_is_left_alone() {
     // It is not used any more, and the restored data takes its place.
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device));
-    assert_eq!(devices(&bed), 1);
+    assert_eq!(devices(&testbed), 1);
 }
 
 #[test]
 fn a_device_grows_with_its_volume() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let refused = pool.devices().refresh_device(&record.id);
         assert!(matches!(refused, Err(Error::Precondition(_))));
@@ -353,8 +354,8 @@ fn allocated_after_discard(pool: &ImagePool, record: &VolumeRecord) -> u64 {
 
 #[test]
 fn discards_shrink_a_thin_volume_and_never_a_thick_one() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let thin = create(&pool, &volume_of(&pool, "thin", 16 * MIB));
         assert!(allocated_after_discard(&pool, &thin) < MIB);
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 16 * MIB));
@@ -368,9 +369,9 @@ struct InUse {
 }
 
 impl InUse {
-    fn mount(bed: &Bed, device: &Device) -> Self {
+    fn mount(testbed: &Testbed, device: &Device) -> Self {
         let kind = orlop_sys::filesystem::FsKind::Xfs;
-        let point = bed.pool_path().with_extension("volume");
+        let point = testbed.pool_path().with_extension("volume");
         orlop_sys::mounts::ensure_directory(&point).unwrap();
         let options = ["nouuid".to_owned()];
         let mount = orlop_sys::mounts::FsMount {
@@ -399,8 +400,8 @@ impl Drop for InUse {
 
 #[test]
 fn a_mounted_volume_grows_to_its_record_and_no_further() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 320 * MIB));
     // As a crash leaves it between the data and the record of an expansion.
     let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
@@ -417,7 +418,7 @@ fn a_mounted_volume_grows_to_its_record_and_no_further() {
             };
             orlop_sys::filesystem::format(&device.path, &format).unwrap();
         }
-        let in_use = InUse::mount(&bed, &device);
+        let in_use = InUse::mount(&testbed, &device);
         let shown = pool.catalogue().volume(&record.id).unwrap().unwrap().capacity_bytes;
         assert_eq!(pool.devices().refresh_device(&record.id).unwrap(), shown);
         let before = in_use.grow(&device);
@@ -432,8 +433,8 @@ fn a_mounted_volume_grows_to_its_record_and_no_further() {
 
 #[test]
 fn a_read_only_device_shows_the_record_too() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let longer = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
     orlop_sys::file::set_length(&longer, 32 * MIB).unwrap();

@@ -13,8 +13,8 @@ fn largest(pool: &ImagePool, provisioning: Provisioning) -> u64 {
 
 #[test]
 fn exactly_the_largest_volume_can_be_made() {
-    for bed in [Bed::xfs(), Bed::btrfs(), Bed::ext4()].into_iter().flatten() {
-        let pool = bed.open();
+    for testbed in [Testbed::xfs(), Testbed::btrfs(), Testbed::ext4()].into_iter().flatten() {
+        let pool = testbed.open();
         for provisioning in [Provisioning::Thin, Provisioning::Thick] {
             let largest = largest(&pool, provisioning);
             assert!(largest > 100 * MIB);
@@ -31,16 +31,16 @@ fn exactly_the_largest_volume_can_be_made() {
 }
 
 #[test]
-fn what_was_deleted_can_be_promised_again() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+fn deleted_space_can_be_promised_again() {
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let before = largest(&pool, Provisioning::Thick);
         let new = thick_volume_of(&pool, "a", 256 * MIB);
         create(&pool, &new);
         let between = largest(&pool, Provisioning::Thick);
         assert!(before.abs_diff(between + 256 * MIB) <= 8 * MIB, "{between}");
         pool.provisioner().ensure_no_volume(&new.id).unwrap();
-        file::sync_filesystem(&bed.pool_path()).unwrap();
+        file::sync_filesystem(&testbed.pool_path()).unwrap();
         let after = largest(&pool, Provisioning::Thick);
         assert!(before.abs_diff(after) <= 8 * MIB, "{before} {after}");
     }
@@ -48,20 +48,20 @@ fn what_was_deleted_can_be_promised_again() {
 
 #[test]
 fn written_bytes_are_not_counted_twice() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
     let before = largest(&pool, Provisioning::Thin);
     scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
     drop(pool);
-    let pool = bed.open();
+    let pool = testbed.open();
     assert!(before.abs_diff(largest(&pool, Provisioning::Thin)) <= 2 * MIB);
 }
 
 #[test]
-fn discarded_bytes_are_not_promised_before_they_are_measured() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn discarded_bytes_are_promised_only_after_a_scan() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 256 * MIB));
     let before = largest(&pool, Provisioning::Thin);
     let data = data_of(&pool, &record.id);
@@ -74,8 +74,8 @@ fn discarded_bytes_are_not_promised_before_they_are_measured() {
 
 #[test]
 fn eight_callers_cannot_overbook() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let each = (largest(&pool, Provisioning::Thin) / 4 - MIB) / MIB * MIB;
         let made = std::thread::scope(|scope| {
             let callers: Vec<_> = (0..8)
@@ -95,8 +95,8 @@ fn eight_callers_cannot_overbook() {
 
 #[test]
 fn a_dropped_draft_gives_its_space_back() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let before = largest(&pool, Provisioning::Thick);
     let all = thick_volume_of(&pool, "all", before);
     let draft = pool.provisioner().begin_volume(&all).unwrap();
@@ -109,14 +109,14 @@ fn a_dropped_draft_gives_its_space_back() {
 }
 
 #[test]
-fn below_the_floor_nothing_is_made_and_all_volumes_say_so() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn below_the_floor_creates_fail_and_volumes_warn() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     assert!(!pool.health().condition(&record.id).unwrap().abnormal);
     drop(pool);
 
-    let mut config = bed.config();
+    let mut config = testbed.config();
     config.floor = Floor::Percent(100);
     let pool = ImagePool::open(config).unwrap();
     assert_eq!(largest(&pool, Provisioning::Thin), 0);
@@ -137,12 +137,12 @@ fn below_the_floor_nothing_is_made_and_all_volumes_say_so() {
 }
 
 #[test]
-fn overcommit_lets_more_be_promised_than_there_is() {
-    let Some(bed) = Bed::xfs() else { return };
-    let mut config = bed.config();
+fn overcommit_allows_more_than_the_space() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let mut config = testbed.config();
     config.overcommit_percent = 300;
     let pool = ImagePool::open(config).unwrap();
-    let total = file::space(&bed.pool_path()).unwrap().total;
+    let total = file::space(&testbed.pool_path()).unwrap().total;
     let thin = largest(&pool, Provisioning::Thin);
     assert!(thin > 2 * total, "{thin} of {total}");
     assert!(largest(&pool, Provisioning::Thick) < total);
@@ -152,23 +152,23 @@ fn overcommit_lets_more_be_promised_than_there_is() {
 }
 
 #[test]
-fn a_copy_needs_its_bytes_where_extents_are_not_shared() {
-    let Some(bed) = Bed::ext4() else { return };
-    let mut config = bed.config();
+fn unshared_copy_needs_its_full_size() {
+    let Some(testbed) = Testbed::ext4() else { return };
+    let mut config = testbed.config();
     config.overcommit_percent = 1000;
     let pool = ImagePool::open(config).unwrap();
     let record = create(&pool, &thick_volume_of(&pool, "a", 512 * MIB));
     let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &record));
     assert!(matches!(refused.err(), Some(Error::Exhausted(_))));
-    assert!(listing(&bed, "staging").is_empty());
+    assert!(listing(&testbed, "staging").is_empty());
 }
 
 #[test]
-fn shared_bytes_are_promised_to_each_and_owned_once() {
-    for bed in Bed::sharing() {
-        let foreign = fs::File::create(bed.pool_path().with_extension("foreign")).unwrap();
+fn shared_bytes_are_promised_to_each_and_counted_once() {
+    for testbed in Testbed::sharing() {
+        let foreign = fs::File::create(testbed.pool_path().with_extension("foreign")).unwrap();
         file::preallocate(&foreign, 0, 256 * MIB).unwrap();
-        let pool = bed.open();
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 160 * MIB));
         let data = data_of(&pool, &record.id);
         scribble(&data, 1, 72 * MIB);
@@ -181,12 +181,12 @@ fn shared_bytes_are_promised_to_each_and_owned_once() {
             assert!(left + 140 * MIB <= available, "{available} {left}");
             available = left;
         }
-        // The same when all is measured anew, and by another process.
+        // The same after another scan, and in another process.
         lock(&pool.capacity.ledger).scan().forget();
         let again = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
         drop(pool);
-        let pool = bed.open();
+        let pool = testbed.open();
         let again = pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes;
         assert!(again.abs_diff(available) <= 8 * MIB, "{available} {again}");
 
@@ -197,14 +197,14 @@ fn shared_bytes_are_promised_to_each_and_owned_once() {
 }
 
 #[test]
-fn what_a_copy_has_beyond_its_source_is_its_own() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+fn bytes_beyond_the_source_count_for_the_copy() {
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 64 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 8 * MIB);
         let from = orlop_model::ContentSource::Volume(source.id);
         let copy = create(&pool, &copy_of(&pool, "copy", from, 192 * MIB));
-        bed.free();
+        testbed.free();
         lock(&pool.capacity.ledger).scan().forget();
         let before = largest(&pool, Provisioning::Thin);
         let grown = fs::File::options().write(true).open(data_of(&pool, &copy.id)).unwrap();
@@ -212,8 +212,8 @@ fn what_a_copy_has_beyond_its_source_is_its_own() {
         grown.write_all_at(&pattern(3, 128 * MIB), 64 * MIB).unwrap();
         grown.sync_all().unwrap();
         drop((grown, pool));
-        bed.free();
-        let after = largest(&bed.open(), Provisioning::Thin);
+        testbed.free();
+        let after = largest(&testbed.open(), Provisioning::Thin);
         assert!(before.abs_diff(after) <= 8 * MIB, "{before} {after}");
     }
 }

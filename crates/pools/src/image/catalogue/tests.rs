@@ -12,9 +12,9 @@ fn group(pool: &ImagePool, name: &str, volumes: &[&str]) -> VolumeGroupRecord {
 }
 
 #[test]
-fn a_group_is_made_changed_listed_and_deleted() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn group_is_created_changed_listed_and_deleted() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     let mut groups = [group(&pool, "a", &["x", "y"]), group(&pool, "b", &[])];
     for group in &groups {
         pool.catalogue().save_volume_group(group, None).unwrap();
@@ -27,7 +27,7 @@ fn a_group_is_made_changed_listed_and_deleted() {
     groups.sort_by(|a, b| a.id.cmp(&b.id));
     drop(pool);
 
-    let pool = bed.open();
+    let pool = testbed.open();
     assert_eq!(pool.catalogue().volume_groups(None, 0).unwrap(), groups);
     assert_eq!(pool.catalogue().volume_groups(Some(&groups[0].id), 1).unwrap(), groups[1..]);
     assert_eq!(pool.catalogue().volume_group(&groups[0].id).unwrap().as_ref(), Some(&groups[0]));
@@ -36,20 +36,20 @@ fn a_group_is_made_changed_listed_and_deleted() {
     }
     assert_eq!(pool.catalogue().volume_group(&groups[0].id).unwrap(), None);
     drop(pool);
-    assert_eq!(bed.open().catalogue().volume_groups(None, 0).unwrap(), groups[1..]);
+    assert_eq!(testbed.open().catalogue().volume_groups(None, 0).unwrap(), groups[1..]);
 }
 
 #[test]
-fn a_damaged_group_is_neither_listed_nor_overwritten_nor_deleted() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn damaged_group_is_neither_listed_changed_nor_deleted() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     let group = group(&pool, "a", &["x"]);
     pool.catalogue().save_volume_group(&group, None).unwrap();
     let path = pool.catalogue.volume_group_index().path_of(&group.id);
     drop(pool);
     fs::write(&path, "{").unwrap();
 
-    let pool = bed.open();
+    let pool = testbed.open();
     assert!(pool.catalogue().volume_groups(None, 0).unwrap().is_empty());
     let is_damaged = |error: Option<Error>| {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_touches_becomes_one() {
+    fn adjacent_ranges_are_merged() {
         let parts = [range(0, 4), range(4, 4), range(10, 2), range(12, 1), range(20, 1)];
         let parts = parts.into_iter().map(|part| Ok(Some(part)));
         let merged: Vec<_> = Merged::new(parts).filter_map(Result::unwrap).collect();
@@ -70,7 +70,7 @@ mod tests {
 
     /// Else a caller could not call it off: the whole volume may be one range, or none.
     #[test]
-    fn a_step_is_bounded_and_loses_nothing() {
+    fn merge_step_is_bounded_and_lossless() {
         let parts = (0..10 * PARTS as u64).map(|part| Ok(Some(range(part, 1))));
         let mut merged = Merged::new(parts);
         assert_eq!(merged.next(), Some(Ok(None)));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_the_end() {
+    fn error_ends_the_ranges() {
         let parts = [Ok(Some(range(0, 4))), Err(Error::Starting), Ok(Some(range(8, 4)))];
         let merged: Vec<_> = Merged::new(parts.into_iter()).collect();
         assert_eq!(merged, [Err(Error::Starting)]);

@@ -31,9 +31,9 @@ fn changed(
 }
 
 /// One of each way to tell what changed.
-fn beds() -> Vec<Bed> {
-    let mut beds = Bed::all();
-    beds.extend(Bed::btrfs_compressed());
+fn beds() -> Vec<Testbed> {
+    let mut beds = Testbed::all();
+    beds.extend(Testbed::btrfs_compressed());
     beds
 }
 
@@ -44,9 +44,9 @@ fn write(pool: &ImagePool, volume: &orlop_model::VolumeId, seed: u64, at: ByteRa
 }
 
 #[test]
-fn written_blocks_are_reported_and_no_others() {
-    for bed in beds() {
-        let pool = bed.open();
+fn only_written_blocks_are_reported() {
+    for testbed in beds() {
+        let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 64 * MIB));
         let blank = snapshot(&pool, "blank", &volume);
         assert_eq!(allocated(&pool, &blank, 0), []);
@@ -69,7 +69,7 @@ fn written_blocks_are_reported_and_no_others() {
             let covers = |range: &&ByteRange| range.start <= at.start && at.end() <= range.end();
             assert_eq!(reported.iter().filter(covers).count(), 1, "{at:?} in {reported:?}");
         }
-        // btrfs compresses 128 KiB at a time, so the neighbours of a block are packed anew; but
+        // btrfs compresses 128 KiB at a time, so the neighbours of a block are rewritten too; but
         // there the data is compared.
         assert_eq!(reported, second);
         assert_eq!(changed(&pool, &target, &target, 0), []);
@@ -95,26 +95,26 @@ fn addressed(pool: &ImagePool) -> bool {
 }
 
 #[test]
-fn addresses_are_trusted_on_xfs_and_btrfs_alone() {
-    for bed in Bed::sharing() {
-        assert!(addressed(&bed.open()));
+fn extent_addresses_are_trusted_on_xfs_and_btrfs_only() {
+    for testbed in Testbed::sharing() {
+        assert!(addressed(&testbed.open()));
     }
-    for bed in [Bed::plain(), Bed::ext4(), Bed::tmpfs()].into_iter().flatten() {
-        assert!(!addressed(&bed.open()));
+    for testbed in [Testbed::plain(), Testbed::ext4(), Testbed::tmpfs()].into_iter().flatten() {
+        assert!(!addressed(&testbed.open()));
     }
     // It shares extents where the filesystem below does, and is another filesystem all the same.
-    for below in Bed::sharing() {
-        let bed = Bed::overlay_on(&below);
-        let pool = bed.open();
+    for below in Testbed::sharing() {
+        let testbed = Testbed::overlay_on(&below);
+        let pool = testbed.open();
         assert!(pool.directory.shares_extents());
         assert!(!addressed(&pool));
     }
 }
 
 #[test]
-fn the_first_range_begins_where_the_reader_left_off() {
-    for bed in beds() {
-        let pool = bed.open();
+fn first_range_starts_at_the_given_offset() {
+    for testbed in beds() {
+        let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let base = snapshot(&pool, "base", &volume);
         write(&pool, &volume.id, 1, range(MIB, MIB));
@@ -138,8 +138,8 @@ fn the_first_range_begins_where_the_reader_left_off() {
 
 #[test]
 fn what_was_written_past_the_end_of_the_base_counts() {
-    for bed in beds() {
-        let pool = bed.open();
+    for testbed in beds() {
+        let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 8 * MIB));
         write(&pool, &volume.id, 1, range(7 * MIB, MIB));
         let base = snapshot(&pool, "base", &volume);
@@ -155,8 +155,8 @@ fn what_was_written_past_the_end_of_the_base_counts() {
 
 #[test]
 fn a_thick_volume_is_not_allocated_before_it_is_written() {
-    for bed in beds() {
-        let pool = bed.open();
+    for testbed in beds() {
+        let pool = testbed.open();
         let volume = create(&pool, &thick_volume_of(&pool, "a", 16 * MIB));
         let blank = snapshot(&pool, "blank", &volume);
         assert_eq!(allocated(&pool, &blank, 0), []);
@@ -167,9 +167,9 @@ fn a_thick_volume_is_not_allocated_before_it_is_written() {
 }
 
 #[test]
-fn deleted_snapshots_are_read_to_the_end() {
-    for bed in beds() {
-        let pool = bed.open();
+fn deleted_snapshot_is_still_read_to_its_end() {
+    for testbed in beds() {
+        let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let base = snapshot(&pool, "base", &volume);
         let pieces: Vec<_> = (0..8).map(|n| range(2 * n * MIB, 64 << 10)).collect();
@@ -196,11 +196,11 @@ fn deleted_snapshots_are_read_to_the_end() {
     }
 }
 
-/// Else nobody could call it off before all of the volume is read.
+/// Otherwise it could not be cancelled before the whole volume is read.
 #[test]
 fn data_is_read_in_bounded_steps() {
-    let Some(bed) = Bed::ext4() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::ext4() else { return };
+    let pool = testbed.open();
     let volume = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     write(&pool, &volume.id, 1, range(0, 40 * MIB));
     let base = snapshot(&pool, "base", &volume);
@@ -215,9 +215,9 @@ fn data_is_read_in_bounded_steps() {
 }
 
 #[test]
-fn a_snapshot_that_is_cut_short_is_damaged() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn truncated_snapshot_is_damaged() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let volume = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let taken = snapshot(&pool, "s", &volume);
     let file = File::options().write(true).open(snapshot_data_of(&pool, &taken.id)).unwrap();

@@ -19,7 +19,7 @@ fn config(path: &Path) -> ImagePoolConfig {
 }
 
 #[test]
-fn a_check_refuses_what_opening_refuses_and_makes_nothing() {
+fn check_refuses_like_open_and_creates_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("pool");
     assert_eq!(ImagePool::check(&config(&path)), Ok(Start::Make));

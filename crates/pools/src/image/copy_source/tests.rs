@@ -22,20 +22,20 @@ fn assert_copies_share(pool: &ImagePool, volume: &VolumeRecord, name: &str) {
 }
 
 #[test]
-fn copies_share_whatever_mount_options_volumes_were_made_with() {
+fn copies_share_extents_under_any_mount_options() {
     let options = [&["datacow"][..], &["nodatasum"], &["nodatacow"]];
-    let Some(bed) = Bed::btrfs() else { return };
-    drop(bed.open());
+    let Some(testbed) = Testbed::btrfs() else { return };
+    drop(testbed.open());
     for (number, made_with) in options.iter().enumerate() {
-        bed.mount_again(FsKind::Btrfs, made_with);
-        let pool = bed.open();
+        testbed.mount_again(FsKind::Btrfs, made_with);
+        let pool = testbed.open();
         let name = format!("volume-{number}");
         let volume = create(&pool, &volume_of(&pool, &name, 16 * MIB));
         scribble(&data_of(&pool, &volume.id), 1, MIB);
         drop(pool);
         for copied_with in options {
-            bed.mount_again(FsKind::Btrfs, copied_with);
-            let pool = bed.open();
+            testbed.mount_again(FsKind::Btrfs, copied_with);
+            let pool = testbed.open();
             assert!(pool.provisioner().has_atomic_copies());
             assert_copies_share(&pool, &volume, &format!("{made_with:?}-{copied_with:?}"));
             pool.close();
@@ -44,13 +44,13 @@ fn copies_share_whatever_mount_options_volumes_were_made_with() {
 }
 
 #[test]
-fn a_cut_of_one_instant_is_never_made_piece_by_piece() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+fn atomic_copy_is_never_made_piecemeal() {
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let volume = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         scribble(&data_of(&pool, &volume.id), 1, MIB);
         // No extent of it can be shared with a file of the pool.
-        let Some(elsewhere) = Bed::ext4() else { return };
+        let Some(elsewhere) = Testbed::ext4() else { return };
         let foreign = elsewhere.pool_path().with_file_name("foreign");
         std::fs::copy(data_of(&pool, &volume.id), &foreign).unwrap();
         mounts::bind(&foreign, &data_of(&pool, &volume.id), BindAccess::ReadWrite).unwrap();
@@ -74,7 +74,7 @@ fn a_cut_of_one_instant_is_never_made_piece_by_piece() {
             let refused = outcome.expect("copied piece by piece").to_string();
             assert!(refused.contains("point-in-time copy"), "{refused}");
         }
-        assert!(listing(&bed, "snapshots").is_empty());
-        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&testbed, "snapshots").is_empty());
+        assert!(listing(&testbed, "staging").is_empty());
     }
 }

@@ -5,7 +5,7 @@ use tempfile::tempdir;
 use super::*;
 
 #[test]
-fn threads_that_end_are_waited_for() {
+fn ending_threads_are_waited_for() {
     let root = tempdir().unwrap();
     let former = enter(root.path(), "p").unwrap();
     let begun = Instant::now();
@@ -17,13 +17,13 @@ fn threads_that_end_are_waited_for() {
     assert!(!entering.is_finished() || begun.elapsed() >= ANSWERING);
     drop(former);
     let entered = entering.join().unwrap();
-    // Whoever comes next sees it.
+    // The next daemon sees it.
     assert!(Presence::try_alone(&Layout::new(root.path()).staging()).unwrap().is_none());
     drop(entered);
 }
 
 #[test]
-fn threads_that_wait_for_another_pool_are_not() {
+fn threads_waiting_for_another_pool_are_not_waited_for() {
     let root = tempdir().unwrap();
     let former = enter(root.path(), "p").unwrap();
     let begun = Instant::now();

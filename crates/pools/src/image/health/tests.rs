@@ -7,9 +7,9 @@ use orlop_sys::mounts::{self, BindAccess};
 use super::super::testbed::*;
 
 #[test]
-fn missing_and_short_data_is_reported_and_never_attached() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn missing_or_short_data_is_reported_and_not_attached() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let [short, missing, gone] =
         ["short", "missing", "gone"].map(|name| create(&pool, &volume_of(&pool, name, 64 * MIB)));
     let file = fs::File::options().write(true).open(data_of(&pool, &short.id)).unwrap();
@@ -18,12 +18,12 @@ fn missing_and_short_data_is_reported_and_never_attached() {
     let home = pool.catalogue.volume_index().directory_of(&gone.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
 
-    for (record, reported) in
+    for (record, expected) in
         [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
     {
         let condition = pool.health().condition(&record.id).unwrap();
         assert!(condition.abnormal);
-        assert!(condition.message.contains(reported), "{}", condition.message);
+        assert!(condition.message.contains(expected), "{}", condition.message);
         assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(record));
         let refused = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite);
         assert!(matches!(refused, Err(Error::Damaged { .. })));
@@ -32,18 +32,18 @@ fn missing_and_short_data_is_reported_and_never_attached() {
     assert!(matches!(pool.health().condition(&unknown), Err(Error::NoSuchVolume(_))));
 
     let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
-    let reported = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
+    let conditions = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
     assert_eq!(
-        reported.iter().map(|reported| reported.abnormal).collect::<Vec<_>>(),
+        conditions.iter().map(|condition| condition.abnormal).collect::<Vec<_>>(),
         [true, true, false]
     );
-    assert_eq!(reported[2], pool.health().condition(&well.id).unwrap());
+    assert_eq!(conditions[2], pool.health().condition(&well.id).unwrap());
 }
 
 #[test]
-fn a_pool_that_is_well_says_so() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn healthy_pool_reports_healthy() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         pool.health().check().unwrap();
         let record = create(&pool, &volume_of(&pool, "a", MIB));
         let condition = pool.health().condition(&record.id).unwrap();
@@ -53,33 +53,33 @@ fn a_pool_that_is_well_says_so() {
 }
 
 #[test]
-fn a_pool_that_went_away_is_noticed() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn vanished_pool_is_detected() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", MIB));
-    let elsewhere = bed.pool_path().with_extension("moved");
-    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    let elsewhere = testbed.pool_path().with_extension("moved");
+    fs::rename(testbed.pool_path(), &elsewhere).unwrap();
     assert!(matches!(pool.health().check(), Err(Error::Failed { .. })));
     assert!(pool.health().condition(&record.id).unwrap().abnormal);
     let refused = pool.provisioner().begin_volume(&volume_of(&pool, "b", MIB)).err();
     assert!(matches!(refused, Some(Error::Unreachable { .. })), "{refused:?}");
-    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    fs::rename(&elsewhere, testbed.pool_path()).unwrap();
     pool.health().check().unwrap();
 }
 
 /// What lies below the mount point of a disk may look like an empty pool.
 #[test]
-fn nothing_is_changed_in_what_only_looks_like_the_pool() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn replaced_pool_directory_is_not_modified() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, MIB)));
     let group = volume_group(&pool, "g", &volumes);
     pool.catalogue().save_volume_group(&group, None).unwrap();
     let cut = try_take_group(&pool, &group_of(&pool, "s", &volumes)).unwrap();
-    let elsewhere = bed.pool_path().with_extension("moved");
-    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    let elsewhere = testbed.pool_path().with_extension("moved");
+    fs::rename(testbed.pool_path(), &elsewhere).unwrap();
     for directory in ["volumes", "snapshots", "groups", "group-snapshots", "staging", "trash"] {
-        fs::create_dir_all(bed.pool_path().join(directory)).unwrap();
+        fs::create_dir_all(testbed.pool_path().join(directory)).unwrap();
     }
     for refused in [
         pool.catalogue().save_volume_group(&group, Some(&group)),
@@ -88,20 +88,20 @@ fn nothing_is_changed_in_what_only_looks_like_the_pool() {
     ] {
         assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     }
-    assert!(listing(&bed, "groups").is_empty());
-    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
-    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    assert!(listing(&testbed, "groups").is_empty());
+    orlop_sys::file::remove_tree(&testbed.pool_path()).unwrap();
+    fs::rename(&elsewhere, testbed.pool_path()).unwrap();
     pool.provisioner().ensure_no_group_snapshot(&cut.id).unwrap();
     pool.catalogue().ensure_no_volume_group(&group.id).unwrap();
 }
 
 #[test]
-fn a_read_only_filesystem_is_noticed() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn read_only_filesystem_is_detected() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", MIB));
     // The pool's lock keeps its filesystem from being remounted, so the way to it is.
-    let path = bed.pool_path();
+    let path = testbed.pool_path();
     mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
     let unwell = pool.health().check().unwrap_err().to_string();
     assert!(unwell.contains("read-only"), "{unwell}");

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn few_inodes_are_reported_only_where_there_is_a_number_of_them() {
+    fn few_inodes_are_reported_only_where_counted() {
         assert!(!has_few_inodes(&space(0, 0)));
         assert!(!has_few_inodes(&space(100_000, 1_000)));
         assert!(has_few_inodes(&space(100_000, 999)));

@@ -18,12 +18,12 @@ fn tree(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn kinds(bed: &Bed) -> [ImagePoolConfig; 2] {
-    [bed.config(), ImagePoolConfig { managed_size: Some(512 * MIB), ..bed.config() }]
+fn kinds(testbed: &Testbed) -> [ImagePoolConfig; 2] {
+    [testbed.config(), ImagePoolConfig { managed_size: Some(512 * MIB), ..testbed.config() }]
 }
 
 #[test]
-fn a_pool_is_made_only_in_an_empty_directory() {
+fn pool_is_created_only_in_an_empty_directory() {
     let foreign = [
         "staging/website/index.html",
         "trash/2026/report",
@@ -37,46 +37,46 @@ fn a_pool_is_made_only_in_an_empty_directory() {
         "notes",
     ];
     for name in foreign {
-        let Some(bed) = Bed::plain() else { return };
-        let path = bed.pool_path().join(name);
+        let Some(testbed) = Testbed::plain() else { return };
+        let path = testbed.pool_path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::create_dir_all(bed.pool_path().join("lost+found")).unwrap();
+        fs::create_dir_all(testbed.pool_path().join("lost+found")).unwrap();
         fs::write(&path, "theirs").unwrap();
-        let before = tree(&bed.pool_path());
-        for config in kinds(&bed) {
+        let before = tree(&testbed.pool_path());
+        for config in kinds(&testbed) {
             let checked = ImagePool::check(&config).unwrap_err();
             assert!(matches!(checked, Error::Invalid { .. }), "{name}: {checked}");
             let refused = ImagePool::open(config).unwrap_err();
             assert_eq!(refused, checked);
             let top = name.split('/').next().unwrap();
             assert!(refused.to_string().contains(top), "{refused}");
-            assert_eq!(tree(&bed.pool_path()), before, "{name}");
+            assert_eq!(tree(&testbed.pool_path()), before, "{name}");
         }
     }
 }
 
 #[test]
-fn an_image_of_another_is_not_taken_for_a_pool() {
-    let Some(bed) = Bed::plain() else { return };
-    fs::create_dir(bed.pool_path()).unwrap();
-    let image = managed::image_in(&bed.pool_path());
+fn foreign_image_is_not_used_as_a_pool() {
+    let Some(testbed) = Testbed::plain() else { return };
+    fs::create_dir(testbed.pool_path()).unwrap();
+    let image = managed::image_in(&testbed.pool_path());
     fs::write(&image, "theirs").unwrap();
-    for config in kinds(&bed) {
+    for config in kinds(&testbed) {
         ImagePool::open(config).unwrap_err();
         assert_eq!(fs::read(&image).unwrap(), b"theirs");
-        assert_eq!(tree(&bed.pool_path()), std::slice::from_ref(&image));
+        assert_eq!(tree(&testbed.pool_path()), std::slice::from_ref(&image));
     }
 }
 
 #[test]
-fn a_start_that_ended_before_the_mark_is_continued() {
+fn start_interrupted_before_the_header_continues() {
     for managed in [false, true] {
-        let Some(bed) = Bed::plain() else { return };
-        let config = kinds(&bed)[usize::from(managed)].clone();
-        let staging = bed.pool_path().join(STAGING);
+        let Some(testbed) = Testbed::plain() else { return };
+        let config = kinds(&testbed)[usize::from(managed)].clone();
+        let staging = testbed.pool_path().join(STAGING);
         let drafts = ["orlop.pool.0123abcd", "pool.xfs.89abcdef"].map(|name| staging.join(name));
         fs::create_dir_all(&staging).unwrap();
-        fs::create_dir(bed.pool_path().join(LOST_AND_FOUND)).unwrap();
+        fs::create_dir(testbed.pool_path().join(LOST_AND_FOUND)).unwrap();
         for draft in &drafts {
             fs::write(draft, "half").unwrap();
         }
@@ -91,34 +91,34 @@ fn a_start_that_ended_before_the_mark_is_continued() {
 }
 
 #[test]
-fn a_check_makes_no_directory() {
-    let Some(bed) = Bed::plain() else { return };
-    for config in kinds(&bed) {
+fn check_creates_no_directory() {
+    let Some(testbed) = Testbed::plain() else { return };
+    for config in kinds(&testbed) {
         ImagePool::check(&config).unwrap();
-        assert!(!bed.pool_path().exists());
+        assert!(!testbed.pool_path().exists());
     }
 }
 
 #[test]
-fn a_managed_pool_that_lost_its_mark_is_not_taken_over() {
-    let Some(bed) = Bed::plain() else { return };
-    let [_, config] = kinds(&bed);
+fn managed_pool_without_its_header_is_refused() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let [_, config] = kinds(&testbed);
     let pool = ImagePool::open(config.clone()).unwrap();
     create(&pool, &volume_of(&pool, "a", 8 * MIB));
     pool.close();
     drop(pool);
-    fs::remove_file(bed.pool_path().join(pool_header::NAME)).unwrap();
+    fs::remove_file(testbed.pool_path().join(pool_header::NAME)).unwrap();
     let refused = ImagePool::open(config).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
 }
 
 #[test]
-fn the_draft_of_a_subvolume_is_not_anothers() {
-    let Some(bed) = Bed::btrfs() else { return };
-    let beside = bed.pool_path().with_file_name(".pool.new");
+fn foreign_subvolume_beside_the_pool_is_kept() {
+    let Some(testbed) = Testbed::btrfs() else { return };
+    let beside = testbed.pool_path().with_file_name(".pool.new");
     orlop_sys::btrfs::create_subvolume(&beside).unwrap();
     fs::write(beside.join("file"), "theirs").unwrap();
-    drop(bed.open());
+    drop(testbed.open());
     assert_eq!(fs::read(beside.join("file")).unwrap(), b"theirs");
-    assert!(!bed.pool_path().join("file").exists());
+    assert!(!testbed.pool_path().join("file").exists());
 }

@@ -9,28 +9,28 @@ use super::*;
 
 #[test]
 fn a_pool_keeps_its_id() {
-    let Some(bed) = Bed::plain() else { return };
-    let id = bed.open().id().clone();
-    assert_eq!(*bed.open().id(), id);
+    let Some(testbed) = Testbed::plain() else { return };
+    let id = testbed.open().id().clone();
+    assert_eq!(*testbed.open().id(), id);
     for directory in ["volumes", "snapshots", "groups", "group-snapshots"] {
-        assert!(listing(&bed, directory).is_empty());
+        assert!(listing(&testbed, directory).is_empty());
     }
 }
 
 #[test]
 fn a_second_daemon_is_refused() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
-    let refused = ImagePool::open(bed.config()).unwrap_err().to_string();
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
+    let refused = ImagePool::open(testbed.config()).unwrap_err().to_string();
     assert!(refused.contains("another daemon"), "{refused}");
     drop(pool);
-    bed.open();
+    testbed.open();
 }
 
 #[test]
-fn orphans_are_removed() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn orphans_are_removed_at_open() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let deleted = create(&pool, &volume_of(&pool, "deleted", 8 * MIB));
         let half_made = create(&pool, &volume_of(&pool, "half-made", 8 * MIB));
         let whole = create(&pool, &volume_of(&pool, "whole", 8 * MIB));
@@ -42,29 +42,29 @@ fn orphans_are_removed() {
         fs::rename(home(&half_made).directory(), staging).unwrap();
         drop(pool);
 
-        let pool = bed.open();
-        assert!(listing(&bed, "staging").is_empty());
-        assert!(listing(&bed, "trash").is_empty());
+        let pool = testbed.open();
+        assert!(listing(&testbed, "staging").is_empty());
+        assert!(listing(&testbed, "trash").is_empty());
         assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(whole.id.clone(), Ok(whole))]);
     }
 }
 
 #[test]
-fn volumes_without_a_mark_are_not_taken_over() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn volumes_without_a_header_are_refused() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     create(&pool, &volume_of(&pool, "a", MIB));
     drop(pool);
-    fs::remove_file(bed.pool_path().join("orlop.pool")).unwrap();
-    let refused = ImagePool::open(bed.config()).unwrap_err();
+    fs::remove_file(testbed.pool_path().join("orlop.pool")).unwrap();
+    let refused = ImagePool::open(testbed.config()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
-    assert_eq!(listing(&bed, "volumes").len(), 1);
+    assert_eq!(listing(&testbed, "volumes").len(), 1);
 }
 
 #[test]
-fn only_what_orlop_made_is_swept() {
-    for bed in Bed::all() {
-        let id = bed.open().id().clone();
+fn foreign_files_are_not_removed() {
+    for testbed in Testbed::all() {
+        let id = testbed.open().id().clone();
         let other = "v-00000000-00000000000000000000000000000000";
         let theirs = [
             "staging/website".to_owned(),
@@ -86,10 +86,10 @@ fn only_what_orlop_made_is_swept() {
             format!("groups/.g-{id}-{digest}.json.new"),
         ];
         for name in theirs.iter().chain(&ours) {
-            fs::write(bed.pool_path().join(name), "something").unwrap();
+            fs::write(testbed.pool_path().join(name), "something").unwrap();
         }
         let node = "node".parse().unwrap();
-        let inspection = ImagePool::inspect(&bed.config(), &node).unwrap().unwrap();
+        let inspection = ImagePool::inspect(&testbed.config(), &node).unwrap().unwrap();
         for finding in &inspection.findings {
             let is_theirs = |name: &String| finding.subject.ends_with(name.as_str());
             assert!(
@@ -99,8 +99,8 @@ fn only_what_orlop_made_is_swept() {
             );
         }
         drop(inspection);
-        drop(bed.open());
-        let exists = |name: &String| bed.pool_path().join(name).exists();
+        drop(testbed.open());
+        let exists = |name: &String| testbed.pool_path().join(name).exists();
         let kept: Vec<_> = theirs.iter().chain(&ours).filter(|name| exists(name)).collect();
         assert_eq!(kept, theirs.iter().collect::<Vec<_>>());
     }
@@ -108,50 +108,50 @@ fn only_what_orlop_made_is_swept() {
 
 #[test]
 fn an_empty_filesystem_can_be_a_pool() {
-    let Some(bed) = Bed::plain() else { return };
-    fs::create_dir_all(bed.pool_path().join("lost+found")).unwrap();
-    bed.open().health().check().unwrap();
-    assert!(bed.pool_path().join("lost+found").exists());
+    let Some(testbed) = Testbed::plain() else { return };
+    fs::create_dir_all(testbed.pool_path().join("lost+found")).unwrap();
+    testbed.open().health().check().unwrap();
+    assert!(testbed.pool_path().join("lost+found").exists());
 }
 
 #[test]
-fn sharing_is_found_out_by_trying() {
-    for bed in Bed::sharing() {
-        assert!(bed.open().directory.shares_extents());
+fn extent_sharing_is_probed() {
+    for testbed in Testbed::sharing() {
+        assert!(testbed.open().directory.shares_extents());
     }
-    let Some(bed) = Bed::ext4() else { return };
-    assert!(!bed.open().directory.shares_extents());
+    let Some(testbed) = Testbed::ext4() else { return };
+    assert!(!testbed.open().directory.shares_extents());
 }
 
 #[test]
-fn no_pool_is_made_where_none_may_be() {
-    let Some(bed) = Bed::plain() else { return };
-    let config = ImagePoolConfig { create: false, ..bed.config() };
+fn pool_creation_can_be_disabled() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let config = ImagePoolConfig { create: false, ..testbed.config() };
     let refused = ImagePool::open(config.clone()).unwrap_err().to_string();
     assert!(refused.contains("there is no pool"), "{refused}");
-    assert!(!bed.pool_path().exists());
-    fs::create_dir(bed.pool_path()).unwrap();
+    assert!(!testbed.pool_path().exists());
+    fs::create_dir(testbed.pool_path()).unwrap();
     assert!(ImagePool::open(config.clone()).is_err());
-    assert_eq!(fs::read_dir(bed.pool_path()).unwrap().count(), 0);
-    drop(bed.open());
+    assert_eq!(fs::read_dir(testbed.pool_path()).unwrap().count(), 0);
+    drop(testbed.open());
     ImagePool::open(config).unwrap().health().check().unwrap();
 }
 
 #[test]
-fn a_read_only_pool_opens_and_says_what_it_is() {
-    for bed in [Bed::xfs(), Bed::ext4()].into_iter().flatten() {
-        let pool = bed.open();
+fn read_only_pool_opens_and_reports_it() {
+    for testbed in [Testbed::xfs(), Testbed::ext4()].into_iter().flatten() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", MIB));
         let shares = pool.directory.shares_extents();
         drop(pool);
-        let path = bed.pool_path();
+        let path = testbed.pool_path();
         mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.directory.shares_extents(), shares);
         assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
         let unwell = pool.health().check().unwrap_err().to_string();
         assert!(unwell.contains("read-only"), "{unwell}");
-        assert!(ImagePool::open(bed.config()).is_err());
+        assert!(ImagePool::open(testbed.config()).is_err());
         drop(pool);
         mounts::ensure_unmounted(&path).unwrap();
     }

@@ -7,7 +7,7 @@ fn created(root: &Path) -> PoolHeader {
 }
 
 #[test]
-fn a_mark_is_found_again_with_its_id() {
+fn header_is_read_back_with_its_id() {
     let root = tempdir().unwrap();
     assert!(PoolHeader::try_take(root.path()).unwrap().is_none());
     let id = created(root.path()).id().clone();
@@ -18,7 +18,7 @@ fn a_mark_is_found_again_with_its_id() {
 }
 
 #[test]
-fn only_one_may_hold_it() {
+fn header_lock_is_exclusive() {
     let root = tempdir().unwrap();
     let held = created(root.path());
     let refused = PoolHeader::try_take(root.path()).unwrap_err().to_string();
@@ -30,7 +30,7 @@ fn only_one_may_hold_it() {
 }
 
 #[test]
-fn eight_makers_at_once_make_one_pool() {
+fn concurrent_creators_make_one_pool() {
     let root = tempdir().unwrap();
     let path = root.path();
     let made = std::thread::scope(|scope| {
@@ -45,7 +45,7 @@ fn eight_makers_at_once_make_one_pool() {
 }
 
 #[test]
-fn an_unknown_format_is_refused_and_garbage_is_damage() {
+fn unknown_format_is_refused_and_garbage_is_damage() {
     let root = tempdir().unwrap();
     let path = root.path().join(NAME);
     fs::write(&path, r#"{"format":2,"shape":"new"}"#).unwrap();
@@ -60,7 +60,7 @@ fn an_unknown_format_is_refused_and_garbage_is_damage() {
 }
 
 #[test]
-fn a_replaced_or_removed_mark_is_noticed() {
+fn replaced_or_removed_header_is_detected() {
     let root = tempdir().unwrap();
     let held = created(root.path());
     held.check().unwrap();

@@ -12,8 +12,8 @@ use super::*;
 const BYTES: u64 = 320 * MIB;
 
 /// More volumes than would fit if they were filled.
-fn open_roomy(bed: &Bed) -> ImagePool {
-    ImagePool::open(ImagePoolConfig { overcommit_percent: 1000, ..bed.config() }).unwrap()
+fn open_roomy(testbed: &Testbed) -> ImagePool {
+    ImagePool::open(ImagePoolConfig { overcommit_percent: 1000, ..testbed.config() }).unwrap()
 }
 
 fn mount_volume_of(pool: &ImagePool, name: &str, fs: FsType, bytes: u64) -> NewVolume {
@@ -26,9 +26,9 @@ fn template(pool: &ImagePool, fs: FsType) -> Arc<CopySource> {
 }
 
 #[test]
-fn a_volume_is_born_with_its_filesystem() {
-    for bed in Bed::all() {
-        let pool = open_roomy(&bed);
+fn new_volume_has_its_filesystem() {
+    for testbed in Testbed::all() {
+        let pool = open_roomy(&testbed);
         for fs in FsType::ALL {
             let mut templates = Vec::new();
             for name in ["one", "two"] {
@@ -50,15 +50,15 @@ fn a_volume_is_born_with_its_filesystem() {
             }
             assert!(Arc::ptr_eq(&templates[0], &templates[1]), "{fs}");
         }
-        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&testbed, "staging").is_empty());
     }
 }
 
 /// Counted once for each volume it would promise room that is not there.
 #[test]
-fn what_volumes_share_with_a_template_is_not_counted_after_a_restart_either() {
-    for bed in Bed::sharing() {
-        let pool = open_roomy(&bed);
+fn template_extents_are_not_counted_after_a_restart() {
+    for testbed in Testbed::sharing() {
+        let pool = open_roomy(&testbed);
         for name in ["one", "two", "three"] {
             create(&pool, &mount_volume_of(&pool, name, FsType::Ext4, BYTES));
         }
@@ -74,14 +74,14 @@ fn what_volumes_share_with_a_template_is_not_counted_after_a_restart_either() {
         let before = seen(&pool);
         assert!(before >= u128::from(MIB), "what is not shared counts");
         drop(pool);
-        assert_eq!(open_roomy(&bed).catalogue.volume_index().own_bytes(), before);
+        assert_eq!(open_roomy(&testbed).catalogue.volume_index().own_bytes(), before);
     }
 }
 
 #[test]
-fn what_needs_a_mkfs_of_its_own_begins_blank() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = open_roomy(&bed);
+fn volume_that_cannot_use_a_template_starts_blank() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = open_roomy(&testbed);
     let blank = |new: &NewVolume| {
         let record = create(&pool, new);
         assert_eq!(record.format, FormatState::Blank, "{}", new.name);
@@ -100,20 +100,20 @@ fn what_needs_a_mkfs_of_its_own_begins_blank() {
     blank(&copy);
 }
 
-/// XFS is not made that small; whoever stages the volume is told.
+/// XFS is not made that small; NodeStageVolume reports it.
 #[test]
-fn a_mkfs_that_fails_stops_no_volume_from_being_made() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn failing_mkfs_does_not_prevent_creation() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &mount_volume_of(&pool, "a", FsType::Xfs, 16 * MIB));
     assert_eq!(record.format, FormatState::Blank);
-    assert!(listing(&bed, "staging").is_empty());
+    assert!(listing(&testbed, "staging").is_empty());
 }
 
 #[test]
-fn a_mkfs_that_failed_is_not_tried_again_at_once() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn failed_mkfs_is_not_retried_at_once() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     // XFS is not made that small.
     let shape = Shape { fs: FsType::Xfs, bytes: 16 * MIB };
     let failed_at = |name| {
@@ -131,7 +131,7 @@ fn a_mkfs_that_failed_is_not_tried_again_at_once() {
 }
 
 #[test]
-fn only_what_was_used_last_is_kept() {
+fn only_recently_used_templates_are_kept() {
     let templates = Recent::default();
     let shape = |bytes| Shape { fs: FsType::Ext4, bytes };
     let first = templates.slot(shape(0));
@@ -146,10 +146,10 @@ fn only_what_was_used_last_is_kept() {
 
 #[test]
 fn a_template_does_not_keep_a_managed_pool_mounted() {
-    let Some(bed) = Bed::plain() else { return };
-    let config = ImagePoolConfig { managed_size: Some(512 * MIB), ..bed.config() };
+    let Some(testbed) = Testbed::plain() else { return };
+    let config = ImagePoolConfig { managed_size: Some(512 * MIB), ..testbed.config() };
     let pool = ImagePool::open(config).unwrap();
     create(&pool, &mount_volume_of(&pool, "a", FsType::Ext4, 64 * MIB));
     pool.close();
-    assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
+    assert!(devices_of_pool_at(&testbed.pool_path()).is_empty());
 }

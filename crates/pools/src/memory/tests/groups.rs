@@ -33,7 +33,7 @@ fn range(start: u64, length: u64) -> ByteRange {
 }
 
 #[test]
-fn a_group_comes_and_goes_as_one() {
+fn group_snapshot_is_created_and_deleted_as_one() {
     let pool = pool();
     let sources = ["a", "b"].map(|name| create(&pool, &volume(&pool, name, MIB)));
     let new = group_of(&pool, &sources);
@@ -59,7 +59,7 @@ fn a_group_comes_and_goes_as_one() {
 }
 
 #[test]
-fn a_group_that_failed_left_nothing() {
+fn failed_group_snapshot_leaves_nothing() {
     let pool = pool();
     let sources = ["a", "b"].map(|name| create(&pool, &volume(&pool, name, MIB)));
     let new = group_of(&pool, &sources);
@@ -76,7 +76,7 @@ fn a_group_that_failed_left_nothing() {
 }
 
 #[test]
-fn blocks_that_were_written_are_reported() {
+fn written_blocks_are_reported() {
     let pool = pool();
     let source = create(&pool, &volume(&pool, "a", MIB));
     pool.write_blocks(&source.id, range(0, 8192)).unwrap();
@@ -86,23 +86,23 @@ fn blocks_that_were_written_are_reported() {
     assert!(pool.write_blocks(&source.id, range(MIB, 1)).is_err());
     let target = snapshot(&pool, "target", &source);
 
-    let reported = |ranges: Result<Ranges>| {
+    let collected = |ranges: Result<Ranges>| {
         ranges.unwrap().filter_map(Result::transpose).collect::<Result<Vec<_>>>()
     };
     let end = range(MIB - 4096, 4096);
     assert_eq!(
-        reported(pool.changed_blocks().allocated_ranges(&target.id, 0)),
+        collected(pool.changed_blocks().allocated_ranges(&target.id, 0)),
         Ok(vec![range(0, 8192), end])
     );
     assert_eq!(
-        reported(pool.changed_blocks().allocated_ranges(&target.id, 100)),
+        collected(pool.changed_blocks().allocated_ranges(&target.id, 100)),
         Ok(vec![range(100, 8092), end])
     );
     let changed = |start| pool.changed_blocks().changed_ranges(&base.id, &target.id, start);
-    assert_eq!(reported(changed(0)), Ok(vec![range(4096, 4096), end]));
-    assert_eq!(reported(changed(8192)), Ok(vec![end]));
+    assert_eq!(collected(changed(0)), Ok(vec![range(4096, 4096), end]));
+    assert_eq!(collected(changed(8192)), Ok(vec![end]));
     pool.fail_after("range", 1, Error::Starting);
-    assert_eq!(reported(changed(0)), Err(Error::Starting));
+    assert_eq!(collected(changed(0)), Err(Error::Starting));
     let missing = SnapshotId::new(pool.id().clone(), NameDigest::of_text("missing"));
     assert!(matches!(
         pool.changed_blocks().allocated_ranges(&missing, 0).err(),
@@ -122,7 +122,7 @@ fn zeroes_take_space_until_they_are_reclaimed() {
 }
 
 #[test]
-fn volume_groups_are_kept() {
+fn volume_groups_are_recorded() {
     let pool = pool();
     let record = VolumeGroupRecord {
         version: RECORD_VERSION,
@@ -142,7 +142,7 @@ fn volume_groups_are_kept() {
 }
 
 #[test]
-fn a_pool_says_how_it_cuts() {
+fn pool_reports_its_atomicity() {
     let pool = pool();
     assert!(pool.provisioner().has_atomic_copies() && pool.provisioner().has_atomic_groups());
     pool.cut_groups_piecemeal();

@@ -13,7 +13,7 @@ fn next_of(groups: &mut NewGroups, stop: &Stop, wanted: &[PathBuf]) {
 }
 
 #[test]
-fn groups_are_reported_as_they_are_made() {
+fn new_cgroups_are_reported() {
     let dir = scratch();
     let [first, second, third] = ["a", "a/b", "a/b/c"].map(|name| dir.path().join(name));
     std::fs::create_dir(&first).unwrap();
@@ -34,7 +34,7 @@ fn groups_are_reported_as_they_are_made() {
 }
 
 #[test]
-fn what_the_kernel_could_not_keep_is_found_all_the_same() {
+fn inotify_overflow_is_recovered() {
     let dir = scratch();
     let (mut groups, _) = NewGroups::below(dir.path()).unwrap();
     let stop = Stop::new().unwrap();

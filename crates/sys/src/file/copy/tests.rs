@@ -104,7 +104,7 @@ fn a_copy_crosses_filesystems_and_replaces_what_was_there() {
 }
 
 #[test]
-fn copying_by_hand_gives_the_same() {
+fn manual_copy_gives_the_same_result() {
     let dir = scratch();
     let source = sparse_file(&dir.path().join("source"));
     let copy = empty_file(&dir.path().join("copy"));
@@ -115,7 +115,7 @@ fn copying_by_hand_gives_the_same() {
 }
 
 #[test]
-fn a_copy_apart_shares_nothing_and_keeps_its_room() {
+fn unshared_copy_shares_nothing_and_keeps_its_blocks() {
     if !root() {
         return;
     }
@@ -168,7 +168,7 @@ fn data_and_extents_are_counted() {
 }
 
 #[test]
-fn sharing_is_found_out_by_trying_and_leaves_nothing() {
+fn sharing_probe_leaves_nothing() {
     if !root() {
         return;
     }

@@ -19,7 +19,7 @@ type Replace = fn(&Path, &str, &[u8]) -> Result<()>;
 const BOTH: [Replace; 2] = [replace_file, replace_file_until_reboot];
 
 #[test]
-fn replacing_creates_and_replaces_and_leaves_nothing_else() {
+fn replace_creates_or_replaces_and_leaves_nothing_else() {
     for replace in BOTH {
         let dir = scratch();
         replace(dir.path(), "record", b"first, and long").unwrap();
@@ -32,7 +32,7 @@ fn replacing_creates_and_replaces_and_leaves_nothing_else() {
 }
 
 #[test]
-fn what_a_crash_left_is_used_again() {
+fn temporary_file_of_a_crash_is_reused() {
     for replace in BOTH {
         let dir = scratch();
         std::fs::write(dir.path().join(".record.new"), "half of something much longer").unwrap();
@@ -97,7 +97,7 @@ fn renaming_never_replaces() {
 }
 
 #[test]
-fn what_cannot_be_synced_is_reported() {
+fn sync_failure_is_reported() {
     let dir = scratch();
     assert!(sync_dir(&dir.path().join("missing")).unwrap_err().is_not_found());
     std::fs::write(dir.path().join("file"), "x").unwrap();

@@ -37,7 +37,7 @@ fn files_with_and_without_checksums_are_cloned_alike() {
 
 /// As `chattr +c` makes a directory, so that new files in it are compressed.
 #[test]
-fn a_directory_that_compresses_is_no_hindrance() {
+fn compressed_directory_does_not_prevent_in_place_mode() {
     if !root() {
         return;
     }
@@ -54,7 +54,7 @@ fn a_directory_that_compresses_is_no_hindrance() {
 }
 
 #[test]
-fn a_file_with_data_stays_what_it_is() {
+fn file_with_data_keeps_its_in_place_mode() {
     if !root() {
         return;
     }

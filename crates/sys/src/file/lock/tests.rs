@@ -18,7 +18,7 @@ fn a_lock_is_held_once_and_ends_with_its_value() {
 }
 
 #[test]
-fn a_lock_is_not_sought_through_a_link() {
+fn lock_does_not_follow_a_symlink() {
     let dir = scratch();
     symlink(dir.path().join("elsewhere"), dir.path().join("lock")).unwrap();
     assert_eq!(try_lock(&dir.path().join("lock")).unwrap_err().errno(), Some(Errno::LOOP));
@@ -26,7 +26,7 @@ fn a_lock_is_not_sought_through_a_link() {
 }
 
 #[test]
-fn what_is_read_only_can_be_locked() {
+fn read_only_file_can_be_locked() {
     if !root() {
         return;
     }
@@ -43,7 +43,7 @@ fn what_is_read_only_can_be_locked() {
 
 /// What another thread has open ends when it is closed there, not with the lock.
 #[test]
-fn a_lock_keeps_nothing_else_open() {
+fn lock_keeps_no_other_descriptor_open() {
     let dir = scratch();
     let other = dir.path().join("other");
     let open_before = take(&other).unwrap().unwrap();

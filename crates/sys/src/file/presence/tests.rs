@@ -4,7 +4,7 @@ use super::*;
 use crate::testbed::scratch;
 
 #[test]
-fn those_who_are_there_are_seen_until_all_have_left() {
+fn presence_is_visible_until_all_have_left() {
     let dir = scratch();
     let first = Presence::try_alone(dir.path()).unwrap().unwrap();
     assert!(Presence::try_alone(dir.path()).unwrap().is_none());

@@ -16,7 +16,7 @@ fn zeroes(bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn zeroes_go_and_data_stays() {
+fn zeroes_are_punched_and_data_kept() {
     if !root() {
         return;
     }
@@ -52,7 +52,7 @@ fn zeroes_go_and_data_stays() {
 }
 
 #[test]
-fn a_small_hole_is_not_worth_another_extent() {
+fn small_hole_is_not_punched() {
     if !root() {
         return;
     }
@@ -84,7 +84,7 @@ fn reserved_space_stays_reserved() {
 }
 
 #[test]
-fn an_empty_file_has_nothing_to_give() {
+fn empty_file_frees_nothing() {
     let dir = scratch();
     let file = File::create(dir.path().join("file")).unwrap();
     assert_eq!(punch_zeroes(&file).unwrap(), 0);

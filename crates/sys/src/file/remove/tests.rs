@@ -8,7 +8,7 @@ use crate::mounts::{BindAccess, bind};
 use crate::testbed::{Mounted, root, scratch};
 
 #[test]
-fn a_tree_goes_with_all_it_holds() {
+fn tree_is_removed_with_its_contents() {
     let dir = scratch();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
@@ -22,7 +22,7 @@ fn a_tree_goes_with_all_it_holds() {
 }
 
 #[test]
-fn a_single_file_goes_too() {
+fn single_file_is_removed() {
     let dir = scratch();
     std::fs::write(dir.path().join("file"), "x").unwrap();
     remove_tree(&dir.path().join("file")).unwrap();
@@ -30,7 +30,7 @@ fn a_single_file_goes_too() {
 }
 
 #[test]
-fn what_links_lead_to_stays() {
+fn link_targets_are_kept() {
     let dir = scratch();
     let outside = dir.path().join("outside");
     std::fs::create_dir_all(outside.join("kept")).unwrap();
@@ -44,7 +44,7 @@ fn what_links_lead_to_stays() {
 }
 
 #[test]
-fn what_is_mounted_below_stays() {
+fn mounts_below_are_kept() {
     if !root() {
         return;
     }
@@ -62,7 +62,7 @@ fn what_is_mounted_below_stays() {
 }
 
 #[test]
-fn too_deep_a_tree_is_an_error_and_no_crash() {
+fn too_deep_tree_is_an_error() {
     let dir = scratch();
     let nested = |levels: usize| PathBuf::from(vec!["d"; levels].join("/"));
     std::fs::create_dir_all(dir.path().join("deep").join(nested(100))).unwrap();

@@ -36,7 +36,7 @@ fn an_unmounted_ext4_grows_to_its_device_and_keeps_its_data() {
 }
 
 #[test]
-fn our_idea_of_a_usable_rest_is_that_of_resize2fs() {
+fn last_group_rule_matches_resize2fs() {
     if !root() {
         return;
     }
@@ -59,7 +59,7 @@ fn our_idea_of_a_usable_rest_is_that_of_resize2fs() {
 }
 
 #[test]
-fn a_check_repairs_or_says_that_it_cannot() {
+fn fsck_repairs_or_reports_failure() {
     if !root() {
         return;
     }
@@ -96,7 +96,7 @@ fn a_device_without_ext4_is_refused() {
 }
 
 #[test]
-fn what_is_mounted_is_neither_checked_nor_grown() {
+fn mounted_ext4_is_neither_checked_nor_grown() {
     if !root() {
         return;
     }

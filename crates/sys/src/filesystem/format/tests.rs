@@ -23,7 +23,7 @@ fn extended_options_are_gathered_in_one() {
 
 /// With -U it would read all block devices of the machine.
 #[test]
-fn btrfs_is_made_without_a_look_at_other_devices() {
+fn mkfs_btrfs_does_not_scan_other_devices() {
     let arguments = btrfs_arguments(&["-L".to_owned(), "label".to_owned()]);
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
     assert_eq!(text, ["-f", "-q", "-K", "-L", "label"]);
@@ -60,7 +60,7 @@ fn a_preallocated_image_keeps_its_blocks() {
 }
 
 #[test]
-fn further_options_reach_mkfs_and_its_complaint_the_caller() {
+fn extra_options_reach_mkfs_and_errors_the_caller() {
     if !root() {
         return;
     }

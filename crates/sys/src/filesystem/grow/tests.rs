@@ -37,7 +37,7 @@ fn xfs_grows_while_mounted() {
 }
 
 #[test]
-fn growth_of_xfs_is_written_by_a_freeze() {
+fn freeze_writes_xfs_growth_to_disk() {
     if !root() {
         return;
     }
@@ -62,7 +62,7 @@ fn btrfs_grows_while_mounted() {
 }
 
 #[test]
-fn a_btrfs_too_small_to_be_resized_stays_as_it_is() {
+fn too_small_btrfs_is_not_resized() {
     if !root() {
         return;
     }
@@ -82,7 +82,7 @@ fn a_btrfs_too_small_to_be_resized_stays_as_it_is() {
 }
 
 #[test]
-fn ext4_grows_while_mounted_if_the_process_may() {
+fn ext4_grows_while_mounted_if_permitted() {
     if !root() {
         return;
     }
@@ -99,7 +99,7 @@ fn ext4_grows_while_mounted_if_the_process_may() {
 }
 
 #[test]
-fn xfs_leaves_out_a_group_that_would_be_too_small() {
+fn xfs_skips_a_too_small_last_group() {
     let geometry = XfsGeometry { block_size: 4096, ag_blocks: 1000, ..XfsGeometry::default() };
     assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4000), 4000);
     assert_eq!(usable_xfs_blocks(&geometry, 4096 * 4063 + 511), 4000);

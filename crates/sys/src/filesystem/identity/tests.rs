@@ -64,7 +64,7 @@ fn copies_are_whole_and_live_side_by_side() {
 }
 
 #[test]
-fn a_mkfs_that_refuses_an_option_is_asked_without_it_and_one_that_hangs_is_not() {
+fn refused_mkfs_option_is_dropped_but_a_hang_is_not_retried() {
     let after = |errno| {
         let mut failures =
             vec![crate::Error::Call { operation: "run", path: "mkfs".into(), errno }];

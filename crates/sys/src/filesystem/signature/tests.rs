@@ -16,7 +16,7 @@ fn probe_bytes(length: u64, pieces: &[(u64, &[u8])]) -> Signature {
 }
 
 #[test]
-fn zeros_are_blank_whatever_their_number() {
+fn zeros_of_any_length_are_blank() {
     for length in [0, 512, 4096, 70_000, MIB, 10 * MIB] {
         assert_eq!(probe_bytes(length, &[]), Signature::Blank, "{length}");
     }
@@ -32,12 +32,12 @@ fn anything_else_is_foreign() {
 }
 
 #[test]
-fn two_bytes_are_no_ext4() {
+fn ext4_magic_alone_is_not_ext4() {
     assert_eq!(probe_bytes(4 * MIB, &[(0x438, &[0x53, 0xEF])]), Signature::Foreign);
 }
 
 #[test]
-fn two_filesystems_at_once_are_none() {
+fn two_signatures_at_once_are_foreign() {
     let pieces: [(u64, &[u8]); 2] = [(0, b"XFSB"), (0x10040, b"_BHRfS_M")];
     assert_eq!(probe_bytes(4 * MIB, &pieces), Signature::Foreign);
 }
@@ -60,7 +60,7 @@ fn each_kind_is_recognised_with_its_uuid() {
 }
 
 #[test]
-fn an_error_that_the_kernel_noted_asks_for_a_check() {
+fn recorded_kernel_error_requires_a_check() {
     if !root() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::testbed::{Disk, MIB, Mounted, SMALL, Volume, root, scratch};
 
 /// Cut off, not removed: XFS takes its time to free what a removed file had.
 #[test]
-fn the_image_has_shrunk_when_trimming_returns() {
+fn trim_shrinks_the_image_before_it_returns() {
     if !root() {
         return;
     }

@@ -68,7 +68,7 @@ fn has(all: &[LoopStatus], device: &LoopDevice) -> bool {
 }
 
 #[test]
-fn a_device_on_a_file_that_does_not_answer_is_left_out() {
+fn device_on_a_hung_file_is_skipped() {
     if !root() {
         return;
     }
@@ -101,7 +101,7 @@ fn a_device_on_a_file_that_does_not_answer_is_left_out() {
 }
 
 #[test]
-fn a_device_that_may_be_our_own_is_waited_for() {
+fn hung_device_that_may_be_ours_is_waited_for() {
     if !root() {
         return;
     }

@@ -31,14 +31,14 @@ fn attempt(disk: &Disk) -> Option<String> {
 
 #[track_caller]
 fn assert_kept(disk: &Disk, why: &str) {
-    let user = attempt(disk).expect("it is in use");
-    assert!(user.contains(why), "{user}");
+    let reason = attempt(disk).expect("it is in use");
+    assert!(reason.contains(why), "{reason}");
     let kept = status(&disk.device).unwrap().expect("it is attached");
     assert!(kept.label == disk.label && !kept.detaching, "{kept:?}");
 }
 
 #[test]
-fn a_device_that_nothing_uses_is_detached() {
+fn unused_device_is_detached() {
     if !root() {
         return;
     }
@@ -51,7 +51,7 @@ fn a_device_that_nothing_uses_is_detached() {
 }
 
 #[test]
-fn a_short_use_of_a_device_does_not_keep_it() {
+fn brief_open_does_not_keep_a_device() {
     let looks = |found: [bool; 4]| {
         let mut found = found.into_iter();
         lasting(|| found.next().unwrap().then(|| "blkid".to_owned()))
@@ -92,7 +92,7 @@ fn a_bound_node_of_another_filesystem_is_known() {
 }
 
 #[test]
-fn who_opened_a_bound_path_or_their_own_node_is_known() {
+fn open_of_a_bound_path_or_own_node_is_detected() {
     if !root() {
         return;
     }
@@ -112,7 +112,7 @@ fn who_opened_a_bound_path_or_their_own_node_is_known() {
 }
 
 #[test]
-fn a_device_under_another_one_is_kept() {
+fn device_below_another_device_is_kept() {
     if !root() {
         return;
     }
@@ -122,10 +122,10 @@ fn a_device_under_another_one_is_kept() {
     let options = super::super::AttachOptions { label: "on top", read_only: false, size: MIB };
     let top = super::super::attach(&bind.point, &options).unwrap();
     drop(bind);
-    let user = attempt(&disk);
+    let reason = attempt(&disk);
     let kept = status(&disk.device).unwrap();
     until_detached(&top, || super::super::ensure_detached(&top, "on top")).unwrap();
-    assert!(user.is_some(), "another device is on it");
+    assert!(reason.is_some(), "another device is on it");
     assert!(kept.is_some_and(|kept| !kept.detaching));
 }
 
@@ -142,7 +142,7 @@ fn a_mounted_device_is_kept() {
 
 /// By what the kernel alone knows: an open that no process shows.
 #[test]
-fn what_the_kernel_holds_is_not_marked_to_go() {
+fn device_held_by_the_kernel_is_not_detached() {
     if !root() {
         return;
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::testbed::{Silent, answered, root, scratch};
 
 #[test]
-fn a_missing_mount_is_found_at_and_above_the_path() {
+fn missing_fstab_mount_is_found_at_and_above_the_path() {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().canonicalize().unwrap();
     let disk = root.join("a disk");
@@ -45,7 +45,7 @@ fn links_in_a_mount_point_of_fstab_are_followed() {
 }
 
 #[test]
-fn a_dead_server_in_fstab_is_not_asked() {
+fn dead_server_in_fstab_is_not_contacted() {
     if !root() {
         return;
     }

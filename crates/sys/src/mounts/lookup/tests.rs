@@ -13,7 +13,7 @@ fn number_of(disk: &Disk) -> (u32, u32) {
 }
 
 #[test]
-fn a_filesystem_is_known_by_its_device_wherever_it_is_bound() {
+fn filesystem_is_known_by_device_in_any_bind_mount() {
     if !root() {
         return;
     }
@@ -54,7 +54,7 @@ fn a_device_node_is_known_by_its_own_number() {
 }
 
 #[test]
-fn what_the_path_alone_cannot_tell_is_unclear() {
+fn ambiguous_path_is_unclear() {
     if !root() {
         return;
     }
@@ -77,7 +77,7 @@ fn what_the_path_alone_cannot_tell_is_unclear() {
 }
 
 #[test]
-fn links_and_what_is_missing_are_vacant() {
+fn symlinks_and_missing_paths_are_vacant() {
     if !root() {
         return;
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::testbed::pattern;
 
 #[test]
-fn a_line_is_read_field_by_field() {
+fn line_fields_are_parsed() {
     let line = "36 35 98:5 /mnt1 /mnt\\0402 rw,noatime master:1 shared:7 \
                 - ext3 /dev/root ro,errors=continue";
     let entries = parse_mountinfo(line);
@@ -40,13 +40,13 @@ fn escapes_are_octal_and_anything_else_is_itself() {
 }
 
 #[test]
-fn bytes_that_are_no_text_stay_what_they_are() {
+fn non_utf8_bytes_are_kept() {
     let entries = parse(b"1 0 0:1 / /a\xFF\\040b rw - tmpfs none rw");
     assert_eq!(entries[0].mount_point.as_os_str().as_encoded_bytes(), b"/a\xFF b");
 }
 
 #[test]
-fn an_empty_source_is_a_source() {
+fn empty_source_is_accepted() {
     let entries = parse_mountinfo("1 0 0:1 / /mnt rw - tmpfs  rw");
     assert_eq!((entries[0].source.as_str(), entries[0].super_options.len()), ("", 1));
 }

@@ -10,7 +10,7 @@ fn flag(name: &str) -> FsOption {
 }
 
 #[test]
-fn attributes_go_to_the_mount_and_the_rest_to_the_filesystem() {
+fn mount_attributes_and_filesystem_options_are_split() {
     let parsed = parse(&["noatime", "nosuid", "discard", "data=ordered", "sync"], false);
     let expected = Attributes::MOUNT_ATTR_NOATIME | Attributes::MOUNT_ATTR_NOSUID;
     assert_eq!(parsed.attributes, expected);
@@ -19,7 +19,7 @@ fn attributes_go_to_the_mount_and_the_rest_to_the_filesystem() {
 }
 
 #[test]
-fn the_last_of_opposites_counts() {
+fn last_of_opposite_options_wins() {
     assert_eq!(parse(&["nodev", "dev", "noexec"], false).attributes, Attributes::MOUNT_ATTR_NOEXEC);
     let atime = parse(&["noatime", "strictatime"], false).attributes;
     assert_eq!(atime, Attributes::MOUNT_ATTR_STRICTATIME);
@@ -27,7 +27,7 @@ fn the_last_of_opposites_counts() {
 }
 
 #[test]
-fn read_only_is_for_both_and_cannot_be_taken_back() {
+fn read_only_applies_to_both_and_is_final() {
     for parsed in [parse(&["ro"], false), parse(&["rw"], true)] {
         assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_RDONLY);
         assert_eq!(parsed.filesystem, [flag("ro")]);
@@ -37,7 +37,7 @@ fn read_only_is_for_both_and_cannot_be_taken_back() {
 }
 
 #[test]
-fn words_for_the_mount_program_are_dropped() {
+fn options_of_the_mount_program_are_dropped() {
     let parsed =
         parse(&["defaults", "_netdev", "x-systemd.automount", "", "nofail", "noexec"], false);
     assert_eq!(parsed.attributes, Attributes::MOUNT_ATTR_NOEXEC);
@@ -45,7 +45,7 @@ fn words_for_the_mount_program_are_dropped() {
 }
 
 #[test]
-fn an_entry_stays_one_option() {
+fn option_with_a_comma_stays_one_option() {
     let label = "context=\"u:r:t:s0:c1,c2\"";
     let parsed = parse(&["commit=5,nobarrier", label], false);
     let value = |key: &str, value: &str| FsOption::Value(key.to_owned(), value.to_owned());

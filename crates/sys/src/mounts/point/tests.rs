@@ -8,7 +8,7 @@ use crate::mounts::{BindAccess, bind};
 use crate::testbed::{Mounted, root, scratch};
 
 #[test]
-fn directories_are_made_with_what_is_missing_above() {
+fn directories_are_created_with_missing_parents() {
     let dir = scratch();
     let path = dir.path().join("a/b/c");
     assert!(ensure_directory(&path).unwrap());
@@ -44,7 +44,7 @@ fn links_and_the_wrong_kind_are_refused() {
 }
 
 #[test]
-fn only_what_is_empty_is_removed() {
+fn only_empty_mount_points_are_removed() {
     let dir = scratch();
     let at = |name: &str| dir.path().join(name);
     for name in ["empty", "full", "full/kept"] {
@@ -82,7 +82,7 @@ fn a_point_in_use_is_busy() {
 }
 
 #[test]
-fn a_replaced_mount_point_looks_as_before() {
+fn replaced_mount_point_keeps_its_attributes() {
     let dir = scratch();
     let (directory, file) = (dir.path().join("directory"), dir.path().join("file"));
     std::fs::create_dir(&directory).unwrap();
@@ -110,7 +110,7 @@ fn a_replaced_mount_point_looks_as_before() {
 }
 
 #[test]
-fn what_holds_something_is_not_replaced() {
+fn nonempty_mount_point_is_not_replaced() {
     let dir = scratch();
     let (directory, file) = (dir.path().join("directory"), dir.path().join("file"));
     std::fs::create_dir(&directory).unwrap();

@@ -9,7 +9,7 @@ use crate::mounts::ensure_unmounted;
 use crate::testbed::{Disk, Mounted, SMALL, root, scratch};
 
 #[test]
-fn who_keeps_a_mount_busy_is_named() {
+fn process_that_keeps_a_mount_busy_is_named() {
     if !root() {
         return;
     }

@@ -26,7 +26,7 @@ fn is_asked_to(play: &str) -> bool {
 }
 
 #[test]
-fn plays_the_helper() {
+fn thaw_helper_process() {
     if is_asked_to(PLAY_HELPER) {
         thaw_helper::run(std::io::stdin().lock());
     }
@@ -34,7 +34,7 @@ fn plays_the_helper() {
 
 /// Takes the pool's lock, freezes, says so, and does nothing more.
 #[test]
-fn plays_the_daemon() {
+fn daemon_process() {
     if !is_asked_to(PLAY_DAEMON) {
         return;
     }
@@ -52,7 +52,7 @@ fn plays_the_daemon() {
 }
 
 fn helper_command() -> HelperCommand {
-    let test = format!("{}::plays_the_helper", module());
+    let test = format!("{}::thaw_helper_process", module());
     let arguments = ["--exact", &test, PLAY_HELPER].map(OsString::from);
     HelperCommand { arguments: arguments.into(), ..HelperCommand::this_program("") }
 }
@@ -70,7 +70,7 @@ impl Daemon {
     fn freezing(staged: &TargetPath) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", PLAY_DAEMON])
-            .arg(format!("{}::plays_the_daemon", module()))
+            .arg(format!("{}::daemon_process", module()))
             .env(STAGED, staged.as_path())
             .stdout(Stdio::piped())
             .spawn()
@@ -121,49 +121,49 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_frozen_and_nothing_locked() {
-    let Some(bed) = Testbed::new() else { return };
-    let host = bed.host();
+fn killed_daemon_leaves_nothing_frozen_or_locked() {
+    let Some(testbed) = Testbed::new() else { return };
+    let host = testbed.host();
     for fs in FsType::ALL {
-        let staged = bed.mounted(&host, fs, fs.as_str());
+        let staged = testbed.mounted(&host, fs, fs.as_str());
         let mut daemon = Daemon::freezing(&staged.path);
         assert!(is_frozen(&staged.path), "{fs}");
-        assert!(file::try_lock(&bed.file("lock")).unwrap().is_none(), "the daemon has it");
+        assert!(file::try_lock(&testbed.file("lock")).unwrap().is_none(), "the daemon has it");
         let helper = daemon.helper();
         let open = std::fs::read_dir(helper.join("fd")).unwrap().count();
         assert_eq!(open, 3, "the helper keeps nothing open but its standard streams");
 
         daemon.kill();
-        assert!(file::try_lock(&bed.file("lock")).unwrap().is_some(), "the lock is free");
+        assert!(file::try_lock(&testbed.file("lock")).unwrap().is_some(), "the lock is free");
         wait_until("the filesystem is thawed", || !is_frozen(&staged.path));
         wait_until("the helper has ended", || has_ended(&helper));
 
         // What the helper did leaves a marker, which the next start finds and takes away.
-        assert_eq!(markers(&bed.file("run")), 1);
+        assert_eq!(markers(&testbed.file("run")), 1);
         host.thaw_left_frozen().unwrap();
-        assert_eq!(markers(&bed.file("run")), 0);
+        assert_eq!(markers(&testbed.file("run")), 0);
     }
 }
 
 #[test]
-fn without_its_helper_a_freeze_goes_on() {
-    let Some(bed) = Testbed::new() else { return };
-    let mut config = bed.config();
+fn freeze_works_without_the_thaw_helper() {
+    let Some(testbed) = Testbed::new() else { return };
+    let mut config = testbed.config();
     config.thaw_helper = Some(HelperCommand { program: "/missing".into(), arguments: Vec::new() });
     let host = LinuxHost::new(config).unwrap();
-    let staged = bed.mounted(&host, FsType::Ext4, "stage");
+    let staged = testbed.mounted(&host, FsType::Ext4, "stage");
     host.freeze(&staged.path).unwrap();
     assert!(is_frozen(&staged.path));
     assert!(host.ensure_thawed(&staged.path).unwrap());
 }
 
 #[test]
-fn a_helper_leaves_alone_what_its_daemon_thawed() {
-    let Some(bed) = Testbed::new() else { return };
-    let mut config = bed.config();
+fn thaw_helper_ignores_thawed_filesystems() {
+    let Some(testbed) = Testbed::new() else { return };
+    let mut config = testbed.config();
     config.thaw_helper = Some(helper_command());
     let host = LinuxHost::new(config).unwrap();
-    let staged = bed.mounted(&host, FsType::Xfs, "stage");
+    let staged = testbed.mounted(&host, FsType::Xfs, "stage");
     for _ in 0..3 {
         host.freeze(&staged.path).unwrap();
         assert!(host.ensure_thawed(&staged.path).unwrap());

@@ -56,9 +56,9 @@ fn copy(pool: &ImagePool, source: &VolumeRecord) -> Result<VolumeRecord> {
 }
 
 #[test]
-fn a_device_that_writes_keeps_the_volume_from_every_use() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn foreign_writable_device_blocks_every_use() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         scribble(&data_of(&pool, &record.id), 1, MIB);
         let before = read(&data_of(&pool, &record.id));
@@ -88,9 +88,9 @@ fn a_device_that_writes_keeps_the_volume_from_every_use() {
 }
 
 #[test]
-fn a_device_that_reads_keeps_the_volume_from_writers() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn foreign_read_only_device_blocks_writers() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = ByHand::attach(&data_of(&pool, &record.id), true);
     refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
@@ -106,9 +106,9 @@ fn a_device_that_reads_keeps_the_volume_from_writers() {
 
 /// A device that is there when it comes is not searched for again, and detaching it is always right.
 #[test]
-fn a_volume_in_use_is_let_go_beside_a_device_by_hand() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn volume_in_use_is_detached_despite_a_foreign_device() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let own = pool.devices().ensure_attached(&record.id, RW).unwrap();
     let device = ByHand::attach(&data_of(&pool, &record.id), false);
@@ -137,14 +137,14 @@ impl Drop for Bound<'_> {
 }
 
 #[test]
-fn a_device_is_found_by_a_bind_mount_of_its_directory() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn foreign_device_is_found_through_a_bind_mount() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let data = data_of(&pool, &record.id);
-    let point = bed.pool_path().with_extension("point");
+    let point = testbed.pool_path().with_extension("point");
     fs::create_dir(&point).unwrap();
-    for shown in [bed.pool_path().as_path(), data.parent().unwrap()] {
+    for shown in [testbed.pool_path().as_path(), data.parent().unwrap()] {
         let _bound = Bound::new(shown, &point);
         let device = ByHand::attach(&point.join(data.strip_prefix(shown).unwrap()), true);
         refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
@@ -154,12 +154,12 @@ fn a_device_is_found_by_a_bind_mount_of_its_directory() {
 }
 
 #[test]
-fn a_device_that_writes_is_found_under_any_name() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn foreign_device_is_found_under_any_name() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let data = data_of(&pool, &record.id);
-    let other = bed.pool_path().with_extension("other");
+    let other = testbed.pool_path().with_extension("other");
     fs::hard_link(&data, &other).unwrap();
     let device = ByHand::attach(&other, false);
     fs::remove_file(&other).unwrap();
@@ -175,9 +175,9 @@ fn a_device_that_writes_is_found_under_any_name() {
 }
 
 #[test]
-fn a_program_that_writes_keeps_the_volume_from_use() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn program_writing_the_file_blocks_use() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let program = File::options().write(true).open(data_of(&pool, &record.id)).unwrap();
     for message in [
@@ -193,9 +193,9 @@ fn a_program_that_writes_keeps_the_volume_from_use() {
 
 /// As a backup does.
 #[test]
-fn a_program_that_reads_keeps_the_volume_from_nothing() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn program_reading_the_file_blocks_nothing() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let _program = File::open(data_of(&pool, &record.id)).unwrap();
     pool.devices().ensure_attached(&record.id, RW).unwrap();
@@ -204,7 +204,7 @@ fn a_program_that_reads_keeps_the_volume_from_nothing() {
 }
 
 #[test]
-fn names_of_other_volumes_are_passed_over() {
+fn files_of_other_volumes_are_ignored() {
     let text = "v-01234567-0123456789abcdef0123456789abcdef";
     let id: VolumeId = text.parse().unwrap();
     let other = text.replace("abcdef", "fedcba");

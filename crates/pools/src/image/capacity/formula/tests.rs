@@ -20,14 +20,14 @@ fn volume(bytes: u64) -> Demand {
 }
 
 #[test]
-fn a_floor_is_a_share_or_a_size() {
+fn floor_is_a_percentage_or_a_size() {
     assert_eq!(Floor::Percent(5).of(1000 * MIB), 50 * MIB);
     assert_eq!(Floor::Percent(100).of(u64::MAX), u64::MAX);
     assert_eq!(Floor::Bytes(7).of(1), 7);
 }
 
 #[test]
-fn what_is_promised_is_what_can_be_kept() {
+fn promised_capacity_can_be_delivered() {
     let capacity = room().capacity(Provisioning::Thin);
     assert_eq!(capacity.available_bytes, 400 * MIB);
     assert_eq!(capacity.largest_volume, 400 * MIB);
@@ -45,7 +45,7 @@ fn sizes_are_whole_units() {
 }
 
 #[test]
-fn overcommit_stretches_promises_but_not_space() {
+fn overcommit_multiplies_promises_not_space() {
     let mut room = room();
     room.overcommit_percent = 300;
     assert_eq!(room.capacity(Provisioning::Thin).available_bytes, 1600 * MIB);
@@ -71,7 +71,7 @@ fn at_the_floor_nothing_is_left() {
 }
 
 #[test]
-fn a_snapshot_that_shares_needs_no_room_of_its_own() {
+fn shared_snapshot_needs_no_space() {
     let mut room = room();
     room.promised = room.owned;
     let sharing = Demand { must_fit: false, ..volume(2000 * MIB) };
@@ -80,7 +80,7 @@ fn a_snapshot_that_shares_needs_no_room_of_its_own() {
 }
 
 #[test]
-fn what_never_fits_is_out_of_range() {
+fn volume_larger_than_the_pool_is_out_of_range() {
     let mut room = room();
     assert!(room.check_ever_possible("p", &volume(1000 * MIB)).is_ok());
     let too_large = room.check_ever_possible("p", &volume(1001 * MIB));

@@ -21,9 +21,9 @@ fn let_age(pool: &ImagePool) {
 }
 
 #[test]
-fn what_was_written_is_noticed_without_anyone_waiting() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn written_bytes_are_scanned_in_the_background() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
     let before = promisable(&pool);
     scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
@@ -55,9 +55,9 @@ fn let_refusal_last(pool: &ImagePool) {
 }
 
 #[test]
-fn many_refusals_take_one_look_at_the_files() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn many_refusals_cause_one_scan() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     create(&pool, &volume_of(&pool, "a", 64 * MIB));
     let too_much = promisable(&pool) + 64 * MIB;
     let refuse = |name| {
@@ -74,25 +74,25 @@ fn many_refusals_take_one_look_at_the_files() {
     assert!(refuse("third") > long_ago, "not looked again");
 }
 
-/// GC-10: what GetCapacity told can be made, whatever was written or refused since.
+/// GC-10: a volume as large as GetCapacity reported can be created, whatever was written or refused since.
 #[test]
-fn what_was_reported_can_be_made_after_a_refusal() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn reported_capacity_can_be_created_after_a_refusal() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 128 * MIB));
-    let reported = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
-    let refused = try_create(&pool, &volume_of(&pool, "more", reported + 64 * MIB));
+    let largest = pool.provisioner().capacity(Provisioning::Thin).unwrap().largest_volume;
+    let refused = try_create(&pool, &volume_of(&pool, "more", largest + 64 * MIB));
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     let_refusal_last(&pool);
     scribble(&data_of(&pool, &record.id), 1, 48 * MIB);
-    create(&pool, &volume_of(&pool, "reported", reported - 2 * MIB));
+    create(&pool, &volume_of(&pool, "largest", largest - 2 * MIB));
 }
 
 #[test]
-fn what_a_stranger_gives_back_is_found_after_a_refusal() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
-    let path = bed.pool_path().with_extension("stranger");
+fn space_freed_by_others_is_found_after_a_refusal() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
+    let path = testbed.pool_path().with_extension("stranger");
     let stranger = std::fs::File::create_new(&path).unwrap();
     file::preallocate(&stranger, 0, 128 * MIB).unwrap();
     let wanted = volume_of(&pool, "a", promisable(&pool) / MIB * MIB + 64 * MIB);
@@ -105,9 +105,9 @@ fn what_a_stranger_gives_back_is_found_after_a_refusal() {
 }
 
 #[test]
-fn a_scan_that_panics_is_not_the_last() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn scan_runs_again_after_a_panic() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     lock(&pool.capacity.ledger).scan().under_way = true;
     let capacity = Arc::clone(&pool.capacity);
     let scan = thread::spawn(move || {
@@ -124,9 +124,9 @@ fn a_scan_that_panics_is_not_the_last() {
 }
 
 #[test]
-fn books_stay_true_whatever_happens_during_a_scan() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn accounting_stays_correct_during_a_scan() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let kept = create(&pool, &thick_volume_of(&pool, "kept", 16 * MIB));
     std::thread::scope(|scope| {
         for worker in 0..4 {

@@ -63,7 +63,7 @@ fn records_are_read_and_paged_in_order() {
 }
 
 #[test]
-fn what_cannot_be_read_is_listed_as_damaged() {
+fn unreadable_record_is_listed_as_damaged() {
     let directory = tempdir().unwrap();
     let [torn, foreign, newer, whole, bare] =
         ["torn", "foreign", "newer", "whole", "bare"].map(record);
@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_listed_as_damaged() {
 }
 
 #[test]
-fn names_of_other_pools_and_other_things_are_left_alone() {
+fn foreign_names_are_left_alone() {
     let directory = tempdir().unwrap();
     fs::create_dir(directory.path().join("lost+found")).unwrap();
     let other = VolumeId::new(PoolId::from_random([9; 4]), NameDigest::of_text("elsewhere"));

@@ -34,7 +34,7 @@ fn save(index: &Groups, record: &VolumeGroupRecord) {
 }
 
 #[test]
-fn records_survive_and_are_paged_in_order() {
+fn records_persist_and_are_paged_in_order() {
     let directory = tempdir().unwrap();
     let index = open(directory.path());
     let mut records: Vec<_> = ["a", "b", "c", "d"].map(group).into();
@@ -68,7 +68,7 @@ fn a_record_is_replaced_and_removed() {
 }
 
 #[test]
-fn what_cannot_be_read_is_damaged_and_not_listed() {
+fn unreadable_record_is_damaged_and_not_listed() {
     let directory = tempdir().unwrap();
     let index = open(directory.path());
     let [torn, foreign, newer, whole] = ["torn", "foreign", "newer", "whole"].map(group);
@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_damaged_and_not_listed() {
 }
 
 #[test]
-fn what_was_saved_unnoticed_is_taken_in() {
+fn record_saved_without_notice_is_adopted() {
     let directory = tempdir().unwrap();
     let index = open(directory.path());
     let record = group("a");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use fastrand::Rng;
 use orlop_model::{DeviceAccess, VolumeRecord};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -13,30 +14,13 @@ const BLOCK: usize = 4096;
 const START_BYTES: u64 = 2 * MIB;
 const GROWTH: u64 = MIB;
 
-/// SplitMix64: enough for a test, and the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// Mostly whole blocks, sometimes whatever; never empty.
-    fn range(&mut self, size: u64) -> ByteRange {
-        let unit = if self.below(4) == 0 { 1 } else { 4096 };
-        let longest = if self.below(4) == 0 { size } else { 64 << 10 };
-        let start = self.below(size / unit) * unit;
-        let length = (1 + self.below(longest)).div_ceil(unit) * unit;
-        range(start, length.min(size - start))
-    }
+/// Mostly whole blocks, sometimes any range of bytes; never empty.
+fn random_range(rng: &mut Rng, size: u64) -> ByteRange {
+    let unit = if rng.u64(..4) == 0 { 1 } else { 4096 };
+    let longest = if rng.u64(..4) == 0 { size } else { 64 << 10 };
+    let start = rng.u64(..size / unit) * unit;
+    let length = (1 + rng.u64(..longest)).div_ceil(unit) * unit;
+    range(start, length.min(size - start))
 }
 
 #[derive(Default)]
@@ -58,36 +42,36 @@ impl fmt::Display for Tally {
 
 /// Changes the file as a loop device does for its users, or by hand. What one filesystem does not
 /// offer is left out there.
-fn change(dice: &mut Dice, file: &File, size: u64) {
-    let at = dice.range(size);
+fn change(rng: &mut Rng, file: &File, size: u64) {
+    let at = random_range(rng, size);
     let allocate = |mode| {
         let _ = fallocate(file, mode, at.start, at.length);
     };
-    match dice.below(8) {
+    match rng.u64(..8) {
         0 => file.write_all_at(&vec![0; usize::try_from(at.length).unwrap()], at.start).unwrap(),
         1 => allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
         2 => allocate(FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE),
         3 => allocate(FallocateFlags::KEEP_SIZE),
         4 => file.sync_data().unwrap(),
-        _ => file.write_all_at(&pattern(dice.next(), at.length), at.start).unwrap(),
+        _ => file.write_all_at(&pattern(rng.u64(..), at.length), at.start).unwrap(),
     }
 }
 
 /// Sometimes through the volume's device.
-fn live_a_while(dice: &mut Dice, pool: &ImagePool, volume: &mut VolumeRecord) {
-    if dice.below(4) == 0 {
+fn apply_changes(rng: &mut Rng, pool: &ImagePool, volume: &mut VolumeRecord) {
+    if rng.u64(..4) == 0 {
         let grown = volume.capacity_bytes + GROWTH;
         *volume = pool.provisioner().ensure_capacity(&volume.id, grown).unwrap();
     }
-    let attached = dice.below(4) == 0;
+    let attached = rng.u64(..4) == 0;
     let path = if attached {
         pool.devices().ensure_attached(&volume.id, DeviceAccess::ReadWrite).unwrap().path
     } else {
         data_of(pool, &volume.id)
     };
     let file = OpenOptions::new().write(true).open(path).unwrap();
-    for _ in 0..=dice.below(12) {
-        change(dice, &file, volume.capacity_bytes);
+    for _ in 0..=rng.u64(..12) {
+        change(rng, &file, volume.capacity_bytes);
     }
     // As the engine does before it cuts.
     file.sync_all().unwrap();
@@ -134,7 +118,7 @@ fn rebuild(mut rebuilt: Vec<u8>, target: &[u8], ranges: &[ByteRange], tally: &mu
 
 fn check_pair(
     pool: &ImagePool,
-    dice: &mut Dice,
+    rng: &mut Rng,
     base: &SnapshotRecord,
     target: &SnapshotRecord,
     tally: &mut Tally,
@@ -150,42 +134,42 @@ fn check_pair(
     assert_rising(&holding, target.size_bytes);
     rebuild(Vec::new(), &after, &holding, &mut Tally::default());
 
-    let start = dice.below(target.size_bytes + 1);
+    let start = rng.u64(..target.size_bytes + 1);
     assert_eq!(changed(pool, base, target, start), clipped(&ranges, start));
     assert_eq!(allocated(pool, target, start), clipped(&holding, start));
 }
 
-fn live(bed: &Bed, pool: &ImagePool, seed: u64, tally: &mut Tally) {
-    let mut dice = Dice(seed);
-    let thick = dice.below(4) == 0;
+fn check_seed(testbed: &Testbed, pool: &ImagePool, seed: u64, tally: &mut Tally) {
+    let mut rng = Rng::with_seed(seed);
+    let thick = rng.u64(..4) == 0;
     let new = if thick { thick_volume_of } else { volume_of };
     let mut volume = create(pool, &new(pool, "v", START_BYTES));
     let mut snapshots: Vec<SnapshotRecord> = Vec::new();
     for round in 0..3 {
-        live_a_while(&mut dice, pool, &mut volume);
+        apply_changes(&mut rng, pool, &mut volume);
         snapshots.push(snapshot(pool, &format!("s{round}"), &volume));
     }
-    live_a_while(&mut dice, pool, &mut volume);
+    apply_changes(&mut rng, pool, &mut volume);
     pool.provisioner().ensure_no_volume(&volume.id).unwrap();
     for (base, target) in [(0, 1), (1, 2), (0, 2), (2, 2)] {
-        check_pair(pool, &mut dice, &snapshots[base], &snapshots[target], tally);
+        check_pair(pool, &mut rng, &snapshots[base], &snapshots[target], tally);
     }
     for taken in snapshots {
         pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
     }
-    assert!(listing(bed, "trash").is_empty());
+    assert!(listing(testbed, "trash").is_empty());
 }
 
 /// `ORLOP_TEST_SEEDS` asks for more.
-fn live_many(bed: Option<Bed>, name: &str, seeds: u64) {
-    let Some(bed) = bed else { return };
+fn check_seeds(testbed: Option<Testbed>, name: &str, seeds: u64) {
+    let Some(testbed) = testbed else { return };
     let asked = std::env::var("ORLOP_TEST_SEEDS").ok();
     let seeds = asked.map_or(seeds, |count| count.parse().unwrap());
-    let pool = bed.open();
+    let pool = testbed.open();
     let mut tally = Tally::default();
     for seed in 0..seeds {
         let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            live(&bed, &pool, seed, &mut tally);
+            check_seed(&testbed, &pool, seed, &mut tally);
         }));
         assert!(lived.is_ok(), "{name}: seed {seed}");
     }
@@ -195,20 +179,20 @@ fn live_many(bed: Option<Bed>, name: &str, seeds: u64) {
 
 #[test]
 fn no_change_is_missed_on_xfs() {
-    live_many(Bed::xfs(), "xfs", 100);
+    check_seeds(Testbed::xfs(), "xfs", 100);
 }
 
 #[test]
 fn no_change_is_missed_on_btrfs() {
-    live_many(Bed::btrfs(), "btrfs", 100);
+    check_seeds(Testbed::btrfs(), "btrfs", 100);
 }
 
 #[test]
 fn no_change_is_missed_on_compressed_btrfs() {
-    live_many(Bed::btrfs_compressed(), "btrfs, compressed", 20);
+    check_seeds(Testbed::btrfs_compressed(), "btrfs, compressed", 20);
 }
 
 #[test]
 fn no_change_is_missed_on_ext4() {
-    live_many(Bed::ext4(), "ext4", 20);
+    check_seeds(Testbed::ext4(), "ext4", 20);
 }

@@ -5,9 +5,9 @@ use orlop_model::{DeviceAccess, Error, Pool};
 use crate::image::testbed::*;
 
 #[test]
-fn what_is_deleted_is_gone_and_its_space_free() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn deleted_objects_are_gone_and_their_space_free() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
         scribble(&data_of(&pool, &record.id), 1, 8 * MIB);
         let taken = snapshot(&pool, "s", &record);
@@ -18,19 +18,19 @@ fn what_is_deleted_is_gone_and_its_space_free() {
         assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
         assert_eq!(pool.catalogue().snapshot(&taken.id).unwrap(), None);
         for directory in ["volumes", "snapshots", "trash", "staging"] {
-            assert!(listing(&bed, directory).is_empty(), "{directory}");
+            assert!(listing(&testbed, directory).is_empty(), "{directory}");
         }
         drop(pool);
-        let pool = bed.open();
+        let pool = testbed.open();
         assert!(pool.catalogue().volumes(None, 0).unwrap().is_empty());
         create(&pool, &volume_of(&pool, "a", 64 * MIB));
     }
 }
 
 #[test]
-fn what_is_damaged_is_neither_deleted_nor_overwritten() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn damaged_object_is_neither_deleted_nor_overwritten() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let new = volume_of(&pool, "a", 64 * MIB);
         let record = create(&pool, &new);
         let taken = snapshot(&pool, "s", &record);
@@ -40,7 +40,7 @@ fn what_is_damaged_is_neither_deleted_nor_overwritten() {
         fs::write(volume.record(), "{").unwrap();
         fs::write(snapshot.record(), "{").unwrap();
 
-        let pool = bed.open();
+        let pool = testbed.open();
         let damaged = |error: Option<Error>| match error {
             Some(Error::Damaged { reason, .. }) => reason,
             other => panic!("not damaged: {other:?}"),
@@ -64,9 +64,9 @@ fn what_is_damaged_is_neither_deleted_nor_overwritten() {
 }
 
 #[test]
-fn what_someone_else_removed_is_forgotten() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn externally_removed_object_is_forgotten() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     let home = pool.catalogue.volume_index().directory_of(&record.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
@@ -76,9 +76,9 @@ fn what_someone_else_removed_is_forgotten() {
 }
 
 #[test]
-fn what_is_in_use_is_not_deleted() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn volume_in_use_is_not_deleted() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     let access = DeviceAccess::ReadWrite;
     let device = pool.devices().ensure_attached(&record.id, access).unwrap();
@@ -88,18 +88,18 @@ fn what_is_in_use_is_not_deleted() {
     assert!(pool.catalogue().volume(&record.id).unwrap().is_some());
     drop(user);
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
-    assert!(devices_of_pool_at(&bed.pool_path()).is_empty());
+    assert!(devices_of_pool_at(&testbed.pool_path()).is_empty());
 }
 
 #[test]
-fn what_is_away_with_its_pool_is_not_gone() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn delete_fails_while_the_pool_is_absent() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     let unknown = volume_id(&pool, "unknown");
     let taken = snapshot(&pool, "s", &record);
-    let elsewhere = bed.pool_path().with_extension("moved");
-    fs::rename(bed.pool_path(), &elsewhere).unwrap();
+    let elsewhere = testbed.pool_path().with_extension("moved");
+    fs::rename(testbed.pool_path(), &elsewhere).unwrap();
     // With and without an empty directory in its place, as below an unmounted filesystem.
     for _ in 0..2 {
         let away = |error: Option<Error>| match error {
@@ -118,10 +118,10 @@ fn what_is_away_with_its_pool_is_not_gone() {
         away(pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
         away(pool.provisioner().capacity(orlop_model::Provisioning::Thin).err());
         assert!(pool.health().condition(&record.id).unwrap().message.contains("gone"));
-        fs::create_dir_all(bed.pool_path().join("volumes")).unwrap();
+        fs::create_dir_all(testbed.pool_path().join("volumes")).unwrap();
     }
-    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
-    fs::rename(&elsewhere, bed.pool_path()).unwrap();
+    orlop_sys::file::remove_tree(&testbed.pool_path()).unwrap();
+    fs::rename(&elsewhere, testbed.pool_path()).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(&record));
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
     pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();

@@ -18,32 +18,32 @@ fn group(pool: &ImagePool) -> GroupSnapshotRecord {
     try_take_group(pool, &group_of(pool, "g", &two_volumes(pool))).unwrap()
 }
 
-/// With what can be promised, measured anew; btrfs frees space when it is synced.
-fn reopened(bed: &Bed) -> (ImagePool, u64) {
-    orlop_sys::file::sync_filesystem(&bed.pool_path()).unwrap();
-    let pool = bed.open();
+/// With what can be promised, measured again; btrfs frees space when it is synced.
+fn reopened(testbed: &Testbed) -> (ImagePool, u64) {
+    orlop_sys::file::sync_filesystem(&testbed.pool_path()).unwrap();
+    let pool = testbed.open();
     let capacity = pool.provisioner().capacity(Provisioning::Thin).unwrap();
     (pool, capacity.available_bytes)
 }
 
 #[test]
-fn a_group_goes_with_all_its_members_and_its_space() {
+fn group_delete_removes_members_and_frees_space() {
     // Not where others write too, for free space is compared.
-    for bed in Bed::sharing().into_iter().chain(Bed::ext4()) {
-        let pool = bed.open();
+    for testbed in Testbed::sharing().into_iter().chain(Testbed::ext4()) {
+        let pool = testbed.open();
         let volumes = two_volumes(&pool);
         let alone = snapshot(&pool, "alone", &volumes[0]);
         drop(pool);
-        let (pool, before) = reopened(&bed);
+        let (pool, before) = reopened(&testbed);
         let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
         for _ in 0..2 {
             pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
         }
         assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), None);
         assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), std::slice::from_ref(&alone));
-        assert!(listing(&bed, "trash").is_empty());
+        assert!(listing(&testbed, "trash").is_empty());
         drop(pool);
-        let (pool, after) = reopened(&bed);
+        let (pool, after) = reopened(&testbed);
         assert!(before.abs_diff(after) < 4 * MIB, "{before} {after}");
         assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [alone]);
         assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), None);
@@ -51,9 +51,9 @@ fn a_group_goes_with_all_its_members_and_its_space() {
 }
 
 #[test]
-fn a_member_is_not_deleted_alone() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn member_is_not_deleted_alone() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let group = group(&pool);
         let refused = pool.provisioner().ensure_no_snapshot(&group.members[0]);
         assert!(matches!(refused, Err(Error::Invalid { field: "snapshot_id", .. })), "{refused:?}");
@@ -62,9 +62,9 @@ fn a_member_is_not_deleted_alone() {
 }
 
 #[test]
-fn a_crash_after_the_record_is_gone_ends_in_the_sweep() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn crash_after_record_removal_is_cleaned_up_at_open() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let volumes = two_volumes(&pool);
         let group = try_take_group(&pool, &group_of(&pool, "g", &volumes)).unwrap();
         let alone = snapshot(&pool, "alone", &volumes[0]);
@@ -73,50 +73,50 @@ fn a_crash_after_the_record_is_gone_ends_in_the_sweep() {
         fs::write(record.with_extension("unfinished"), "").unwrap();
         fs::remove_file(record).unwrap();
         let node = "node".parse().unwrap();
-        let inspection = ImagePool::inspect(&bed.config(), &node).unwrap().unwrap();
+        let inspection = ImagePool::inspect(&testbed.config(), &node).unwrap().unwrap();
         let codes: Vec<_> = inspection.findings.iter().map(|finding| finding.code).collect();
         assert!(codes.is_empty(), "{codes:?}");
         drop(inspection);
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [alone]);
-        assert_eq!(listing(&bed, "snapshots").len(), 1);
+        assert_eq!(listing(&testbed, "snapshots").len(), 1);
         for directory in ["trash", "group-snapshots"] {
-            assert!(listing(&bed, directory).is_empty(), "{directory}");
+            assert!(listing(&testbed, directory).is_empty(), "{directory}");
         }
         pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
     }
 }
 
 #[test]
-fn a_crash_before_the_record_is_gone_keeps_the_group() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn crash_before_record_removal_keeps_the_group() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let group = group(&pool);
     let record = pool.catalogue.group_snapshot_index().path_of(&group.id);
     drop(pool);
     fs::write(record.with_extension("unfinished"), "").unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), Some(group));
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 2);
-    assert_eq!(listing(&bed, "group-snapshots").len(), 1);
+    assert_eq!(listing(&testbed, "group-snapshots").len(), 1);
 }
 
 #[test]
-fn members_of_a_group_that_lost_its_record_are_set_aside() {
-    let Some(bed) = Bed::xfs() else { return };
+fn members_without_a_group_record_are_quarantined() {
+    let Some(testbed) = Testbed::xfs() else { return };
     for whole_directory in [false, true] {
-        let pool = bed.open();
+        let pool = testbed.open();
         let group = group(&pool);
         let data = read(&snapshot_data_of(&pool, &group.members[0]));
         let record = pool.catalogue.group_snapshot_index().path_of(&group.id);
         drop(pool);
-        let kept = bed.pool_path().join("kept");
+        let kept = testbed.pool_path().join("kept");
         let from = if whole_directory { record.parent().unwrap() } else { &record };
         fs::rename(from, &kept).unwrap();
-        let pool = bed.open();
+        let pool = testbed.open();
         assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
         drop(pool);
-        assert_eq!(listing(&bed, "set-aside").len(), 2);
+        assert_eq!(listing(&testbed, "set-aside").len(), 2);
 
         // With all of it moved back the group is whole again.
         if whole_directory {
@@ -124,41 +124,41 @@ fn members_of_a_group_that_lost_its_record_are_set_aside() {
         }
         fs::rename(&kept, from).unwrap();
         for member in &group.members {
-            let aside = bed.pool_path().join(format!("set-aside/{member}.0"));
-            fs::rename(aside, bed.pool_path().join(format!("snapshots/{member}"))).unwrap();
+            let aside = testbed.pool_path().join(format!("set-aside/{member}.0"));
+            fs::rename(aside, testbed.pool_path().join(format!("snapshots/{member}"))).unwrap();
         }
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap().as_ref(), Some(&group));
         assert!(read(&snapshot_data_of(&pool, &group.members[0])) == data);
     }
 }
 
 #[test]
-fn a_group_that_lost_members_can_still_be_deleted() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn group_with_lost_members_can_be_deleted() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let group = group(&pool);
     let home = pool.catalogue.snapshot_index().directory_of(&group.members[0]);
     drop(pool);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap().len(), 1);
     pool.provisioner().ensure_no_group_snapshot(&group.id).unwrap();
-    assert!(listing(&bed, "snapshots").is_empty());
-    assert!(listing(&bed, "group-snapshots").is_empty());
+    assert!(listing(&testbed, "snapshots").is_empty());
+    assert!(listing(&testbed, "group-snapshots").is_empty());
 }
 
 #[test]
-fn a_damaged_record_keeps_its_members() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn damaged_group_record_keeps_its_members() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let volumes = two_volumes(&pool);
     let new = group_of(&pool, "g", &volumes);
     let group = try_take_group(&pool, &new).unwrap();
     let record = pool.catalogue.group_snapshot_index().path_of(&group.id);
     drop(pool);
     fs::write(&record, "{").unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     let is_damaged = |error: Option<Error>| {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
     };
@@ -171,14 +171,14 @@ fn a_damaged_record_keeps_its_members() {
 }
 
 #[test]
-fn a_group_with_a_damaged_member_is_left_as_it_is() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn group_with_a_damaged_member_is_not_deleted() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let group = group(&pool);
     let home = pool.catalogue.snapshot_index().directory_of(&group.members[1]);
     drop(pool);
     fs::write(home.record(), "{").unwrap();
-    let pool = bed.open();
+    let pool = testbed.open();
     let refused = pool.provisioner().ensure_no_group_snapshot(&group.id);
     assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
     assert_eq!(pool.catalogue().group_snapshot(&group.id).unwrap(), Some(group));

@@ -7,9 +7,9 @@ use super::*;
 use crate::image::testbed::*;
 
 #[test]
-fn a_change_is_there_after_reopening() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn change_persists_after_reopening() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let limits = IoLimits { read_iops: Some(100), ..IoLimits::default() };
     let changed = pool
@@ -21,16 +21,16 @@ fn a_change_is_there_after_reopening() {
         .unwrap();
     assert_eq!(changed.limits, limits);
     drop(pool);
-    assert_eq!(bed.open().catalogue().volume(&record.id).unwrap(), Some(changed));
+    assert_eq!(testbed.open().catalogue().volume(&record.id).unwrap(), Some(changed));
 }
 
 #[test]
-fn a_change_that_cannot_be_saved_is_not_made() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn unsaved_change_is_not_applied() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let home = pool.catalogue.volume_index().directory_of(&record.id);
-    fs::rename(home.directory(), bed.pool_path().join("elsewhere")).unwrap();
+    fs::rename(home.directory(), testbed.pool_path().join("elsewhere")).unwrap();
     let refused = pool.catalogue().update_volume(&record.id, &mut |record| {
         record.ephemeral = true;
         Ok(())
@@ -43,8 +43,8 @@ fn a_change_that_cannot_be_saved_is_not_made() {
 
 #[test]
 fn volumes_grow_and_never_shrink() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let thin = create(&pool, &volume_of(&pool, "thin", 32 * MIB));
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 32 * MIB));
         for record in [&thin, &thick] {
@@ -62,15 +62,15 @@ fn volumes_grow_and_never_shrink() {
         assert!(allocated_bytes(&data_of(&pool, &thin.id)).unwrap() < 8 * MIB);
         assert!(allocated_bytes(&data_of(&pool, &thick.id)).unwrap() >= 48 * MIB);
         drop(pool);
-        let reopened = bed.open().catalogue().volume(&thin.id).unwrap().unwrap();
+        let reopened = testbed.open().catalogue().volume(&thin.id).unwrap().unwrap();
         assert_eq!(reopened.capacity_bytes, 48 * MIB);
     }
 }
 
 #[test]
 fn growth_must_fit() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 32 * MIB));
     let left = pool.provisioner().capacity(Provisioning::Thick).unwrap().largest_volume;
     let too_much = pool.provisioner().ensure_capacity(&record.id, 32 * MIB + left + MIB);
@@ -91,8 +91,8 @@ fn grow_data_alone(pool: &crate::image::ImagePool, record: &VolumeRecord, bytes:
 
 #[test]
 fn interrupted_growth_is_never_undone_and_can_be_finished() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let thin = create(&pool, &volume_of(&pool, "thin", 32 * MIB));
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 32 * MIB));
         for record in [&thin, &thick] {
@@ -108,36 +108,36 @@ fn interrupted_growth_is_never_undone_and_can_be_finished() {
 }
 
 #[test]
-fn interrupted_growth_needs_no_room_twice() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn interrupted_growth_is_charged_once() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 32 * MIB));
     let all = 32 * MIB + pool.provisioner().capacity(Provisioning::Thick).unwrap().largest_volume;
     grow_data_alone(&pool, &record, all);
     drop(pool);
     assert_eq!(
-        bed.open().provisioner().ensure_capacity(&record.id, all).unwrap().capacity_bytes,
+        testbed.open().provisioner().ensure_capacity(&record.id, all).unwrap().capacity_bytes,
         all
     );
 }
 
 #[test]
-fn failed_growth_leaves_what_was_there() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn failed_growth_keeps_the_old_size() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 32 * MIB));
     grow_data_alone(&pool, &record, 64 * MIB);
-    let free = bed.free();
+    let free = testbed.free();
     let refused = pool.provisioner.grow_data(&record, 1 << 40);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     assert_eq!(fs::metadata(data_of(&pool, &record.id)).unwrap().len(), 64 * MIB);
-    assert!(bed.free().abs_diff(free) <= MIB);
+    assert!(testbed.free().abs_diff(free) <= MIB);
 }
 
 #[test]
-fn growth_that_cannot_be_recorded_shows_nowhere() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn unrecorded_growth_is_invisible() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     let obstacle =
         pool.catalogue.volume_index().directory_of(&record.id).directory().join(".record.json.new");

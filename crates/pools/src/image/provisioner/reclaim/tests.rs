@@ -15,9 +15,9 @@ fn fill(pool: &crate::image::ImagePool, id: &VolumeId) {
 }
 
 #[test]
-fn zeroes_of_a_thin_volume_are_given_back() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn zeroes_of_a_thin_volume_are_freed() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         assert!(pool.provisioner().used_bytes(&record.id).unwrap() < MIB);
         fill(&pool, &record.id);
@@ -33,8 +33,8 @@ fn zeroes_of_a_thin_volume_are_given_back() {
 
 #[test]
 fn a_thick_volume_keeps_its_space() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &thick_volume_of(&pool, "a", 16 * MIB));
     fill(&pool, &record.id);
     pool.provisioner().ensure_reclaimed(&record.id).unwrap();
@@ -43,8 +43,8 @@ fn a_thick_volume_keeps_its_space() {
 
 #[test]
 fn a_volume_in_use_is_left_alone() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     fill(&pool, &record.id);
     let before = pool.provisioner().used_bytes(&record.id).unwrap();

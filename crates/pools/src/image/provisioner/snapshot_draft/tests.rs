@@ -6,9 +6,9 @@ use super::*;
 use crate::image::testbed::*;
 
 #[test]
-fn a_snapshot_keeps_what_was_and_gives_it_back() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn snapshot_keeps_and_restores_its_data() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
         let before = read(&data_of(&pool, &source.id));
@@ -26,7 +26,7 @@ fn a_snapshot_keeps_what_was_and_gives_it_back() {
         pool.provisioner().ensure_no_volume(&source.id).unwrap();
         pool.provisioner().ensure_no_volume(&restored.id).unwrap();
         drop(pool);
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.catalogue().snapshot(&taken.id).unwrap().as_ref(), Some(&taken));
         assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [taken]);
         let again = create(&pool, &copy_of(&pool, "again", from, 40 * MIB));
@@ -36,23 +36,23 @@ fn a_snapshot_keeps_what_was_and_gives_it_back() {
 
 #[test]
 fn a_snapshot_takes_no_space_where_extents_are_shared() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 256 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
-        let before = bed.free();
+        let before = testbed.free();
         for n in 0..4 {
             snapshot(&pool, &format!("s{n}"), &source);
         }
-        let after = bed.free();
+        let after = testbed.free();
         assert!(before.abs_diff(after) < 16 * MIB, "{before} {after}");
     }
 }
 
 #[test]
-fn the_time_of_a_snapshot_is_that_of_its_cut() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn snapshot_time_is_that_of_its_capture() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
     let mut draft = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
     let before = Timestamp::from(SystemTime::now());
@@ -67,24 +67,24 @@ fn the_time_of_a_snapshot_is_that_of_its_cut() {
 
 #[test]
 fn a_dropped_draft_leaves_nothing() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, MIB);
         let mut draft =
             pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &source)).unwrap();
         draft.capture().unwrap();
         drop(draft);
-        assert!(listing(&bed, "staging").is_empty());
-        assert!(listing(&bed, "snapshots").is_empty());
+        assert!(listing(&testbed, "staging").is_empty());
+        assert!(listing(&testbed, "snapshots").is_empty());
         assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
     }
 }
 
 #[test]
-fn a_source_that_grew_halfway_is_cut_to_its_record() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn snapshot_of_interrupted_growth_has_the_recorded_size() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         let data = data_of(&pool, &source.id);
         // As a crash leaves it between the data and the record of an expansion.
@@ -101,9 +101,9 @@ fn a_source_that_grew_halfway_is_cut_to_its_record() {
 }
 
 #[test]
-fn a_damaged_source_has_no_snapshot() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn damaged_source_cannot_be_snapshotted() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
     let file = fs::File::options().write(true).open(data_of(&pool, &source.id)).unwrap();
     file::set_length(&file, MIB).unwrap();

@@ -9,9 +9,9 @@ use crate::image::testbed::*;
 use crate::image::{ImagePool, ImagePoolConfig};
 
 #[test]
-fn a_volume_is_there_with_its_record_after_reopening() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn volume_and_record_persist_after_reopening() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let new = volume_of(&pool, "a", 64 * MIB);
         let record = create(&pool, &new);
         assert_eq!(record.id, new.id);
@@ -19,29 +19,29 @@ fn a_volume_is_there_with_its_record_after_reopening() {
         assert_eq!(fs::metadata(data_of(&pool, &new.id)).unwrap().len(), 64 * MIB);
         assert!(allocated_bytes(&data_of(&pool, &new.id)).unwrap() < MIB);
         drop(pool);
-        let pool = bed.open();
+        let pool = testbed.open();
         assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(record));
         assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
     }
 }
 
 #[test]
-fn only_the_owner_may_look() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = bed.open();
+fn volume_files_are_private() {
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", MIB));
     let home = pool.catalogue.volume_index().directory_of(&record.id);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(home.directory()), 0o700);
     assert_eq!(mode(&home.data()), 0o600);
     assert_eq!(mode(&home.record()), 0o600);
-    assert_eq!(mode(&bed.pool_path()), 0o700);
+    assert_eq!(mode(&testbed.pool_path()), 0o700);
 }
 
 #[test]
 fn a_thick_volume_has_its_space() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &thick_volume_of(&pool, "a", 64 * MIB));
         let data = data_of(&pool, &record.id);
         assert!(allocated_bytes(&data).unwrap() >= 64 * MIB);
@@ -51,23 +51,23 @@ fn a_thick_volume_has_its_space() {
 
 #[test]
 fn a_dropped_draft_leaves_nothing() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let new = volume_of(&pool, "a", 64 * MIB);
         let mut draft = pool.provisioner().begin_volume(&new).unwrap();
         draft.capture().unwrap();
-        assert_eq!(listing(&bed, "staging").len(), 1);
+        assert_eq!(listing(&testbed, "staging").len(), 1);
         drop(draft);
-        assert!(listing(&bed, "staging").is_empty());
-        assert!(listing(&bed, "volumes").is_empty());
+        assert!(listing(&testbed, "staging").is_empty());
+        assert!(listing(&testbed, "volumes").is_empty());
         assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     }
 }
 
 #[test]
-fn a_clone_is_equal_at_first_and_independent_ever_after() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+fn clone_is_equal_at_first_then_independent() {
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
         let from = ContentSource::Volume(source.id.clone());
@@ -93,23 +93,23 @@ fn a_clone_is_equal_at_first_and_independent_ever_after() {
 
 #[test]
 fn a_clone_takes_no_space_where_extents_are_shared() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 256 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
-        let before = bed.free();
+        let before = testbed.free();
         let from = ContentSource::Volume(source.id);
         let copy = create(&pool, &copy_of(&pool, "copy", from, 256 * MIB));
-        let after = bed.free();
+        let after = testbed.free();
         assert!(before.abs_diff(after) < 16 * MIB, "{before} {after}");
         assert!(allocated_bytes(&data_of(&pool, &copy.id)).unwrap() >= 128 * MIB);
     }
 }
 
 #[test]
-fn a_copy_of_many_extents_is_the_data_of_the_cut() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn copy_of_many_extents_is_the_captured_data() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let source = create(&pool, &volume_of(&pool, "source", 64 * MIB));
     let data = data_of(&pool, &source.id);
     let file = fs::File::options().write(true).open(&data).unwrap();
@@ -122,7 +122,7 @@ fn a_copy_of_many_extents_is_the_data_of_the_cut() {
     let from = ContentSource::Volume(source.id.clone());
     let mut draft =
         pool.provisioner().begin_volume(&copy_of(&pool, "copy", from, 64 * MIB)).unwrap();
-    assert!(bed_draft_is_not_blank(&bed));
+    assert!(bed_draft_is_not_blank(&testbed));
     scribble(&data, 7, MIB);
     draft.capture().unwrap();
     let at_the_cut = read(&data);
@@ -132,16 +132,16 @@ fn a_copy_of_many_extents_is_the_data_of_the_cut() {
 }
 
 /// More than 2000 extents are shared before the cut.
-fn bed_draft_is_not_blank(bed: &Bed) -> bool {
-    let staging = bed.pool_path().join("staging");
-    let draft = staging.join(&listing(bed, "staging")[0]).join("data");
+fn bed_draft_is_not_blank(testbed: &Testbed) -> bool {
+    let staging = testbed.pool_path().join("staging");
+    let draft = staging.join(&listing(testbed, "staging")[0]).join("data");
     allocated_bytes(&draft).unwrap() > 0
 }
 
 #[test]
 fn a_thick_copy_has_space_for_its_holes() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 4 * MIB);
         let mut new = copy_of(&pool, "copy", ContentSource::Volume(source.id.clone()), 48 * MIB);
@@ -168,8 +168,8 @@ fn overwrite(pool: &ImagePool, record: &VolumeRecord) -> std::io::Result<()> {
 
 #[test]
 fn thick_volumes_can_be_overwritten_on_a_full_pool() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let source = create(&pool, &volume_of(&pool, "source", 8 * MIB));
         scribble(&data_of(&pool, &source.id), 1, 2 * MIB);
         let taken = snapshot(&pool, "s", &source);
@@ -192,21 +192,21 @@ fn thick_volumes_can_be_overwritten_on_a_full_pool() {
             volumes.push(pool.provisioner().ensure_capacity(&record.id, 12 * MIB).unwrap());
         }
         // Not the machine's own disk.
-        if bed.is_disk() {
-            bed.fill_up();
+        if testbed.is_disk() {
+            testbed.fill_up();
         }
         for record in &volumes {
             overwrite(&pool, record).unwrap();
         }
         assert!(read(&data_of(&pool, &source.id)) == expected);
-        assert!(listing(&bed, "staging").is_empty());
+        assert!(listing(&testbed, "staging").is_empty());
     }
 }
 
 #[test]
-fn a_thick_volume_is_whole_again_without_its_snapshot() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+fn thick_volume_is_overwritable_after_snapshot_delete() {
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let volume = create(&pool, &thick_volume_of(&pool, "a", 8 * MIB));
         overwrite(&pool, &volume).unwrap();
         let taken = snapshot(&pool, "s", &volume);
@@ -214,15 +214,15 @@ fn a_thick_volume_is_whole_again_without_its_snapshot() {
         scribble(&data_of(&pool, &volume.id), 9, MIB);
         assert!(read(&snapshot_data_of(&pool, &taken.id)) == kept);
         pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
-        bed.fill_up();
+        testbed.fill_up();
         overwrite(&pool, &volume).unwrap();
     }
 }
 
 #[test]
-fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
-    for bed in Bed::sharing() {
-        let pool = bed.open();
+fn copy_of_a_thick_volume_needs_its_full_size() {
+    for testbed in Testbed::sharing() {
+        let pool = testbed.open();
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
         let group = group_of(&pool, "g", std::slice::from_ref(&thick));
         let from = ContentSource::Volume(thick.id.clone());
@@ -237,9 +237,9 @@ fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
         pool.provisioner().ensure_no_volume(&thick.id).unwrap();
         drop(pool);
         // btrfs frees it with the next sync.
-        assert!(bed.free() > 700 * MIB);
+        assert!(testbed.free() > 700 * MIB);
         // Even where more is promised than there is, for a thick volume is to be exempt from that.
-        let config = ImagePoolConfig { overcommit_percent: 1000, ..bed.config() };
+        let config = ImagePoolConfig { overcommit_percent: 1000, ..testbed.config() };
         let pool = ImagePool::open(config).unwrap();
         let thick = create(&pool, &thick_volume_of(&pool, "thick", 600 * MIB));
         let from = ContentSource::Volume(thick.id.clone());
@@ -249,16 +249,16 @@ fn what_shares_with_a_thick_volume_needs_room_for_all_of_it() {
         let refused = pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &thick)).err();
         assert!(matches!(refused, Some(Error::Exhausted(_))), "{refused:?}");
         pool.provisioner().ensure_no_volume(&thick.id).unwrap();
-        assert!(bed.free() > 700 * MIB);
+        assert!(testbed.free() > 700 * MIB);
         let fits = create(&pool, &thick_volume_of(&pool, "fits", 200 * MIB));
         snapshot(&pool, "s", &fits);
     }
 }
 
 #[test]
-fn sources_must_exist_and_fit() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn source_must_exist_and_fit() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
     let missing = ContentSource::Volume(volume_id(&pool, "missing"));
     let refused = try_create(&pool, &copy_of(&pool, "a", missing, 32 * MIB));
@@ -272,13 +272,13 @@ fn sources_must_exist_and_fit() {
     fs::remove_file(data_of(&pool, &source.id)).unwrap();
     let refused = try_create(&pool, &copy_of(&pool, "a", from, 32 * MIB));
     assert!(matches!(refused, Err(Error::Damaged { .. })));
-    assert!(listing(&bed, "staging").is_empty());
+    assert!(listing(&testbed, "staging").is_empty());
 }
 
 #[test]
-fn a_second_commit_of_one_id_meets_the_first() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn second_commit_of_an_id_finds_the_first() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let new = volume_of(&pool, "a", 32 * MIB);
     let first = pool.provisioner().begin_volume(&new).unwrap();
     let second = pool.provisioner().begin_volume(&new).unwrap();
@@ -289,13 +289,13 @@ fn a_second_commit_of_one_id_meets_the_first() {
     assert_eq!(second.commit().unwrap(), made);
     assert!(matches!(third.commit(), Err(Error::Conflict { .. })));
     assert_eq!(pool.catalogue().volume(&new.id).unwrap(), Some(made));
-    assert!(listing(&bed, "staging").is_empty());
+    assert!(listing(&testbed, "staging").is_empty());
 }
 
 #[test]
-fn a_volume_whose_creation_was_not_reported_is_found() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn volume_committed_without_notice_is_found() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let new = volume_of(&pool, "a", 32 * MIB);
     let made = create(&pool, &new);
     // As if the rename had been made, and the fsync after it had failed.
@@ -306,9 +306,9 @@ fn a_volume_whose_creation_was_not_reported_is_found() {
 }
 
 #[test]
-fn what_stands_in_the_place_is_only_the_answer_if_it_was_asked_for() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+fn existing_volume_must_match_the_request() {
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let new = volume_of(&pool, "a", 32 * MIB);
     let made = create(&pool, &new);
     let source = create(&pool, &volume_of(&pool, "source", 32 * MIB));
@@ -328,20 +328,20 @@ fn what_stands_in_the_place_is_only_the_answer_if_it_was_asked_for() {
 }
 
 #[test]
-fn a_copy_that_ran_out_of_space_cannot_be_committed() {
-    let Some(bed) = Bed::ext4() else { return };
-    let pool = bed.open();
+fn copy_without_space_cannot_be_committed() {
+    let Some(testbed) = Testbed::ext4() else { return };
+    let pool = testbed.open();
     let source = create(&pool, &volume_of(&pool, "source", 128 * MIB));
     scribble(&data_of(&pool, &source.id), 1, 64 * MIB);
     let from = ContentSource::Volume(source.id);
     let new = copy_of(&pool, "copy", from, 128 * MIB);
     let mut draft = pool.provisioner().begin_volume(&new).unwrap();
     // Someone else on the same filesystem is faster.
-    let filler = fs::File::create(bed.pool_path().join("filler")).unwrap();
-    file::preallocate(&filler, 0, bed.free() - 8 * MIB).unwrap();
+    let filler = fs::File::create(testbed.pool_path().join("filler")).unwrap();
+    file::preallocate(&filler, 0, testbed.free() - 8 * MIB).unwrap();
     assert!(matches!(draft.capture(), Err(Error::Exhausted(_))));
     assert!(matches!(draft.commit(), Err(Error::Exhausted(_))));
     assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
-    assert!(listing(&bed, "staging").is_empty());
+    assert!(listing(&testbed, "staging").is_empty());
     assert!(pool.health().condition(&volume_id(&pool, "source")).unwrap().abnormal);
 }

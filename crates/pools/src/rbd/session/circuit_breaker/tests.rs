@@ -57,7 +57,7 @@ impl Drop for Fixture {
 }
 
 #[test]
-fn calls_are_refused_from_no_answer_to_the_next_one() {
+fn calls_are_refused_until_the_next_answer() {
     let fixture = Fixture::new();
     assert_eq!(fixture.call(|| Ok(1)), Ok(1));
     assert_eq!(fixture.call(|| Err::<(), _>(away())), Err(away()));
@@ -75,7 +75,7 @@ fn calls_are_refused_from_no_answer_to_the_next_one() {
 }
 
 #[test]
-fn an_error_is_an_answer_too() {
+fn error_counts_as_an_answer() {
     let fixture = Fixture::new();
     let failed = || Err::<(), _>(Error::failed("ask", "no"));
     assert_eq!(fixture.call(failed), failed());
@@ -83,7 +83,7 @@ fn an_error_is_an_answer_too() {
 }
 
 #[test]
-fn health_is_the_answer_to_a_probe_made_now_or_none() {
+fn health_needs_a_current_probe() {
     let fixture = Fixture::new();
     let unanswered = fixture.breaker.health();
     assert!(matches!(unanswered, Err(Error::Unreachable { .. })), "{unanswered:?}");
@@ -105,7 +105,7 @@ fn health_is_the_answer_to_a_probe_made_now_or_none() {
 }
 
 #[test]
-fn waiting_calls_are_limited_while_the_cluster_is_silent() {
+fn waiting_calls_are_limited_while_the_cluster_hangs() {
     let fixture = Fixture::new();
     let waiting: Vec<_> =
         (0..MOST_WAITING).map(|_| fixture.breaker.admit(doing).unwrap()).collect();
@@ -118,7 +118,7 @@ fn waiting_calls_are_limited_while_the_cluster_is_silent() {
 }
 
 #[test]
-fn a_burst_after_a_quiet_time_is_no_silence() {
+fn burst_after_idle_time_does_not_open_the_breaker() {
     let fixture = Fixture::new();
     fixture.breaker.state().silent_since -= 2 * SILENCE;
     let burst: Vec<_> = (0..2 * MOST_WAITING).map(|_| fixture.breaker.admit(doing)).collect();

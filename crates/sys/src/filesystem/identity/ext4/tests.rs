@@ -65,7 +65,7 @@ fn comparable(image: &File) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn the_result_is_that_of_tune2fs() {
+fn result_matches_tune2fs() {
     if !root() {
         return;
     }
@@ -112,7 +112,7 @@ fn names_are_hashed_differently_in_each_copy() {
 
 /// What is zero already is not zeroed again after the first mount.
 #[test]
-fn no_inode_table_waits_to_be_written() {
+fn template_inode_tables_are_marked_zeroed() {
     if !root() {
         return;
     }
@@ -128,7 +128,7 @@ fn no_inode_table_waits_to_be_written() {
 
 /// Its other checksums would be wrong afterwards.
 #[test]
-fn without_a_seed_of_its_own_it_is_refused() {
+fn ext4_without_a_checksum_seed_is_refused() {
     if !root() {
         return;
     }

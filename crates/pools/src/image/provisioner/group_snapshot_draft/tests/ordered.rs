@@ -1,4 +1,4 @@
-//! Raw devices that somebody writes to while a group is cut.
+//! Raw devices that are written to while a group snapshot is taken.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -51,9 +51,9 @@ fn count_up(first: &File, second: &File, stopped: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn members_on_btrfs_are_of_one_instant() {
-    let Some(bed) = Bed::btrfs() else { return };
-    let pool = bed.open();
+fn btrfs_members_are_of_one_instant() {
+    let Some(testbed) = Testbed::btrfs() else { return };
+    let pool = testbed.open();
     let volumes = ["a", "b"].map(|name| create(&pool, &volume_of(&pool, name, 16 * MIB)));
     let [first, second] = volumes.each_ref().map(|volume| {
         open_direct(

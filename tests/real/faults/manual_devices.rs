@@ -1,0 +1,161 @@
+//! A loop device that root attaches by hand to the data of a volume.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orlop_sys::tool;
+use orlop_tests::*;
+
+use crate::run;
+
+const VOLUME: u64 = 64 * MIB;
+const DATA: u64 = 4 * MIB;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Detached when it is dropped, also by a test that fails: no path says of which test it is.
+struct ByHand(PathBuf);
+
+impl ByHand {
+    /// By a program that prints what losetup does.
+    fn by(program: &str, words: &[&str]) -> Self {
+        let ran = tool::run(program, words).unwrap();
+        Self(PathBuf::from(String::from_utf8(ran.stdout).unwrap().trim()))
+    }
+
+    fn attach(data: &Path) -> Self {
+        Self::by("losetup", &["--find", "--show", text(data)])
+    }
+
+    fn attach_read_only(data: &Path) -> Self {
+        Self::by("losetup", &["--find", "--show", "--read-only", text(data)])
+    }
+}
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        let detached = tool::run("losetup", ["--detach", text(&self.0)]);
+        assert!(detached.is_ok() || std::thread::panicking(), "{detached:?}");
+        // While another program looks at all devices, the kernel only marks it.
+        let attached = Path::new("/sys/block").join(self.0.file_name().unwrap()).join("loop");
+        let gone = (0..60_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            !attached.exists()
+        });
+        assert!(gone || std::thread::panicking(), "{} is still attached", self.0.display());
+    }
+}
+
+/// As in a container that has the pool at another path, and that is gone by now.
+fn in_another_namespace(pool: &TestPool, id: &str) -> ByHand {
+    let script = "mount -t tmpfs tmpfs /mnt && mkdir /mnt/there && mount --bind \"$1\" /mnt/there && \
+        losetup --find --show \"/mnt/there/volumes/$2/data\"";
+    let words = ["--mount", "--propagation", "private", "sh", "-c", script, "sh"];
+    ByHand::by("unshare", &[&words[..], &[text(&pool.path), id]].concat())
+}
+
+#[track_caller]
+fn refused_for<T>(answer: Answer<T>, device: &ByHand) {
+    let refused = expect_code(answer, Code::FailedPrecondition);
+    let mends = format!("'losetup --detach {}'", device.0.display());
+    assert!(refused.message().contains(&mends), "{}", refused.message());
+}
+
+async fn used_before(client: &Client, name: &str, capability: v1::VolumeCapability) -> OnNode {
+    let create = client.create(name).size(VOLUME).capability(capability.clone());
+    let node = client.on_node(&create.done().await, capability);
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), DATA);
+    node.down().await;
+    node
+}
+
+/// And serves again as soon as the device is gone.
+async fn check_use(client: &Client, node: &OnNode) {
+    node.up().await;
+    Pattern::new(1).check(&node.data_path(), DATA);
+    node.down().await;
+    client.delete(&node.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manually_mounted_volume_is_not_mounted_twice() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = used_before(&client, "v", mount("ext4")).await;
+    let device = ByHand::attach(&pool.volume_data(&node.id));
+    let point = pool.scratch().ensure_dir("by-hand");
+    run("mount", &[text(&device.0), text(&point)]);
+    Pattern::new(2).write(&point.join("theirs"), DATA);
+
+    refused_for(node.stage().await, &device);
+    refused_for(client.delete(&node.id).await, &device);
+    refused_for(client.snapshot("s", &node.id).await, &device);
+    refused_for(
+        client.create("c").size(VOLUME).fs("ext4").from_volume(&node.id).send().await,
+        &device,
+    );
+    assert_eq!(pool.entries("staging"), [""; 0]);
+    assert_eq!(pool.entries("snapshots"), [""; 0]);
+    assert_eq!(pool.entries("volumes"), std::slice::from_ref(&node.id));
+    Pattern::new(1).check(&point.join("data"), DATA);
+    Pattern::new(2).check(&point.join("theirs"), DATA);
+
+    run("umount", &[text(&point)]);
+    drop(device);
+    node.up().await;
+    Pattern::new(2).check(&node.target.join("theirs"), DATA);
+    node.down().await;
+    client.snapshot("s", &node.id).await.unwrap();
+    check_use(&client, &node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manual_device_in_another_namespace_is_found() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = used_before(&client, "v", block()).await;
+    for begun_before_the_daemon in [false, true] {
+        let device = in_another_namespace(&pool, &node.id);
+        if begun_before_the_daemon {
+            daemon.restart().await;
+        }
+        refused_for(node.stage().await, &device);
+        refused_for(client.delete(&node.id).await, &device);
+    }
+    check_use(&client, &node).await;
+}
+
+/// Beside a writer it would show stale blocks; beside readers and copies it does no harm.
+#[tokio::test(flavor = "multi_thread")]
+async fn manual_read_only_device_blocks_only_writers() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let capability = block().mode(Mode::MultiNodeReaderOnly);
+    let create = client.create("v").size(VOLUME);
+    let created = create.capabilities(vec![block(), capability.clone()]).done().await;
+    let node = client.on_node(&created, block());
+    let reader = node.with_capability(capability);
+    node.up().await;
+    Pattern::new(1).write(&node.data_path(), DATA);
+    node.down().await;
+    let device = ByHand::attach_read_only(&pool.volume_data(&node.id));
+
+    refused_for(node.stage().await, &device);
+    refused_for(client.delete(&node.id).await, &device);
+    reader.up().await;
+    Pattern::new(1).check(&reader.data_path(), DATA);
+    reader.down().await;
+    client.snapshot("s", &node.id).await.unwrap();
+    Pattern::new(1).check(&device.0, DATA);
+    drop(device);
+    check_use(&client, &node).await;
+}
