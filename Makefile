@@ -1,4 +1,4 @@
-.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint oldest-rust fmt clean-run
+.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -31,7 +31,7 @@ build-tests:
 #: real        all tests of the workspace, as root on real loop devices and mounts
 real:
 	$(BUILD_ALL)
-	scripts/without-leaks scripts/rust-tests
+	scripts/without-leaks scripts/suites
 
 #: sanity      csi-sanity on an XFS pool, a plain directory and Ceph, mount and block
 sanity:
@@ -83,9 +83,12 @@ fuzz:
 	@scripts/fuzz
 
 #: lint        format, clippy, the architecture's rules, links in documents, licences where cargo-deny is installed
-lint:
-	cargo fmt --all --check
+lint: check-texts
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# All of lint that compiles nothing.
+check-texts:
+	cargo fmt --all --check
 	scripts/architecture
 	scripts/links
 	@if cargo deny --version >/dev/null 2>&1; then \

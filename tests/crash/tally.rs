@@ -50,7 +50,7 @@ impl Drop for TalliedOperation {
     }
 }
 
-/// The last of these lines is the sum of all; scripts/rust-tests shows it.
+/// The last of these lines is the sum of all; scripts/suites shows it.
 pub(crate) fn show() {
     let Tally { points, operations, restarts, lost, leaked } = &*tally();
     let (points, operations) = (points.len(), operations.len());

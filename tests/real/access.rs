@@ -1,7 +1,5 @@
 //! Who may write: read-only publications, reader-only modes, mount flags, groups.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;

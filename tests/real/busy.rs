@@ -1,7 +1,5 @@
 //! Snapshots and clones of a mounted volume while a workload writes to it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};

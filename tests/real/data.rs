@@ -1,7 +1,5 @@
 //! Snapshots, restores and clones keep data byte for byte, and leave their source alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::path::Path;
 
 use orlop_sys::filesystem::probe;

@@ -1,7 +1,5 @@
 //! Growing: seen by the filesystem or the device, with the data as it was.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use orlop_tests::*;
 
 const BEFORE: u64 = 320 * MIB;

@@ -1,7 +1,5 @@
 //! Damage is reported, and never made worse.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

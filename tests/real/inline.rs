@@ -1,7 +1,5 @@
 //! Inline volumes: made for one pod, with an id of the orchestrator's making.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

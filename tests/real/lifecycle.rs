@@ -1,8 +1,6 @@
 //! The whole life of a volume, as an orchestrator leads it: every call that csi.v1 has, each sent
 //! twice, and the second time changes nothing.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use orlop_tests::*;
 
 const VOLUME: u64 = 320 * MIB;

@@ -1,7 +1,5 @@
 //! A managed pool: an XFS image on a filesystem that cannot share extents.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Mounts that another process keeps in another mount namespace, as a monitoring agent does.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! NodePublishVolume and NodeUnpublishVolume, row by row.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

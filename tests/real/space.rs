@@ -1,7 +1,5 @@
 //! Where a pool's space goes, and that it comes back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::path::Path;
 
 use orlop_sys::file::{allocated_bytes, sync_filesystem};

@@ -1,7 +1,5 @@
 //! NodeStageVolume, NodeUnstageVolume and NodeGetVolumeStats, row by row.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs::File;
 use std::path::Path;
 

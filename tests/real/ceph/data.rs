@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 const GROWN: u64 = 512 * MIB;
 const DATA: u64 = 24 * MIB;

@@ -6,7 +6,7 @@ use orlop_tests::*;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 const DATA: u64 = 8 * MIB;
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::{PATIENCE, VOLUME, delete, persist, up_on};
+use crate::ceph::{PATIENCE, VOLUME, delete, persist, up_on};
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::can_clone_by_number;
 use orlop_tests::*;
 
-use crate::killing::answered;
-use crate::{VOLUME, delete, down_from, persist, up_on};
+use crate::ceph::killing::answered;
+use crate::ceph::{VOLUME, delete, down_from, persist, up_on};
 
 const MEMBERS: usize = 3;
 /// A writer waits until the cluster has noticed that a controller is dead, which may be a minute.

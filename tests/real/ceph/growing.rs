@@ -7,7 +7,7 @@ use orlop_sys::ceph::{Access, IoCtx, header_of};
 use orlop_tests::*;
 use rustix::process::Signal;
 
-use crate::{PATIENCE, delete, down_from, persist, up_on};
+use crate::ceph::{PATIENCE, delete, down_from, persist, up_on};
 
 const AT_FIRST: u64 = 32 * MIB;
 const GROWN: u64 = 48 * MIB;

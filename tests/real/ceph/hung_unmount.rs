@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 use rustix::process::Signal;
 
-use crate::{PATIENCE, VOLUME, persist, up_on};
+use crate::ceph::{PATIENCE, VOLUME, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
 const NODE: &str = "stuck";

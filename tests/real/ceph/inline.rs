@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::PATIENCE;
+use crate::ceph::PATIENCE;
 
 fn request(target: &str) -> v1::NodePublishVolumeRequest {
     let context = [("csi.storage.k8s.io/ephemeral", "true"), ("size", "64Mi")];

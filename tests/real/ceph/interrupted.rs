@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::{VOLUME, down_from, persist, up_on};
+use crate::ceph::{VOLUME, down_from, persist, up_on};
 
 const DATA: u64 = 4 * MIB;
 /// Milliseconds. A stage is about done by then, where nothing else is running.

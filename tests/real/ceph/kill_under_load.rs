@@ -16,7 +16,7 @@ use std::time::Duration;
 use orlop_tests::*;
 use tokio::task::JoinHandle;
 
-use crate::orphans::Orphans;
+use crate::ceph::orphans::Orphans;
 use caller::Caller;
 use endpoint::Endpoint;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::ceph::{Access, IoCtx};
 use orlop_tests::*;
 
-use crate::orphans::Orphans;
+use crate::ceph::orphans::Orphans;
 
 const VOLUME: u64 = 16 * MIB;
 const DATA: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 const DATA: u64 = 8 * MIB;
 

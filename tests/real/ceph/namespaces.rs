@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_mount_namespace_does_not_keep_an_image() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use orlop_tests::*;
 
-use crate::{PATIENCE, VOLUME, delete, down_from, up_on};
+use crate::ceph::{PATIENCE, VOLUME, delete, down_from, up_on};
 
 const ROUNDS: usize = 3;
 

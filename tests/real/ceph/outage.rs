@@ -3,7 +3,7 @@
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, persist, up_on};
+use crate::ceph::{VOLUME, delete, down_from, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
 

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, persist};
+use crate::ceph::{VOLUME, delete, persist};
 
 /// Of one call that is made by many at once; ABORTED means that another one was at it.
 async fn raced<T: Send + 'static>(

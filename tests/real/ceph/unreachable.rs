@@ -5,8 +5,8 @@ use std::path::Path;
 
 use orlop_tests::*;
 
-use crate::killing::answered;
-use crate::{VOLUME, down_from, persist, up_on};
+use crate::ceph::killing::answered;
+use crate::ceph::{VOLUME, down_from, persist, up_on};
 
 const DATA: u64 = 8 * MIB;
 const NODE: &str = "away";

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, up_on};
+use crate::ceph::{VOLUME, delete, up_on};
 
 const DATA: u64 = 8 * MIB;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use orlop_tests::*;
 
-use crate::{VOLUME, delete, down_from, up_on};
+use crate::ceph::{VOLUME, delete, down_from, up_on};
 
 const DATA: u64 = 4 * MIB;
 

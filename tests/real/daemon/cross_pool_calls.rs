@@ -9,7 +9,7 @@ use orlop_tests::*;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use crate::hung::{Frozen, until};
+use crate::daemon::hung::{Frozen, until};
 
 /// Longer than any file of an ext4.
 const HUGE: u64 = 17 << 40;

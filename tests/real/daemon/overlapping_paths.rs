@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::mounts::{self, BindAccess};
 use orlop_tests::*;
 
-use crate::misconfigured::{refused, refused_by_check};
+use crate::daemon::misconfigured::{refused, refused_by_check};
 
 fn two_pools(pool: &TestPool, first: &Path, second: &Path) -> Launch {
     let settings = pool.scratch().join("orlop.toml");

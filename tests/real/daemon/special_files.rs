@@ -7,7 +7,7 @@ use std::time::Duration;
 use orlop_tests::*;
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, mknodat, open};
 
-use crate::misconfigured::{refused, refused_by_both};
+use crate::daemon::misconfigured::{refused, refused_by_both};
 
 /// A pipe. Much later a writer comes and goes, so that a reader that waits for one is seen to have
 /// waited, instead of holding the test.

@@ -1,7 +1,7 @@
 //! Checks what was reported against the images.
 
-use crate::figures::Figures;
-use crate::reported_blocks::{Bytes, ReportedBlocks};
+use crate::delta::figures::Figures;
+use crate::delta::reported_blocks::{Bytes, ReportedBlocks};
 
 const BLOCK: usize = 4096;
 

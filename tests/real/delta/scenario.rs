@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use orlop_tests::*;
 
-use crate::figures::Figures;
-use crate::operations::Device;
-use crate::rebuild::{check_allocated, check_delta};
-use crate::reported_blocks::{ReportedBlocks, open_allocated, open_delta};
+use crate::delta::figures::Figures;
+use crate::delta::operations::Device;
+use crate::delta::rebuild::{check_allocated, check_delta};
+use crate::delta::reported_blocks::{ReportedBlocks, open_allocated, open_delta};
 
 /// Seeds in a chapter.
 pub(crate) const STEPS: u64 = 20;

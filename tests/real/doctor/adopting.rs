@@ -4,7 +4,7 @@ use std::fs;
 
 use orlop_tests::*;
 
-use crate::fixture::{Fixture, footprint};
+use crate::doctor::fixture::{Fixture, footprint};
 
 /// With a mounted volume's worth of data, published to its node, as if that had died.
 async fn from_elsewhere() -> (Fixture, v1::Volume) {

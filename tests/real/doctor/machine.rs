@@ -8,7 +8,7 @@ use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::fixture::{Fixture, doctor};
+use crate::doctor::fixture::{Fixture, doctor};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use orlop_sys::file;
 use orlop_tests::*;
 
-use crate::fixture::{Fixture, doctor, footprint};
+use crate::doctor::fixture::{Fixture, doctor, footprint};
 
 on_every_pool!(
     a_sound_pool_has_no_findings,

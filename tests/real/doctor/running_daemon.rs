@@ -4,7 +4,7 @@ use std::fs;
 
 use orlop_tests::*;
 
-use crate::fixture::{Fixture, doctor, footprint};
+use crate::doctor::fixture::{Fixture, doctor, footprint};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_in_use_are_no_finding() {

@@ -60,7 +60,7 @@ async fn daemon_works_after_the_clock_is_set_back() {
     daemon.restart().await;
 
     // Nothing is younger or older by its time stamp than by what was done.
-    assert!(!crate::is_abnormal(&client, &volume.volume_id).await);
+    assert!(!crate::faults::is_abnormal(&client, &volume.volume_id).await);
     assert_eq!(create().done().await, volume, "it is the same volume");
     let again = client.snapshot("earlier", &volume.volume_id).await.unwrap();
     let node = client.on_node(&volume, block());

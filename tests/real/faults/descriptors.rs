@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::{PATIENCE, run};
+use crate::faults::{PATIENCE, run};
 
 const VOLUME: u64 = 32 * MIB;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_tests::*;
 
-use crate::run;
+use crate::faults::run;
 
 const VOLUME: u64 = 32 * MIB;
 

@@ -8,7 +8,7 @@ use orlop_sys::tool;
 use orlop_tests::*;
 use tokio::sync::Mutex;
 
-use crate::{PATIENCE, complaint, is_abnormal, run};
+use crate::faults::{PATIENCE, complaint, is_abnormal, run};
 
 const VOLUME: u64 = 32 * MIB;
 

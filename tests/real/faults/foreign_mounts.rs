@@ -5,7 +5,7 @@ use std::path::Path;
 use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::run;
+use crate::faults::run;
 
 const VOLUME: u64 = 32 * MIB;
 
@@ -38,7 +38,7 @@ async fn foreign_mount_at_the_staging_path() {
     expect_code(node.unstage().await, Code::FailedPrecondition);
     expect_code(node.stats().await, Code::NotFound);
     assert!(is_still_theirs(&node.staging));
-    assert!(!crate::is_abnormal(&client, &node.id).await, "the volume itself is well");
+    assert!(!crate::faults::is_abnormal(&client, &node.id).await, "the volume itself is well");
 
     unmount_theirs(&node.staging);
     node.up().await;

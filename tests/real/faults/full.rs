@@ -7,7 +7,7 @@ use std::path::Path;
 use orlop_sys::file;
 use orlop_tests::*;
 
-use crate::is_abnormal;
+use crate::faults::is_abnormal;
 
 const VOLUME: u64 = 32 * MIB;
 const NODE: &str = "test-node";

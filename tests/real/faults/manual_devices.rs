@@ -6,7 +6,7 @@ use std::time::Duration;
 use orlop_sys::tool;
 use orlop_tests::*;
 
-use crate::run;
+use crate::faults::run;
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orlop_sys::tool;
 use orlop_tests::*;
 
-use crate::{PATIENCE, run};
+use crate::faults::{PATIENCE, run};
 
 const VOLUME: u64 = 320 * MIB;
 
@@ -131,7 +131,7 @@ async fn a_tool_that_hangs() {
     expect_code(node.stage().await, Code::Aborted);
     expect_code(client.delete(&node.id).await, Code::Aborted);
     assert!(client.probe().await.unwrap());
-    assert!(!crate::is_abnormal(&client, &node.id).await);
+    assert!(!crate::faults::is_abnormal(&client, &node.id).await);
     let raw = client.create("raw").size(VOLUME).block().done().await;
     let raw = client.on_node(&raw, block());
     raw.stage().await.unwrap();

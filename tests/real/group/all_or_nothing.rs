@@ -4,7 +4,7 @@ use std::fs::File;
 
 use orlop_tests::*;
 
-use crate::{assert_no_snapshot, ids, members, take_down};
+use crate::group::{assert_no_snapshot, ids, members, take_down};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 24 * MIB;

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::{ids, members, take_down};
+use crate::group::{ids, members, take_down};
 
 const MEMBERS: usize = 10;
 const VOLUME: u64 = 320 * MIB;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orlop_tests::*;
 
-use crate::{assert_no_snapshot, ids, members, take_down};
+use crate::group::{assert_no_snapshot, ids, members, take_down};
 
 const VOLUME: u64 = 320 * MIB;
 const ROUNDS: u64 = 24;

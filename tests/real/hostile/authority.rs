@@ -7,7 +7,7 @@ use std::path::Path;
 
 use orlop_tests::*;
 
-use crate::raw_http2::{
+use crate::hostile::raw_http2::{
     AUTHORITY, CALL, CONTENT_TYPE, DATA, GOAWAY, HEADERS, PATH, RST_STREAM, Raw, remembered,
 };
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::raw_http2::{
+use crate::hostile::raw_http2::{
     DATA, END_HEADERS, HEADERS, PREFACE, RST_STREAM, Raw, SETTINGS, call, frame,
 };
 

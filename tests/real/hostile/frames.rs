@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use orlop_tests::*;
 
-use crate::raw_http2::{
+use crate::hostile::raw_http2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, RST_STREAM,
     Raw, SETTINGS, WINDOW_UPDATE, call, frame,
 };

@@ -9,8 +9,8 @@ use orlop_tests::*;
 use prost::Message;
 use prost_reflect::{DynamicMessage, MethodDescriptor};
 
-use crate::mutation::mutate;
-use crate::requests::{Known, call, descriptors, methods};
+use crate::hostile::mutation::mutate;
+use crate::hostile::requests::{Known, call, descriptors, methods};
 
 const MUTATIONS: u64 = 1500;
 /// Reached only by a call that is never answered.

@@ -7,7 +7,7 @@ use orlop_tests::*;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, MethodDescriptor};
 
-use crate::requests::{Known, call, descriptors, map, methods};
+use crate::hostile::requests::{Known, call, descriptors, map, methods};
 
 const CANARY: &str = "canary-51f3a9-sings";
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::daemon_for;
+use crate::limits::daemon_for;
 
 const NONE: [(&str, u64); 0] = [];
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::daemon_for;
+use crate::limits::daemon_for;
 
 /// Far below what any disk does, so that the limit alone decides.
 const SLOW: u64 = 8 * MIB;

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::lifecycle;
+use crate::privilege::lifecycle;
 
 /// With their numbers, from linux/capability.h.
 const NUMBERS: [(&str, u32); 8] = [

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::lifecycle;
+use crate::privilege::lifecycle;
 
 const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/seccomp/orlop.json");
 const CONFINED: &str = env!("CARGO_BIN_EXE_confined");

@@ -2,7 +2,7 @@
 
 use orlop_tests::*;
 
-use crate::in_use::{check_every_call, in_use, take_down};
+use crate::restart::in_use::{check_every_call, in_use, take_down};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_managed_pool_stays_mounted_under_its_workloads() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::mounts::{self, BindAccess};
 use orlop_tests::*;
 
-use crate::in_use::{InUse, in_use, take_down};
+use crate::restart::in_use::{InUse, in_use, take_down};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;

@@ -3,7 +3,7 @@
 use orlop_sys::mounts;
 use orlop_tests::*;
 
-use crate::unrecorded::{delete_once_unused, lose_record};
+use crate::restart::unrecorded::{delete_once_unused, lose_record};
 
 const VOLUME: u64 = 320 * MIB;
 /// Enough that copying it takes much longer than a stamp.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use orlop_tests::*;
 use tonic::Status;
 
-use crate::history::{History, Switch};
-use crate::objects::{Origin, Subject, Subjects};
-use crate::tally::Tally;
+use crate::stress::history::{History, Switch};
+use crate::stress::objects::{Origin, Subject, Subjects};
+use crate::stress::tally::Tally;
 
 const NODE: &str = "test-node";
 /// Far more than any call takes; reached only by one that hangs.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use orlop_tests::*;
 
-use crate::history::{History, Switch};
-use crate::objects::{Subject, Subjects};
+use crate::stress::history::{History, Switch};
+use crate::stress::objects::{Subject, Subjects};
 
 /// What the daemon says about a volume on this node.
 struct OnThisNode {

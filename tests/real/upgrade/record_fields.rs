@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::fixture::files_below;
+use crate::upgrade::fixture::files_below;
 
 /// The fields of each file that is JSON, by its name without what differs from pool to pool.
 pub(crate) type Shapes = BTreeMap<String, BTreeSet<String>>;

@@ -159,7 +159,7 @@ impl Caller {
     }
 
     fn least_size(&self) -> u64 {
-        if self.capability.is_block() { ROOM } else { crate::VOLUME }
+        if self.capability.is_block() { ROOM } else { crate::ceph::VOLUME }
     }
 
     /// A blank one, or a copy.

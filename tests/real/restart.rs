@@ -1,7 +1,5 @@
 //! kill -9 at any moment: workloads do not notice, and every later call works.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod damaged;
 mod frozen;
 mod in_use;

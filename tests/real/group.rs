@@ -1,7 +1,5 @@
 //! Snapshots of several volumes: one instant, all or nothing, and no writer stays frozen.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod all_or_nothing;
 mod instant;
 mod killed;

@@ -1,7 +1,5 @@
 //! csi.v0: a volume's whole life with real data, and that it is the same volume in csi.v1.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod v0_client;
 
 use std::slice;

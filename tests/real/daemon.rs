@@ -1,7 +1,5 @@
 //! The daemon as a process: how it starts, what it refuses, what it tells, how it ends.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod absent;
 mod copied_pool;
 mod cross_pool_calls;

@@ -4,8 +4,6 @@
 //! `ORLOP_TEST_STRESS_SECONDS` says for how long (60), `ORLOP_TEST_STRESS_SEED` repeats a choice
 //! of calls; their order is the machine's.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
 mod calls;
 mod final_check;
 mod history;

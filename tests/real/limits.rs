@@ -1,7 +1,5 @@
 //! I/O limits slow a real workload by as much as was asked for, and no other process.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-
 mod kernel_limits;
 mod rates;
 

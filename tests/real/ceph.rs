@@ -1,8 +1,6 @@
 //! Volumes on a Ceph cluster: controllers and nodes are separate processes, each in a separate
 //! directory, as if each had a machine to itself.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod data;
 mod exports;
 mod fencing;

@@ -7,8 +7,6 @@
 //! are (2000), the first half for XFS and the second for btrfs, `ORLOP_TEST_DELTA_FROM` which is
 //! the first (0): with a scenario's first seed and 40 seeds, XFS gets that scenario alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod cancelled;
 mod figures;
 mod operations;

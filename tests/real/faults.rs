@@ -4,8 +4,6 @@
 //! Elsewhere: missing and damaged data and records (`health.rs`), a pool moved away and a tool that
 //! Probe misses (`daemon/health.rs`), an export that was killed (`ceph/exports.rs`).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod clock;
 mod descriptors;
 mod devices;

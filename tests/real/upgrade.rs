@@ -3,8 +3,6 @@
 //! `tests/fixtures` has a small pool and the records of a run directory for each format; its README.md
 //! says how they are made.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod contents;
 mod fixture;
 mod record_fields;

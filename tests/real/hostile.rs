@@ -1,8 +1,6 @@
 //! Hostile or broken clients: nothing is destroyed, nothing leaks,
 //! memory stays bounded, and all other clients are answered.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod authority;
 mod connection_limit;
 mod frames;
