@@ -75,7 +75,7 @@ impl DeviceLock {
 }
 
 fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
-    let found = stat(device).on("look at", device)?;
+    let found = stat(device).on("stat", device)?;
     let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
     let (major, minor) = (major(found.st_rdev), minor(found.st_rdev));
     Ok(is_device.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))))

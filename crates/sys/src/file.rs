@@ -46,7 +46,7 @@ const STAT_BLOCK: u64 = 512;
 
 /// The space a file takes, as opposed to its length.
 pub fn allocated_bytes(path: &Path) -> Result<u64> {
-    let metadata = std::fs::symlink_metadata(path).on("look at", path)?;
+    let metadata = std::fs::symlink_metadata(path).on("stat", path)?;
     Ok(metadata.blocks() * STAT_BLOCK)
 }
 
@@ -98,7 +98,7 @@ impl Space {
 
 /// Has an ext4 stopped writing after an error? Linux 6.15 and later do not call it read-only then.
 pub fn has_given_up(path: &Path) -> Result<bool> {
-    let device = std::fs::metadata(path).on("look at", path)?.dev();
+    let device = std::fs::metadata(path).on("stat", path)?.dev();
     let numbers = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     // No such link, or no such file: it is another filesystem.
     let Ok(name) = std::fs::read_link(numbers) else { return Ok(false) };

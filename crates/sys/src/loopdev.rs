@@ -94,7 +94,7 @@ impl LoopDevice {
     /// Major and minor number.
     pub fn device_number(&self) -> Result<(u32, u32)> {
         let path = self.path();
-        let rdev = stat(&path).on("look at", &path)?.st_rdev;
+        let rdev = stat(&path).on("stat", &path)?.st_rdev;
         Ok((major(rdev), minor(rdev)))
     }
 
@@ -219,8 +219,8 @@ fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<loop_info64>
 }
 
 fn length_of(file: impl AsFd, path: &Path) -> Result<u64> {
-    let length = fstat(file).on("look at", path)?.st_size;
-    u64::try_from(length).map_err(|_| Error::refused("look at", path, "no length"))
+    let length = fstat(file).on("stat", path)?.st_size;
+    u64::try_from(length).map_err(|_| Error::refused("stat", path, "no length"))
 }
 
 /// None (0) wherever the file's length will do: not every kernel changes a limit while a
@@ -277,7 +277,7 @@ fn all_devices() -> Result<Vec<LoopDevice>> {
 /// The device that a file is attached to. The file is known by its inode, so a path that leads to
 /// it under another name finds it too.
 pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
-    let file = std::fs::symlink_metadata(backing).on("look at", backing)?;
+    let file = std::fs::symlink_metadata(backing).on("stat", backing)?;
     let wanted = (file.dev(), file.ino(), read_only);
     // Opened by the same name, whatever its directories are called in the namespace of the opener.
     let found = attached(|file| file.file_name() == backing.file_name())?
@@ -386,7 +386,7 @@ pub fn refresh_size(device: &LoopDevice, backing: &Path, size: u64) -> Result<()
     if abi::block_device_size(&fd).on("read the size of", &path)? == size {
         return Ok(());
     }
-    let length = std::fs::symlink_metadata(backing).on("look at", backing)?.len();
+    let length = std::fs::symlink_metadata(backing).on("stat", backing)?.len();
     let limit = size_limit(length, size);
     let mut info = abi::loop_get_status(&fd).on("read the status of", &path)?;
     if info.lo_sizelimit == limit {

@@ -226,7 +226,7 @@ impl Export {
     pub fn set_size(&self, bytes: u64) -> Result<()> {
         let path = self.file();
         let file = OpenOptions::new().write(true).open(&path).on("open", &path)?;
-        if file.metadata().on("look at", &path)?.len() == bytes {
+        if file.metadata().on("stat", &path)?.len() == bytes {
             return Ok(());
         }
         file::set_length(&file, bytes)

@@ -88,7 +88,7 @@ pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) 
     } else {
         examination.pools.iter().for_each(|pool| say(&summary(pool)));
         lines.iter().for_each(|line| say(&line.text("--repair")));
-        examination.unseen.iter().for_each(|what| say(&format!("could not look at {what}")));
+        examination.unseen.iter().for_each(|what| say(&format!("cannot inspect {what}")));
         if lines.is_empty() && examination.unseen.is_empty() {
             say("nothing inconsistent was found");
         }

@@ -100,7 +100,7 @@ impl Image {
         let start = buffer.as_mut_ptr().cast::<c_char>();
         let code =
             call!(rbd.rbd_snap_get_trash_namespace(self.handle(), number, start, buffer.len()));
-        match self.call("look at a snapshot of").check(code) {
+        match self.call("read a snapshot of").check(code) {
             Err(error) if error.is_not_found() => Ok(None),
             // Longer than any name that is asked for.
             Err(error) if error.errno() == Some(Errno::RANGE) => Ok(Some(String::new())),
@@ -157,7 +157,7 @@ impl Image {
     fn space_of(&self, number: u64) -> Result<Option<SnapshotSpace>> {
         let mut space = 0;
         let code = call!(rbd.rbd_snap_get_namespace_type(self.handle(), number, &raw mut space));
-        match self.call("look at a snapshot of").check(code) {
+        match self.call("read a snapshot of").check(code) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };
@@ -191,7 +191,7 @@ impl Image {
         let size = size_of::<RawGroupSnapshot>();
         let code =
             call!(rbd.rbd_snap_get_group_namespace(self.handle(), number, &raw mut raw, size));
-        match self.call("look at a snapshot of").check(code) {
+        match self.call("read a snapshot of").check(code) {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,
         };

@@ -192,7 +192,7 @@ pub fn extent_count(file: &File) -> Result<u64> {
 }
 
 pub(super) fn length_of(file: &File) -> Result<u64> {
-    Ok(file.metadata().on_fd("look at", file)?.len())
+    Ok(file.metadata().on_fd("stat", file)?.len())
 }
 
 pub(super) fn next_data(file: &File, offset: u64) -> Result<Option<u64>> {

@@ -75,11 +75,11 @@ fn lock_gathering_file(path: &Path) -> Result<File> {
 }
 
 fn still_names(path: &Path, file: &File) -> Result<bool> {
-    let opened = file.metadata().on("look at", path)?;
+    let opened = file.metadata().on("stat", path)?;
     match std::fs::symlink_metadata(path) {
         Ok(named) => Ok((named.dev(), named.ino()) == (opened.dev(), opened.ino())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).on("look at", path),
+        Err(error) => Err(error).on("stat", path),
     }
 }
 

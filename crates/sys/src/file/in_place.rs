@@ -25,7 +25,7 @@ pub fn is_overwritten_in_place(file: &File) -> Result<bool> {
 pub(super) fn try_set(file: &File, in_place: bool) -> Result<bool> {
     let filesystem = fstatfs(file).map_err(std::io::Error::from);
     let is_btrfs =
-        kind_of(&filesystem.on_fd("look at the filesystem of", file)?) == BackingKind::Btrfs;
+        kind_of(&filesystem.on_fd("read the filesystem type of", file)?) == BackingKind::Btrfs;
     if !is_btrfs || super::copy::length_of(file)? > 0 {
         return Ok(false);
     }

@@ -44,7 +44,7 @@ pub fn openers(path: &Path) -> Result<Openers> {
 
 /// A process that has the file open for writing, as far as that can be seen from here.
 pub fn writer(path: &Path) -> Result<Option<String>> {
-    let file = fs::symlink_metadata(path).on("look at", path)?;
+    let file = fs::symlink_metadata(path).on("stat", path)?;
     Ok(first_process(|process| {
         writes(process, (file.dev(), file.ino())).then(|| "has it open for writing".to_owned())
     }))

@@ -59,7 +59,7 @@ pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
 /// The devices on this very file, among those whose file `may_be_it`, by its path as in [`attached`].
 /// One that does not answer soon is left out: `file` does answer, so that one is on another.
 pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec<BackedDevice>> {
-    let there = std::fs::symlink_metadata(file).on("look at", file)?;
+    let there = std::fs::symlink_metadata(file).on("stat", file)?;
     let wanted = (there.dev(), there.ino());
     let mut likely = all_backed()?;
     likely.retain(|there| may_be_it(without_deletion(&there.file)));
@@ -75,7 +75,7 @@ pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec
         }
     }
     // Those that this process may not open are known by their path alone.
-    let path = std::fs::canonicalize(file).on("look at", file)?;
+    let path = std::fs::canonicalize(file).on("resolve", file)?;
     let is_closed_on_it = |there: &BackedDevice| {
         there.file == path && there.device.open(OFlags::RDONLY).is_err_and(is_closed)
     };

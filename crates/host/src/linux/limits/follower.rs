@@ -67,7 +67,7 @@ impl Follower {
                     Err(error) => {
                         tracing::warn!(
                             %error,
-                            "cannot look for new cgroups; I/O limits may be missing until a \
+                            "cannot find new cgroups; I/O limits may be missing until a \
                              retry succeeds"
                         );
                         std::thread::sleep(TRY_AGAIN);

@@ -84,7 +84,7 @@ impl Ground {
                     subject,
                     format!("{reason}, so it answers DATA_LOSS"),
                     format!(
-                        "its data is untouched; restore {} from a backup, or write it anew",
+                        "its data is untouched; restore {} from a backup, or write it again",
                         home.record().display()
                     ),
                 ));

@@ -24,7 +24,7 @@ pub(super) fn exports_directory(config: &RbdPoolConfig) -> Result<PathBuf> {
     }
     match exports.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(exports),
-        resolved => resolved.map_err(|error| failed("look at", error)),
+        resolved => resolved.map_err(|error| failed("resolve", error)),
     }
 }
 
