@@ -19,3 +19,4 @@ mod secrets;
 mod socket;
 mod special_files;
 mod stopping;
+mod unconfigured;

@@ -192,7 +192,10 @@ impl Engine {
             VolumeRef::Foreign(text) => self.find_inline(text)?,
         };
         let Some(id) = id else { return self.check_vacant(volume, target) };
-        let Some(pool) = self.pool_of(&id)? else { return self.check_vacant(volume, target) };
+        let Some(pool) = self.pool_of(&id)? else {
+            self.check_unused_without_pool(&id, |node| node.publication(target).is_some())?;
+            return self.check_vacant(volume, target);
+        };
         let _guest = match volume {
             VolumeRef::Issued(_) => None,
             VolumeRef::Foreign(_) => self.admit_foreign_call(pool, None)?,

@@ -6,7 +6,7 @@
 
 use orlop_model::{
     AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
-    Publication, Reason, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    NodeRecord, Publication, Reason, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -45,6 +45,8 @@ impl Engine {
         };
         let _locks = self.lock_volume_at(id.digest(), path)?;
         let Some(pool) = self.pool_of(id)? else {
+            // A raw volume mounts nothing at its staging path.
+            self.check_unused_without_pool(id, |node| !node.is_empty())?;
             return self.check_vacant(volume, path);
         };
         let node = self.host.node_record(id)?;
@@ -339,6 +341,20 @@ impl Engine {
         Err(Error::precondition(format!(
             "cannot clear {path}: what is mounted there is not volume {volume}; unmount it by hand"
         )))
+    }
+
+    /// For a volume whose pool is not configured here: what the node record has of it can be undone
+    /// only with the pool.
+    pub(crate) fn check_unused_without_pool(
+        &self,
+        id: &VolumeId,
+        is_used: impl Fn(&NodeRecord) -> bool,
+    ) -> Result<()> {
+        if is_used(&self.host.node_record(id)?) {
+            let what = format!("volume {id}, which is in use on this node");
+            return Err(Error::not_served(what, id.pool()));
+        }
+        Ok(())
     }
 
     fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {

@@ -39,7 +39,10 @@ impl Engine {
     pub fn controller_unpublish(&self, volume: &VolumeId, node: Option<&NodeId>) -> Result<()> {
         let _lock = self.lock_volume(volume.digest())?;
         let Some(pool) = self.pool_of(volume)? else {
-            return Ok(());
+            if node.is_some_and(|node| *node != self.settings.node_id) {
+                return Ok(());
+            }
+            return self.check_unused_without_pool(volume, |node| !node.is_empty());
         };
         let Some(record) = pool.catalogue().volume(volume)? else {
             return Ok(());

@@ -27,6 +27,35 @@ impl Engine {
         Ok(())
     }
 
+    /// Volumes that are in use here by their node records, and whose pool is not configured any more.
+    /// None while a pool is absent: its id is unknown, and they may be on it.
+    pub fn in_use_of_unknown_pools(&self) -> Result<Vec<VolumeId>> {
+        if !self.absent.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut ids = self.host.node_records()?;
+        ids.retain(|id| !self.pools.contains_key(id.pool()));
+        Ok(ids)
+    }
+
+    /// Once all configured pools are open: calls for these volumes are refused, and until one comes
+    /// nothing else would say so.
+    pub fn report_unknown_pools(&self) {
+        match self.in_use_of_unknown_pools() {
+            Ok(ids) => {
+                for id in ids {
+                    tracing::warn!(
+                        volume = %id,
+                        pool = %id.pool(),
+                        "the volume is in use here, but its pool is not configured: it cannot be \
+                         unpublished or unstaged until the pool is configured again"
+                    );
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot list the node records"),
+        }
+    }
+
     /// Volumes of the pool that are attached to this machine and of which nothing is recorded.
     pub fn unrecorded(&self, pool: &PoolId) -> Result<Vec<VolumeId>> {
         self.pools.get(pool).map_or(Ok(Vec::new()), |pool| self.unrecorded_in(pool))

@@ -209,6 +209,7 @@ pub(crate) fn open(
             thread::sleep(POLL_INTERVAL);
         }
     }
+    opened.engine.report_unknown_pools();
     Ok(opened)
 }
 
@@ -359,6 +360,9 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
             }
         }
         absent = still_absent;
+        if absent.is_empty() {
+            engine.report_unknown_pools();
+        }
         let Some(executor) = executor.upgrade() else { return };
         executor.ready(Arc::new(engine.clone()));
     }

@@ -33,7 +33,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub enum VolumeExistence {
     Exists,
     Gone,
-    /// Its pool is not among those that are looked at.
+    /// Its pool is none of those that are configured.
+    PoolNotConfigured,
+    /// Its pool may be one that could not be looked at.
     Unknown,
 }
 
@@ -102,10 +104,13 @@ impl MachineScan {
         let mut findings = Vec::new();
         for id in self.records.ids()? {
             match self.records.read(&id) {
-                Ok(record) if existence(&id) == VolumeExistence::Gone => {
-                    findings.push(self.record_of_nothing(id, &record)?);
-                }
-                Ok(_) => {}
+                Ok(record) => match existence(&id) {
+                    VolumeExistence::Gone => findings.push(self.record_of_nothing(id, &record)?),
+                    VolumeExistence::PoolNotConfigured => {
+                        findings.push(self.record_without_pool(&id));
+                    }
+                    VolumeExistence::Exists | VolumeExistence::Unknown => {}
+                },
                 Err(error) => findings.push(Finding::by_hand(
                     "node-record-damaged",
                     format!("volume {id}"),
@@ -116,6 +121,20 @@ impl MachineScan {
             }
         }
         Ok(findings)
+    }
+
+    /// The record stays: only with the pool can be undone what it names.
+    fn record_without_pool(&self, id: &VolumeId) -> Finding {
+        Finding::by_hand(
+            "pool-not-configured",
+            format!("volume {id}"),
+            format!("it is in use here, but its pool {} is not configured", id.pool()),
+            format!(
+                "configure that pool again, and unpublish and unstage the volume; if the pool is \
+                 gone for good, unmount and detach what is left of the volume, and remove {}",
+                self.records.path(id).display()
+            ),
+        )
     }
 
     fn record_of_nothing(&self, id: VolumeId, record: &NodeRecord) -> Result<Finding> {

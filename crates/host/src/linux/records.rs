@@ -32,6 +32,10 @@ impl NodeRecords {
         parse(&contents).map_err(|error| damaged(&error))
     }
 
+    pub(super) fn path(&self, id: &VolumeId) -> PathBuf {
+        self.files.path(&file_name(id))
+    }
+
     /// Out of the way of the next record, for someone to look at. It goes with the next reboot.
     pub(super) fn set_aside(&self, id: &VolumeId) -> Result<PathBuf> {
         let name = file_name(id);

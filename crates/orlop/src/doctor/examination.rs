@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use orlop_host::{MachineScan, VolumeExistence};
-use orlop_model::{Error, Finding, NodeId, Result, VolumeId};
+use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId};
 use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
 use orlop_pools::rbd::RbdPool;
 
@@ -21,6 +21,10 @@ pub(crate) struct Examination {
     pub(crate) findings: Vec<Finding>,
     /// What could not be looked at, and why.
     pub(crate) unseen: Vec<String>,
+    /// Of configured pools of which not even the id could be found out.
+    without_id: usize,
+    /// Of the Ceph pools that were looked at.
+    rbd_ids: Vec<PoolId>,
     machine: Option<MachineScan>,
 }
 
@@ -39,8 +43,12 @@ impl Examination {
                 PoolConfig::Image(pool) => examination.see_image_pool(pool, &config.node_id),
                 PoolConfig::Rbd(pool) => {
                     match RbdPool::inspect(pool) {
-                        Ok(findings) => examination.findings.extend(findings),
+                        Ok((id, findings)) => {
+                            examination.rbd_ids.push(id);
+                            examination.findings.extend(findings);
+                        }
                         Err(error) => {
+                            examination.without_id += 1;
                             examination.unseen.push(format!("pool {}: {error}", pool.name));
                         }
                     }
@@ -70,6 +78,7 @@ impl Examination {
                 self.pools.push(PoolSeen { name, at, inspection });
             }
             Ok(None) if ImagePool::has_volumes_at(&config.path) => {
+                self.without_id += 1;
                 self.findings.push(Finding::by_hand(
                     "mark-missing",
                     subject,
@@ -77,19 +86,28 @@ impl Examination {
                     "restore that file: it has the id that stands in the volumes' names",
                 ));
             }
-            Ok(None) => self.findings.push(Finding::by_hand(
-                "no-pool",
-                subject,
-                format!("there is no pool at {at}"),
-                "if there should be one, mount its filesystem; else the next start makes it",
-            )),
-            Err(error @ Error::Damaged { .. }) => self.findings.push(Finding::by_hand(
-                "mark-damaged",
-                subject,
-                error.to_string(),
-                "restore that file: it has the id that stands in the volumes' names",
-            )),
-            Err(error) => self.unseen.push(format!("{subject}: {error}")),
+            Ok(None) => {
+                self.without_id += 1;
+                self.findings.push(Finding::by_hand(
+                    "no-pool",
+                    subject,
+                    format!("there is no pool at {at}"),
+                    "if there should be one, mount its filesystem; else the next start makes it",
+                ));
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                self.without_id += 1;
+                self.findings.push(Finding::by_hand(
+                    "mark-damaged",
+                    subject,
+                    error.to_string(),
+                    "restore that file: it has the id that stands in the volumes' names",
+                ));
+            }
+            Err(error) => {
+                self.without_id += 1;
+                self.unseen.push(format!("{subject}: {error}"));
+            }
         }
     }
 
@@ -145,7 +163,10 @@ impl Examination {
 
     fn existence(&self, id: &VolumeId) -> VolumeExistence {
         match self.inspections().find(|inspection| inspection.id == *id.pool()) {
-            None => VolumeExistence::Unknown,
+            None if self.without_id > 0 || self.rbd_ids.contains(id.pool()) => {
+                VolumeExistence::Unknown
+            }
+            None => VolumeExistence::PoolNotConfigured,
             Some(inspection) if inspection.holds_volume(id) => VolumeExistence::Exists,
             Some(_) => VolumeExistence::Gone,
         }

@@ -3,7 +3,7 @@
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
 //! the garbage collection of any controller, which knows how to do that beside them.
 
-use orlop_model::{Error, Finding, NodeId, Result, VolumeRecord};
+use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeRecord};
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
@@ -15,7 +15,7 @@ use super::open::RbdPoolConfig;
 
 impl RbdPool {
     /// Neither makes a pool nor announces a node, and collects no garbage.
-    pub fn inspect(config: &RbdPoolConfig) -> Result<Vec<Finding>> {
+    pub fn inspect(config: &RbdPoolConfig) -> Result<(PoolId, Vec<Finding>)> {
         let quiet = RbdPoolConfig {
             create: false,
             collects_garbage: false,
@@ -30,7 +30,7 @@ impl RbdPool {
         if config.serves_node {
             pool.inspect_exports(&mut findings)?;
         }
-        Ok(findings)
+        Ok((pool.info.id.clone(), findings))
     }
 
     fn inspect_volumes(&self, findings: &mut Vec<Finding>) -> Result<()> {

@@ -7,7 +7,7 @@ use orlop_sys::ceph::NewImage;
 use crate::fixture::{Fixture, MIB, volume, writer_capability};
 
 fn codes(fixture: &Fixture) -> Vec<&'static str> {
-    let findings = RbdPool::inspect(&fixture.config()).unwrap();
+    let (_, findings) = RbdPool::inspect(&fixture.config()).unwrap();
     assert!(findings.iter().all(is_by_hand), "others use the pool: nothing is repaired");
     findings.iter().map(|finding| finding.code).collect()
 }

@@ -43,7 +43,7 @@ fn leaked(fixture: &Fixture, name: &str) -> (VolumeRecord, SnapshotRecord) {
 }
 
 fn findings(fixture: &Fixture) -> Vec<String> {
-    let found = RbdPool::inspect(&fixture.config()).unwrap();
+    let (_, found) = RbdPool::inspect(&fixture.config()).unwrap();
     found.into_iter().map(|one| format!("{}: {}", one.code, one.problem)).collect()
 }
 

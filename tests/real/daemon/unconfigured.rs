@@ -1,0 +1,57 @@
+//! A pool is taken out of the configuration while a volume on it is in use.
+
+use orlop_sys::loopdev;
+use orlop_tests::*;
+
+fn is_attached(id: &str) -> bool {
+    loopdev::attached(|_| false).unwrap().iter().any(|device| device.label == id)
+}
+
+/// A raw volume mounts nothing at its staging path: only the node record tells that it is in use.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_volume_of_a_pool_that_is_not_configured_is_reported_and_kept() {
+    needs_root!();
+    let near = TestPool::new(PoolFs::Directory, 0);
+    let far = near.beside("far", PoolFs::Directory, 0);
+    let both = [("near", &near, ""), ("far", &far, "")];
+    let mut daemon = Launch::on_several(&both).start().await;
+    let client = daemon.client();
+    let create = client.create("raw").size(MIB).block().parameter("pool", "far");
+    let node = client.on_node(&create.done().await, block());
+    node.up().await;
+    daemon.terminate();
+
+    let mut without = Launch::on_several(&both[..1]).start().await;
+    let refused = [node.unpublish().await, node.unstage().await];
+    let refused = refused.into_iter().chain([
+        client.controller_unpublish(&node.id, "test-node").await,
+        client.controller_unpublish(&node.id, "").await,
+    ]);
+    for answer in refused {
+        let status = expect_code(answer, Code::NotFound);
+        assert!(status.message().contains("is not configured on this daemon"), "{status}");
+        assert!(status.message().contains("in use on this node"), "{status}");
+    }
+    assert!(is_attached(&node.id) && node.target.exists());
+    let told = "the volume is in use here, but its pool is not configured";
+    let log = without.log();
+    let line = log.lines().find(|line| line.contains(told)).expect(&log);
+    assert!(line.contains(" WARN ") && line.contains(&node.id), "{line}");
+    let settings = near.scratch().join("orlop.toml");
+    let settings = settings.to_str().unwrap();
+    for is_served in [true, false] {
+        if !is_served {
+            without.terminate();
+        }
+        let ran = without.launch().run(&["doctor", "--repair", "--config", settings]);
+        assert_eq!(ran.status.code(), Some(1), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("pool-not-configured"), "{}", ran.stdout);
+        assert!(ran.stdout.contains(&node.id), "{}", ran.stdout);
+        assert!(is_attached(&node.id), "the doctor took away what is in use");
+    }
+
+    let mut daemon = Launch::on_several(&both).start().await;
+    node.down().await;
+    assert!(!is_attached(&node.id));
+    daemon.terminate();
+}
