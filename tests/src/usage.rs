@@ -4,8 +4,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Memory that the process has in use now.
 pub fn resident_bytes(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most memory that the process ever had in use.
+pub fn peak_resident_bytes(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).expect("the kernel tells it");
     kib.parse::<u64>().expect("a number") * 1024
 }

@@ -19,7 +19,46 @@ use crate::connections::{ConnectionRef, InFlight};
 /// measured by it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Of all messages that are on their way or belong to a call that has not been answered, over what each
+/// call may send without being counted. So many bytes and what they are parsed to fit into the memory
+/// that a daemon is given (docs/deploy/requirements.md).
+const MESSAGE_BYTES: usize = 16 << 20;
+
+/// Messages of the orchestrators are smaller, so however large others are, theirs come through.
+const UNCOUNTED_BYTES: usize = 16 << 10;
+
+/// Of a method whose message holds neither secrets nor lists.
+const SMALL_MESSAGE: usize = 64 << 10;
+
+/// Larger ones are refused, without a look at them, by what reads them.
+const LARGEST_MESSAGE: usize = 4 << 20;
+
 type Data = <Body as http_body::Body>::Data;
+
+/// What all calls of a server share.
+#[derive(Clone)]
+pub(crate) struct CallLimits {
+    /// How many calls are accepted at once.
+    pub(crate) calls: Arc<Semaphore>,
+    /// For messages of more than [`UNCOUNTED_BYTES`].
+    bytes: Arc<Semaphore>,
+}
+
+impl CallLimits {
+    pub(crate) fn new(calls: usize) -> Self {
+        let bytes = Arc::new(Semaphore::new(MESSAGE_BYTES));
+        Self { calls: Arc::new(Semaphore::new(calls)), bytes }
+    }
+}
+
+/// What is known of a call by its method.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallClass {
+    /// Does it count among the calls that are accepted at once?
+    pub(crate) is_counted: bool,
+    /// Can its message be large?
+    pub(crate) is_small: bool,
+}
 
 /// What is kept for a call from the moment its message begins to come, until this is dropped.
 #[derive(Clone)]
@@ -28,10 +67,13 @@ pub(crate) struct Arrival {
 }
 
 struct ArrivalState {
-    /// `None` for calls that are not counted.
-    calls: Option<Arc<Semaphore>>,
+    limits: CallLimits,
+    class: CallClass,
     connection: Option<ConnectionRef>,
     kept: Option<(Option<OwnedSemaphorePermit>, Option<InFlight>)>,
+    /// Of all messages of the call so far; there should be one.
+    announced: usize,
+    bytes: Option<OwnedSemaphorePermit>,
     failure: Option<Status>,
 }
 
@@ -39,12 +81,25 @@ impl Arrival {
     /// The request, as it is to be read from now on.
     pub(crate) fn of(
         request: Request<Body>,
-        calls: Option<Arc<Semaphore>>,
+        limits: &CallLimits,
+        class: CallClass,
     ) -> (Self, Request<Body>) {
-        let connection = request.extensions().get().cloned();
-        let state = ArrivalState { calls, connection, kept: None, failure: None };
+        let state = ArrivalState {
+            limits: limits.clone(),
+            class,
+            connection: request.extensions().get().cloned(),
+            kept: None,
+            announced: 0,
+            bytes: None,
+            failure: None,
+        };
         let arrival = Self { state: Arc::new(Mutex::new(state)) };
-        let arriving = |body| Arriving { body, limit: None, arrival: arrival.clone() };
+        let arriving = |body| Arriving {
+            body,
+            limit: None,
+            framing: Framing::default(),
+            arrival: arrival.clone(),
+        };
         let request = request.map(|body| Body::new(arriving(body)));
         (arrival, request)
     }
@@ -67,10 +122,86 @@ impl Arrival {
             return Ok(());
         }
         let too_many = |_| Status::unavailable("too many calls at once; try again");
-        let permit = state.calls.clone().map(Semaphore::try_acquire_owned).transpose();
-        let permit = permit.map_err(too_many)?;
+        let calls = state.class.is_counted.then(|| Arc::clone(&state.limits.calls));
+        let permit = calls.map(Semaphore::try_acquire_owned).transpose().map_err(too_many)?;
         let in_flight = state.connection.as_ref().map(InFlight::with);
         state.kept = Some((permit, in_flight));
+        Ok(())
+    }
+
+    fn admit_message(&self, length: usize) -> Result<(), Status> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.admit_message(length)
+    }
+}
+
+impl ArrivalState {
+    /// Before any of the message is kept: its buffer is made as large as it says that it is.
+    fn admit_message(&mut self, length: usize) -> Result<(), Status> {
+        if length > LARGEST_MESSAGE {
+            return Ok(());
+        }
+        self.announced = self.announced.saturating_add(length);
+        if self.class.is_small && self.announced > SMALL_MESSAGE {
+            return Err(Status::out_of_range(format!(
+                "the call's message is larger than the {SMALL_MESSAGE} bytes that it may have"
+            )));
+        }
+        let counted = self.announced.saturating_sub(UNCOUNTED_BYTES);
+        let held = self.bytes.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = u32::try_from(counted.saturating_sub(held)).unwrap_or(u32::MAX);
+        if missing == 0 {
+            return Ok(());
+        }
+        let more = Arc::clone(&self.limits.bytes).try_acquire_many_owned(missing);
+        let too_much = |_| Status::unavailable("too many large messages at once; try again");
+        let more = more.map_err(too_much)?;
+        match &mut self.bytes {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// Finds the beginning of each message in what comes: a byte, and the length in four.
+#[derive(Default)]
+struct Framing {
+    head: [u8; HEAD],
+    /// Of the head that is there.
+    filled: usize,
+    /// What is left of the message that has begun.
+    left: usize,
+}
+
+const HEAD: usize = 5;
+
+impl Framing {
+    /// Calls `found` with the length of each message that begins in this piece.
+    fn read(
+        &mut self,
+        mut piece: &[u8],
+        mut found: impl FnMut(usize) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        while let Some((first, rest)) = piece.split_first() {
+            if self.left > 0 {
+                let skipped = self.left.min(piece.len());
+                self.left -= skipped;
+                piece = piece.get(skipped..).unwrap_or_default();
+                continue;
+            }
+            if let Some(place) = self.head.get_mut(self.filled) {
+                *place = *first;
+            }
+            self.filled += 1;
+            piece = rest;
+            if self.filled == HEAD {
+                let [_, length @ ..] = self.head;
+                self.left = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                self.filled = 0;
+                found(self.left)?;
+            }
+        }
         Ok(())
     }
 }
@@ -80,6 +211,7 @@ struct Arriving {
     body: Body,
     /// From the first time that it was not there yet.
     limit: Option<Pin<Box<Sleep>>>,
+    framing: Framing,
     arrival: Arrival,
 }
 
@@ -98,14 +230,16 @@ impl Arriving {
     }
 
     /// Whatever it is that came instead of a piece, the caller or its connection has ended.
-    fn accepted(&self, piece: Result<Frame<Data>, Status>) -> Result<Frame<Data>, Status> {
+    fn accepted(&mut self, piece: Result<Frame<Data>, Status>) -> Result<Frame<Data>, Status> {
         let hung_up = |why: Status| {
             tracing::debug!(%why, "the message of a call did not arrive");
             Status::cancelled("the caller hung up before its message had arrived")
         };
         let piece = piece.map_err(hung_up)?;
-        if piece.is_data() {
+        if let Some(data) = piece.data_ref() {
             self.arrival.begin()?;
+            let arrival = &self.arrival;
+            self.framing.read(data, |length| arrival.admit_message(length))?;
         }
         Ok(piece)
     }

@@ -5,12 +5,10 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
@@ -18,7 +16,7 @@ use tower::{Layer, Service};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, CallClass, CallLimits};
 use crate::routes::Answering;
 use crate::status::code_name;
 
@@ -28,12 +26,12 @@ const ACCEPTED_CALLS: usize = 1024;
 
 #[derive(Clone)]
 pub(crate) struct ObserveCalls {
-    calls: Arc<Semaphore>,
+    limits: CallLimits,
 }
 
 impl Default for ObserveCalls {
     fn default() -> Self {
-        Self { calls: Arc::new(Semaphore::new(ACCEPTED_CALLS)) }
+        Self { limits: CallLimits::new(ACCEPTED_CALLS) }
     }
 }
 
@@ -41,14 +39,14 @@ impl<S> Layer<S> for ObserveCalls {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, calls: Arc::clone(&self.calls) }
+        Observed { inner, limits: self.limits.clone() }
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct Observed<S> {
     inner: S,
-    calls: Arc<Semaphore>,
+    limits: CallLimits,
 }
 
 impl<S> Service<Request<Body>> for Observed<S>
@@ -67,9 +65,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Answering {
         let call = CallSpan::begin(request.uri().path());
         let span = call.span.clone();
-        // Neither kept waiting nor counted: probes come through when all else is too much.
-        let calls = (!call.is_routine).then(|| Arc::clone(&self.calls));
-        let (arrival, request) = Arrival::of(request, calls);
+        let (arrival, request) = Arrival::of(request, &self.limits, call.class);
         let answering = Box::pin(self.inner.call(request));
         let observed = async move {
             let response = match caught(answering).await {
@@ -118,7 +114,7 @@ fn refusal(response: &Response<Body>) -> Option<Status> {
 struct CallSpan {
     span: Span,
     begun: Instant,
-    is_routine: bool,
+    class: CallClass,
     is_question: bool,
     has_ended: bool,
 }
@@ -149,12 +145,28 @@ const ROUTINE: [&str; 8] = [
     "GetCapabilities",
 ];
 
+/// Beside [`ROUTINE`]: their messages hold some ids, paths and capabilities, and no secrets.
+const SMALL: [&str; 9] = [
+    "GetCapacity",
+    "NodeGetVolumeStats",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+    "NodeGetInfo",
+    "NodeGetId",
+    "ListVolumes",
+    "ControllerGetVolume",
+    "ListVolumeGroups",
+];
+
 impl CallSpan {
     fn begin(path: &str) -> Self {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let method = orlop_model::id::shown(path.rsplit('/').next().unwrap_or_default());
         let is_routine = ROUTINE.contains(&method.as_str());
+        // Probes are neither kept waiting nor counted: they come through when all else is too much.
+        let is_small = is_routine || SMALL.contains(&method.as_str());
+        let class = CallClass { is_counted: !is_routine, is_small };
         let is_question = is_routine || QUESTIONS.contains(&method.as_str());
         // At a level that no setting leaves out: whatever is logged in it names its call.
         let span = tracing::error_span!(
@@ -168,7 +180,7 @@ impl CallSpan {
             group_name = Empty,
             group = Empty
         );
-        Self { span, begun: Instant::now(), is_routine, is_question, has_ended: false }
+        Self { span, begun: Instant::now(), class, is_question, has_ended: false }
     }
 
     fn end(mut self, response: &Response<Body>) {

@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use http_body::Body as _;
+use std::sync::Arc;
+use std::task::Waker;
+
+use http_body::{Body as _, Frame};
 use tonic::codegen::http::HeaderMap;
 use tower::{ServiceExt, service_fn};
 
@@ -92,8 +95,9 @@ async fn read(request: Request<Body>) -> Result<Response<Body>, Infallible> {
 
 #[tokio::test]
 async fn call_above_the_limit_is_refused() {
-    let calls = Arc::new(Semaphore::new(1));
-    let observed = ObserveCalls { calls: Arc::clone(&calls) }.layer(service_fn(read));
+    let limits = CallLimits::new(1);
+    let calls = Arc::clone(&limits.calls);
+    let observed = ObserveCalls { limits }.layer(service_fn(read));
     let call = async |method: &str| {
         let uri = format!("/csi.v1.Controller/{method}");
         let request = Request::builder().uri(uri).body(Body::new("message".to_owned())).unwrap();
@@ -107,4 +111,106 @@ async fn call_above_the_limit_is_refused() {
     drop(running);
     assert_eq!(call("CreateVolume").await, None);
     assert_eq!(calls.available_permits(), 1, "a call that has ended is not counted");
+}
+
+const LARGE: usize = 4 << 20;
+type Data = <Body as http_body::Body>::Data;
+
+/// A message that says how long it is, and never comes.
+struct Announced(Option<Data>);
+
+impl http_body::Body for Announced {
+    type Data = Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Data>, Status>>> {
+        match self.0.take() {
+            Some(head) => Poll::Ready(Some(Ok(Frame::data(head)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+fn announced(method: &str, lengths: &[usize]) -> Request<Body> {
+    let mut pieces = Vec::new();
+    for (number, length) in lengths.iter().enumerate() {
+        pieces.push(0);
+        pieces.extend(u32::try_from(*length).unwrap().to_be_bytes());
+        if number + 1 < lengths.len() {
+            pieces.extend(vec![0; *length]);
+        }
+    }
+    let uri = format!("/csi.v1.Any/{method}");
+    let body = Body::new(Announced(Some(Data::from(pieces))));
+    Request::builder().uri(uri).body(body).unwrap()
+}
+
+/// Reads all of its message, as a handler does.
+async fn read_all(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let mut body = request.into_body();
+    loop {
+        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            Some(Err(status)) => return Ok(status.into_http()),
+            Some(Ok(_)) => {}
+            None => return Ok(Response::default()),
+        }
+    }
+}
+
+/// The calls that are refused at once; the others are waited for, and go with what is returned.
+fn begun(calls: Vec<Request<Body>>) -> (Vec<Code>, Vec<Answering>) {
+    let mut observed = ObserveCalls::default().layer(service_fn(read_all));
+    let (mut refused, mut waiting) = (Vec::new(), Vec::new());
+    for call in calls {
+        let mut answering = observed.call(call);
+        match answering.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => {
+                let answer = Status::from_header_map(answer.unwrap().headers());
+                refused.push(answer.unwrap().code());
+            }
+            Poll::Pending => waiting.push(answering),
+        }
+    }
+    (refused, waiting)
+}
+
+#[tokio::test]
+async fn large_messages_are_waited_for_only_so_many_at_once() {
+    let large = || announced("CreateVolume", &[LARGE]);
+    let small = || announced("CreateVolume", &[4096]);
+    let mut calls: Vec<_> = (0..256).map(|_| large()).collect();
+    calls.extend((0..256).map(|_| small()));
+    let (refused, waiting) = begun(calls);
+    assert!((1..=16).contains(&(waiting.len() - 256)), "{} large ones", waiting.len() - 256);
+    assert_eq!(refused, vec![Code::Unavailable; 512 - waiting.len()]);
+}
+
+#[tokio::test]
+async fn what_an_ended_call_had_of_the_bytes_goes_to_the_next() {
+    let mut observed = ObserveCalls::default().layer(service_fn(read_all));
+    for _ in 0..64 {
+        let mut answering = observed.call(announced("CreateVolume", &[LARGE]));
+        let polled = answering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+    }
+}
+
+#[tokio::test]
+async fn a_second_message_of_a_call_counts_as_well() {
+    let calls = (0..64).map(|_| announced("CreateVolume", &[0, LARGE])).collect();
+    let (refused, waiting) = begun(calls);
+    assert!(waiting.len() <= 16, "{} are waited for", waiting.len());
+    assert_eq!(refused, vec![Code::Unavailable; 64 - waiting.len()]);
+}
+
+#[tokio::test]
+async fn a_message_that_needs_little_may_not_be_large() {
+    for method in ["Probe", "NodeGetCapabilities", "NodeUnpublishVolume", "GetCapacity"] {
+        let calls = vec![announced(method, &[LARGE]), announced(method, &[16 << 10])];
+        let (refused, waiting) = begun(calls);
+        assert_eq!((refused, waiting.len()), (vec![Code::OutOfRange], 1), "{method}");
+    }
 }
