@@ -19,6 +19,9 @@ const MOST: usize = 512;
 /// for the work.
 const SHARE: u64 = 4;
 
+/// Half of all streams, so that a client that does not read its own keeps no other from having one.
+pub(crate) const STREAMS_PER_CONNECTION: usize = 32;
+
 /// All connections of one socket; clones share them.
 #[derive(Clone)]
 pub(crate) struct ConnectionTable {
@@ -64,6 +67,7 @@ impl ConnectionTable {
         let slot = Arc::new(Slot {
             stream,
             calls: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
             last_heard: AtomicU64::new(0),
             clock: Arc::clone(&self.clock),
         });
@@ -85,6 +89,8 @@ struct Slot {
     stream: UnixStream,
     /// That are being answered.
     calls: AtomicUsize,
+    /// That are open and read from.
+    streams: AtomicUsize,
     last_heard: AtomicU64,
     /// Counts what is read from any connection: only the order matters.
     clock: Arc<AtomicU64>,
@@ -116,6 +122,25 @@ impl Drop for InFlight {
 /// What calls know of their connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionRef(Arc<Slot>);
+
+impl ConnectionRef {
+    /// `None`: as many are open as one connection may have.
+    pub(crate) fn try_open_stream(&self) -> Option<ConnectionStream> {
+        let more = |open| (open < STREAMS_PER_CONNECTION).then_some(open + 1);
+        let (now, order) = (&self.0.streams, Ordering::Relaxed);
+        now.fetch_update(order, order, more).ok()?;
+        Some(ConnectionStream(Arc::clone(&self.0)))
+    }
+}
+
+/// One of the streams of a connection.
+pub(crate) struct ConnectionStream(Arc<Slot>);
+
+impl Drop for ConnectionStream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 pub(crate) struct Connection(Arc<Slot>);
 

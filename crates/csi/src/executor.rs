@@ -34,6 +34,10 @@ const READING_STREAMS: u32 = 8;
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
+/// So long a stream waits for its caller to take the next page. A backup that is slow takes one at
+/// least every few seconds; one that was stopped and forgotten would keep the stream from others.
+const UNREAD_STREAM: Duration = Duration::from_secs(300);
+
 /// The interval at which pools are checked for an answer, with and without calls that wait.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -136,6 +140,7 @@ pub struct Executor {
     readiness: Mutex<Readiness>,
     stopping_since: OnceLock<Instant>,
     node_patience: Duration,
+    stream_patience: Duration,
 }
 
 impl Executor {
@@ -149,6 +154,7 @@ impl Executor {
             readiness: Mutex::default(),
             stopping_since: OnceLock::new(),
             node_patience: ON_THE_NODE,
+            stream_patience: UNREAD_STREAM,
         }
     }
 
@@ -330,6 +336,10 @@ impl Executor {
         })
     }
 
+    pub(crate) fn stream_patience(&self) -> Duration {
+        self.stream_patience
+    }
+
     /// One step of a stream: short, and with nothing held between two of them but what the
     /// stream itself holds.
     pub(crate) async fn step<T: Send + 'static>(
@@ -355,6 +365,14 @@ impl Executor {
         let mut readiness = self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *readiness, Readiness { unready: !ready, all });
         readiness.log_after(&before);
+    }
+}
+
+#[cfg(test)]
+impl Executor {
+    /// As [`Self::starting`], with less patience for streams.
+    pub(crate) fn with_stream_patience(patience: Duration) -> Self {
+        Self { stream_patience: patience, ..Self::starting() }
     }
 }
 

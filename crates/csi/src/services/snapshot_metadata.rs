@@ -2,26 +2,26 @@
 
 mod pages;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use orlop_engine::Engine;
 use orlop_engine::request::BlockRanges;
-use orlop_model::{PoolId, Result};
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
-use tonic::{Request, Status};
+use orlop_model::{Error, PoolId, Result};
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Request;
 
-use self::pages::{Pages, RangePage};
+use self::pages::{PageStream, Pages, RangePage};
 use super::{Answer, answer, note_snapshot};
-use crate::connections::InFlight;
+use crate::connections::{ConnectionRef, ConnectionStream, InFlight, STREAMS_PER_CONNECTION};
 use crate::executor::Executor;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
-type Unkept<Message> = ReceiverStream<std::result::Result<Message, Status>>;
-type Messages<Message> =
-    Pin<Box<dyn Stream<Item = std::result::Result<Message, Status>> + Send + 'static>>;
+/// What an open stream is counted by.
+struct OpenStream {
+    _of_all: OwnedSemaphorePermit,
+    _of_connection: Option<ConnectionStream>,
+}
 
 pub(crate) struct SnapshotMetadata {
     executor: Arc<Executor>,
@@ -34,24 +34,28 @@ impl SnapshotMetadata {
 
     async fn allocated(
         &self,
+        connection: Option<ConnectionRef>,
         request: v1::GetMetadataAllocatedRequest,
-    ) -> Result<Unkept<v1::GetMetadataAllocatedResponse>> {
+    ) -> Result<PageStream<v1::GetMetadataAllocatedResponse>> {
+        let busy = connection.as_ref().map(InFlight::with);
         note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
         let most = parse::max_results(request.max_results)?;
         let start = parse::starting_offset(request.starting_offset)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
-        let pages = self
-            .open(id.pool().clone(), most, move |engine| engine.allocated_blocks(&id, start))
-            .await?;
-        Ok(pages.into_messages(allocated_message))
+        let pool = id.pool().clone();
+        let find = move |engine: &Engine| engine.allocated_blocks(&id, start);
+        let pages = self.open(connection, pool, most, find).await?;
+        Ok(pages.into_messages(allocated_message, busy))
     }
 
     async fn delta(
         &self,
+        connection: Option<ConnectionRef>,
         request: v1::GetMetadataDeltaRequest,
-    ) -> Result<Unkept<v1::GetMetadataDeltaResponse>> {
+    ) -> Result<PageStream<v1::GetMetadataDeltaResponse>> {
+        let busy = connection.as_ref().map(InFlight::with);
         note_snapshot(&request.target_snapshot_id);
         parse::require([
             ("base_snapshot_id", !request.base_snapshot_id.is_empty()),
@@ -64,37 +68,35 @@ impl SnapshotMetadata {
         let target = parse::snapshot_id("target_snapshot_id", &request.target_snapshot_id)?;
         let pool = target.pool().clone();
         let find = move |engine: &Engine| engine.changed_blocks(&base, &target, start);
-        let pages = self.open(pool, most, find).await?;
-        Ok(pages.into_messages(delta_message))
+        let pages = self.open(connection, pool, most, find).await?;
+        Ok(pages.into_messages(delta_message, busy))
     }
 
     /// What is wrong from the start is the call's answer; what goes wrong later ends the stream.
     async fn open(
         &self,
+        connection: Option<ConnectionRef>,
         pool: PoolId,
         most: usize,
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
-        let place = self.executor.try_open_stream()?;
+        let too_many = || {
+            Error::Exhausted(format!(
+                "{STREAMS_PER_CONNECTION} streams are open on this connection already; try later"
+            ))
+        };
+        let of_connection = connection.map(|it| it.try_open_stream().ok_or_else(too_many));
+        let open = OpenStream {
+            _of_connection: of_connection.transpose()?,
+            _of_all: self.executor.try_open_stream()?,
+        };
         let blocks = self.executor.step(&pool, find).await?;
-        Ok(Pages::new(Arc::clone(&self.executor), pool, place, blocks, most))
+        Ok(Pages::new(Arc::clone(&self.executor), pool, open, blocks, most))
     }
 }
 
-fn busy_with<Message>(request: &Request<Message>) -> Option<InFlight> {
-    request.extensions().get().map(InFlight::with)
-}
-
-/// A connection is not silent while a caller reads a stream on it, however slowly. Streams are few;
-/// of other calls only those that are being answered keep theirs.
-fn kept_by<Message: Send + 'static>(
-    stream: Unkept<Message>,
-    busy: Option<InFlight>,
-) -> Messages<Message> {
-    Box::pin(stream.map(move |message| {
-        let _held = &busy;
-        message
-    }))
+fn connection_of<Message>(request: &Request<Message>) -> Option<ConnectionRef> {
+    request.extensions().get().cloned()
 }
 
 /// Extents have the sizes that they have (SM-10).
@@ -118,24 +120,22 @@ fn delta_message(page: &RangePage) -> v1::GetMetadataDeltaResponse {
 
 #[tonic::async_trait]
 impl v1::snapshot_metadata_server::SnapshotMetadata for SnapshotMetadata {
-    type GetMetadataAllocatedStream = Messages<v1::GetMetadataAllocatedResponse>;
-    type GetMetadataDeltaStream = Messages<v1::GetMetadataDeltaResponse>;
+    type GetMetadataAllocatedStream = PageStream<v1::GetMetadataAllocatedResponse>;
+    type GetMetadataDeltaStream = PageStream<v1::GetMetadataDeltaResponse>;
 
     async fn get_metadata_allocated(
         &self,
         request: Request<v1::GetMetadataAllocatedRequest>,
     ) -> Answer<Self::GetMetadataAllocatedStream> {
-        let busy = busy_with(&request);
-        let stream = self.allocated(request.into_inner()).await;
-        answer(stream.map(|stream| kept_by(stream, busy)))
+        let connection = connection_of(&request);
+        answer(self.allocated(connection, request.into_inner()).await)
     }
 
     async fn get_metadata_delta(
         &self,
         request: Request<v1::GetMetadataDeltaRequest>,
     ) -> Answer<Self::GetMetadataDeltaStream> {
-        let busy = busy_with(&request);
-        let stream = self.delta(request.into_inner()).await;
-        answer(stream.map(|stream| kept_by(stream, busy)))
+        let connection = connection_of(&request);
+        answer(self.delta(connection, request.into_inner()).await)
     }
 }

@@ -287,9 +287,17 @@ async fn streams_are_limited_and_leave_room_for_calls() {
     let id = plugin.snapshot(&volume, "s").await.snapshot_id;
     plugin.gate.make_endless();
     let mut streams = Vec::new();
-    for _ in 0..64 {
-        let answer = metadata(&plugin).get_metadata_allocated(allocated(&id)).await;
-        streams.push(answer.unwrap().into_inner());
+    for _ in 0..2 {
+        // Half of all are left for others.
+        let channel = plugin.connect().await;
+        let open = async || {
+            let mut client = SnapshotMetadataClient::new(channel.clone());
+            client.get_metadata_allocated(allocated(&id)).await
+        };
+        for _ in 0..32 {
+            streams.push(open().await.unwrap().into_inner());
+        }
+        assert_eq!(code(open().await), Code::ResourceExhausted);
     }
     let refused = metadata(&plugin).get_metadata_allocated(allocated(&id)).await;
     assert_eq!(code(refused), Code::ResourceExhausted);

@@ -1,7 +1,7 @@
 //! A plugin in this process, and clients for it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Plugin {
             features(&setup),
             shutdown,
         ));
-        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+        let endpoint = endpoint(&socket);
         Self {
             pool,
             host,
@@ -106,6 +106,11 @@ impl Plugin {
 
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// A connection beside the one that all clients share.
+    pub(crate) async fn connect(&self) -> Channel {
+        endpoint(&self.socket).connect().await.unwrap()
     }
 
     pub(crate) fn identity(&self) -> IdentityClient<Channel> {
@@ -145,6 +150,10 @@ impl Drop for Plugin {
 
 pub(crate) fn place() -> Topology {
     Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
+}
+
+fn endpoint(socket: &Path) -> Endpoint {
+    Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap()
 }
 
 fn node_id() -> NodeId {
