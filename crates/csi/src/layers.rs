@@ -17,6 +17,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::arrival::{Arrival, CallClass, CallLimits};
+use crate::deadline;
 use crate::routes::Answering;
 use crate::status::code_name;
 
@@ -65,15 +66,18 @@ where
     fn call(&mut self, request: Request<Body>) -> Answering {
         let call = CallSpan::begin(request.uri().path());
         let span = call.span.clone();
+        // Made before the library's, so that it is not the later one.
+        let deadline = deadline::of(request.headers());
         let (arrival, request) = Arrival::of(request, &self.limits, call.class);
         let answering = Box::pin(self.inner.call(request));
         let observed = async move {
-            let response = match caught(answering).await {
-                Some(Ok(response)) => with_message(response),
-                None => {
-                    Status::internal("the call ended unexpectedly; this plugin's log says where")
-                        .into_http()
-                }
+            let response = tokio::select! {
+                biased;
+                answer = caught(answering) => match answer {
+                    Some(Ok(response)) => with_message(response),
+                    None => defect().into_http(),
+                },
+                () = deadline::passed(deadline) => deadline::exceeded().into_http(),
             };
             let response = arrival.failure().map_or(response, |status| status.into_http());
             call.end(&response);
@@ -82,6 +86,10 @@ where
         };
         Box::pin(observed.instrument(span))
     }
+}
+
+fn defect() -> Status {
+    Status::internal("the call ended unexpectedly; this plugin's log says where")
 }
 
 /// `None` if the future panicked. It is not polled again, so nothing sees it half-changed.

@@ -214,3 +214,19 @@ async fn a_message_that_needs_little_may_not_be_large() {
         assert_eq!((refused, waiting.len()), (vec![Code::OutOfRange], 1), "{method}");
     }
 }
+
+#[tokio::test]
+async fn a_deadline_that_has_passed_is_exceeded() {
+    let never = service_fn(|_: Request<Body>| std::future::pending());
+    for deadline in ["0n", "20m"] {
+        let observed = ObserveCalls::default().layer(never);
+        let mut request = request("/csi.v1.Node/NodeGetInfo");
+        request.headers_mut().insert("grpc-timeout", deadline.parse().unwrap());
+        let long = std::time::Duration::from_secs(10);
+        let response = tokio::time::timeout(long, observed.oneshot(request)).await;
+        let response = response.expect("the deadline ends the call").unwrap();
+        let status = Status::from_header_map(response.headers()).unwrap();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{deadline}");
+        assert!(!status.message().is_empty());
+    }
+}

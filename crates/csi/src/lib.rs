@@ -6,6 +6,7 @@
 
 mod arrival;
 mod connections;
+mod deadline;
 mod executor;
 mod features;
 #[cfg(any(test, feature = "fuzzing"))]
