@@ -16,3 +16,4 @@ mod raw_http2;
 mod requests;
 mod secrets;
 mod slow_readers;
+mod unfinished;

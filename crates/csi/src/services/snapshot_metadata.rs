@@ -81,7 +81,7 @@ impl SnapshotMetadata {
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
         let too_many = || {
-            Error::Exhausted(format!(
+            Error::exhausted(format!(
                 "{STREAMS_PER_CONNECTION} streams are open on this connection already; try later"
             ))
         };
