@@ -11,6 +11,7 @@ mod hung_targets;
 mod hung_threads;
 mod log_failures;
 mod logs;
+mod logs_unread;
 mod memory_limit;
 mod misconfigured;
 mod modes;

@@ -188,7 +188,7 @@ impl Launch {
 
 /// Cargo puts test binaries into `deps`, beside which the daemon's binary is; other binaries lie
 /// beside it themselves.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let this = std::env::current_exe().expect("the path of this program");
     let beside = this.ancestors().skip(1).take(2).map(|directory| directory.join("orlop"));
     let found = beside.into_iter().find(|path| path.is_file());

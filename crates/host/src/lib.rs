@@ -8,6 +8,6 @@ mod linux;
 pub mod memory;
 mod same_mount;
 
-pub use linux::{LinuxHost, LinuxHostConfig, MachineScan, VolumeExistence};
+pub use linux::{LinuxHost, LinuxHostConfig, MachineScan, ThawsUnderWay, VolumeExistence};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryHost;

@@ -32,6 +32,7 @@ use orlop_sys::{loopdev, ownership, rand};
 
 use failure::cannot;
 use freezer::Freezer;
+pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
 use limits::Limiter;
 pub use machine_scan::{MachineScan, VolumeExistence};
@@ -95,8 +96,8 @@ impl LinuxHost {
 
     /// Thaws every filesystem that a marker says was frozen when its process ended. For a process
     /// that is alone in the run directory: then no other process is just making a snapshot.
-    pub fn thaw_left_frozen(&self) -> Result<()> {
-        self.freezer.thaw_left_frozen()
+    pub fn begin_to_thaw_left_frozen(&self) -> Result<ThawsUnderWay> {
+        self.freezer.begin_to_thaw_left_frozen()
     }
 
     /// For an orderly end. Threads that are left wait in the kernel, and a successor need not wait for

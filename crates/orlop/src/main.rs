@@ -106,11 +106,15 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &config.origin.locate(error));
     }
-    match serve::serve(config, sockets) {
+    let code = match serve::serve(config, sockets) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is_misconfiguration() => complain(MISCONFIGURED, &error),
-        Err(error) => complain(1, &error),
-    }
+        Err(error) => {
+            telemetry::set_reason(&error);
+            ExitCode::from(if error.is_misconfiguration() { MISCONFIGURED } else { 1 })
+        }
+    };
+    telemetry::flush();
+    code
 }
 
 /// That nothing is wrong, and what a start would make: a new pool may not be what was meant.

@@ -172,9 +172,6 @@ pub(crate) fn open(
     pools: &OpenPools,
     serve: impl Fn(&Engine),
 ) -> std::result::Result<OpenedPools, Failure> {
-    if config.uses_machine() {
-        host.thaw_left_frozen().map_err(Failure::of)?;
-    }
     let settings = EngineSettings {
         node_id: config.node_id.clone(),
         place: config.place.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use orlop_csi::{Executor, Features, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
-use orlop_host::{LinuxHost, LinuxHostConfig};
+use orlop_host::{LinuxHost, LinuxHostConfig, ThawsUnderWay};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::{descriptors, malloc};
@@ -18,7 +18,7 @@ use crate::config::{Config, PoolConfig, Sockets};
 use crate::open_pools::OpenPools;
 use crate::pool_startup;
 use crate::signals::Signals;
-use crate::{privileges, thaw_helper};
+use crate::{privileges, telemetry, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
 const IDLE_THREAD: Duration = Duration::from_secs(60);
@@ -51,7 +51,13 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
     set_thaw_helper(&mut config);
     allow_most_descriptors();
     privileges::give_up(&config).map_err(Failure::of)?;
+    telemetry::start_writer().map_err(Failure::of)?;
     let host = LinuxHost::new(host_config(&config)).map_err(Failure::of)?;
+    // Workloads wait for it, so it comes before all that may take time.
+    let thaws = match config.uses_machine() {
+        true => Some(host.begin_to_thaw_left_frozen().map_err(Failure::of)?),
+        false => None,
+    };
     // One is enough to accept and parse; the work is done on blocking threads. A second one would
     // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -62,7 +68,7 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
         .build()
         .map_err(Failure::of)?;
     let host = Arc::new(host);
-    let outcome = runtime.block_on(run(config, sockets, Arc::clone(&host)));
+    let outcome = runtime.block_on(run(config, sockets, (Arc::clone(&host), thaws)));
     // What is still under way then waits for a pool that does not answer.
     runtime.shutdown_background();
     host.leave();
@@ -70,7 +76,11 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
 }
 
 /// The socket answers before the pools are read, so that Probe can say "not ready yet".
-async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(), Failure> {
+async fn run(
+    config: Config,
+    sockets: Sockets,
+    (host, thaws): (Arc<LinuxHost>, Option<ThawsUnderWay>),
+) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(Failure::of)?;
     let features = features(&config, host.as_ref());
     let Some(socket) = bind(&sockets.csi, &mut signals).await? else { return Ok(()) };
@@ -98,7 +108,7 @@ async fn run(config: Config, sockets: Sockets, host: Arc<LinuxHost>) -> Result<(
 
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
-    let outcome = open_and_wait(config, host, (&executor, &pools), &mut signals).await;
+    let outcome = open_and_wait(config, (host, thaws), (&executor, &pools), &mut signals).await;
     shrinking.abort();
     stop.send_replace(true);
     for serving in [Some(csi), addons].into_iter().flatten() {
@@ -144,14 +154,18 @@ async fn trim_memory() {
 /// Returns once it is time to stop.
 async fn open_and_wait(
     config: Config,
-    host: Arc<LinuxHost>,
+    (host, thaws): (Arc<LinuxHost>, Option<ThawsUnderWay>),
     (executor, pools): (&Arc<Executor>, &Arc<OpenPools>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let (shared, serving) = (Arc::clone(pools), Arc::clone(executor));
     let serve = move |engine: &Engine| serving.ready(Arc::new(engine.clone()));
-    let opening =
-        tokio::task::spawn_blocking(move || pool_startup::open(&config, host, &shared, serve));
+    let opening = tokio::task::spawn_blocking(move || {
+        if let Some(thaws) = thaws {
+            thaws.wait();
+        }
+        pool_startup::open(&config, host, &shared, serve)
+    });
     let opened = tokio::select! {
         opened = opening => opened.map_err(Failure::of)??,
         () = signals.received() => return Ok(()),

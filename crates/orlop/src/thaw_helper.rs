@@ -23,5 +23,7 @@ pub(crate) fn run(json: bool) {
     let format = if json { LogFormat::Json } else { LogFormat::Text };
     // Without a log it does its work all the same.
     let _ = telemetry::start(&LogConfig { filter: "info".to_owned(), format });
+    let _ = telemetry::start_writer();
     thaw_helper::run(std::io::stdin().lock());
+    telemetry::flush();
 }

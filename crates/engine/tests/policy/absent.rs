@@ -176,13 +176,13 @@ fn error_names_the_pool_that_is_not_configured() {
 /// A raw volume mounts nothing at its staging path, so only the node record tells that it is in use.
 #[test]
 fn a_raw_volume_in_use_is_not_cleaned_up_without_its_pool() {
-    let bench = bench();
+    let fixture = fixture();
     let raw = CreateVolume { capabilities: block_volume("v").capabilities, ..on("v", "far") };
-    let id = bench.create_as(raw);
-    bench.engine.stage_volume(&stage_block(&id)).unwrap();
-    bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
-    let near = vec![Arc::clone(&bench.pools[0]) as _];
-    let engine = Engine::new(near, Arc::clone(&bench.host) as _, settings()).unwrap();
+    let id = fixture.create_as(raw);
+    fixture.engine.stage_volume(&stage_block(&id)).unwrap();
+    fixture.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
+    let near = vec![Arc::clone(&fixture.pools[0]) as _];
+    let engine = Engine::new(near, Arc::clone(&fixture.host) as _, settings()).unwrap();
     let (volume, here) = (issued(&id), node(HERE));
 
     for refusal in [
@@ -200,8 +200,8 @@ fn a_raw_volume_in_use_is_not_cleaned_up_without_its_pool() {
     engine.unpublish_volume(&volume, &path(OTHER_TARGET)).unwrap();
     engine.controller_unpublish(&id, Some(&node("n2"))).unwrap();
 
-    bench.engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
-    bench.engine.unstage_volume(&volume, &path(STAGING)).unwrap();
+    fixture.engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
+    fixture.engine.unstage_volume(&volume, &path(STAGING)).unwrap();
     assert_eq!(engine.in_use_of_unknown_pools().unwrap(), []);
     engine.unstage_volume(&volume, &path(STAGING)).unwrap();
     engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
@@ -211,8 +211,8 @@ fn a_raw_volume_in_use_is_not_cleaned_up_without_its_pool() {
 /// As long as a pool is absent, its id is unknown, and the volume may be of that one.
 #[test]
 fn nothing_is_of_an_unknown_pool_while_one_is_absent() {
-    let bench = bench();
-    let id = bench.create_as(on("v", "far"));
-    bench.stage(&id);
-    assert_eq!(without_far(&bench).in_use_of_unknown_pools().unwrap(), []);
+    let fixture = fixture();
+    let id = fixture.create_as(on("v", "far"));
+    fixture.stage(&id);
+    assert_eq!(without_far(&fixture).in_use_of_unknown_pools().unwrap(), []);
 }

@@ -100,24 +100,14 @@ impl Freezer {
         self.markers.thaw(mount).map(|_| ())
     }
 
-    /// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
-    /// others do not wait for it, nor does the start.
-    pub(super) fn thaw_left_frozen(&self) -> Result<()> {
+    pub(super) fn begin_to_thaw_left_frozen(&self) -> Result<ThawsUnderWay> {
         let deadline = Instant::now() + THAWING;
-        let mut thawing = Vec::new();
+        let mut thaws = Vec::new();
         for mount in self.markers.mounts()? {
             let thawed = self.begin_to_thaw(&mount)?;
-            thawing.push((mount, thawed));
+            thaws.push((mount, thawed));
         }
-        for (mount, thawed) in thawing {
-            if thawed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {
-                tracing::error!(
-                    %mount,
-                    "the filesystem is still frozen: thawing it waits for its pool to respond"
-                );
-            }
-        }
-        Ok(())
+        Ok(ThawsUnderWay { deadline, thaws })
     }
 
     /// Nothing here freezes it until it is thawed.
@@ -127,14 +117,36 @@ impl Freezer {
             (Arc::clone(&self.markers), self.watchdog.clone(), mount.clone());
         watchdog.begin(&mount)?;
         let thaw = move || {
-            markers.thaw_one_left_frozen(&mount);
+            let outcome = markers.thaw(&mount);
             watchdog.forget(&mount);
             // The receiver is gone only if it took too long.
             let _ = done.send(());
+            report_thaw_of_left_frozen(&mount, outcome);
         };
         let thread = thread::Builder::new().name("thaw".to_owned());
         thread.spawn(thaw).map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
         Ok(thawed)
+    }
+}
+
+/// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
+/// others do not wait for it, nor does the start.
+pub struct ThawsUnderWay {
+    deadline: Instant,
+    thaws: Vec<(TargetPath, Receiver<()>)>,
+}
+
+impl ThawsUnderWay {
+    pub fn wait(self) {
+        for (mount, thawed) in self.thaws {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if thawed.recv_timeout(left).is_err() {
+                tracing::error!(
+                    %mount,
+                    "the filesystem is still frozen: thawing it waits for its pool to respond"
+                );
+            }
+        }
     }
 }
 
@@ -195,23 +207,6 @@ impl FreezeMarkers {
         Ok(outcome)
     }
 
-    fn thaw_one_left_frozen(&self, mount: &TargetPath) {
-        match self.thaw(mount) {
-            Ok(ThawOutcome::Thawed) => {
-                tracing::warn!(%mount, "thawed a filesystem that was left frozen");
-            }
-            Ok(ThawOutcome::WasNotFrozen) => {}
-            // Its marker stays, so the next start tries again.
-            Err(error) => {
-                tracing::error!(
-                    %mount,
-                    %error,
-                    "cannot thaw a filesystem that was left frozen; the next start tries again"
-                )
-            }
-        }
-    }
-
     fn tell_helper(&self, tell: impl FnOnce(&ThawHelper) -> orlop_sys::Result<()>) {
         if let Some(helper) = &self.helper {
             warn_without_helper(tell(helper));
@@ -242,6 +237,23 @@ impl FreezeMarkers {
             }
         }
         Ok(mounts)
+    }
+}
+
+fn report_thaw_of_left_frozen(mount: &TargetPath, outcome: Result<ThawOutcome>) {
+    match outcome {
+        Ok(ThawOutcome::Thawed) => {
+            tracing::warn!(%mount, "thawed a filesystem that was left frozen");
+        }
+        Ok(ThawOutcome::WasNotFrozen) => {}
+        // Its marker stays, so the next start tries again.
+        Err(error) => {
+            tracing::error!(
+                %mount,
+                %error,
+                "cannot thaw a filesystem that was left frozen; the next start tries again"
+            );
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use rustix::thread::set_name;
@@ -50,22 +51,26 @@ impl<'a> Message<'a> {
 }
 
 /// The helper's whole life: reads messages until they end, then thaws what is still frozen.
+///
+/// Each filesystem has a thread: to thaw may be to write, so neither one on a disk that hangs nor a
+/// log line that cannot be written may hold up the others.
 pub fn run(messages: impl BufRead) {
     // Started through /proc/self/exe, it would stand as "exe" in a list of processes.
     let _ = set_name(c"thaw-helper");
-    let mut frozen = still_frozen(messages);
-    for _ in 0..ATTEMPTS {
-        frozen.retain(|mount_point| !is_thawed(mount_point));
-        if frozen.is_empty() {
-            return;
+    let mut threads = Vec::new();
+    let mut without_thread = Vec::new();
+    for mount_point in still_frozen(messages) {
+        let thawed_there = mount_point.clone();
+        let thread = thread::Builder::new().name("thaw".to_owned());
+        match thread.spawn(move || thaw(&thawed_there)) {
+            Ok(thread) => threads.push(thread),
+            Err(_) => without_thread.push(mount_point),
         }
-        std::thread::sleep(RETRY);
     }
-    for mount_point in frozen {
-        tracing::error!(
-            mount = %mount_point.display(),
-            "cannot thaw this filesystem; run fsfreeze -u on it"
-        );
+    without_thread.iter().for_each(|mount_point| thaw(mount_point));
+    for thread in threads {
+        // A panic was reported when it happened.
+        let _ = thread.join();
     }
 }
 
@@ -84,21 +89,24 @@ fn still_frozen(mut messages: impl BufRead) -> BTreeSet<PathBuf> {
     frozen
 }
 
-fn is_thawed(mount_point: &Path) -> bool {
+fn thaw(mount_point: &Path) {
     let mount = mount_point.display();
-    match ensure_thawed(mount_point) {
-        Ok(ThawOutcome::Thawed) => {
-            tracing::warn!(
-                %mount,
-                "thawed a filesystem that its daemon had frozen before it ended"
-            );
-            true
+    for _ in 0..ATTEMPTS {
+        match ensure_thawed(mount_point) {
+            Ok(ThawOutcome::Thawed) => {
+                tracing::warn!(
+                    %mount,
+                    "thawed a filesystem that its daemon had frozen before it ended"
+                );
+                return;
+            }
+            Ok(ThawOutcome::WasNotFrozen) => return,
+            Err(error) if error.is_not_found() => return,
+            Err(error) => {
+                tracing::error!(%error, "cannot thaw a filesystem that was left frozen; retrying");
+            }
         }
-        Ok(ThawOutcome::WasNotFrozen) => true,
-        Err(error) if error.is_not_found() => true,
-        Err(error) => {
-            tracing::error!(%error, "cannot thaw a filesystem that was left frozen; retrying");
-            false
-        }
+        thread::sleep(RETRY);
     }
+    tracing::error!(%mount, "cannot thaw this filesystem; run fsfreeze -u on it");
 }

@@ -95,7 +95,7 @@ fn new_process_thaws_orphaned_freezes() {
     std::fs::write(testbed.file("run/frozen/.half-written.new"), "/").unwrap();
     assert!(is_frozen(&staged.path));
 
-    testbed.host().thaw_left_frozen().unwrap();
+    testbed.host().begin_to_thaw_left_frozen().unwrap().wait();
     assert!(!is_frozen(&staged.path));
     assert_eq!(markers(&testbed.file("run")), 1, "but for the half-written one");
 }
@@ -114,7 +114,7 @@ fn foreign_file_among_freeze_records_is_kept() {
     std::fs::write(at("no-path"), "").unwrap();
     std::os::unix::fs::symlink("a-loop", at("a-loop")).unwrap();
 
-    testbed.host().thaw_left_frozen().unwrap();
+    testbed.host().begin_to_thaw_left_frozen().unwrap().wait();
     assert!(!is_frozen(&staged.path));
     assert_eq!(markers(&testbed.file("run")), foreign.len(), "only what was ours is gone");
 }

@@ -110,7 +110,7 @@ impl WatchdogInner {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(self: Arc<Self>) {
         let mut watched = self.lock();
         while watched.has_something_to_watch() {
             let late = watched.take_late(Instant::now());
@@ -119,11 +119,25 @@ impl WatchdogInner {
             } else {
                 // The kernel may take its time: others can freeze and thaw in that time.
                 drop(watched);
-                late.iter().for_each(|mount| self.thaw_late(mount));
+                self.thaw_all_late(late);
                 self.lock()
             };
         }
         watched.has_thread = false;
+    }
+
+    /// Each in a thread: to thaw may be to write, so neither a filesystem on a disk that hangs nor a log
+    /// line that cannot be written may hold up the others.
+    fn thaw_all_late(self: &Arc<Self>, late: Vec<TargetPath>) {
+        let mut without_thread = Vec::new();
+        for mount in late {
+            let (inner, thawed_there) = (Arc::clone(self), mount.clone());
+            let thread = std::thread::Builder::new().name("thaw".to_owned());
+            if thread.spawn(move || inner.thaw_late(&thawed_there)).is_err() {
+                without_thread.push(mount);
+            }
+        }
+        without_thread.iter().for_each(|mount| self.thaw_late(mount));
     }
 
     fn wait<'a>(&self, watched: MutexGuard<'a, Watched>) -> MutexGuard<'a, Watched> {
@@ -138,27 +152,27 @@ impl WatchdogInner {
         }
     }
 
+    /// The state comes before the log: the call that froze it waits for the state.
     fn thaw_late(&self, mount: &TargetPath) {
-        let freeze = match self.markers.thaw(mount) {
+        match self.markers.thaw(mount) {
             Ok(_) => {
+                self.put(mount, FreezeState::Expired);
                 tracing::error!(
                     %mount,
                     "a snapshot held its filesystem frozen for too long; the filesystem was \
                      thawed"
                 );
-                FreezeState::Expired
             }
             Err(error) => {
+                self.put(mount, FreezeState::Overdue(Instant::now() + RETRY));
                 tracing::error!(
                     %mount,
                     %error,
                     "a snapshot holds its filesystem frozen for too long, and thawing it \
                      failed"
                 );
-                FreezeState::Overdue(Instant::now() + RETRY)
             }
-        };
-        self.put(mount, freeze);
+        }
     }
 
     fn put(&self, mount: &TargetPath, freeze: FreezeState) {

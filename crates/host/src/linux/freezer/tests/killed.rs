@@ -140,7 +140,7 @@ fn killed_daemon_leaves_nothing_frozen_or_locked() {
 
         // What the helper did leaves a marker, which the next start finds and takes away.
         assert_eq!(markers(&testbed.file("run")), 1);
-        host.thaw_left_frozen().unwrap();
+        host.begin_to_thaw_left_frozen().unwrap().wait();
         assert_eq!(markers(&testbed.file("run")), 0);
     }
 }
