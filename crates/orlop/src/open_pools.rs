@@ -1,7 +1,7 @@
 //! The pools that are open, and how they are closed.
 
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,10 @@ use orlop_pools::rbd::RbdPool;
 
 /// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
 const CLOSING: Duration = Duration::from_secs(25);
+/// The same of a pool that is being opened when the daemon stops.
+const OPENING: Duration = Duration::from_secs(10);
 
+#[derive(Clone)]
 pub(crate) enum OpenPool {
     Image(Arc<ImagePool>),
     Rbd(Arc<RbdPool>),
@@ -29,6 +32,14 @@ impl OpenPool {
         self.served().id().clone()
     }
 
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Image(this), Self::Image(other)) => Arc::ptr_eq(this, other),
+            (Self::Rbd(this), Self::Rbd(other)) => Arc::ptr_eq(this, other),
+            (Self::Image(_) | Self::Rbd(_), _) => false,
+        }
+    }
+
     fn close(&self) {
         match self {
             Self::Image(pool) => pool.close(),
@@ -37,39 +48,91 @@ impl OpenPool {
     }
 }
 
-/// All pools that are in service, also those that came late; closed when the daemon stops.
+/// All pools that are open, also those that came late; closed when the daemon stops.
 #[derive(Default)]
-pub(crate) struct OpenPools(Mutex<Closable>);
+pub(crate) struct OpenPools {
+    state: Mutex<OpenPoolsState>,
+    changed: Condvar,
+}
 
 #[derive(Default)]
-struct Closable {
+struct OpenPoolsState {
     open: Vec<OpenPool>,
-    closed: bool,
+    /// How many are being opened at this moment.
+    opening: usize,
+    is_stopping: bool,
+}
+
+/// A pool is being opened for as long as this lives.
+pub(crate) struct OpeningGuard(Arc<OpenPools>);
+
+impl Drop for OpeningGuard {
+    fn drop(&mut self) {
+        self.0.lock().opening -= 1;
+        self.0.changed.notify_all();
+    }
 }
 
 impl OpenPools {
+    /// A stop waits for its end: what is opened then would stay mounted and attached.
+    pub(crate) fn begin_opening(self: &Arc<Self>) -> OpeningGuard {
+        self.lock().opening += 1;
+        OpeningGuard(Arc::clone(self))
+    }
+
+    /// Closed at once if the daemon stops.
     pub(crate) fn add(&self, pool: OpenPool) {
-        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pools.closed {
+        let mut state = self.lock();
+        if state.is_stopping {
+            drop(state);
             pool.close();
         } else {
-            pools.open.push(pool);
+            state.open.push(pool);
         }
     }
 
-    /// Nothing uses them any more, but for those that do not answer: to close one of them would take
-    /// without end. What is added afterwards is closed at once.
-    pub(crate) fn close(&self, hung: &[PoolId]) {
-        let open = {
-            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            pools.closed = true;
-            std::mem::take(&mut pools.open)
+    /// Closes a pool that was opened in vain.
+    pub(crate) fn discard(&self, pool: &OpenPool) {
+        let discarded = {
+            let mut state = self.lock();
+            let position = state.open.iter().position(|open| open.is(pool));
+            position.map(|position| state.open.swap_remove(position))
         };
+        if let Some(pool) = discarded {
+            pool.close();
+        }
+    }
+
+    /// From now on nothing is opened any more, and what is just being opened is closed when it is.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopping = true;
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().is_stopping
+    }
+
+    /// Nothing uses them any more, but for those that do not answer: to close one of them would take
+    /// without end.
+    pub(crate) fn close(&self, hung: &[PoolId]) {
+        self.stop();
+        let opening = |state: &mut OpenPoolsState| state.opening > 0;
+        let waited = self.changed.wait_timeout_while(self.lock(), OPENING, opening);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let open = std::mem::take(&mut state.open);
+        drop(state);
+        if waited.timed_out() {
+            tracing::error!("stopping without closing a pool that is still being opened");
+        }
         let (hung, answering): (Vec<_>, Vec<_>) =
             open.into_iter().partition(|pool| hung.contains(&pool.id()));
         // Also what is done when it is dropped would wait for its disk.
         std::mem::forget(hung);
         close_all(answering);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenPoolsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -31,10 +31,10 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// From then on the pools that are open are served, while the others are still waited for: whether
 /// one is away or its settings are mistaken may take longer to find out.
 const SERVE_OTHERS_AFTER: Duration = Duration::from_secs(2);
-/// For pools that are still being opened when a mistake ends the start.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks at what is being opened.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The same for pools that come later.
+const ABSENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Which configured pool has which id. A pool directory that was copied has its original's id, and so
 /// have all volumes in it; it must not be swept as the original is. Also a pool that is away again, or
@@ -75,13 +75,21 @@ pub(crate) struct OpenedPools {
 pub(crate) struct PoolOpening {
     config: PoolConfig,
     claims: PoolIdClaims,
-    /// Where the result of an attempt that is under way arrives; else it is to be tried again.
-    opening: Option<Receiver<Result<OpenPool>>>,
+    pools: Arc<OpenPools>,
+    /// The attempt that is under way; else it is to be tried again.
+    attempt: Option<OpeningAttempt>,
+}
+
+struct OpeningAttempt {
+    begun: Instant,
+    /// Where the result arrives.
+    result: Receiver<Result<OpenPool>>,
 }
 
 impl PoolOpening {
-    fn new(config: &PoolConfig, claims: &PoolIdClaims) -> Self {
-        Self { config: config.clone(), claims: claims.clone(), opening: None }
+    fn new(config: &PoolConfig, claims: &PoolIdClaims, pools: &Arc<OpenPools>) -> Self {
+        let (config, claims, pools) = (config.clone(), claims.clone(), Arc::clone(pools));
+        Self { config, claims, pools, attempt: None }
     }
 
     fn has_claimed(&self) -> bool {
@@ -90,17 +98,17 @@ impl PoolOpening {
 
     /// What came of it, as far as it is known; begun again where an earlier attempt has ended.
     fn open(&mut self) -> Option<Result<OpenPool>> {
-        let opening = match self.opening.take() {
-            Some(opening) => opening,
-            None => match begin(&self.config, &self.claims) {
-                Ok(opening) => opening,
+        let attempt = match self.attempt.take() {
+            Some(attempt) => attempt,
+            None => match self.begin() {
+                Ok(attempt) => attempt,
                 Err(error) => return Some(Err(error)),
             },
         };
-        match opening.try_recv() {
+        match attempt.result.try_recv() {
             Ok(opened) => Some(opened),
             Err(TryRecvError::Empty) => {
-                self.opening = Some(opening);
+                self.attempt = Some(attempt);
                 None
             }
             Err(TryRecvError::Disconnected) => {
@@ -110,17 +118,28 @@ impl PoolOpening {
         }
     }
 
-    /// As [`Self::open`], but it is waited for, unless it took too long before.
-    fn wait_until_open(&mut self) -> Result<OpenPool> {
-        let patience = if self.opening.is_some() { Duration::ZERO } else { OPEN_TIMEOUT };
-        let deadline = Instant::now() + patience;
-        loop {
-            match self.open() {
-                Some(opened) => return opened,
-                None if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
-                None => return Err(self.not_open_yet()),
-            }
-        }
+    fn begin(&self) -> Result<OpeningAttempt> {
+        let (sender, result) = mpsc::sync_channel(1);
+        let (config, claims) = (self.config.clone(), self.claims.clone());
+        let pools = Arc::clone(&self.pools);
+        // Of a Ceph pool nothing is left on the machine that a stop would have to wait for.
+        let guard = match self.config {
+            PoolConfig::Image(_) => Some(pools.begin_opening()),
+            PoolConfig::Rbd(_) => None,
+        };
+        let open = move || {
+            let opened = open_pool(&config, &claims).inspect(|open| pools.add(open.clone()));
+            drop(guard);
+            // The receiver is gone only if the daemon ends.
+            let _ = sender.send(opened);
+        };
+        let thread = thread::Builder::new().name("open-pool".to_owned());
+        thread.spawn(open).map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
+        Ok(OpeningAttempt { begun: Instant::now(), result })
+    }
+
+    fn takes_long(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.begun.elapsed() >= OPEN_TIMEOUT)
     }
 
     fn not_open_yet(&self) -> Error {
@@ -151,25 +170,13 @@ fn open_pool(config: &PoolConfig, claims: &PoolIdClaims) -> Result<OpenPool> {
     }
 }
 
-fn begin(config: &PoolConfig, claims: &PoolIdClaims) -> Result<Receiver<Result<OpenPool>>> {
-    let (sender, opening) = mpsc::sync_channel(1);
-    let (config, claims) = (config.clone(), claims.clone());
-    let open = move || {
-        // The receiver is gone only if the daemon ends.
-        let _ = sender.send(open_pool(&config, &claims));
-    };
-    let thread = thread::Builder::new().name("open-pool".to_owned());
-    thread.spawn(open).map_err(|error| Error::failed("start a thread", Reason::of(error)))?;
-    Ok(opening)
-}
-
 /// All pools are opened at once. Whatever is wrong with one but that it cannot be reached is a mistake
 /// that the operator has to know of at once, and ends the start. `serve` gets what is open already
 /// where that takes long.
 pub(crate) fn open(
     config: &Config,
     host: Arc<LinuxHost>,
-    pools: &OpenPools,
+    pools: &Arc<OpenPools>,
     serve: impl Fn(&Engine),
 ) -> std::result::Result<OpenedPools, Failure> {
     let settings = EngineSettings {
@@ -185,15 +192,12 @@ pub(crate) fn open(
     let mut opened = OpenedPools { engine, absent: Vec::new(), host };
     let claims = PoolIdClaims::default();
     let mut opening: Vec<_> =
-        config.pools.iter().map(|pool| PoolOpening::new(pool, &claims)).collect();
+        config.pools.iter().map(|pool| PoolOpening::new(pool, &claims, pools)).collect();
     let begun = Instant::now();
     let mut served = 0;
-    while !opening.is_empty() {
+    while !opening.is_empty() && !pools.is_stopping() {
         let all = begun.elapsed() >= SERVE_OTHERS_AFTER;
-        if let Err(failure) = opened.add_opened(&mut opening, pools, &config.origin, all) {
-            close_later(opening, pools);
-            return Err(failure);
-        }
+        opened.add_opened(&mut opening, pools, &config.origin, all)?;
         if begun.elapsed() >= OPEN_TIMEOUT {
             opening.drain(..).for_each(|pool| opened.mark_absent(pool.not_open_yet(), pool));
         }
@@ -208,18 +212,6 @@ pub(crate) fn open(
     }
     opened.engine.report_unknown_pools();
     Ok(opened)
-}
-
-/// The start is over. What is still being opened is waited for, so that it can be closed.
-fn close_later(opening: Vec<PoolOpening>, pools: &OpenPools) {
-    let deadline = Instant::now() + CLOSE_TIMEOUT;
-    for pool in opening {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let opened = pool.opening.and_then(|opening| opening.recv_timeout(left).ok());
-        if let Some(Ok(open)) = opened {
-            pools.add(open);
-        }
-    }
 }
 
 /// With the words and the code of `--check`, where that would refuse the pool too.
@@ -246,15 +238,13 @@ impl OpenedPools {
                 opening.push(pool);
                 continue;
             }
-            let added = pool.open().map(|opened| {
-                opened.and_then(|open| Ok((with_pool(&self.engine, &self.host, &open)?, open)))
+            let opened = pool.open();
+            let added = opened.map(|opened| {
+                opened.and_then(|open| take_in(&self.engine, &self.host, pools, &open))
             });
             match added {
                 None => opening.push(pool),
-                Some(Ok((engine, open))) => {
-                    self.engine = engine;
-                    pools.add(open);
-                }
+                Some(Ok(engine)) => self.engine = engine,
                 Some(Err(why @ Error::Unreachable { .. })) => self.mark_absent(why, pool),
                 Some(Err(error)) => failure = Err(refused(origin, &pool.config, error)),
             }
@@ -309,6 +299,16 @@ fn mark_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<(
     }
 }
 
+/// A pool that cannot be served is closed.
+fn take_in(
+    engine: &Engine,
+    host: &LinuxHost,
+    pools: &OpenPools,
+    open: &OpenPool,
+) -> Result<Engine> {
+    with_pool(engine, host, open).inspect_err(|_| pools.discard(open))
+}
+
 fn with_pool(engine: &Engine, host: &LinuxHost, open: &OpenPool) -> Result<Engine> {
     let engine = engine.with_pool(open.served())?;
     if let OpenPool::Image(pool) = open {
@@ -331,28 +331,67 @@ pub(crate) fn open_absent_later(
     waiting.spawn(move || retry_absent(&executor, opened, &pools)).map(drop)
 }
 
+/// A pool that is opened again and again until it is there.
+struct AbsentRetry {
+    pool: PoolOpening,
+    next: Instant,
+    pause: Duration,
+}
+
+impl AbsentRetry {
+    fn new(pool: PoolOpening) -> Self {
+        Self { pool, next: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
+    }
+
+    /// `None`: nothing new. Never waits, so no absent pool holds up another.
+    fn try_open(&mut self) -> Option<Result<OpenPool>> {
+        if Instant::now() < self.next {
+            return None;
+        }
+        match self.pool.open() {
+            None if self.pool.takes_long() => Some(Err(self.pool.not_open_yet())),
+            opened => opened,
+        }
+    }
+
+    /// One that is still under way is looked at again at once: its disk may answer.
+    fn pause_after_attempt(&mut self) {
+        if self.pool.attempt.is_none() {
+            self.pause = LONGEST_PAUSE.min(2 * self.pause);
+            self.next = Instant::now() + self.pause;
+        }
+    }
+}
+
+/// Each pool is served as soon as it is open.
 fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPools) {
-    let OpenedPools { mut engine, mut absent, host } = opened;
-    let mut pause = FIRST_PAUSE;
+    let OpenedPools { mut engine, absent, host } = opened;
+    let mut absent: Vec<_> = absent.into_iter().map(AbsentRetry::new).collect();
     while !absent.is_empty() {
-        thread::sleep(pause);
-        pause = LONGEST_PAUSE.min(2 * pause);
+        thread::sleep(ABSENT_POLL_INTERVAL);
         let mut still_absent = Vec::new();
-        for mut pool in absent {
-            if executor.strong_count() == 0 {
+        for mut retry in absent {
+            let Some(executor) = executor.upgrade().filter(|_| !pools.is_stopping()) else {
                 return;
-            }
-            let opened = pool.wait_until_open();
-            let added = opened.and_then(|open| Ok((with_pool(&engine, &host, &open)?, open)));
-            match added {
-                Ok((with, open)) => {
-                    tracing::info!(pool = pool.config.name(), "the pool is in service");
-                    pools.add(open);
+            };
+            let Some(opened) = retry.try_open() else {
+                still_absent.push(retry);
+                continue;
+            };
+            let name = retry.pool.config.name().to_owned();
+            match opened.and_then(|open| take_in(&engine, &host, pools, &open)) {
+                Ok(with) => {
                     engine = with;
+                    executor.ready(Arc::new(engine.clone()));
+                    tracing::info!(pool = name, "the pool is in service");
                 }
                 Err(why) => {
-                    engine = with_reason(engine, pool.config.name(), why);
-                    still_absent.push(pool);
+                    if engine.absence_of(&name) != Some(&why) {
+                        engine = with_reason(&engine, name, why);
+                        executor.ready(Arc::new(engine.clone()));
+                    }
+                    retry.pause_after_attempt();
+                    still_absent.push(retry);
                 }
             }
         }
@@ -360,16 +399,11 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
         if absent.is_empty() {
             engine.report_unknown_pools();
         }
-        let Some(executor) = executor.upgrade() else { return };
-        executor.ready(Arc::new(engine.clone()));
     }
 }
 
 /// A reason that has changed is in the answers of calls that need the pool, and logged once.
-fn with_reason(engine: Engine, name: &str, why: Error) -> Engine {
-    if engine.absence_of(name) == Some(&why) {
-        return engine;
-    }
+fn with_reason(engine: &Engine, name: String, why: Error) -> Engine {
     if matches!(why, Error::Unreachable { .. }) {
         tracing::warn!(pool = name, %why, "the pool is still absent");
     } else {
@@ -379,5 +413,5 @@ fn with_reason(engine: Engine, name: &str, why: Error) -> Engine {
             "cannot open the pool; retrying does not help, fix its configuration"
         );
     }
-    engine.with_absent(AbsentPool { name: name.to_owned(), why })
+    engine.with_absent(AbsentPool { name, why })
 }

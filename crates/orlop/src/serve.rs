@@ -22,6 +22,8 @@ use crate::{privileges, telemetry, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
 const IDLE_THREAD: Duration = Duration::from_secs(60);
+/// How long a stop waits for what is about to end anyway.
+const SOON: Duration = Duration::from_secs(1);
 const SHRINK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
@@ -123,7 +125,6 @@ async fn run(
 
 /// `None`: it is time to stop. To bind may mean to wait for a lock.
 async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Failure> {
-    const SOON: Duration = Duration::from_secs(1);
     let path = path.to_owned();
     let mut binding = tokio::task::spawn_blocking(move || orlop_csi::bind(&path));
     tokio::select! {
@@ -160,15 +161,21 @@ async fn open_and_wait(
 ) -> Result<(), Failure> {
     let (shared, serving) = (Arc::clone(pools), Arc::clone(executor));
     let serve = move |engine: &Engine| serving.ready(Arc::new(engine.clone()));
-    let opening = tokio::task::spawn_blocking(move || {
+    let mut opening = tokio::task::spawn_blocking(move || {
         if let Some(thaws) = thaws {
             thaws.wait();
         }
         pool_startup::open(&config, host, &shared, serve)
     });
     let opened = tokio::select! {
-        opened = opening => opened.map_err(Failure::of)??,
-        () = signals.received() => return Ok(()),
+        opened = &mut opening => opened.map_err(Failure::of)??,
+        () = signals.received() => {
+            tracing::info!("stopping: the pools are still being opened");
+            pools.stop();
+            // It ends at once, unless a pool that was just opened does not answer.
+            let _ = tokio::time::timeout(SOON, opening).await;
+            return Ok(());
+        }
     };
     executor.ready(Arc::new(opened.engine.clone()));
     tracing::info!(absent = opened.absent.len(), "ready");

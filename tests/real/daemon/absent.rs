@@ -1,6 +1,7 @@
 //! One of several pools is on a disk that is missing or broken when the daemon starts: it is waited
 //! for, and stops nothing but itself.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -152,7 +153,7 @@ async fn read_only_disk_is_exhausted_not_internal() {
         assert!(client.probe().await.unwrap(), "one read-only disk fails the other pool");
         let reason = condition_of(&client, &volume.volume_id).await;
         assert!(reason.abnormal && reason.message.contains("read-only"), "{reason:?}");
-        assert!(daemon.log().contains("check pool disk"), "the log does not name the pool");
+        assert!(daemon.log().contains("cannot write to pool disk"), "the log does not name the pool");
         assert_eq!(capacity_of(&client, "disk").await, 0);
         assert!(client.capacity().await.unwrap().available_capacity > 0);
         expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
@@ -190,6 +191,56 @@ async fn no_pool_is_created_below_a_missing_fstab_mount() {
 
 fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+/// A monitor that takes connections and never answers: each attempt to open the Ceph pool takes as long as
+/// it may.
+struct SilentMonitor {
+    listener: TcpListener,
+}
+
+impl SilentMonitor {
+    fn new() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").unwrap() }
+    }
+
+    /// TOML of a pool on its cluster.
+    fn pool(&self, scratch: &Scratch) -> String {
+        let keyring = scratch.join("keyring");
+        let key = "[client.orlop]\n\tkey = AQBSdFhcGZFUDRAAcKhG9Cl2HPiDMMRv4DC43A==\n";
+        std::fs::write(&keyring, key).unwrap();
+        format!(
+            "[[pool]]\nname = \"ceph\"\nkind = \"rbd\"\nmonitors = \"v2:{}\"\nkeyring = \"{}\"\n",
+            self.listener.local_addr().unwrap(),
+            keyring.display()
+        )
+    }
+}
+
+/// Neither is it served later because another absent pool is tried as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_served_when_the_log_says_so() {
+    needs_root!();
+    /// An attempt to reach the cluster takes several times as long.
+    const AT_ONCE: Duration = Duration::from_secs(2);
+    let monitor = SilentMonitor::new();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let (daemon, _) = stopped_on(&there, &disk).await;
+    drop(daemon);
+    // The one that takes long stands between the others, to be tried before and after them.
+    let ceph = format!("{NO_NEW_POOL}\n{}", monitor.pool(there.scratch()));
+    let pools = [("disk", &disk, ceph.as_str()), ("there", &there, "")];
+    let mut daemon = Launch::on_several(&pools).idle();
+    let client = daemon.client();
+    disk.unplug();
+    daemon.start_again();
+    until("started", || async { daemon.log().contains("absent=2") }).await;
+    disk.power_on();
+    until("in service", || async { daemon.log().contains("in service") }).await;
+    let logged = Instant::now();
+    until("served", || async { capacity_of(&client, "disk").await > 0 }).await;
+    assert!(logged.elapsed() < AT_ONCE, "served {:?} after it was logged", logged.elapsed());
 }
 
 /// It is found only when the disk comes, and must not be waited for in silence. The pool that is well

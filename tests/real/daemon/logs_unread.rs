@@ -8,7 +8,7 @@ use orlop_tests::*;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use crate::hung::until;
+use crate::daemon::hung::until;
 
 /// Far more than anything here takes; reached only by what waits for the log.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -144,11 +144,11 @@ async fn the_helper_thaws_all_that_a_killed_daemon_left() {
     let mut freezes = Vec::new();
     for node in &nodes {
         helper.register(node);
-        freezes.push(NotedFreeze::begin(daemon.launch(), &node.staging));
+        freezes.push(RecordedFreeze::begin(daemon.launch(), &node.staging));
     }
     helper.lose_daemon();
     let deadline = Instant::now() + PATIENCE;
-    while freezes.iter().any(NotedFreeze::lasts) {
+    while freezes.iter().any(RecordedFreeze::lasts) {
         assert!(Instant::now() < deadline, "a filesystem stays frozen until the log is read");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -166,11 +166,11 @@ async fn a_start_thaws_what_was_left_frozen() {
     let nodes = two_in_use(&client).await;
     daemon.terminate();
     let freezes: Vec<_> =
-        nodes.iter().map(|node| NotedFreeze::begin(daemon.launch(), &node.staging)).collect();
+        nodes.iter().map(|node| RecordedFreeze::begin(daemon.launch(), &node.staging)).collect();
     let full = log.fill();
     daemon.start_again();
     let deadline = Instant::now() + PATIENCE;
-    while freezes.iter().any(NotedFreeze::lasts) {
+    while freezes.iter().any(RecordedFreeze::lasts) {
         assert!(Instant::now() < deadline, "a filesystem stays frozen until the log is read");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

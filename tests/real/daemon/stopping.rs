@@ -128,6 +128,57 @@ async fn stop_finishes_calls_of_disconnected_clients() {
     assert_eq!(pool.entries("staging"), [""; 0]);
 }
 
+/// How far the image of a managed pool is, when a signal comes.
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    Made,
+    Attached,
+    Mounted,
+}
+
+impl Progress {
+    fn is_reached(self, pool: &TestPool) -> bool {
+        match self {
+            Self::Made => {
+                std::fs::read_dir(&pool.path).is_ok_and(|mut found| found.next().is_some())
+            }
+            Self::Attached => {
+                let devices = orlop_sys::loopdev::all_backed().unwrap();
+                devices.iter().any(|device| device.file.starts_with(&pool.path))
+            }
+            Self::Mounted => {
+                let mounts = orlop_sys::mounts::all_mounts().unwrap();
+                mounts.iter().any(|mount| mount.mount_point.starts_with(&pool.path))
+            }
+        }
+    }
+}
+
+/// The first start makes the image, the second one finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_pool_that_is_being_opened_is_closed() {
+    needs_root!();
+    for progress in [Progress::Made, Progress::Attached, Progress::Mounted] {
+        let pool = TestPool::new(PoolFs::Directory, 0);
+        let launch = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", "400MiB");
+        let mut daemon = launch.idle();
+        for start in 1..=2 {
+            daemon.start_again();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let is_opening = || daemon.log().matches("opening the pools").count() == start;
+            while !is_opening() || !progress.is_reached(&pool) {
+                assert!(Instant::now() < deadline, "start {start}: never {progress:?}");
+            }
+            daemon.signal(Signal::TERM);
+            assert!(daemon.wait_for_end().success());
+            let left = daemon.devices_and_mounts();
+            assert_eq!(left, [""; 0], "start {start}, {progress:?}:\n{}", daemon.log());
+        }
+        daemon.restart().await;
+        daemon.terminate();
+    }
+}
+
 /// Volumes in use are none of the daemon's to take down: workloads go on without it.
 #[tokio::test(flavor = "multi_thread")]
 async fn publications_survive_a_stop() {
