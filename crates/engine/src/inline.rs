@@ -42,12 +42,15 @@ impl Engine {
             capability: request.capability.clone(),
             read_only: false,
         };
-        let done = self
-            .ensure_staged(pool, &record, stage.clone())
-            .and_then(|()| self.note_published(pool, &record))
-            .and_then(|()| self.publish_staged(pool, &record, &stage.path, request));
+        let done = self.ensure_staged(pool, &record, stage.clone()).and_then(|found| {
+            let published = self
+                .note_published(pool, &record)
+                .and_then(|()| self.publish_staged(pool, &record, &stage.path, request));
+            let undo = || self.undo_stage(pool, &record.id, &stage, found);
+            rolled_back(published, "publish", &record.id, undo)
+        });
         rolled_back(done, "publish", &record.id, || {
-            self.undo_failed_publish(pool, &record.id, &discardable)
+            self.undo_failed_publish(pool, &record.id, &stage.path, &discardable)
         })
     }
 
@@ -63,19 +66,20 @@ impl Engine {
         Ok(())
     }
 
-    /// A volume that was found may hold a workload's data, for example after a reboot: only what
-    /// this call did to the node is undone then.
+    /// A volume that was found may hold a workload's data, for example after a reboot. What this call
+    /// did to the node is undone before; a stage that it found stays, as a workload may use it
+    /// although the record is lost.
     fn undo_failed_publish(
         &self,
         pool: &PoolRef,
         id: &VolumeId,
+        stage: &TargetPath,
         discardable: &Discardable,
     ) -> Result<()> {
-        let node = self.host.node_record(id)?;
         match discardable {
-            Discardable::Yes => self.discard_inline(pool, id, &node),
-            Discardable::No if node.publications.is_empty() => {
-                self.unstage_inline(pool, id, &self.host.private_stage(id)?)
+            Discardable::Yes => self.discard_inline(pool, id, &self.host.node_record(id)?),
+            Discardable::No if self.host.mount_at(stage)?.is_none() => {
+                self.host.ensure_target_removed(stage)
             }
             Discardable::No => Ok(()),
         }

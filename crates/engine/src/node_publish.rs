@@ -1,8 +1,7 @@
 //! NodePublishVolume and NodeUnpublishVolume: a staged volume at the workload's path.
 
 use orlop_model::{
-    DeviceAccess, Error, IoLimits, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId,
-    VolumeRecord,
+    DeviceAccess, Error, NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
@@ -103,7 +102,7 @@ impl Engine {
             )));
         }
         match other {
-            DeviceAccess::ReadOnly => self.ensure_no_read_only_device(pool, id),
+            DeviceAccess::ReadOnly => self.release_device(pool, id, DeviceAccess::ReadOnly),
             // What former writers left in its cache is what readers are to see.
             DeviceAccess::ReadWrite => self.host.sync_device(&device),
         }
@@ -266,14 +265,7 @@ impl Engine {
         {
             return Ok(());
         }
-        self.ensure_no_read_only_device(pool, id)
-    }
-
-    fn ensure_no_read_only_device(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        if let Some(device) = pool.devices().attached(id, DeviceAccess::ReadOnly)? {
-            self.host.ensure_limits(&device, &IoLimits::default())?;
-        }
-        pool.devices().ensure_detached(id, DeviceAccess::ReadOnly)
+        self.release_device(pool, id, DeviceAccess::ReadOnly)
     }
 
     fn require_stage(&self, pool: &PoolRef, id: &VolumeId, path: &TargetPath) -> Result<Stage> {

@@ -20,6 +20,8 @@ mod filesystem;
 mod readers;
 mod unrecorded;
 
+pub(crate) use unrecorded::FoundOnNode;
+
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
         let _locks = self.lock_volume_at(request.volume.digest(), &request.path)?;
@@ -34,7 +36,7 @@ impl Engine {
                 || request.capability.mode.is_read_only(),
             capability: request.capability.clone(),
         };
-        self.ensure_staged(pool, &record, wanted)
+        self.ensure_staged(pool, &record, wanted).map(drop)
     }
 
     /// Undoes everything that staging did (NU-02). A path at which nothing is staged is fine,
@@ -53,9 +55,6 @@ impl Engine {
         match node.stage {
             Some(stage) if stage.path == *path => {
                 self.check_unpublished(pool, id)?;
-                if stage.capability.is_block() {
-                    self.check_not_bound(pool, id)?;
-                }
                 check_answers(pool, id)?;
                 self.ensure_unstaged(pool, id, path)
             }
@@ -84,12 +83,13 @@ impl Engine {
         }
     }
 
+    /// A caller that fails later undoes no more than was done here, by [`Engine::undo_stage`].
     pub(crate) fn ensure_staged(
         &self,
         pool: &PoolRef,
         record: &VolumeRecord,
         wanted: Stage,
-    ) -> Result<()> {
+    ) -> Result<FoundOnNode> {
         let current = self.live_stage(pool, &record.id)?;
         // First: a stage for another use is there already, whatever the volume is published for.
         if let Some(current) = &current {
@@ -99,7 +99,8 @@ impl Engine {
         self.check_published_here(pool, record, &wanted)?;
         if current.is_some() {
             check_reachable(pool, &record.id)?;
-            return self.complete_stage(pool, record, &wanted);
+            self.complete_stage(pool, record, &wanted)?;
+            return Ok(FoundOnNode::Stage);
         }
         self.check_room_for(pool, &record.id)?;
         let mut node = self.host.node_record(&record.id)?;
@@ -107,7 +108,8 @@ impl Engine {
         node.stage = Some(wanted.clone());
         self.host.save_node_record(&record.id, &node)?;
         let done = self.stage_effects(pool, record, &wanted);
-        rolled_back(done, "stage", &record.id, || self.undo_stage(pool, &record.id, &wanted, found))
+        let undo = || self.undo_stage(pool, &record.id, &wanted, found);
+        rolled_back(done.map(|()| found), "stage", &record.id, undo)
     }
 
     /// What comes after the mount, for a volume that is mounted already: the call before may have
@@ -263,7 +265,7 @@ impl Engine {
         if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
             self.clear_aside(pool, id)?;
         }
-        self.release_devices(pool, id)?;
+        self.release_devices(pool, id, node.stage.as_ref())?;
         self.leave_readers(pool, id)?;
         node.stage = None;
         node.publications = self.present_publications(pool, id)?;
@@ -281,7 +283,12 @@ impl Engine {
 
     /// Limits stick to a device's number, and the number goes to another volume next. So they are
     /// lifted while the device is still ours, and come back if it has to stay.
-    fn release_devices(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
+    fn release_devices(&self, pool: &PoolRef, id: &VolumeId, stage: Option<&Stage>) -> Result<()> {
+        // A filesystem keeps its device by itself, and what is staged as one was not bound before:
+        // calls on it need not read the list of all mounts.
+        if stage.is_none_or(|stage| stage.capability.is_block()) {
+            self.check_not_bound(pool, id)?;
+        }
         self.apply_limits(pool, id, &IoLimits::default())?;
         let detached = pool
             .devices()
@@ -291,6 +298,19 @@ impl Engine {
             Some(record) => self.apply_limits(pool, id, &record.limits),
             None => Ok(()),
         })
+    }
+
+    /// As [`Engine::release_devices`], of one that this call or an earlier one added.
+    pub(crate) fn release_device(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        access: DeviceAccess,
+    ) -> Result<()> {
+        if let Some(device) = pool.devices().attached(id, access)? {
+            self.host.ensure_limits(&device, &IoLimits::default())?;
+        }
+        pool.devices().ensure_detached(id, access)
     }
 
     /// The stage on record, if the kernel agrees that it is still there.

@@ -6,12 +6,31 @@ use orlop_model::{DeviceAccess, Error, NodeRecord, Result, Stage, TargetPath, Vo
 
 use crate::engine::{Engine, PoolRef};
 
-/// Of a volume without a record, before it is staged.
+/// What a call that stages a volume finds on the node. Undoing the call leaves it there.
 #[derive(Clone, Copy)]
-pub(super) struct UnrecordedUse {
-    device: bool,
+pub(crate) enum FoundOnNode {
+    Nothing,
+    /// In use, and the record of it is lost.
+    Unrecorded(UnrecordedUse),
+    /// The same stage, with its record.
+    Stage,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct UnrecordedUse {
+    read_write_device: bool,
+    read_only_device: bool,
     /// At the staging path.
     mount: bool,
+}
+
+impl UnrecordedUse {
+    fn has_device(self, access: DeviceAccess) -> bool {
+        match access {
+            DeviceAccess::ReadWrite => self.read_write_device,
+            DeviceAccess::ReadOnly => self.read_only_device,
+        }
+    }
 }
 
 impl Engine {
@@ -38,15 +57,15 @@ impl Engine {
         id: &VolumeId,
         node: &NodeRecord,
         wanted: &Stage,
-    ) -> Result<UnrecordedUse> {
+    ) -> Result<FoundOnNode> {
         if !node.is_empty() {
-            return Ok(UnrecordedUse { device: false, mount: false });
+            return Ok(FoundOnNode::Nothing);
         }
-        let mut device = false;
+        let mut attached = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            let Some(attached) = pool.devices().attached(id, access)? else { continue };
-            device = true;
-            for (path, there) in self.host.mounts_of(&attached)? {
+            let Some(device) = pool.devices().attached(id, access)? else { continue };
+            attached.push(access);
+            for (path, there) in self.host.mounts_of(&device)? {
                 if there.is_device_node != wanted.capability.is_block() {
                     return Err(Error::precondition(format!(
                         "cannot stage volume {id}: it is in use {} at {path}, of which no record is \
@@ -56,23 +75,36 @@ impl Engine {
                 }
             }
         }
-        let mount = device && self.is_mounted_from(pool, id, &wanted.path)?;
-        Ok(UnrecordedUse { device, mount })
+        if attached.is_empty() {
+            return Ok(FoundOnNode::Nothing);
+        }
+        Ok(FoundOnNode::Unrecorded(UnrecordedUse {
+            read_write_device: attached.contains(&DeviceAccess::ReadWrite),
+            read_only_device: attached.contains(&DeviceAccess::ReadOnly),
+            mount: self.is_mounted_from(pool, id, &wanted.path)?,
+        }))
     }
 
-    /// Takes back what this call did, not what it found.
-    pub(super) fn undo_stage(
+    /// Takes back what the call that staged the volume did, not what it found.
+    pub(crate) fn undo_stage(
         &self,
         pool: &PoolRef,
         id: &VolumeId,
         wanted: &Stage,
-        found: UnrecordedUse,
+        found: FoundOnNode,
     ) -> Result<()> {
-        if !found.device {
-            return self.ensure_unstaged(pool, id, &wanted.path);
-        }
+        let found = match found {
+            FoundOnNode::Stage => return Ok(()),
+            FoundOnNode::Nothing => return self.ensure_unstaged(pool, id, &wanted.path),
+            FoundOnNode::Unrecorded(found) => found,
+        };
         if !found.mount && self.is_mounted_from(pool, id, &wanted.path)? {
             self.host.ensure_unmounted(&wanted.path)?;
+        }
+        for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
+            if !found.has_device(access) {
+                self.release_device(pool, id, access)?;
+            }
         }
         self.host.save_node_record(id, &NodeRecord::default())
     }

@@ -7,7 +7,7 @@ use orlop_engine::request::{
 };
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Error, IoLimitsChange, VolumeParameters};
+use orlop_model::{DeviceAccess, Error, Host, IoLimitsChange, NodeRecord, VolumeParameters};
 
 use crate::fixture::*;
 
@@ -140,6 +140,54 @@ fn failed_publish_keeps_an_existing_inline_volume() {
         assert_eq!(fixture.pool().tag(&id).unwrap(), "data", "{step:?}");
         unpublish(&fixture).unwrap();
         assert!(fixture.names().is_empty());
+    }
+}
+
+fn raw_inline(target: &str) -> PublishVolume {
+    PublishVolume { capability: block(SingleNodeWriter), ..inline(target) }
+}
+
+/// The workload goes on while the records are lost, and its device would get another volume's data.
+#[test]
+fn a_failed_publish_keeps_what_it_found_without_a_record() {
+    for first in [raw_inline(TARGET), inline(TARGET)] {
+        let bench = Bench::new();
+        bench.engine.publish_volume(&first).unwrap();
+        let (id, _) = only_volume(&bench);
+        let mounts = bench.host.mounts();
+        let device = bench.device(&id);
+        let lose_record = || bench.host.save_node_record(&id, &NodeRecord::default()).unwrap();
+        let assert_kept = |case: &str| {
+            assert_eq!(bench.host.mounts(), mounts, "{case}");
+            assert_eq!(
+                bench.attached(&id, DeviceAccess::ReadWrite).as_ref(),
+                Some(&device),
+                "{case}"
+            );
+            assert_eq!(bench.names().len(), 1, "{case}");
+        };
+
+        lose_record();
+        bench.host.fail_next(Op::SaveRecord, Error::Exhausted("the disk is full".into()));
+        refused!(bench.engine.publish_volume(&first), Error::Exhausted(_));
+        assert_kept("the record of the stage cannot be saved");
+
+        lose_record();
+        let at_another = PublishVolume { target: path(OTHER_TARGET), ..first.clone() };
+        let bind = if first.capability.is_block() { Op::BindDevice } else { Op::BindDirectory };
+        bench.host.fail_next(bind, Error::failed("try", "broken on purpose"));
+        bench.engine.publish_volume(&at_another).unwrap_err();
+        assert_kept("the second target cannot be bound");
+
+        if first.capability.is_block() {
+            lose_record();
+            let reader = PublishVolume { read_only: true, ..at_another };
+            refused!(bench.engine.publish_volume(&reader), Error::Precondition(_));
+            assert_kept("a reader beside a writer");
+        }
+        unpublish(&bench).unwrap();
+        bench.assert_node_is_clean();
+        assert!(bench.names().is_empty());
     }
 }
 
