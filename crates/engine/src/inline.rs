@@ -118,6 +118,36 @@ impl Engine {
         Ok(found.filter(|(_, record)| record.ephemeral).map(|(_, record)| record.id))
     }
 
+    /// As [`Engine::find_inline`], for a call that clears up: a volume whose record cannot be read may be
+    /// the inline volume, unless it was staged by a separate call.
+    pub(crate) fn find_inline_to_clear(&self, text: &str) -> Result<Option<VolumeId>> {
+        match self.find_inline(text) {
+            Err(Error::Damaged { .. }) => {}
+            found => return found,
+        }
+        let digest = NameDigest::of_text(text);
+        let mut damaged = None;
+        for pool in self.homes(|_| true) {
+            let id = VolumeId::new(pool.id().clone(), digest.clone());
+            match pool.catalogue().volume(&id) {
+                Ok(Some(record)) if record.ephemeral => return Ok(Some(id)),
+                Ok(_) => {}
+                Err(Error::Damaged { .. }) => {
+                    let path = self.host.private_stage(&id)?;
+                    let stage = self.host.node_record(&id)?.stage;
+                    if stage.is_none_or(|stage| stage.path == path) {
+                        damaged.get_or_insert(id);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match damaged {
+            Some(id) => Ok(Some(id)),
+            None => self.check_none_absent(|_| true).map(|()| None),
+        }
+    }
+
     /// Once nothing is published any more, an inline volume has no reason to exist.
     pub(crate) fn discard_inline(
         &self,

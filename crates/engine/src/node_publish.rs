@@ -188,7 +188,7 @@ impl Engine {
         let _locks = self.lock_volume_at(&volume.digest(), target)?;
         let id = match volume {
             VolumeRef::Issued(id) => Some(id.clone()),
-            VolumeRef::Foreign(text) => self.find_inline(text)?,
+            VolumeRef::Foreign(text) => self.find_inline_to_clear(text)?,
         };
         let Some(id) = id else { return self.check_vacant(volume, target) };
         let Some(pool) = self.pool_of(&id)? else {

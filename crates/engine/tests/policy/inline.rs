@@ -191,6 +191,39 @@ fn a_failed_publish_keeps_what_it_found_without_a_record() {
     }
 }
 
+/// Its record is damaged, and the workload's path has to be cleared all the same.
+#[test]
+fn one_with_a_damaged_record_is_unpublished_by_the_orchestrators_id() {
+    for raw in [false, true] {
+        let bench = Bench::new();
+        bench
+            .engine
+            .publish_volume(&if raw { raw_inline(TARGET) } else { inline(TARGET) })
+            .unwrap();
+        let (id, _) = only_volume(&bench);
+        bench.pool().damage_volume(&id, "torn");
+        for _ in 0..2 {
+            unpublish(&bench).unwrap();
+            assert!(!bench.host.mounts().contains(&path(TARGET)));
+            assert!(!bench.host.has_target(&path(TARGET)));
+        }
+        // What cannot be read is not deleted.
+        assert!(bench.attached(&id, DeviceAccess::ReadWrite).is_some());
+    }
+}
+
+#[test]
+fn a_damaged_volume_that_is_not_inline_is_not_unpublished_by_its_name() {
+    let bench = Bench::new();
+    let id = bench.create(ID);
+    bench.stage(&id);
+    bench.publish(&id);
+    bench.pool().damage_volume(&id, "torn");
+    refused!(unpublish(&bench), Error::NoSuchVolume(_));
+    assert!(bench.host.mounts().contains(&path(TARGET)));
+    bench.unpublish(&id, TARGET).unwrap();
+}
+
 /// The process dies between making the volume and publishing it.
 fn left_unpublished(fixture: &Fixture) {
     fixture.host.fail_next(Op::Mount, Error::failed("try", "broken on purpose"));
