@@ -229,8 +229,8 @@ impl Engine {
         self.discard_inline(pool, &id, &node)
     }
 
-    /// NN-03. What was there before the publication goes too if it is empty; with something in it,
-    /// it is its owner's.
+    /// NN-03. What was there before the publication goes too if it is empty; a directory or a file with
+    /// something in it is its owner's, and was only hidden. So it is if no record says which it was.
     fn clear_target(
         &self,
         target: &TargetPath,
@@ -242,7 +242,7 @@ impl Engine {
             TargetPathAfter::Removed => {}
         }
         match self.host.ensure_target_removed(target) {
-            Err(Error::Precondition(_)) if recorded.is_some_and(|it| !it.target_made) => Ok(()),
+            Err(Error::Precondition(_)) if recorded.is_none_or(|it| !it.target_made) => Ok(()),
             removed => removed,
         }
     }

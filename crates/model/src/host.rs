@@ -155,7 +155,7 @@ pub trait Host: Send + Sync {
     fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()>;
 
     /// Removes the empty file or directory that a mount stood on (NN-03), and with it whatever other
-    /// mount namespaces have mounted there.
+    /// mount namespaces have mounted there. `Precondition` if it holds something, or is something else.
     fn ensure_target_removed(&self, path: &TargetPath) -> Result<()>;
 
     /// A directory of Orlop's own where a volume without a staging path is mounted.

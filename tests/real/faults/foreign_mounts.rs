@@ -1,6 +1,6 @@
-//! A foreign mount where a volume is to be.
+//! A foreign mount or file where a volume is to be.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use orlop_sys::mounts;
 use orlop_tests::*;
@@ -80,4 +80,63 @@ async fn foreign_mount_at_the_target_path() {
     assert!(!node.stats().await.unwrap().volume_condition.unwrap().abnormal);
     Pattern::new(1).check(&node.data_path(), MIB);
     node.down().await;
+}
+
+fn put_something_at(node: &OnNode) -> PathBuf {
+    let theirs = match node.capability.is_block() {
+        true => node.target.clone(),
+        false => {
+            std::fs::create_dir_all(&node.target).unwrap();
+            node.target.join("theirs")
+        }
+    };
+    std::fs::write(&theirs, "not ours to remove").unwrap();
+    theirs
+}
+
+/// NN-03: it is hidden while the volume is there. What came to a path that Orlop made has to be moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_at_the_target_path() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let mut daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    for capability in [mount("ext4"), block()] {
+        let create = client.create("volume").size(VOLUME).capability(capability.clone());
+        let node = client.on_node(&create.done().await, capability);
+        node.stage().await.unwrap();
+        for record_is_lost in [false, true] {
+            let theirs = put_something_at(&node);
+            node.publish().await.unwrap();
+            assert!(mounts::mount_at(&node.target).unwrap().is_some());
+            if record_is_lost {
+                daemon.terminate();
+                let records = daemon.launch().scratch().join("run/csi.orlop.io/volumes");
+                std::fs::remove_file(records.join(format!("{}.json", node.id))).unwrap();
+                daemon.restart().await;
+            }
+            for _ in 0..2 {
+                node.unpublish().await.unwrap();
+                assert!(mounts::mount_at(&node.target).unwrap().is_none());
+                assert_eq!(std::fs::read(&theirs).unwrap(), b"not ours to remove");
+            }
+            std::fs::remove_file(&theirs).unwrap();
+            if node.target.exists() {
+                std::fs::remove_dir(&node.target).unwrap();
+            }
+        }
+
+        node.stage().await.unwrap();
+        node.publish().await.unwrap();
+        mounts::ensure_unmounted(&node.target).unwrap();
+        let theirs = put_something_at(&node);
+        for _ in 0..2 {
+            let refused = expect_code(node.unpublish().await, Code::FailedPrecondition);
+            assert!(refused.message().contains("away and try again"), "{refused}");
+            assert_eq!(std::fs::read(&theirs).unwrap(), b"not ours to remove");
+        }
+        std::fs::remove_file(&theirs).unwrap();
+        node.down().await;
+        client.delete(&node.id).await.unwrap();
+    }
 }

@@ -137,6 +137,11 @@ pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
                  mounted there; move them away and try again"
             )))
         }
+        Err(failure) if failure.is_refusal() => Err(Error::precondition(format!(
+            "cannot remove the target path {path}: {}, which was put there while no volume was \
+             published at it; move it away and try again",
+            failure.cause()
+        ))),
         Err(failure) => Err(cannot("remove a mount point")(failure)),
     }
 }

@@ -82,8 +82,10 @@ pub fn remove_mount_point(path: &Path) -> Result<()> {
         AtFlags::REMOVEDIR
     } else if kind == FileType::RegularFile && there.st_size == 0 {
         AtFlags::empty()
+    } else if kind == FileType::RegularFile {
+        return Err(Error::refused(OPERATION, path, "it is a file that is not empty"));
     } else {
-        return Err(Error::refused(OPERATION, path, "neither a directory nor an empty file"));
+        return Err(Error::refused(OPERATION, path, "it is neither a directory nor a file"));
     };
     match unlinkat(&resolved.parent, &resolved.name, how) {
         Ok(()) => {

@@ -158,3 +158,16 @@ fn files_below_a_target_are_not_removed() {
     assert!(text.contains("move them away"), "{text}");
     assert!(testbed.file("target/stray").exists());
 }
+
+#[test]
+fn a_target_that_holds_data_is_not_removed() {
+    let Some(bed) = Testbed::new() else { return };
+    let host = bed.host();
+    std::fs::write(bed.file("target"), "precious").unwrap();
+    std::os::unix::fs::symlink("target", bed.file("link")).unwrap();
+    for name in ["target", "link"] {
+        let text = assert_refused(host.ensure_target_removed(&bed.path(name)));
+        assert!(text.contains("move it away"), "{text}");
+    }
+    assert_eq!(std::fs::read(bed.file("link")).unwrap(), b"precious");
+}
