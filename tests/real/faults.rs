@@ -11,6 +11,7 @@ mod disk;
 mod foreign_mounts;
 mod full;
 mod full_run_dir;
+mod hidden;
 mod manual_devices;
 mod tools;
 

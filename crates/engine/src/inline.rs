@@ -191,13 +191,18 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<()> {
-        let mut former = self.mounted_at(pool, id)?;
-        former.retain(|mounted| mounted != path);
-        if let Some(other) = former.iter().find(|mounted| !is_same_stage(mounted, path)) {
-            return Err(Error::precondition(format!(
-                "cannot remove inline volume {id}: it is still mounted at {other}; unpublish or \
-                 unmount it there first"
-            )));
+        let mut former = Vec::new();
+        for mounted in self.mounted_at(pool, id)? {
+            match mounted.path() {
+                Some(at) if at == *path => {}
+                Some(at) if is_same_stage(&at, path) => former.push(at),
+                Some(_) | None => {
+                    return Err(Error::precondition(format!(
+                        "cannot remove inline volume {id}: it is still mounted at {mounted}; \
+                         unpublish or unmount it there first"
+                    )));
+                }
+            }
         }
         for stage in &former {
             self.host.ensure_unmounted(stage)?;

@@ -57,6 +57,11 @@ impl Engine {
             return check_same_publication(record, current, &wanted);
         }
         check_second_target(record, &live, &wanted)?;
+        for other in node.publications.iter().filter(|other| !live.contains(other)) {
+            if other.target == wanted.target || !wanted.capability.mode.allows_second_target() {
+                self.check_not_hidden(pool, &record.id, &other.target)?;
+            }
+        }
         check_group(record, &live, &wanted)?;
         if stage.capability.is_block() != wanted.capability.is_block() {
             return Err(Error::precondition(format!(
@@ -93,7 +98,7 @@ impl Engine {
         };
         let Some(device) = pool.devices().attached(id, other)? else { return Ok(()) };
         // Not by the records, which can be lost while workloads go on.
-        if let Some((target, _)) = self.host.mounts_of(&device)?.into_iter().next() {
+        if let Some(target) = self.host.mounts_of(&device)?.into_iter().next() {
             return Err(Error::precondition(format!(
                 "cannot publish {}: it is published {how} at {target}, and readers of a \
                  raw device would not see what is written beside them; unpublish it there first, \
@@ -206,11 +211,12 @@ impl Engine {
             return self.check_vacant(volume, target);
         }
         let ours = match &recorded {
-            Some(publication) => self.is_present(pool, &id, publication)?,
+            Some(publication) => self.is_reachable(pool, &id, publication)?,
             None => self.is_mounted_from(pool, &id, target)?,
         };
-        if ours {
-            self.unmount(&id, target)?;
+        match ours {
+            true => self.unmount(&id, target)?,
+            false => self.check_not_hidden(pool, &id, target)?,
         }
         // Where another volume is published this one is not, which is all that was asked for.
         let is_of_another = !ours && self.is_of_another(&id, target)?;
@@ -317,9 +323,19 @@ impl Engine {
         Ok(found)
     }
 
+    fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
+        Ok(self.is_reachable(pool, id, publication)?
+            || self.is_hidden_at(pool, id, &publication.target)?)
+    }
+
     /// A device node at a target that we recorded was put there by us, even if its device is gone
     /// and its number says nothing any more; unless another volume was published there since.
-    fn is_present(&self, pool: &PoolRef, id: &VolumeId, publication: &Publication) -> Result<bool> {
+    fn is_reachable(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        publication: &Publication,
+    ) -> Result<bool> {
         if self.is_mounted_from(pool, id, &publication.target)? {
             return Ok(true);
         }

@@ -308,6 +308,13 @@ impl Engine {
         access: DeviceAccess,
     ) -> Result<()> {
         if let Some(device) = pool.devices().attached(id, access)? {
+            if let Some(there) = self.host.mounts_of(&device)?.first() {
+                return Err(Error::precondition(format!(
+                    "cannot detach {} of volume {id}: it is in use at {there}; unpublish it there \
+                     first",
+                    device.path.display()
+                )));
+            }
             self.host.ensure_limits(&device, &IoLimits::default())?;
         }
         pool.devices().ensure_detached(id, access)
@@ -378,12 +385,12 @@ impl Engine {
     }
 
     fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        match self.present_publications(pool, id)?.first() {
-            None => Ok(()),
-            Some(Publication { target, .. }) => Err(Error::precondition(format!(
-                "cannot unstage volume {id}: it is still published at {target}; unpublish it first"
-            ))),
-        }
+        let publications = self.present_publications(pool, id)?;
+        let Some(Publication { target, .. }) = publications.first() else { return Ok(()) };
+        self.check_not_hidden(pool, id, target)?;
+        Err(Error::precondition(format!(
+            "cannot unstage volume {id}: it is still published at {target}; unpublish it first"
+        )))
     }
 }
 

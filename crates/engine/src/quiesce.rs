@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, Device, DeviceAccess, Draft, Error, FsType, Host, Result, TargetPath, VolumeId,
-    VolumeRecord,
+    Consistency, Device, DeviceAccess, DeviceMount, Draft, Error, FsType, Host, Result, TargetPath,
+    VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -224,8 +224,9 @@ impl Engine {
         let mount = match recorded {
             Some(mount) => Some(mount),
             None => {
-                let mut mounts = self.host.mounts_of(&device)?.into_iter();
-                mounts.find(|(_, there)| !there.is_device_node).map(|(path, _)| path)
+                let mounts = self.host.mounts_of(&device)?;
+                let mut filesystems = mounts.iter().filter(|there| !there.is_device_node);
+                filesystems.find_map(DeviceMount::path)
             }
         };
         Ok(match mount {

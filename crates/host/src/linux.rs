@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, MountState,
-    NodeRecord, PoolId, Result, TargetPath, Usage, VolumeId,
+    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
+    MountState, NodeRecord, PoolId, Result, TargetPath, Usage, VolumeId,
 };
 use orlop_sys::file;
 use orlop_sys::thaw_helper::HelperCommand;
@@ -171,8 +171,12 @@ impl Host for LinuxHost {
         mount_lookup::device_node_at(path)
     }
 
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
+    fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
         mount_lookup::mounts_of(device)
+    }
+
+    fn resolved(&self, path: &TargetPath) -> PathBuf {
+        protected_paths::resolved(path.as_path())
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {

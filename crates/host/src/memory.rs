@@ -35,6 +35,8 @@ struct MachineState {
     devices: BTreeMap<DeviceNumber, DeviceState>,
     mounts: BTreeMap<TargetPath, MountState>,
     targets: BTreeSet<TargetPath>,
+    /// Other mounts, which hide all that is below them.
+    covers: BTreeSet<TargetPath>,
     writes: BTreeMap<(u32, u32), u64>,
     groups: BTreeMap<TargetPath, u32>,
     freezes: BTreeMap<TargetPath, Freeze>,
@@ -153,6 +155,15 @@ impl MemoryHost {
         self.lock().mounts.keys().cloned().collect()
     }
 
+    /// Mounts something else on a directory, which hides all that is below.
+    pub fn cover(&self, directory: &TargetPath) {
+        self.lock().covers.insert(directory.clone());
+    }
+
+    pub fn uncover(&self, directory: &TargetPath) {
+        self.lock().covers.remove(directory);
+    }
+
     /// Does the file or directory that a mount stands on exist?
     pub fn has_target(&self, path: &TargetPath) -> bool {
         self.lock().targets.contains(path)
@@ -177,6 +188,7 @@ impl MemoryHost {
     pub fn reboot(&self) {
         let mut state = self.lock();
         state.mounts.clear();
+        state.covers.clear();
         state.freezes.clear();
         state.records.clear();
         for device in state.devices.values_mut() {
@@ -212,6 +224,12 @@ impl MachineState {
 
     fn done(&mut self, op: Op, on: impl Into<String>) {
         self.log.push(Operation { op, on: on.into() });
+    }
+
+    fn is_covered(&self, path: &TargetPath) -> bool {
+        let hides =
+            |cover: &TargetPath| cover != path && path.as_path().starts_with(cover.as_path());
+        self.covers.iter().any(hides)
     }
 
     fn is_mounted(&self, device: &Device) -> bool {

@@ -1,5 +1,8 @@
 //! What the engine needs of the machine on which volumes are used.
 
+use std::fmt;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::capability::{FsType, VolumeCapability};
@@ -81,6 +84,37 @@ impl MountState {
     }
 }
 
+/// A mount of a device's filesystem or of its node, wherever on this machine it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceMount {
+    pub mount_point: PathBuf,
+    pub is_device_node: bool,
+    /// Another mount covers it. It is in use all the same, and there again when that is unmounted.
+    pub is_hidden: bool,
+}
+
+impl DeviceMount {
+    /// The path by which a call can reach it, if there is one.
+    pub fn path(&self) -> Option<TargetPath> {
+        let path = TargetPath::parse("mount point", self.mount_point.to_str()?).ok()?;
+        (!self.is_hidden).then_some(path)
+    }
+}
+
+/// For a message that says where a device is in use.
+impl fmt::Display for DeviceMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mount_point.to_str().filter(|text| !text.contains(char::is_control)) {
+            Some(text) => f.write_str(text)?,
+            None => write!(f, "{:?}", self.mount_point)?,
+        }
+        match self.is_hidden {
+            true => f.write_str(", where another mount hides it (unmount what covers it first)"),
+            false => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct MountRequest<'a> {
     pub device: &'a Device,
@@ -121,9 +155,12 @@ pub trait Host: Send + Sync {
     /// Major and minor number of the block device that a path leads to, also by a link.
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>>;
 
-    /// Where the device can be reached by a path: mounts of its filesystem and of its node, the
-    /// newest first. Other mount namespaces may have more.
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>>;
+    /// All mounts of the device's filesystem and of its node, the newest first, also those that no path
+    /// leads to. Other mount namespaces may have more.
+    fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>>;
+
+    /// The path without the links in it, as far as it exists: as the kernel names mount points.
+    fn resolved(&self, path: &TargetPath) -> PathBuf;
 
     /// Is anything at the path, mounted or not?
     fn target_exists(&self, path: &TargetPath) -> Result<bool>;

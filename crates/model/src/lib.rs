@@ -26,7 +26,9 @@ pub use capability::{
 pub use condition::{Condition, Usage};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
-pub use host::{DeviceSignature, Host, MountRequest, MountState, NodeRecord, Publication, Stage};
+pub use host::{
+    DeviceMount, DeviceSignature, Host, MountRequest, MountState, NodeRecord, Publication, Stage,
+};
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};

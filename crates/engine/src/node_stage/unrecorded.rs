@@ -2,7 +2,9 @@
 //! driver's name was changed, or files in it were removed. The kernel says what is in use, and what
 //! is in use is not taken away (decision 0031).
 
-use orlop_model::{DeviceAccess, Error, NodeRecord, Result, Stage, TargetPath, VolumeId};
+use orlop_model::{
+    DeviceAccess, DeviceMount, Error, NodeRecord, Result, Stage, TargetPath, VolumeId,
+};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -65,10 +67,10 @@ impl Engine {
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             let Some(device) = pool.devices().attached(id, access)? else { continue };
             attached.push(access);
-            for (path, there) in self.host.mounts_of(&device)? {
+            for there in self.host.mounts_of(&device)? {
                 if there.is_device_node != wanted.capability.is_block() {
                     return Err(Error::precondition(format!(
-                        "cannot stage volume {id}: it is in use {} at {path}, of which no record is \
+                        "cannot stage volume {id}: it is in use {} at {there}, of which no record is \
                          left; unpublish it there first",
                         if there.is_device_node { "as a raw device" } else { "as a filesystem" }
                     )));
@@ -110,13 +112,12 @@ impl Engine {
     }
 
     /// Wherever on this machine the volume's filesystem is mounted or its device bound, recorded or
-    /// not.
-    pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<TargetPath>> {
+    /// not, also where another mount hides it.
+    pub(crate) fn mounted_at(&self, pool: &PoolRef, id: &VolumeId) -> Result<Vec<DeviceMount>> {
         let mut found = Vec::new();
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(device) = pool.devices().attached(id, access)? {
-                let mounts = self.host.mounts_of(&device)?.into_iter();
-                found.extend(mounts.map(|(path, _)| path));
+                found.extend(self.host.mounts_of(&device)?);
             }
         }
         Ok(found)
@@ -127,8 +128,38 @@ impl Engine {
     pub(super) fn check_not_bound(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         match self.mounted_at(pool, id)?.into_iter().next() {
             None => Ok(()),
-            Some(path) => Err(Error::precondition(format!(
-                "cannot unstage volume {id}: it is still published at {path}; unpublish it first"
+            Some(there) => Err(Error::precondition(format!(
+                "cannot unstage volume {id}: it is still published at {there}; unpublish it first"
+            ))),
+        }
+    }
+
+    pub(crate) fn is_hidden_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<bool> {
+        let mounts = self.mounted_at(pool, id)?;
+        if mounts.iter().all(|there| !there.is_hidden) {
+            return Ok(false);
+        }
+        let path = self.host.resolved(path);
+        Ok(mounts.iter().any(|there| there.is_hidden && there.mount_point == path))
+    }
+
+    /// What another mount hides is still there, and shows again when that is unmounted.
+    pub(crate) fn check_not_hidden(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<()> {
+        match self.is_hidden_at(pool, id, path)? {
+            false => Ok(()),
+            true => Err(Error::precondition(format!(
+                "volume {id} is still published at {path}, where another mount hides it; unmount what \
+                 covers {path}, then unpublish the volume"
             ))),
         }
     }
@@ -140,7 +171,8 @@ impl Engine {
         id: &VolumeId,
         path: &TargetPath,
     ) -> Result<()> {
-        match self.mounted_at(pool, id)?.into_iter().find(|other| other != path) {
+        let is_elsewhere = |there: &DeviceMount| there.path().as_ref() != Some(path);
+        match self.mounted_at(pool, id)?.into_iter().find(is_elsewhere) {
             None => Ok(()),
             Some(other) => Err(Error::precondition(format!(
                 "cannot unstage volume {id}: it is still published at {other}; unpublish it first"

@@ -7,7 +7,9 @@ use orlop_engine::request::{
 };
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{DeviceAccess, Error, Host, IoLimitsChange, NodeRecord, VolumeParameters};
+use orlop_model::{
+    DeviceAccess, Error, Host, IoLimitsChange, NodeRecord, VolumeCapability, VolumeParameters,
+};
 
 use crate::fixture::*;
 
@@ -143,8 +145,12 @@ fn failed_publish_keeps_an_existing_inline_volume() {
     }
 }
 
+pub(crate) fn inline_as(target: &str, capability: VolumeCapability) -> PublishVolume {
+    PublishVolume { capability, ..inline(target) }
+}
+
 fn raw_inline(target: &str) -> PublishVolume {
-    PublishVolume { capability: block(SingleNodeWriter), ..inline(target) }
+    inline_as(target, block(SingleNodeWriter))
 }
 
 /// The workload goes on while the records are lost, and its device would get another volume's data.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use orlop_model::{Device, MountState, Result, TargetPath};
+use orlop_model::{Device, DeviceMount, MountState, Result, TargetPath};
 use orlop_sys::mounts::{self, MountEntry, MountLookup};
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
@@ -60,19 +60,45 @@ pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
         .collect())
 }
 
-/// Without those that another mount hides: by their path one would reach that one instead.
-pub(super) fn mounts_of(device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
+pub(super) fn mounts_of(device: &Device) -> Result<Vec<DeviceMount>> {
+    let number = (device.major, device.minor);
+    let mounts = mounts::all_mounts().doing("list the mounts")?;
     let mut found = Vec::new();
-    for entry in mounts_of_device(device)? {
-        let point = entry.mount_point.to_str();
-        let path = point.map(|text| TargetPath::parse("mount point", text));
-        // Nothing that a call could have named.
-        let Some(Ok(path)) = path else { continue };
-        if let Some(there) = mount_at(&path)?.filter(|there| there.is_of(device)) {
-            found.push((path, there));
+    for entry in mounts.into_iter().rev() {
+        if entry.is_of_device(number, Path::new("/")) {
+            found.push(DeviceMount {
+                is_device_node: entry.binds_node(number, Path::new("/")),
+                is_hidden: !leads_to(&entry, device)?,
+                mount_point: entry.mount_point,
+            });
+        } else if is_named_as(device, &entry) && is_hidden(&entry)? {
+            let mount_point = entry.mount_point;
+            found.push(DeviceMount { mount_point, is_device_node: true, is_hidden: true });
         }
     }
     Ok(found)
+}
+
+fn leads_to(entry: &MountEntry, device: &Device) -> Result<bool> {
+    let point = entry.mount_point.to_str();
+    match point.map(|text| TargetPath::parse("mount point", text)) {
+        Some(Ok(path)) => Ok(mount_at(&path)?.is_some_and(|there| there.is_of(device))),
+        Some(Err(_)) | None => Ok(!is_hidden(entry)?),
+    }
+}
+
+fn is_hidden(entry: &MountEntry) -> Result<bool> {
+    match mounts::mount_at(&entry.mount_point) {
+        Ok(there) => Ok(there.is_none_or(|there| there.id != entry.id)),
+        Err(error) if is_missing(&error) => Ok(true),
+        Err(error) => Err(explained("look for a mount", &error)),
+    }
+}
+
+/// Could the mount be of the device's node, in a /dev that is a container's own? While it is hidden, its
+/// name is all there is to know it by.
+fn is_named_as(device: &Device, entry: &MountEntry) -> bool {
+    entry.root.file_name().is_some_and(|name| Some(name) == device.path.file_name())
 }
 
 pub(super) fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {

@@ -55,7 +55,7 @@ impl ProtectedPaths {
 }
 
 /// Without the links in that part of the path which exists; the rest will be made as it is named.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         if let Ok(found) = ancestor.canonicalize() {

@@ -1,8 +1,10 @@
 //! [`Host`] over maps.
 
+use std::path::PathBuf;
+
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest, MountState,
-    NodeRecord, Result, TargetPath, Usage, VolumeId,
+    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
+    MountState, NodeRecord, Result, TargetPath, Usage, VolumeId,
 };
 
 use super::{Freeze, MachineState, MemoryHost, Op};
@@ -81,7 +83,8 @@ impl Host for MemoryHost {
     }
 
     fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
-        Ok(self.attempt(Op::LookUp)?.mounts.get(path).copied())
+        let state = self.attempt(Op::LookUp)?;
+        Ok(state.mounts.get(path).copied().filter(|_| !state.is_covered(path)))
     }
 
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
@@ -89,15 +92,25 @@ impl Host for MemoryHost {
         Ok(there.map(|there| (there.major, there.minor)))
     }
 
-    fn mounts_of(&self, device: &Device) -> Result<Vec<(TargetPath, MountState)>> {
+    fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
         let state = self.attempt(Op::LookUp)?;
-        let shown = state.mounts.iter().filter(|(_, mounted)| mounted.is_of(device));
-        Ok(shown.map(|(path, mounted)| (path.clone(), *mounted)).collect())
+        let of_device = state.mounts.iter().filter(|(_, mounted)| mounted.is_of(device));
+        let described = |(path, mounted): (&TargetPath, &MountState)| DeviceMount {
+            mount_point: path.as_path().to_owned(),
+            is_device_node: mounted.is_device_node,
+            is_hidden: state.is_covered(path),
+        };
+        Ok(of_device.map(described).collect())
+    }
+
+    fn resolved(&self, path: &TargetPath) -> PathBuf {
+        path.as_path().to_owned()
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {
         let state = self.attempt(Op::LookUp)?;
-        Ok(state.mounts.contains_key(path) || state.targets.contains(path))
+        let exists = state.mounts.contains_key(path) || state.targets.contains(path);
+        Ok(exists && !state.is_covered(path))
     }
 
     fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
@@ -162,7 +175,7 @@ impl Host for MemoryHost {
 
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::Unmount)?;
-        if state.mounts.remove(path).is_some() {
+        if !state.is_covered(path) && state.mounts.remove(path).is_some() {
             state.done(Op::Unmount, path.to_string());
         }
         Ok(())
@@ -175,6 +188,9 @@ impl Host for MemoryHost {
 
     fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::RemoveTarget)?;
+        if state.is_covered(path) {
+            return Ok(());
+        }
         if state.mounts.contains_key(path) {
             return Err(Error::precondition(format!("{path} is still mounted")));
         }
