@@ -12,6 +12,7 @@ mod foreign_mounts;
 mod full;
 mod full_run_dir;
 mod hidden;
+mod lost_data;
 mod manual_devices;
 mod tools;
 

@@ -62,6 +62,7 @@ impl Engine {
             Some(stage) if self.is_mounted_from(pool, id, path)? => {
                 self.check_unpublished(pool, id)?;
                 check_answers(pool, id)?;
+                pool.devices().check_detachable(id)?;
                 self.unmount(id, path)?;
                 self.host.ensure_unmounted_elsewhere(path)?;
                 match self.live_stage(pool, id)? {
@@ -254,6 +255,7 @@ impl Engine {
         path: &TargetPath,
     ) -> Result<()> {
         let mut node = self.host.node_record(id)?;
+        pool.devices().check_detachable(id)?;
         if self.is_mounted_from(pool, id, path)? {
             check_can_be_unmounted(pool, id, node.stage.as_ref())?;
             self.unmount(id, path)?;

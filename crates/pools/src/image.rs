@@ -94,6 +94,7 @@ impl ImagePool {
                 Arc::clone(&directory),
                 Arc::clone(&catalogue),
                 Arc::clone(&capacity),
+                Arc::clone(&devices),
             ),
             directory,
             catalogue,

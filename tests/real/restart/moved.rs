@@ -295,8 +295,13 @@ async fn pool_restored_while_in_use_keeps_newer_data() {
     Pattern::new(4).check(&restored.target, DATA);
     restored.down().await;
 
-    // Let go of, it is what was restored.
-    older.down().await;
+    // Let go of by a person, it is what was restored; no call does that.
+    let device = older.device();
+    older.unpublish().await.unwrap();
+    expect_code(older.unstage().await, Code::FailedPrecondition);
+    Pattern::new(2).check(&device, DATA);
+    orlop_sys::tool::run("losetup", ["--detach", device.to_str().unwrap()]).unwrap();
+    older.unstage().await.unwrap();
     older.up().await;
     Pattern::new(1).check(&older.target, DATA);
     older.down().await;

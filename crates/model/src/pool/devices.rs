@@ -29,6 +29,12 @@ pub trait Devices: Send + Sync {
 
     fn ensure_detached(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;
 
+    /// Before the volume is unmounted and detached: `Precondition` if its device is the only way to
+    /// what was written, which then also [`Devices::ensure_detached`] refuses.
+    fn check_detachable(&self, _: &VolumeId) -> Result<()> {
+        Ok(())
+    }
+
     /// As [`Devices::ensure_detached`], where no record says who may still use the device. `Precondition`
     /// if anything on this machine does; the device is then left as it was.
     fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()>;

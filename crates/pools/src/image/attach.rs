@@ -27,6 +27,7 @@ use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
 mod foreign;
+mod lost_data;
 
 const READ_ONLY_SUFFIX: &str = "/ro";
 
@@ -47,6 +48,13 @@ struct Slots {
 impl Slots {
     fn devices(&self) -> Vec<&LoopDevice> {
         self.read_write.iter().chain(&self.read_only).collect()
+    }
+
+    fn get(&self, access: DeviceAccess) -> Option<&LoopDevice> {
+        match access {
+            DeviceAccess::ReadWrite => self.read_write.as_ref(),
+            DeviceAccess::ReadOnly => self.read_only.as_ref(),
+        }
     }
 
     fn of(&mut self, access: DeviceAccess) -> &mut Option<LoopDevice> {
@@ -269,14 +277,15 @@ impl LoopDevices {
         &self,
         id: &VolumeId,
         access: DeviceAccess,
-        slot: &mut Option<LoopDevice>,
+        slots: &mut Slots,
     ) -> Result<Option<LoopDevice>> {
-        let Some(status) = verified(id, access, slot)? else {
+        let Some(status) = verified(id, access, slots.of(access))? else {
             return Ok(None);
         };
         if !backs(&self.data_of(id), &status) {
             // The data was replaced under the device, which still shows the old one.
-            try_detach_unused(id, access, slot, &self.data_of(id))?;
+            self.check_not_only_copy(id, access, slots)?;
+            try_detach_unused(id, access, slots.of(access), &self.data_of(id))?;
             return Ok(None);
         }
         // A refused detachment leaves it going with its last user, which may stay for long.
@@ -284,7 +293,7 @@ impl LoopDevices {
         if status.detaching
             && !loopdev::try_keep(&status.device, &label_of(id, access)).map_err(cannot(keeping))?
         {
-            *slot = None;
+            *slots.of(access) = None;
             return Ok(None);
         }
         // A daemon before this one may have left its mkfs at work.
@@ -325,7 +334,7 @@ impl Devices for LoopDevices {
         check_data(self.catalogue.volume_index(), &record)?;
         let slots = self.slots(id);
         let mut slots = lock(&slots);
-        let device = match self.usable(id, access, slots.of(access))? {
+        let device = match self.usable(id, access, &mut slots)? {
             Some(device) => device,
             None => {
                 self.check_attachable(id, access, &slots)?;
@@ -363,14 +372,22 @@ impl Devices for LoopDevices {
         let Some(slots) = self.known(id) else {
             return Ok(());
         };
-        detach(id, access, lock(&slots).of(access), &self.data_of(id))
+        let mut slots = lock(&slots);
+        self.check_not_only_copy(id, access, &slots)?;
+        detach(id, access, slots.of(access), &self.data_of(id))
+    }
+
+    fn check_detachable(&self, id: &VolumeId) -> Result<()> {
+        self.known(id).map_or(Ok(()), |slots| self.check_none_is_only_copy(id, &lock(&slots)))
     }
 
     fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let Some(slots) = self.known(id) else {
             return Ok(());
         };
-        try_detach_unused(id, access, lock(&slots).of(access), &self.data_of(id))
+        let mut slots = lock(&slots);
+        self.check_not_only_copy(id, access, &slots)?;
+        try_detach_unused(id, access, slots.of(access), &self.data_of(id))
     }
 
     fn refresh_device(&self, id: &VolumeId) -> Result<u64> {
@@ -382,6 +399,9 @@ impl Devices for LoopDevices {
         let mut size = None;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(status) = verified(id, access, slots.of(access))? {
+                if self.is_lost(id, &status) {
+                    return Err(self.not_shown(id, &status.device));
+                }
                 loopdev::refresh_size(&status.device, &data, promised)
                     .map_err(cannot(refreshing))?;
                 size = Some(loopdev::size(&status.device.path()).map_err(cannot(refreshing))?);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use orlop_model::{Condition, Error, Health, Result, StorageProbe, VolumeId, VolumeRecord};
 use orlop_sys::file;
 
+use super::attach::LoopDevices;
 use super::capacity::Capacity;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::check_length;
@@ -17,6 +18,7 @@ pub(super) struct ImageHealth {
     directory: Arc<PoolDirectory>,
     catalogue: Arc<ImageCatalogue>,
     capacity: Arc<Capacity>,
+    devices: Arc<LoopDevices>,
 }
 
 impl Health for ImageHealth {
@@ -57,8 +59,9 @@ impl ImageHealth {
         directory: Arc<PoolDirectory>,
         catalogue: Arc<ImageCatalogue>,
         capacity: Arc<Capacity>,
+        devices: Arc<LoopDevices>,
     ) -> Self {
-        Self { directory, catalogue, capacity }
+        Self { directory, catalogue, capacity, devices }
     }
 
     fn outlook(&self) -> Outlook {
@@ -78,6 +81,10 @@ impl ImageHealth {
         };
         if let Outlook::Unwell(condition) = outlook {
             return Ok(condition.clone());
+        }
+        // Before the data itself: what is missing there may be saved from the device.
+        if let Some(lost) = self.devices.condition_of_data(id) {
+            return Ok(lost);
         }
         if let Err(damaged) = check_length(volumes, id, length) {
             return Ok(abnormal(damaged));

@@ -107,6 +107,7 @@ impl Provisioner for ImageProvisioner {
             return Ok(record);
         }
         check_data(self.catalogue.volume_index(), &record)?;
+        self.devices.check_shows_data(id)?;
         if is_thick(&record) {
             self.directory.check_thick()?;
         }

@@ -53,6 +53,10 @@ impl Devices for MemoryPool {
         Ok(())
     }
 
+    fn check_detachable(&self, _: &VolumeId) -> Result<()> {
+        lock(&self.state).fault("check_detachable")
+    }
+
     /// What uses a device is the host's to know.
     fn try_detach_unused(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         self.ensure_detached(id, access)

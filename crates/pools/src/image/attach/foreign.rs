@@ -64,6 +64,7 @@ impl LoopDevices {
     /// Before a volume is copied, or changed in its file: writers that Orlop does not know of cannot be
     /// frozen. Those of a volume that the pool has attached are the engine's to freeze.
     pub(in crate::image) fn check_still(&self, doing: &str, id: &VolumeId) -> Result<()> {
+        self.check_shows_data(id)?;
         if self.attached(id, DeviceAccess::ReadWrite)?.is_some() {
             return Ok(());
         }

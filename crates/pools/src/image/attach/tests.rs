@@ -318,7 +318,12 @@ fn bound_device_of_lost_data_is_kept() {
         assert!(kept.label == record.id.to_string() && !kept.detaching, "{kept:?}");
     }
     drop(bound);
-    // It is not used any more, and the restored data takes its place.
+    // It is not used any more, but what was written to it is in no other place.
+    let refused = pool.devices().ensure_attached(&record.id, RW);
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
+    shows(&device, 1);
+    let detached = LoopDevice::from_path(&device.path).unwrap();
+    loopdev::ensure_detached(&detached, &record.id.to_string()).unwrap();
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device));
     assert_eq!(devices(&testbed), 1);

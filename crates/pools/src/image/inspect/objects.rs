@@ -166,8 +166,9 @@ impl Ground {
             return self.found_astray(CODE, subject, problem, home.directory().to_owned());
         };
         let advice = format!(
-            "{device} still holds the lost file: copy it to {} before anything is unmounted or \
-             restarted",
+            "{device} still holds the lost file, and is not detached by any call: copy it with 'dd \
+             if={device} of={} bs=1M conv=sparse', then run 'losetup --detach {device}', and unstage and \
+             stage the volume again",
             home.data().display()
         );
         self.found(Finding::by_hand(CODE, subject, problem, advice));

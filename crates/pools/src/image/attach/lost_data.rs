@@ -1,0 +1,147 @@
+//! Devices on a file that is no longer the volume's data: it was removed from the pool, or replaced there,
+//! while the volume was attached. The workload goes on reading and writing the file without a name, which
+//! is gone with the device. So it is not detached by any call (decision 0031), and the file that has the
+//! name now is not taken for what the workload writes.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::sync::TryLockError;
+
+use orlop_model::{Condition, DeviceAccess, Error, Result, VolumeId};
+use orlop_sys::loopdev::{self, LoopDevice, LoopStatus};
+
+use super::{LoopDevices, Slots, label_of};
+
+/// How the kernel ends the path of a file that was removed.
+const REMOVED: &str = " (deleted)";
+
+impl LoopDevices {
+    /// Before the device is detached. A person who wants to be rid of it without a copy says so by
+    /// `losetup --detach`, which on a device in use only sets the mark that is asked for here.
+    pub(super) fn check_not_only_copy(
+        &self,
+        id: &VolumeId,
+        access: DeviceAccess,
+        slots: &Slots,
+    ) -> Result<()> {
+        let Some(lost) = self.on_lost_file(id, access, slots) else { return Ok(()) };
+        if lost.detaching {
+            return Ok(());
+        }
+        let other = match access {
+            DeviceAccess::ReadWrite => DeviceAccess::ReadOnly,
+            DeviceAccess::ReadOnly => DeviceAccess::ReadWrite,
+        };
+        let keeps_it = |kept: LoopStatus| file_of(&kept) == file_of(&lost) && !kept.detaching;
+        match self.on_lost_file(id, other, slots).is_some_and(keeps_it) {
+            true => Ok(()),
+            false => Err(only_copy(id, &lost.device)),
+        }
+    }
+
+    /// Before the volume is unmounted and all its devices are detached.
+    pub(super) fn check_none_is_only_copy(&self, id: &VolumeId, slots: &Slots) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            match self.on_lost_file(id, access, slots) {
+                Some(lost) if !lost.detaching => return Err(only_copy(id, &lost.device)),
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Before the volume's data is copied or grown: is it what a workload writes to?
+    pub(in crate::image) fn check_shows_data(&self, id: &VolumeId) -> Result<()> {
+        let Some(slots) = self.known(id) else { return Ok(()) };
+        let slots = crate::poison::lock(&slots);
+        match self.first_on_lost_file(id, &slots) {
+            None => Ok(()),
+            Some(lost) => Err(self.not_shown(id, &lost.device)),
+        }
+    }
+
+    pub(super) fn not_shown(&self, id: &VolumeId, device: &LoopDevice) -> Error {
+        let device = device.path();
+        let device = device.display();
+        self.catalogue.volume_index().damaged(
+            id,
+            &format!(
+                "its data was removed or replaced while {device} was attached to it, and what was \
+                 written since is on {device} alone"
+            ),
+        )
+    }
+
+    /// Without a wait for a call that is at work on the volume's devices.
+    pub(in crate::image) fn condition_of_data(&self, id: &VolumeId) -> Option<Condition> {
+        let slots = self.known(id)?;
+        let slots = match slots.try_lock() {
+            Ok(slots) => slots,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let lost = self.first_on_lost_file(id, &slots)?;
+        let device = lost.device.path();
+        let device = device.display();
+        // A condition's message has at most 128 bytes.
+        Some(Condition::abnormal(format!(
+            "its data is lost from the pool and only on {device}: save that by dd, then losetup \
+             --detach {device}"
+        )))
+    }
+
+    fn first_on_lost_file(&self, id: &VolumeId, slots: &Slots) -> Option<LoopStatus> {
+        self.on_lost_file(id, DeviceAccess::ReadWrite, slots)
+            .or_else(|| self.on_lost_file(id, DeviceAccess::ReadOnly, slots))
+    }
+
+    /// `None` also where it cannot be found out: a volume must be let go of when its disk is dead or
+    /// away, and then neither the device nor the pool's directory tells of which file it is.
+    fn on_lost_file(
+        &self,
+        id: &VolumeId,
+        access: DeviceAccess,
+        slots: &Slots,
+    ) -> Option<LoopStatus> {
+        let status = loopdev::status(slots.get(access)?).ok().flatten()?;
+        let is_ours = status.label == label_of(id, access);
+        (is_ours && self.is_lost(id, &status)).then_some(status)
+    }
+
+    pub(super) fn is_lost(&self, id: &VolumeId, status: &LoopStatus) -> bool {
+        let filesystem = self.directory.filesystem();
+        let is_present = fs::metadata(self.directory.root()).is_ok_and(|it| it.dev() == filesystem);
+        if !is_present || status.backing_device != filesystem {
+            return is_removed(&status.device);
+        }
+        match fs::symlink_metadata(self.data_of(id)) {
+            Ok(data) => (data.dev(), data.ino()) != file_of(status),
+            Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
+    }
+}
+
+/// With the pool's directory gone there is no inode to compare with.
+fn is_removed(device: &LoopDevice) -> bool {
+    let there = loopdev::backing(device).ok().flatten();
+    there.is_some_and(|there| there.file.to_string_lossy().ends_with(REMOVED))
+}
+
+fn file_of(status: &LoopStatus) -> (u64, u64) {
+    (status.backing_device, status.backing_inode)
+}
+
+fn only_copy(id: &VolumeId, device: &LoopDevice) -> Error {
+    let device = device.path();
+    let device = device.display();
+    Error::precondition(format!(
+        "cannot detach {device} of volume {id}: its data was removed from the pool or replaced there, \
+         and what the workload wrote is on {device} alone; copy it with 'dd if={device} of=FILE bs=1M \
+         conv=sparse' or move the file back, or give it up with 'losetup --detach {device}', and try \
+         again"
+    ))
+}
+
+#[cfg(test)]
+mod tests;
