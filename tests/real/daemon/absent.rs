@@ -153,7 +153,10 @@ async fn read_only_disk_is_exhausted_not_internal() {
         assert!(client.probe().await.unwrap(), "one read-only disk fails the other pool");
         let reason = condition_of(&client, &volume.volume_id).await;
         assert!(reason.abnormal && reason.message.contains("read-only"), "{reason:?}");
-        assert!(daemon.log().contains("cannot write to pool disk"), "the log does not name the pool");
+        assert!(
+            daemon.log().contains("cannot write to pool disk"),
+            "the log does not name the pool"
+        );
         assert_eq!(capacity_of(&client, "disk").await, 0);
         assert!(client.capacity().await.unwrap().available_capacity > 0);
         expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);

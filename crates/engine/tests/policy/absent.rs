@@ -13,7 +13,7 @@ fn away() -> Error {
     Error::unreachable("connect", "nobody answers")
 }
 
-/// As a successor that could not reach the pool `far`, which the bench has.
+/// As a successor that could not reach the pool `far`, which the fixture has.
 fn without_far(fixture: &Fixture) -> Engine {
     let near = Arc::clone(&fixture.pools[0]);
     let near = Engine::new(vec![near], Arc::clone(&fixture.host) as _, settings()).unwrap();

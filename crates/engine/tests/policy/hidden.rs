@@ -4,7 +4,7 @@ use orlop_engine::request::PublishVolume;
 use orlop_model::AccessMode::*;
 use orlop_model::{DeviceAccess, Error, Host, NodeRecord, Result};
 
-use crate::bench::*;
+use crate::fixture::*;
 
 const ABOVE: &str = "/targets";
 const READER: &str = "/elsewhere/reader";
@@ -19,96 +19,96 @@ fn refused_for_cover<T: std::fmt::Debug>(outcome: Result<T>) {
 #[test]
 fn a_raw_volume_keeps_its_device() {
     for record_is_lost in [false, true] {
-        let bench = Bench::new();
-        let id = bench.create_as(block_volume("raw"));
-        bench.engine.stage_volume(&stage_block(&id)).unwrap();
-        bench.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
-        let device = bench.device(&id);
-        bench.host.cover(&path(ABOVE));
+        let fixture = Fixture::new();
+        let id = fixture.create_as(block_volume("raw"));
+        fixture.engine.stage_volume(&stage_block(&id)).unwrap();
+        fixture.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
+        let device = fixture.device(&id);
+        fixture.host.cover(&path(ABOVE));
         if record_is_lost {
-            bench.host.save_node_record(&id, &NodeRecord::default()).unwrap();
-            refused_for_cover(bench.engine.delete_volume(&id));
-            bench.engine.stage_volume(&stage_block(&id)).unwrap();
+            fixture.host.save_node_record(&id, &NodeRecord::default()).unwrap();
+            refused_for_cover(fixture.engine.delete_volume(&id));
+            fixture.engine.stage_volume(&stage_block(&id)).unwrap();
         }
         for _ in 0..2 {
-            refused_for_cover(bench.unpublish(&id, TARGET));
-            refused_for_cover(bench.unstage(&id));
-            refused!(bench.engine.delete_volume(&id), Error::Precondition(_));
+            refused_for_cover(fixture.unpublish(&id, TARGET));
+            refused_for_cover(fixture.unstage(&id));
+            refused!(fixture.engine.delete_volume(&id), Error::Precondition(_));
         }
         let reader = PublishVolume { read_only: true, ..publish_block(&id, READER) };
-        refused_for_cover(bench.engine.publish_volume(&reader));
-        assert_eq!(bench.device(&id), device);
+        refused_for_cover(fixture.engine.publish_volume(&reader));
+        assert_eq!(fixture.device(&id), device);
 
-        bench.host.uncover(&path(ABOVE));
-        bench.unpublish(&id, TARGET).unwrap();
-        bench.unstage(&id).unwrap();
-        bench.assert_node_is_clean();
+        fixture.host.uncover(&path(ABOVE));
+        fixture.unpublish(&id, TARGET).unwrap();
+        fixture.unstage(&id).unwrap();
+        fixture.assert_node_is_clean();
     }
 }
 
 #[test]
 fn a_reader_keeps_its_device() {
-    let bench = Bench::new();
-    let id = bench.create_as(block_volume("raw"));
-    bench.engine.stage_volume(&stage_block(&id)).unwrap();
+    let fixture = Fixture::new();
+    let id = fixture.create_as(block_volume("raw"));
+    fixture.engine.stage_volume(&stage_block(&id)).unwrap();
     let reader = PublishVolume { read_only: true, ..publish_block(&id, TARGET) };
-    bench.engine.publish_volume(&reader).unwrap();
-    let device = bench.attached(&id, DeviceAccess::ReadOnly);
-    bench.host.cover(&path(ABOVE));
-    refused_for_cover(bench.engine.publish_volume(&publish_block(&id, READER)));
-    refused_for_cover(bench.unpublish(&id, TARGET));
+    fixture.engine.publish_volume(&reader).unwrap();
+    let device = fixture.attached(&id, DeviceAccess::ReadOnly);
+    fixture.host.cover(&path(ABOVE));
+    refused_for_cover(fixture.engine.publish_volume(&publish_block(&id, READER)));
+    refused_for_cover(fixture.unpublish(&id, TARGET));
     assert!(device.is_some());
-    assert_eq!(bench.attached(&id, DeviceAccess::ReadOnly), device);
+    assert_eq!(fixture.attached(&id, DeviceAccess::ReadOnly), device);
 }
 
 #[test]
 fn a_filesystem_is_not_half_unstaged() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.stage(&id);
-    bench.publish(&id);
-    bench.host.cover(&path(ABOVE));
-    refused_for_cover(bench.unpublish(&id, TARGET));
-    refused_for_cover(bench.unstage(&id));
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
+    fixture.publish(&id);
+    fixture.host.cover(&path(ABOVE));
+    refused_for_cover(fixture.unpublish(&id, TARGET));
+    refused_for_cover(fixture.unstage(&id));
     // The path does not show the volume, so the same call again cannot be answered with OK.
-    refused_for_cover(bench.engine.publish_volume(&publish(&id, TARGET)));
-    assert!(bench.host.mounts().contains(&path(STAGING)));
-    bench.host.uncover(&path(ABOVE));
-    bench.unpublish(&id, TARGET).unwrap();
-    bench.unstage(&id).unwrap();
-    bench.assert_node_is_clean();
+    refused_for_cover(fixture.engine.publish_volume(&publish(&id, TARGET)));
+    assert!(fixture.host.mounts().contains(&path(STAGING)));
+    fixture.host.uncover(&path(ABOVE));
+    fixture.unpublish(&id, TARGET).unwrap();
+    fixture.unstage(&id).unwrap();
+    fixture.assert_node_is_clean();
 }
 
 /// The mode allows one path only, and the hidden one is a path.
 #[test]
 fn a_single_writer_gets_no_second_path() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let capability = mount(None, SingleNodeSingleWriter);
     let mut new = volume("v");
     new.capabilities = only(capability.clone());
-    let id = bench.create_as(new);
+    let id = fixture.create_as(new);
     let mut staged = stage(&id);
     staged.capability = capability.clone();
-    bench.engine.stage_volume(&staged).unwrap();
+    fixture.engine.stage_volume(&staged).unwrap();
     let at = |target| PublishVolume { capability: capability.clone(), ..publish(&id, target) };
-    bench.engine.publish_volume(&at(TARGET)).unwrap();
-    bench.host.cover(&path(ABOVE));
-    refused_for_cover(bench.engine.publish_volume(&at(READER)));
+    fixture.engine.publish_volume(&at(TARGET)).unwrap();
+    fixture.host.cover(&path(ABOVE));
+    refused_for_cover(fixture.engine.publish_volume(&at(READER)));
 }
 
 #[test]
 fn an_inline_volume_is_not_removed() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     for capability in [block(SingleNodeWriter), mount(None, SingleNodeWriter)] {
         let request = crate::inline::inline_as(TARGET, capability);
-        bench.engine.publish_volume(&request).unwrap();
-        bench.host.cover(&path(ABOVE));
+        fixture.engine.publish_volume(&request).unwrap();
+        fixture.host.cover(&path(ABOVE));
         for _ in 0..2 {
-            refused_for_cover(bench.engine.unpublish_volume(&request.volume, &path(TARGET)));
+            refused_for_cover(fixture.engine.unpublish_volume(&request.volume, &path(TARGET)));
         }
-        assert_eq!(bench.names().len(), 1);
-        bench.host.uncover(&path(ABOVE));
-        bench.engine.unpublish_volume(&request.volume, &path(TARGET)).unwrap();
-        bench.assert_node_is_clean();
+        assert_eq!(fixture.names().len(), 1);
+        fixture.host.uncover(&path(ABOVE));
+        fixture.engine.unpublish_volume(&request.volume, &path(TARGET)).unwrap();
+        fixture.assert_node_is_clean();
     }
 }

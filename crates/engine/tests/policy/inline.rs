@@ -157,43 +157,43 @@ fn raw_inline(target: &str) -> PublishVolume {
 #[test]
 fn a_failed_publish_keeps_what_it_found_without_a_record() {
     for first in [raw_inline(TARGET), inline(TARGET)] {
-        let bench = Bench::new();
-        bench.engine.publish_volume(&first).unwrap();
-        let (id, _) = only_volume(&bench);
-        let mounts = bench.host.mounts();
-        let device = bench.device(&id);
-        let lose_record = || bench.host.save_node_record(&id, &NodeRecord::default()).unwrap();
+        let fixture = Fixture::new();
+        fixture.engine.publish_volume(&first).unwrap();
+        let (id, _) = only_volume(&fixture);
+        let mounts = fixture.host.mounts();
+        let device = fixture.device(&id);
+        let lose_record = || fixture.host.save_node_record(&id, &NodeRecord::default()).unwrap();
         let assert_kept = |case: &str| {
-            assert_eq!(bench.host.mounts(), mounts, "{case}");
+            assert_eq!(fixture.host.mounts(), mounts, "{case}");
             assert_eq!(
-                bench.attached(&id, DeviceAccess::ReadWrite).as_ref(),
+                fixture.attached(&id, DeviceAccess::ReadWrite).as_ref(),
                 Some(&device),
                 "{case}"
             );
-            assert_eq!(bench.names().len(), 1, "{case}");
+            assert_eq!(fixture.names().len(), 1, "{case}");
         };
 
         lose_record();
-        bench.host.fail_next(Op::SaveRecord, Error::Exhausted("the disk is full".into()));
-        refused!(bench.engine.publish_volume(&first), Error::Exhausted(_));
+        fixture.host.fail_next(Op::SaveRecord, Error::Exhausted("the disk is full".into()));
+        refused!(fixture.engine.publish_volume(&first), Error::Exhausted(_));
         assert_kept("the record of the stage cannot be saved");
 
         lose_record();
         let at_another = PublishVolume { target: path(OTHER_TARGET), ..first.clone() };
         let bind = if first.capability.is_block() { Op::BindDevice } else { Op::BindDirectory };
-        bench.host.fail_next(bind, Error::failed("try", "broken on purpose"));
-        bench.engine.publish_volume(&at_another).unwrap_err();
+        fixture.host.fail_next(bind, Error::failed("try", "broken on purpose"));
+        fixture.engine.publish_volume(&at_another).unwrap_err();
         assert_kept("the second target cannot be bound");
 
         if first.capability.is_block() {
             lose_record();
             let reader = PublishVolume { read_only: true, ..at_another };
-            refused!(bench.engine.publish_volume(&reader), Error::Precondition(_));
+            refused!(fixture.engine.publish_volume(&reader), Error::Precondition(_));
             assert_kept("a reader beside a writer");
         }
-        unpublish(&bench).unwrap();
-        bench.assert_node_is_clean();
-        assert!(bench.names().is_empty());
+        unpublish(&fixture).unwrap();
+        fixture.assert_node_is_clean();
+        assert!(fixture.names().is_empty());
     }
 }
 
@@ -201,33 +201,33 @@ fn a_failed_publish_keeps_what_it_found_without_a_record() {
 #[test]
 fn one_with_a_damaged_record_is_unpublished_by_the_orchestrators_id() {
     for raw in [false, true] {
-        let bench = Bench::new();
-        bench
+        let fixture = Fixture::new();
+        fixture
             .engine
             .publish_volume(&if raw { raw_inline(TARGET) } else { inline(TARGET) })
             .unwrap();
-        let (id, _) = only_volume(&bench);
-        bench.pool().damage_volume(&id, "torn");
+        let (id, _) = only_volume(&fixture);
+        fixture.pool().damage_volume(&id, "torn");
         for _ in 0..2 {
-            unpublish(&bench).unwrap();
-            assert!(!bench.host.mounts().contains(&path(TARGET)));
-            assert!(!bench.host.has_target(&path(TARGET)));
+            unpublish(&fixture).unwrap();
+            assert!(!fixture.host.mounts().contains(&path(TARGET)));
+            assert!(!fixture.host.has_target(&path(TARGET)));
         }
         // What cannot be read is not deleted.
-        assert!(bench.attached(&id, DeviceAccess::ReadWrite).is_some());
+        assert!(fixture.attached(&id, DeviceAccess::ReadWrite).is_some());
     }
 }
 
 #[test]
 fn a_damaged_volume_that_is_not_inline_is_not_unpublished_by_its_name() {
-    let bench = Bench::new();
-    let id = bench.create(ID);
-    bench.stage(&id);
-    bench.publish(&id);
-    bench.pool().damage_volume(&id, "torn");
-    refused!(unpublish(&bench), Error::NoSuchVolume(_));
-    assert!(bench.host.mounts().contains(&path(TARGET)));
-    bench.unpublish(&id, TARGET).unwrap();
+    let fixture = Fixture::new();
+    let id = fixture.create(ID);
+    fixture.stage(&id);
+    fixture.publish(&id);
+    fixture.pool().damage_volume(&id, "torn");
+    refused!(unpublish(&fixture), Error::NoSuchVolume(_));
+    assert!(fixture.host.mounts().contains(&path(TARGET)));
+    fixture.unpublish(&id, TARGET).unwrap();
 }
 
 /// The process dies between making the volume and publishing it.

@@ -277,14 +277,14 @@ fn vanished_mount_is_restored() {
 /// comes again when it was saved finds everything as it was.
 #[test]
 fn a_refused_detachment_leaves_the_stage_whole() {
-    let bench = Bench::new();
-    let id = bench.create("v");
-    bench.stage(&id);
-    let staged = bench.node_record(&id);
-    bench.pool().fail_next("check_detachable", Error::precondition("the only copy"));
-    refused!(bench.unstage(&id), Error::Precondition(_));
-    assert_eq!(bench.host.mounts(), [path(STAGING)]);
-    assert_eq!(bench.node_record(&id), staged);
-    bench.unstage(&id).unwrap();
-    bench.assert_node_is_clean();
+    let fixture = Fixture::new();
+    let id = fixture.create("v");
+    fixture.stage(&id);
+    let staged = fixture.node_record(&id);
+    fixture.pool().fail_next("check_detachable", Error::precondition("the only copy"));
+    refused!(fixture.unstage(&id), Error::Precondition(_));
+    assert_eq!(fixture.host.mounts(), [path(STAGING)]);
+    assert_eq!(fixture.node_record(&id), staged);
+    fixture.unstage(&id).unwrap();
+    fixture.assert_node_is_clean();
 }

@@ -62,7 +62,7 @@ pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
 
 pub(super) fn mounts_of(device: &Device) -> Result<Vec<DeviceMount>> {
     let number = (device.major, device.minor);
-    let mounts = mounts::all_mounts().doing("list the mounts")?;
+    let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
     let mut found = Vec::new();
     for entry in mounts.into_iter().rev() {
         if entry.is_of_device(number, Path::new("/")) {
@@ -91,7 +91,7 @@ fn is_hidden(entry: &MountEntry) -> Result<bool> {
     match mounts::mount_at(&entry.mount_point) {
         Ok(there) => Ok(there.is_none_or(|there| there.id != entry.id)),
         Err(error) if is_missing(&error) => Ok(true),
-        Err(error) => Err(explained("look for a mount", &error)),
+        Err(error) => Err(cannot("find what is mounted at a path")(error)),
     }
 }
 

@@ -11,14 +11,14 @@ const RO: DeviceAccess = DeviceAccess::ReadOnly;
 fn assert_only_copy(outcome: Result<()>, device: &Device) {
     let Err(Error::Precondition(text)) = outcome else { panic!("{outcome:?}") };
     let device = device.path.display();
-    assert!(text.contains(&format!("'dd if={device} ")), "{text}");
-    assert!(text.contains(&format!("'losetup --detach {device}'")), "{text}");
+    assert!(text.as_str().contains(&format!("'dd if={device} ")), "{text}");
+    assert!(text.as_str().contains(&format!("'losetup --detach {device}'")), "{text}");
 }
 
 #[test]
 fn the_last_device_on_lost_data_is_not_detached() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let devices = pool.devices();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let id = &record.id;
@@ -48,11 +48,11 @@ fn the_last_device_on_lost_data_is_not_detached() {
 /// The path of the pool leads to nothing then, as it does when a disk is unplugged.
 #[test]
 fn a_pool_that_is_removed_as_a_whole_leaves_the_devices() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
-    orlop_sys::file::remove_tree(&bed.pool_path()).unwrap();
+    orlop_sys::file::remove_tree(&testbed.pool_path()).unwrap();
     assert_only_copy(pool.devices().ensure_detached(&record.id, RW), &device);
     tool::run("losetup", ["--detach".as_ref(), device.path.as_os_str()]).unwrap();
     pool.devices().ensure_detached(&record.id, RW).unwrap();
@@ -60,8 +60,8 @@ fn a_pool_that_is_removed_as_a_whole_leaves_the_devices() {
 
 #[test]
 fn replaced_data_is_neither_copied_nor_grown() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let id = &record.id;
     let device = pool.devices().ensure_attached(id, RW).unwrap();
