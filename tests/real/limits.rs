@@ -1,6 +1,7 @@
 //! I/O limits slow a real workload by as much as was asked for, and no other process.
 
 mod kernel_limits;
+mod made_again;
 mod rates;
 
 use orlop_tests::*;

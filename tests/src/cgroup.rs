@@ -44,6 +44,34 @@ impl Cgroup {
         Self { path, name: name.to_owned(), is_unified }
     }
 
+    /// Removed and made again, as the runtime does it when the last pod has ended and the next begins.
+    pub fn remake(&self) {
+        self.remove().expect("remove a cgroup");
+        std::fs::create_dir(&self.path).expect("make a cgroup");
+    }
+
+    /// Of cgroup v1 alone.
+    pub fn rename(&mut self, name: &str) {
+        let path = self.path.with_file_name(name);
+        std::fs::rename(&self.path, &path).expect("rename a cgroup");
+        self.path = path;
+        let above = self.name.rsplit_once('/').map_or("", |(above, _)| above);
+        self.name = format!("{above}/{name}");
+    }
+
+    fn remove(&self) -> std::io::Result<()> {
+        // A process that has ended is still counted for a moment.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match std::fs::remove_dir(&self.path) {
+                Err(_) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                removed => return removed,
+            }
+        }
+    }
+
     pub fn is_unified(&self) -> bool {
         self.is_unified
     }
@@ -121,14 +149,8 @@ pub struct Job<'a> {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A process that has ended is still counted for a moment.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while let Err(error) = std::fs::remove_dir(&self.path) {
-            if Instant::now() > deadline {
-                eprintln!("{} is left: {error}", self.path.display());
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if let Err(error) = self.remove() {
+            eprintln!("{} is left: {error}", self.path.display());
         }
     }
 }

@@ -88,6 +88,7 @@ impl Engine {
             ));
         }
         self.report_unrecorded(&pool)?;
+        self.restore_limits(&pool)?;
         self.take_over_local(&pool)?;
         let mut with = self.clone();
         with.absent.retain(|absent| absent.name != pool.name());

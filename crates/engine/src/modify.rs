@@ -21,6 +21,31 @@ impl Engine {
         self.apply_limits(pool, id, &limits)
     }
 
+    /// When a pool is taken into service. The kernel has the limits only as long as the workloads' cgroup
+    /// stays, which may have been made again; the record has them all the time. A volume without a node
+    /// record is left alone.
+    pub(crate) fn restore_limits(&self, pool: &PoolRef) -> Result<()> {
+        for id in pool.devices().attached_volumes()? {
+            if self.host.node_record(&id).is_ok_and(|node| node.is_empty()) {
+                continue;
+            }
+            let restored = match pool.catalogue().volume(&id) {
+                Ok(Some(record)) => self.apply_limits(pool, &id, &record.limits),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = restored {
+                tracing::warn!(
+                    %error,
+                    volume = %id,
+                    "cannot set the I/O limits of a volume that is in use; they are set again when \
+                     it is published"
+                );
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn apply_limits(
         &self,
         pool: &PoolRef,

@@ -140,3 +140,21 @@ fn stage_clears_limits_of_an_earlier_device() {
     fixture.stage(&id);
     assert!(fixture.host.limits(&fixture.device(&id)).is_unlimited());
 }
+
+/// The workloads' cgroup may have been made again since, and then the kernel has forgotten them.
+#[test]
+fn a_start_sets_the_limits_that_the_records_have() {
+    let mut bench = Bench::new();
+    let limited = CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") };
+    let id = bench.create_as(limited);
+    bench.stage(&id);
+    let device = bench.device(&id);
+    bench.host.ensure_limits(&device, &IoLimits::default()).unwrap();
+    bench.restart();
+    assert_eq!(bench.host.limits(&device), reads(100));
+    // And takes away what they do not have.
+    bench.engine.modify_volume(&id, &limits(&[("readIops", "0")])).unwrap();
+    bench.host.ensure_limits(&device, &reads(7)).unwrap();
+    bench.restart();
+    assert_eq!(bench.host.limits(&device), IoLimits::default());
+}

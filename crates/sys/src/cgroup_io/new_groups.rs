@@ -1,10 +1,12 @@
 //! Groups of a cgroup hierarchy as they are made.
 //!
 //! A watch on a directory reports what is made in it, by whichever mount or mount namespace. It does
-//! not report directories further below, so each group is watched.
+//! not report directories further below, so each group is watched. When a group is removed, its own watch
+//! says nothing and stays, in contrast to other filesystems (cgroup v1 of Linux 6.18); the watch of the
+//! group above reports it. That is why the group above the top is watched as well.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +28,8 @@ pub struct NewGroups {
     top: PathBuf,
     inotify: OwnedFd,
     watched: HashMap<i32, PathBuf>,
+    /// The same by path, in which all groups below one follow it.
+    watches: BTreeMap<PathBuf, i32>,
     /// The kernel bounds how many directories a user may watch.
     unwatched: bool,
     /// An error has cut the last look short.
@@ -57,6 +61,7 @@ impl NewGroups {
             top: top.to_owned(),
             inotify: inotify::init(flags).on(OPERATION, top)?,
             watched: HashMap::new(),
+            watches: BTreeMap::new(),
             unwatched: false,
             incomplete: false,
         };
@@ -67,7 +72,8 @@ impl NewGroups {
     /// New groups, the ones below them included; some may have been reported before. `None`: stopped.
     pub fn wait(&mut self, stop: &Stop) -> Result<Option<Vec<PathBuf>>> {
         let pause = Timespec::try_from(LOOK_AGAIN).ok();
-        let pause = pause.filter(|_| self.unwatched || self.incomplete);
+        let is_gone = !self.watches.contains_key(&self.top);
+        let pause = pause.filter(|_| self.unwatched || self.incomplete || is_gone);
         let mut ready =
             [PollFd::new(&stop.0, PollFlags::IN), PollFd::new(&self.inotify, PollFlags::IN)];
         let count = retry_on_intr(|| poll(&mut ready, pause.as_ref()));
@@ -79,7 +85,7 @@ impl NewGroups {
         let look = std::mem::replace(&mut self.incomplete, true);
         let (made, lost) = self.events()?;
         // Nothing came, so that it is time to look; or more than the kernel keeps.
-        let found = if look || lost || count == 0 {
+        let found = if look || lost || is_gone || count == 0 {
             self.look()?
         } else {
             let mut found = Vec::new();
@@ -96,6 +102,12 @@ impl NewGroups {
     fn look(&mut self) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         self.unwatched = false;
+        let gone: Vec<_> = self.watches.keys().filter(|group| !group.exists()).cloned().collect();
+        gone.iter().for_each(|group| self.unwatch(group));
+        // Before the top: if that is removed and made again, the group above tells.
+        if let Some(above) = self.top.parent().map(Path::to_owned) {
+            self.add_watch(&above)?;
+        }
         self.watch(self.top.clone(), &mut found)?;
         Ok(found)
     }
@@ -104,19 +116,54 @@ impl NewGroups {
     fn watch(&mut self, group: PathBuf, found: &mut Vec<PathBuf>) -> Result<()> {
         let mut pending = vec![group];
         while let Some(group) = pending.pop() {
-            let wanted = WatchFlags::CREATE | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
-            match inotify::add_watch(&self.inotify, &group, wanted) {
-                Ok(watch) => {
-                    self.watched.insert(watch, group.clone());
-                }
-                Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR) => continue,
-                Err(Errno::NOSPC | Errno::NOMEM) => self.miss(&group),
-                Err(errno) => return Err(errno).on(OPERATION, &group),
+            if !self.add_watch(&group)? {
+                continue;
             }
             pending.extend(subgroups(&group)?);
             found.push(group);
         }
         Ok(())
+    }
+
+    /// `false`: there is no such group.
+    fn add_watch(&mut self, group: &Path) -> Result<bool> {
+        let wanted = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
+        let watch = match inotify::add_watch(&self.inotify, group, wanted) {
+            Ok(watch) => watch,
+            Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR) => return Ok(false),
+            Err(Errno::NOSPC | Errno::NOMEM) => {
+                self.miss(group);
+                return Ok(true);
+            }
+            Err(errno) => return Err(errno).on(OPERATION, group),
+        };
+        self.watched.insert(watch, group.to_owned());
+        let before = self.watches.insert(group.to_owned(), watch);
+        if let Some(before) = before.filter(|before| *before != watch) {
+            self.forget(before);
+        }
+        Ok(true)
+    }
+
+    /// This group and all below it.
+    fn unwatch(&mut self, group: &Path) {
+        let below = self.watches.range(group.to_owned()..);
+        let below = below.take_while(|(path, _)| path.starts_with(group));
+        let below: Vec<_> = below.map(|(path, watch)| (path.clone(), *watch)).collect();
+        for (path, watch) in below {
+            self.watches.remove(&path);
+            self.forget(watch);
+        }
+    }
+
+    fn forget(&mut self, watch: i32) {
+        self.watched.remove(&watch);
+        // Where the kernel has removed it by itself, this fails.
+        let _ = inotify::remove_watch(&self.inotify, watch);
     }
 
     fn miss(&mut self, group: &Path) {
@@ -132,26 +179,40 @@ impl NewGroups {
 
     /// Groups that were made, and whether some are missing.
     fn events(&mut self) -> Result<(Vec<PathBuf>, bool)> {
+        let (mut made, mut lost) = (Vec::new(), false);
+        for (watch, flags, name) in self.read_events()? {
+            lost |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
+            let Some(above) = self.watched.get(&watch) else { continue };
+            let (true, Some(name)) = (flags.contains(ReadFlags::ISDIR), name) else { continue };
+            let group = above.join(name);
+            // Of the groups beside the top none is ours.
+            if !group.starts_with(&self.top) {
+                continue;
+            }
+            if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                self.unwatch(&group);
+            }
+            // Also where one was removed: another one may have the name by now, and be watched before
+            // this was read.
+            made.push(group);
+        }
+        Ok((made, lost))
+    }
+
+    fn read_events(&self) -> Result<Vec<(i32, ReadFlags, Option<OsString>)>> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
-        let (mut made, mut lost) = (Vec::new(), false);
+        let mut events = Vec::new();
         loop {
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(Errno::AGAIN) => return Ok((made, lost)),
-                Err(Errno::INTR) => continue,
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name();
+                    let name = name.map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
+                    events.push((event.wd(), event.events(), name));
+                }
+                Err(Errno::AGAIN) => return Ok(events),
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).on(OPERATION, &self.top),
-            };
-            let flags = event.events();
-            lost |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
-            if flags.contains(ReadFlags::IGNORED) {
-                self.watched.remove(&event.wd());
-            }
-            let is_group = flags.contains(ReadFlags::CREATE | ReadFlags::ISDIR);
-            if let (true, Some(name)) = (is_group, event.file_name())
-                && let Some(above) = self.watched.get(&event.wd())
-            {
-                made.push(above.join(OsStr::from_bytes(name.to_bytes())));
             }
         }
     }
