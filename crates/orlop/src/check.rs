@@ -86,6 +86,11 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<St
     }
 }
 
+/// Is something used up, so that the settings may be right?
+pub(crate) fn is_shortage(error: &CheckError) -> bool {
+    error.downcast_ref().is_some_and(|it| matches!(it, orlop_model::Error::Exhausted(_)))
+}
+
 fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> CheckError {
     let orlop_model::Error::Invalid { field, reason } = error else { return error.into() };
     let mut mistake = ConfigError::new(field, reason);
@@ -101,9 +106,12 @@ fn check_can_be_made(
     directory: &Path,
     tolerated: Option<Errno>,
 ) -> Result<(), ConfigError> {
+    let wrong = |problem: String| Err(ConfigError::new(setting, problem));
+    if let Some(problem) = too_long(directory) {
+        return wrong(problem);
+    }
     let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
     let Some(there) = there else { return Ok(()) };
-    let wrong = |problem: String| Err(ConfigError::new(setting, problem));
     let (path, place) = (directory.display(), there.display());
     if !there.is_dir() {
         return wrong(format!("{path} cannot be made: {place} is not a directory"));
@@ -121,6 +129,22 @@ fn check_can_be_made(
         // What is there may be read-only for now, and says so itself.
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// NAME_MAX and PATH_MAX of Linux; the latter leaves room for what is made in the directory.
+fn too_long(directory: &Path) -> Option<String> {
+    const LONGEST_NAME: usize = 255;
+    const LONGEST_PATH: usize = 3500;
+    let long = directory.components().find(|name| name.as_os_str().len() > LONGEST_NAME);
+    if let Some(name) = long {
+        let name: String = name.as_os_str().to_string_lossy().chars().take(16).collect();
+        return Some(format!(
+            "cannot be made: the name {name}... is longer than {LONGEST_NAME} bytes"
+        ));
+    }
+    let length = directory.as_os_str().len();
+    let is_long = length > LONGEST_PATH;
+    is_long.then(|| format!("cannot be made: the path is longer than {LONGEST_PATH} bytes"))
 }
 
 fn kernel_filesystem(directory: &Path) -> Option<&'static str> {

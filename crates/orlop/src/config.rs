@@ -1,6 +1,7 @@
 //! Configuration: a TOML file if one is named, ORLOP_* variables on top, checked as a whole
 //! before anything starts. A setting that is never read is a mistake, so unknown ones are errors.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,12 +96,14 @@ pub(crate) struct LogConfig {
 
 /// For a daemon: all that it needs.
 pub(crate) fn load(
-    endpoint: Option<&str>,
+    endpoint: Option<OsString>,
     file: Option<&Path>,
 ) -> Result<(Config, Sockets), ConfigError> {
+    let endpoint = variables::text("CSI_ENDPOINT", endpoint)?;
     let (settings, origin) = read(file)?;
     let origin = origin.with("CSI_ENDPOINT", endpoint.is_some());
-    let (config, sockets) = fit(settings, endpoint).map_err(|error| origin.locate(error))?;
+    let (config, sockets) =
+        fit(settings, endpoint.as_deref()).map_err(|error| origin.locate(error))?;
     Ok((Config { origin, ..config }, sockets))
 }
 
@@ -116,7 +119,7 @@ fn fit(settings: file::Settings, endpoint: Option<&str>) -> Result<(Config, Sock
 pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Sockets>), ConfigError> {
     let (settings, origin) = read(file)?;
     let located = |error| origin.locate(error);
-    let given = std::env::var("CSI_ENDPOINT").ok();
+    let given = variables::text("CSI_ENDPOINT", std::env::var_os("CSI_ENDPOINT"))?;
     let sockets = match given.as_deref().or(settings.endpoint.as_deref()) {
         None | Some("") => None,
         Some(_) => Some(endpoint::validate(&settings, given.as_deref()).map_err(located)?),
@@ -137,9 +140,10 @@ fn read(file: Option<&Path>) -> Result<(file::Settings, Origin), ConfigError> {
         Some(path) => file::read(path)?,
         None => file::Settings::default(),
     };
-    variables::apply(&mut settings, std::env::vars())?;
-    let origin = Origin::new(file, std::env::vars().map(|(name, _)| name));
-    Ok((settings, origin))
+    let variables = variables::own(std::env::vars_os())?;
+    let names: Vec<String> = variables.iter().map(|(name, _)| name.clone()).collect();
+    variables::apply(&mut settings, variables.into_iter())?;
+    Ok((settings, Origin::new(file, names.into_iter())))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The `orlop` command.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -61,7 +62,7 @@ enum Command {
 struct ServeArguments {
     /// Where to listen, as unix:///absolute/path.sock
     #[arg(long, env = "CSI_ENDPOINT", value_name = "URL")]
-    endpoint: Option<String>,
+    endpoint: Option<OsString>,
 
     /// A TOML file with settings; variables win over it
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
     malloc::limit_arenas();
-    let loaded = config::load(arguments.endpoint.as_deref(), arguments.config.as_deref());
+    let loaded = config::load(arguments.endpoint.clone(), arguments.config.as_deref());
     let (config, sockets) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
@@ -101,7 +102,8 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
         };
     }
     if let Err(error) = check::check_machine(&config, &sockets) {
-        return complain(MISCONFIGURED, error.as_ref());
+        let code = if check::is_shortage(&error) { 1 } else { MISCONFIGURED };
+        return complain(code, error.as_ref());
     }
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &config.origin.locate(error));

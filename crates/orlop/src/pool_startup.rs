@@ -216,9 +216,13 @@ pub(crate) fn open(
 
 /// With the words and the code of `--check`, where that would refuse the pool too.
 fn refused(origin: &Origin, pool: &PoolConfig, error: Error) -> Failure {
+    // Without descriptors or space the check finds nothing that would have to do with the settings.
+    if matches!(error, Error::Exhausted(_)) {
+        return Failure::of(error);
+    }
     match check::check_pool(origin, pool) {
-        Err(refusal) => Failure::misconfigured(refusal),
-        Ok(_) => Failure::of(error),
+        Err(refusal) if !check::is_shortage(&refusal) => Failure::misconfigured(refusal),
+        Ok(_) | Err(_) => Failure::of(error),
     }
 }
 
@@ -415,3 +419,6 @@ fn with_reason(engine: &Engine, name: String, why: Error) -> Engine {
     }
     engine.with_absent(AbsentPool { name, why })
 }
+
+#[cfg(test)]
+mod tests;

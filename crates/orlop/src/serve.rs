@@ -1,5 +1,6 @@
 //! `orlop serve`: put the parts together, answer until a signal stops it, leave nothing half-done.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
         true => Some(host.begin_to_thaw_left_frozen().map_err(Failure::of)?),
         false => None,
     };
+    check_descriptors_are_left().map_err(Failure::of)?;
     // One is enough to accept and parse; the work is done on blocking threads. A second one would
     // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -188,6 +190,12 @@ async fn open_and_wait(
 async fn stopping(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a reason to stop as well.
     let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// tokio panics if it finds none for the pair of sockets by which it hears of signals.
+fn check_descriptors_are_left() -> std::io::Result<()> {
+    const PAIRS: usize = 4;
+    (0..PAIRS).map(|_| UnixStream::pair()).collect::<std::io::Result<Vec<_>>>().map(drop)
 }
 
 fn allow_most_descriptors() {

@@ -61,6 +61,11 @@ fn kubernetes_service_variables_are_ignored() {
         ("ORLOP_SERVICE_HOST", "10.0.0.1"),
         ("ORLOP_PORT_80_TCP_ADDR", "10.0.0.1"),
         ("ORLOP_CONTROLLER_SERVICE_PORT", "80"),
+        // Of Services that are named orlop-pool and orlop-rbd.
+        ("ORLOP_POOL_SERVICE_HOST", "10.0.0.1"),
+        ("ORLOP_POOL_PORT", "tcp://10.0.0.1:80"),
+        ("ORLOP_POOL_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("ORLOP_RBD_SERVICE_HOST", "10.0.0.1"),
     ];
     assert!(load_with("", &injected).is_ok());
 }

@@ -1,5 +1,6 @@
 //! ORLOP_* variables.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -8,6 +9,30 @@ use super::file::{LogFormat, PoolSettings, Settings};
 
 /// As far as a u32 goes.
 const WHOLE_NUMBER: &str = "a whole number from 0 to 4294967295";
+
+/// Those that begin with ORLOP_. Others may be anything, as they are not ours.
+pub(super) fn own(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(b"ORLOP_");
+    let mut own = Vec::new();
+    for (name, value) in variables.filter(|(name, _)| is_own(name)) {
+        let name = name.into_string().map_err(|name| unknown(&name.to_string_lossy()))?;
+        if let Some(value) = text(&name, Some(value))? {
+            own.push((name, value));
+        }
+    }
+    Ok(own)
+}
+
+/// The value of a variable.
+pub(super) fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, ConfigError> {
+    let text = value.map(OsString::into_string).transpose();
+    text.map_err(|value| {
+        let problem = format!("{:?} is not UTF-8; only such text is taken", value.display());
+        ConfigError::new(name, problem)
+    })
+}
 
 /// Sets what the variables say. `ORLOP_POOL*` and `ORLOP_RBD_*` describe one pool, for which the
 /// file then has none.
@@ -21,6 +46,9 @@ pub(super) fn apply(
         let Some(key) = name.strip_prefix("ORLOP_") else {
             continue;
         };
+        if is_injected(key) {
+            continue;
+        }
         if let Some(rest) = key.strip_prefix("POOL") {
             set_pool(&mut pool, &name, rest, value)?;
             describes_pool = Some(name);
@@ -72,7 +100,6 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "LOG_FORMAT" => settings.log.format = Some(log_format(name, &value)?),
         // Read by the command line.
         "CONFIG" => {}
-        other if is_injected(other) => {}
         _ => return Err(unknown(name)),
     }
     Ok(())
@@ -115,8 +142,8 @@ fn set_rbd(
     Ok(())
 }
 
-/// Kubernetes describes a Service named `orlop` to every pod by variables such as
-/// ORLOP_SERVICE_HOST and ORLOP_PORT_80_TCP; tests have some of their own.
+/// Kubernetes describes a Service named `orlop` or `orlop-pool` to every pod by variables such as
+/// ORLOP_SERVICE_HOST and ORLOP_POOL_PORT_80_TCP; tests have some of their own.
 fn is_injected(key: &str) -> bool {
     ["SERVICE_", "PORT"]
         .iter()
