@@ -81,6 +81,45 @@ fn a_bind_mount_of_a_pool_is_refused() {
 }
 
 #[test]
+fn one_socket_by_two_paths_is_refused() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let (scratch, link) = (pool.scratch(), pool.scratch().join("link"));
+    symlink(scratch.path(), &link).unwrap();
+    for directory in [scratch.join("pool/.."), link, scratch.join("no/..")] {
+        let socket = format!("unix://{}", directory.join("csi.sock").display());
+        refused(&Launch::on(&pool).env("ORLOP_ADDONS_ENDPOINT", socket), "ORLOP_ADDONS_ENDPOINT");
+    }
+}
+
+#[test]
+fn a_socket_among_the_records_is_refused_by_any_path() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let (scratch, link) = (pool.scratch(), pool.scratch().join("link"));
+    symlink(scratch.ensure_dir("run"), &link).unwrap();
+    for run_dir in [scratch.join("run"), scratch.join("run/../run"), link] {
+        let socket = run_dir.join("csi.orlop.io/volumes/a.sock");
+        let endpoint = format!("unix://{}", socket.display());
+        refused(&Launch::on(&pool).env("CSI_ENDPOINT", &endpoint), "CSI_ENDPOINT");
+        let addons = Launch::on(&pool).env("ORLOP_ADDONS_ENDPOINT", &endpoint);
+        refused(&addons, "ORLOP_ADDONS_ENDPOINT");
+    }
+}
+
+/// 255 bytes for a name and 4095 for a path, in every filesystem that Linux has.
+#[test]
+fn a_name_that_no_directory_can_have_is_refused() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let names = ["n".repeat(256), "directory/".repeat(450)];
+    for path in names.map(|name| pool.scratch().join(name)) {
+        refused(&Launch::on(&pool).env("ORLOP_RUN_DIR", &path), "ORLOP_RUN_DIR");
+        refused(&Launch::on(&pool).env("ORLOP_POOL", &path), "ORLOP_POOL");
+    }
+}
+
+#[test]
 fn links_into_a_pool_are_refused() {
     needs_root!();
     let pool = TestPool::new(PoolFs::Directory, 0);

@@ -28,7 +28,7 @@ pub(super) fn check(config: &Config, sockets: &Sockets) -> Result<(), ConfigErro
         pools.push((name, location));
     }
     check_run_dir(config, &pools)?;
-    check_sockets(sockets, &pools)
+    check_sockets(config, sockets, &pools)
 }
 
 fn check_run_dir(config: &Config, pools: &[(&str, DirectoryLocation)]) -> Result<(), ConfigError> {
@@ -46,17 +46,38 @@ fn check_run_dir(config: &Config, pools: &[(&str, DirectoryLocation)]) -> Result
 }
 
 fn check_sockets(
+    config: &Config,
     sockets: &Sockets,
     pools: &[(&str, DirectoryLocation)],
 ) -> Result<(), ConfigError> {
-    let all =
-        [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
-    for (setting, socket) in all {
+    let own = DirectoryLocation::of(&config.run_dir.join(&config.driver_name));
+    let csi = DirectoryLocation::of(sockets.csi.parent().unwrap_or(&sockets.csi));
+    let all = [
+        ("CSI_ENDPOINT", Some(&sockets.csi), false),
+        ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref(), true),
+    ];
+    for (setting, socket, is_second) in all {
         let Some(socket) = socket else { continue };
         let directory = DirectoryLocation::of(socket.parent().unwrap_or(socket));
         if let Some((name, at)) = pools.iter().find(|(_, pool)| directory.is_within(pool)) {
             let problem = format!(
                 "{} is in the directory of pool {name} at {at}; choose a directory outside of it",
+                socket.display()
+            );
+            return Err(ConfigError::new(setting, problem));
+        }
+        // In the run directory itself it is in the way of nothing.
+        if directory.is_within(&own) && !own.is_within(&directory) {
+            let problem = format!(
+                "{} is among the daemon's records, which it locks, in the run directory {own}; choose \
+                 a directory outside of it",
+                socket.display()
+            );
+            return Err(ConfigError::new(setting, problem));
+        }
+        if is_second && socket.file_name() == sockets.csi.file_name() && directory.is_same(&csi) {
+            let problem = format!(
+                "{} is the same socket as CSI_ENDPOINT, which serves CSI-Addons anyway; leave it out",
                 socket.display()
             );
             return Err(ConfigError::new(setting, problem));
@@ -112,6 +133,10 @@ impl DirectoryLocation {
         let inodes = || self.inode.iter().chain(&self.around);
         self.resolved.starts_with(&other.resolved)
             || other.inode.is_some_and(|other| inodes().any(|inode| *inode == other))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_within(other) && other.is_within(self)
     }
 
     fn overlaps(&self, other: &Self) -> bool {
