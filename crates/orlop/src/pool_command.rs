@@ -78,17 +78,25 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
 }
 
 fn list(config: &Config) -> orlop_model::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
     for pool in &config.pools {
         match pool {
             PoolConfig::Image(pool) => {
-                let id = ImagePool::id_at(&pool.path)?;
-                let id = id.map_or("no pool yet".to_owned(), |id| format!("id {id}"));
+                let id = match ImagePool::id_at(&pool.path) {
+                    Ok(Some(id)) => format!("id {id}"),
+                    Ok(None) => "no pool yet".to_owned(),
+                    // The others are listed all the same.
+                    Err(error) => {
+                        code = ExitCode::from(COULD_NOT_LOOK);
+                        format!("cannot be read: {error}")
+                    }
+                };
                 say(&format!("{} image {}: {id}", pool.name, pool.path.display()));
             }
             PoolConfig::Rbd(pool) => say(&format!("{} rbd {}", pool.name, pool.pool)),
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
@@ -195,7 +203,18 @@ fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> 
 /// Ids of volumes hold the pool's id, so two pools of one id cannot be distinguished.
 fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
     for other in image_pools(config).filter(|other| !is_at(other, path)) {
-        if ImagePool::id_at(&other.path)?.as_ref() == Some(&inspection.id) {
+        let id = match ImagePool::id_at(&other.path) {
+            Ok(id) => id,
+            // No daemon serves it as it is, and one that does later refuses a copy.
+            Err(error) => {
+                say(&format!(
+                    "whether pool {} is a copy of this one is not known: {error}",
+                    other.name
+                ));
+                continue;
+            }
+        };
+        if id.as_ref() == Some(&inspection.id) {
             return Err(Error::precondition(format!(
                 "cannot adopt the pool: pool {} at {} has the id {} as well: one is a copy of the other, and only one \
                  can be served here",

@@ -87,6 +87,34 @@ async fn a_copy_of_a_pool_that_is_served_here_is_refused() {
     assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
 }
 
+/// Of a pool that cannot be read it is not known whose copy it is; that is said, and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_cannot_be_read_hides_no_other() {
+    needs_root!();
+    let sick = TestPool::new(PoolFs::Directory, 0);
+    let well = sick.beside("well", PoolFs::Directory, 0);
+    let mut daemon = Launch::on_several(&[("sick", &sick, ""), ("well", &well, "")]).start().await;
+    daemon.terminate();
+    let header = sick.path.join("orlop.pool");
+    let text = fs::read_to_string(&header).unwrap();
+    let launch = daemon.launch().clone().env("ORLOP_CONFIG", sick.scratch().join("orlop.toml"));
+    let id = launch.run(&["pool", "list"]);
+    assert_eq!(id.status.code(), Some(0), "{id:?}");
+    for damaged in [String::new(), text.replace("\"format\":1", "\"format\":2")] {
+        fs::write(&header, &damaged).unwrap();
+        let listed = launch.run(&["pool", "list"]);
+        assert_eq!(listed.status.code(), Some(2), "{listed:?}");
+        let lines: Vec<&str> = listed.stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{listed:?}");
+        assert!(lines[0].contains("sick image") && lines[0].contains("orlop.pool"), "{listed:?}");
+        assert!(id.stdout.contains(lines[1]), "{listed:?}");
+        let adopted = launch.run(&["pool", "adopt", well.path.to_str().unwrap(), "--yes"]);
+        assert_eq!(adopted.status.code(), Some(0), "{adopted:?}");
+        assert!(adopted.stdout.contains("sick"), "{adopted:?}");
+    }
+    fs::write(&header, &text).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adoption_may_be_interrupted_anywhere() {
     needs_root!();
