@@ -248,6 +248,41 @@ async fn mount_of_a_deleted_volume_is_kept() {
     fixture.doctor(&[]).expect(0, &[]);
 }
 
+/// A path that cannot be looked at proves nothing: only one that is missing is free, and only a volume that is
+/// missing is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_looked_at_is_not_taken_for_gone() {
+    needs_root!();
+    let mut patient = Patient::new(PoolFs::Xfs).await;
+    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = patient.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    patient.daemon.terminate();
+    let (home, aside) = (patient.home(&node.id), patient.pool.path.join("aside"));
+    std::fs::rename(&home, &aside).unwrap();
+    std::os::unix::fs::symlink(&home, &home).unwrap();
+    let report = patient.doctor(&["--repair"]);
+    let says = |code: &str| report.findings.iter().any(|(found, _)| found == code);
+    assert!(!says("stale-node-record"), "{}", report.text);
+    std::fs::remove_file(&home).unwrap();
+
+    // The volume is gone, and one place of it leads nowhere.
+    mounts::ensure_unmounted(&node.target).unwrap();
+    mounts::ensure_unmounted(&node.staging).unwrap();
+    let staging = node.staging.parent().unwrap();
+    let moved = staging.with_extension("moved");
+    std::fs::rename(staging, &moved).unwrap();
+    std::os::unix::fs::symlink(staging, staging).unwrap();
+    let report = patient.doctor(&["--repair"]);
+    let record = report.findings.iter().find(|(code, _)| code == "stale-node-record");
+    assert_eq!(record.unwrap().1, "by-hand", "{}", report.text);
+    std::fs::remove_file(staging).unwrap();
+    std::fs::rename(&moved, staging).unwrap();
+    std::fs::rename(&aside, &home).unwrap();
+    patient.daemon.restart().await;
+    node.down().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn orphaned_freeze_is_thawed() {
     needs_root!();

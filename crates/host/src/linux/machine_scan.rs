@@ -35,7 +35,7 @@ pub enum VolumeExistence {
     Gone,
     /// Its pool is none of those that are configured.
     PoolNotConfigured,
-    /// Its pool may be one that could not be looked at.
+    /// Its pool may be one that could not be inspected, or cannot be read.
     Unknown,
 }
 
@@ -142,8 +142,22 @@ impl MachineScan {
         let subject = format!("volume {id}");
         let mut occupied = Vec::new();
         for path in paths_of(record) {
-            if mounts::mount_at(path.as_path()).is_ok_and(|there| there.is_some()) {
-                occupied.push(path.to_string());
+            match mounts::mount_at(path.as_path()) {
+                Ok(None) => {}
+                Ok(Some(_)) => occupied.push(path.to_string()),
+                // Only what is missing is certainly not in use.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    return Ok(Finding::by_hand(
+                        CODE,
+                        subject,
+                        format!(
+                            "a record says that it is in use here, but the pool has no such volume; \
+                             whether it is in use is not known: {error}"
+                        ),
+                        format!("make {path} accessible, then look again"),
+                    ));
+                }
             }
         }
         if !occupied.is_empty() {

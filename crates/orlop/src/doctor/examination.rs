@@ -1,6 +1,5 @@
 //! The look itself: at every pool, then at the machine.
 
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,8 @@ use orlop_host::{MachineScan, VolumeExistence};
 use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId};
 use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
 use orlop_pools::rbd::RbdPool;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::config::{Config, PoolConfig, Sockets};
 
@@ -162,13 +163,15 @@ impl Examination {
     }
 
     fn existence(&self, id: &VolumeId) -> VolumeExistence {
-        match self.inspections().find(|inspection| inspection.id == *id.pool()) {
+        let pool = self.inspections().find(|inspection| inspection.id == *id.pool());
+        match pool.map(|inspection| inspection.holds_volume(id)) {
+            Some(Ok(true)) => VolumeExistence::Exists,
+            Some(Ok(false)) => VolumeExistence::Gone,
+            Some(Err(_)) => VolumeExistence::Unknown,
             None if self.without_id > 0 || self.rbd_ids.contains(id.pool()) => {
                 VolumeExistence::Unknown
             }
             None => VolumeExistence::PoolNotConfigured,
-            Some(inspection) if inspection.holds_volume(id) => VolumeExistence::Exists,
-            Some(_) => VolumeExistence::Gone,
         }
     }
 }
@@ -191,6 +194,16 @@ fn lasting(findings: Vec<Finding>, later: &[Finding]) -> Vec<Finding> {
     findings.into_iter().filter(lasts).map(Finding::once_unused).collect()
 }
 
+/// Does not wait: a daemon that is stopped takes no connection once its backlog is full.
 fn answers(socket: &Path) -> bool {
-    UnixStream::connect(socket).is_ok()
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(address) = SocketAddrUnix::new(socket) else { return false };
+    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    match made.and_then(|connecting| connect(&connecting, &address)) {
+        Ok(()) | Err(Errno::AGAIN) => true,
+        Err(_) => false,
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,9 +60,14 @@ impl Drop for Inspection {
 }
 
 impl Inspection {
-    /// Also if its record cannot be read.
-    pub fn holds_volume(&self, id: &VolumeId) -> bool {
-        Layout::new(&self.root).volumes().join(id.to_string()).exists()
+    /// Also if its record cannot be read. An error says that it is not known.
+    pub fn holds_volume(&self, id: &VolumeId) -> Result<bool> {
+        let home = Layout::new(&self.root).volumes().join(id.to_string());
+        match fs::symlink_metadata(&home) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).doing(|| format!("look for {}", home.display())),
+        }
     }
 
     /// Says in the pool itself who serves it from now on.
