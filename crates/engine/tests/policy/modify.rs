@@ -144,17 +144,17 @@ fn stage_clears_limits_of_an_earlier_device() {
 /// The workloads' cgroup may have been made again since, and then the kernel has forgotten them.
 #[test]
 fn a_start_sets_the_limits_that_the_records_have() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let limited = CreateVolume { limits: limits(&[("readIops", "100")]), ..volume("v") };
-    let id = bench.create_as(limited);
-    bench.stage(&id);
-    let device = bench.device(&id);
-    bench.host.ensure_limits(&device, &IoLimits::default()).unwrap();
-    bench.restart();
-    assert_eq!(bench.host.limits(&device), reads(100));
+    let id = fixture.create_as(limited);
+    fixture.stage(&id);
+    let device = fixture.device(&id);
+    fixture.host.ensure_limits(&device, &IoLimits::default()).unwrap();
+    fixture.restart();
+    assert_eq!(fixture.host.limits(&device), reads(100));
     // And takes away what they do not have.
-    bench.engine.modify_volume(&id, &limits(&[("readIops", "0")])).unwrap();
-    bench.host.ensure_limits(&device, &reads(7)).unwrap();
-    bench.restart();
-    assert_eq!(bench.host.limits(&device), IoLimits::default());
+    fixture.engine.modify_volume(&id, &limits(&[("readIops", "0")])).unwrap();
+    fixture.host.ensure_limits(&device, &reads(7)).unwrap();
+    fixture.restart();
+    assert_eq!(fixture.host.limits(&device), IoLimits::default());
 }

@@ -22,5 +22,5 @@ fn not_a_directory() -> PoolConfig {
 fn a_shortage_is_not_a_mistake_in_the_settings() {
     let of = |error| refused(&Origin::default(), &not_a_directory(), error).is_misconfiguration();
     assert!(of(Error::failed("open", "it is not a directory")));
-    assert!(!of(Error::Exhausted("no descriptor is left".to_owned())));
+    assert!(!of(Error::exhausted("no descriptor is left")));
 }

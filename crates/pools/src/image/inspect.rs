@@ -66,7 +66,7 @@ impl Inspection {
         match fs::symlink_metadata(&home) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).doing(|| format!("look for {}", home.display())),
+            Err(error) => Err(cannot(|| format!("inspect {}", home.display()))(error)),
         }
     }
 

@@ -7,8 +7,8 @@ use crate::testbed::root;
 
 /// Of the thread that asks: the bounding set and `NoNewPrivs` are not reported by rustix.
 fn status_field(field: &str) -> String {
-    let status_field = std::fs::read_to_string("/proc/thread-self/status_field").unwrap();
-    let line = status_field.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap().trim().to_owned()
 }
 
