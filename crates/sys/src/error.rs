@@ -26,6 +26,10 @@ pub enum Error {
     #[error("a program that was started earlier still works on {}", device.display())]
     DeviceBusy { device: PathBuf },
 
+    /// The kernel has asked for it back; its holder may take a while.
+    #[error("another program holds a lease on {}", path.display())]
+    Leased { path: PathBuf },
+
     #[error("{tool} is not installed in any of /usr/sbin, /usr/bin, /sbin, /bin")]
     ToolMissing { tool: String },
 
@@ -44,6 +48,7 @@ impl Error {
             Self::Call { errno, .. } | Self::Explained { errno, .. } => Some(*errno),
             Self::Refused { .. }
             | Self::DeviceBusy { .. }
+            | Self::Leased { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. } => None,
         }
@@ -70,6 +75,11 @@ impl Error {
         if let Self::DeviceBusy { device } = self { Some(device) } else { None }
     }
 
+    /// The file on which another program holds a lease.
+    pub fn leased_file(&self) -> Option<&Path> {
+        if let Self::Leased { path } = self { Some(path) } else { None }
+    }
+
     /// Without the operation and its object, for a caller who names them.
     pub fn cause(&self) -> String {
         match self {
@@ -77,6 +87,7 @@ impl Error {
             Self::Refused { reason, .. } => reason.clone(),
             Self::Explained { .. }
             | Self::DeviceBusy { .. }
+            | Self::Leased { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. } => self.to_string(),
         }
@@ -98,6 +109,9 @@ pub trait CallError: std::error::Error + Send + Sync + 'static {
 
     /// The device that a program of an earlier daemon still works on.
     fn busy_device(&self) -> Option<&Path>;
+
+    /// The file on which another program holds a lease.
+    fn leased_file(&self) -> Option<&Path>;
 }
 
 impl CallError for Error {
@@ -108,6 +122,10 @@ impl CallError for Error {
     fn busy_device(&self) -> Option<&Path> {
         Self::busy_device(self)
     }
+
+    fn leased_file(&self) -> Option<&Path> {
+        Self::leased_file(self)
+    }
 }
 
 impl CallError for std::io::Error {
@@ -116,6 +134,10 @@ impl CallError for std::io::Error {
     }
 
     fn busy_device(&self) -> Option<&Path> {
+        None
+    }
+
+    fn leased_file(&self) -> Option<&Path> {
         None
     }
 }

@@ -7,8 +7,10 @@ mod lock;
 mod openers;
 mod presence;
 mod punch;
+mod regular;
 mod remove;
 mod small;
+mod unused;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -36,8 +38,10 @@ pub use lock::{Lock, try_lock};
 pub use openers::{Openers, openers, writer};
 pub use presence::Presence;
 pub use punch::punch_zeroes;
+pub use regular::{FileAccess, open_regular};
 pub use remove::remove_tree;
 pub use small::{read_at_most, read_small};
+pub use unused::try_truncate_unused;
 
 use crate::error::{Context, Result};
 

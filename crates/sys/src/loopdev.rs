@@ -171,7 +171,7 @@ pub struct AttachOptions<'a> {
 pub fn attach(backing: &Path, options: &AttachOptions<'_>) -> Result<LoopDevice> {
     let mut info = loop_info(backing, options)?;
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-    let image = resolve::open_existing("open", backing, access)?;
+    let image = resolve::open_without_waiting("open", backing, access)?;
     info.lo_sizelimit = size_limit(length_of(&image, backing)?, options.size);
     let control_path = Path::new(CONTROL);
     let control = File::open(control_path).on("open", control_path)?;

@@ -8,7 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fcntl_setfl, openat2};
+use rustix::io::Errno;
 
 use crate::error::{Context, Error, Result};
 
@@ -57,6 +58,23 @@ pub(crate) fn open_existing(
     flags: OFlags,
 ) -> Result<OwnedFd> {
     ResolvedPath::of(operation, path)?.open(flags).on(operation, path)
+}
+
+/// As [`open_existing`], but neither a pipe nor a lease of another program is waited for: the kernel would
+/// wait 45 seconds for the holder of a lease, with all locks that the caller holds.
+pub(crate) fn open_without_waiting(
+    operation: &'static str,
+    path: &Path,
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    let opened = ResolvedPath::of(operation, path)?.open(flags | OFlags::NONBLOCK);
+    if opened.as_ref().is_err_and(|errno| *errno == Errno::AGAIN) {
+        return Err(Error::Leased { path: path.to_owned() });
+    }
+    let file = opened.on(operation, path)?;
+    // It was about the opening only.
+    fcntl_setfl(&file, flags).on(operation, path)?;
+    Ok(file)
 }
 
 /// The parent directory as `open` understands it: `.` for a bare name.

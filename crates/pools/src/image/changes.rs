@@ -16,8 +16,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use orlop_model::{ChangedBlocks, Error, Ranges, Result, SnapshotId, VolumeId};
-use orlop_sys::file::{self, BackingKind};
-use rustix::fs::{FlockOperation, flock};
+use orlop_sys::file::{self, BackingKind, FileAccess};
 
 use super::catalogue::ImageCatalogue;
 use super::copy_source::{check_data, used_bytes};
@@ -28,8 +27,8 @@ use map::DataMap;
 use merge::Merged;
 use overlay::Overlay;
 
-/// The data of a snapshot, which stays readable to its end even if the snapshot is deleted:
-/// the lock keeps the deletion from cutting it short.
+/// The data of a snapshot, which stays readable to its end even if the snapshot is deleted: a file that
+/// is open is not cut short.
 #[derive(Debug)]
 struct Reading {
     data: File,
@@ -68,7 +67,8 @@ impl ChangedBlocks for ExtentMaps {
         if matches!(self.directory.backing(), BackingKind::Other) || used_bytes(volumes, id)? == 0 {
             return Ok(false);
         }
-        let data = File::open(volumes.directory_of(id).data()).map_err(cannot(looking))?;
+        let data = volumes.directory_of(id).data();
+        let data = file::open_regular(&data, FileAccess::Read).map_err(cannot(looking))?;
         file::has_data(&data).map_err(cannot(looking))
     }
 }
@@ -82,15 +82,11 @@ impl ExtentMaps {
         let record = self.catalogue.snapshot_index().require(id)?;
         check_data(self.catalogue.snapshot_index(), &record)?;
         let reading = || format!("read snapshot {id}");
-        let data = File::open(self.catalogue.snapshot_index().directory_of(id).data())
-            .map_err(cannot(reading))?;
-        let deleted = || Err(Error::failed(reading(), "it is being deleted"));
-        if flock(&data, FlockOperation::NonBlockingLockShared).is_err() {
-            return deleted();
-        }
-        // A deletion may have had its lock before ours.
+        let data = self.catalogue.snapshot_index().directory_of(id).data();
+        let data = file::open_regular(&data, FileAccess::Read).map_err(cannot(reading))?;
+        // A deletion may have come between the look at its name and this.
         if data.metadata().map_err(cannot(reading))?.len() < record.size_bytes {
-            return deleted();
+            return Err(Error::failed(reading(), "it is being deleted"));
         }
         Ok(Reading { data, size: record.size_bytes })
     }

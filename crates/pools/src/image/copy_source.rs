@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use orlop_model::{Error, Reason, Result};
-use orlop_sys::file::{self, BackingKind, CloneOutcome};
+use orlop_sys::file::{self, BackingKind, CloneOutcome, FileAccess};
 
 use super::catalogue::object_index::{ObjectIndex, StoredRecord};
 use super::failure::cannot;
@@ -35,7 +35,7 @@ impl CopySource {
     pub(super) fn open_file(path: &Path, length: u64) -> Result<Self> {
         let reading = || format!("read {}", path.display());
         Ok(Self {
-            data: File::open(path).map_err(cannot(reading))?,
+            data: file::open_regular(path, FileAccess::Read).map_err(cannot(reading))?,
             allocated: file::allocated_bytes(path).map_err(cannot(reading))?,
             length,
             still: true,

@@ -13,6 +13,9 @@ fn failure(doing: String, error: impl CallError) -> Error {
     if let Some(device) = error.busy_device() {
         return crate::in_use::device_busy(device);
     }
+    if let Some(file) = error.leased_file() {
+        return Error::busy(file.display(), "another program holds a lease on it");
+    }
     match error.errno() {
         Some(Errno::NOSPC | Errno::DQUOT) => Error::exhausted(Reason::explained(
             format!(

@@ -15,14 +15,12 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use orlop_model::{PoolId, Result, SnapshotId, VolumeId};
 use orlop_sys::file::{BackingKind, RenameOutcome};
 use orlop_sys::{btrfs, file};
-use rustix::fs::{FlockOperation, flock};
 
 use super::failure::cannot;
 use super::{managed, pool_header};
@@ -269,13 +267,10 @@ impl ObjectDir {
 
     /// Removes the directory with all that is in it; missing is fine.
     pub(super) fn remove(&self) -> orlop_sys::Result<()> {
-        // XFS frees an unlinked file some time later, in the background. Cut to nothing first,
-        // its space is there for the next volume when this returns. Whoever reads it still has a
-        // lock on it, and reads on to its end.
-        if let Ok(data) = OpenOptions::new().write(true).open(self.data())
-            && flock(&data, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && let Err(error) = file::set_length(&data, 0)
-        {
+        // XFS frees an unlinked file some time later, in the background. Cut to nothing first, its space
+        // is there for the next volume when this returns. What something else still reads, by a device
+        // or under another name, is only removed here (decision 0046).
+        if let Err(error) = file::try_truncate_unused(&self.data()) {
             tracing::debug!(%error, "cannot truncate a file before removing it");
         }
         file::remove_tree(&self.0)

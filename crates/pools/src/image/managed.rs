@@ -5,13 +5,12 @@
 //! device and its mount stay when the daemon dies, for the volumes in it are in use; the next
 //! start finds them by the kernel's word.
 
-use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
 use orlop_sys::extents::extents;
-use orlop_sys::file::{self, BackingKind, Space};
+use orlop_sys::file::{self, BackingKind, FileAccess, Space};
 use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
@@ -278,7 +277,7 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
 
 pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {
     let looking = || format!("find holes in the pool's image {}", image.display());
-    let file = File::open(image).map_err(cannot(looking))?;
+    let file = file::open_regular(image, FileAccess::Read).map_err(cannot(looking))?;
     let length = file.metadata().map_err(cannot(looking))?.len();
     let is_on_btrfs = file::backing_kind(image).map_err(cannot(looking))? == BackingKind::Btrfs;
     if is_on_btrfs && !file::is_overwritten_in_place(&file).map_err(cannot(looking))? {
@@ -302,7 +301,7 @@ fn grow_image(image: &Path, bytes: Option<u64>) -> Result<()> {
         return Ok(());
     };
     let wanted = wanted / ALLOCATION_UNIT * ALLOCATION_UNIT;
-    let data = OpenOptions::new().write(true).open(image).map_err(cannot(growing))?;
+    let data = file::open_regular(image, FileAccess::ReadWrite).map_err(cannot(growing))?;
     let present = data.metadata().map_err(cannot(growing))?.len();
     if wanted < present {
         tracing::warn!(

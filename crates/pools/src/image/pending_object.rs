@@ -14,27 +14,27 @@ use super::failure::cannot;
 use super::layout::ObjectDir;
 use crate::recorded::{Recorded, to_text};
 
-/// Removed when dropped, unless it was moved into its place by then.
 #[derive(Debug)]
 pub(super) struct PendingObject {
-    home: ObjectDir,
+    /// Before the directory, and so closed before that is removed: the blocks of a file that is open are
+    /// not freed at once.
     data: File,
+    home: DraftDir,
     keeps_order: bool,
 }
+
+/// Removed when dropped, unless it was moved into its place by then.
+#[derive(Debug)]
+struct DraftDir(ObjectDir);
 
 impl PendingObject {
     pub(super) fn create(pool: &PoolDirectory, name: &impl Display) -> Result<Self> {
         let home = ObjectDir::new(pool.layout().new_in_staging(name));
-        let keeps_order = pool.keeps_order();
         home.create()?;
-        let path = home.data();
-        match file::create_file(&path).map_err(cannot(|| format!("create {}", path.display()))) {
-            Ok(data) => Ok(Self { home, data, keeps_order }),
-            Err(error) => {
-                remove(&home);
-                Err(error)
-            }
-        }
+        let home = DraftDir(home);
+        let path = home.0.data();
+        let data = file::create_file(&path).map_err(cannot(|| format!("create {}", path.display())))?;
+        Ok(Self { data, home, keeps_order: pool.keeps_order() })
     }
 
     pub(super) fn data(&self) -> &File {
@@ -45,7 +45,7 @@ impl PendingObject {
     /// itself. That takes as long as the data is large, and comes after the capture, when nothing holds the
     /// source's writers any more. A crash leaves it in staging/ with the rest of the draft.
     pub(super) fn set_apart(&mut self, bytes: u64, backing: BackingKind) -> Result<()> {
-        let data = self.home.data();
+        let data = self.home.0.data();
         let apart = data.with_extension("apart");
         let copying = || format!("unshare the blocks of {}", data.display());
         let own = file::create_file(&apart).map_err(cannot(copying))?;
@@ -63,8 +63,7 @@ impl PendingObject {
     }
 
     pub(super) fn allocated(&self) -> Result<u64> {
-        file::allocated_bytes(&self.home.data())
-            .map_err(cannot(|| "read the size of the new data".to_owned()))
+        file::allocated_bytes(&self.home.0.data()).map_err(cannot(|| "read the size of the new data".to_owned()))
     }
 
     pub(super) fn note_shared(&self, bytes: u64) {
@@ -122,15 +121,15 @@ impl PendingObject {
         if self.keeps_order {
             // The fsync after the rename takes all of this along (decision 0028).
             file::write_out(&self.data).map_err(cannot(creating))?;
-            file::create_file_written_out(&self.home.record(), &text).map_err(cannot(creating))?;
+            file::create_file_written_out(&self.home.0.record(), &text).map_err(cannot(creating))?;
         } else {
             // The record first: where one journal serves the whole filesystem, it takes the data's
             // length and extents along, and little is left for the sync that follows.
-            file::create_file_durable(&self.home.record(), &text).map_err(cannot(creating))?;
+            file::create_file_durable(&self.home.0.record(), &text).map_err(cannot(creating))?;
             file::sync_file(&self.data).map_err(cannot(creating))?;
-            file::sync_dir(self.home.directory()).map_err(cannot(creating))?;
+            file::sync_dir(self.home.0.directory()).map_err(cannot(creating))?;
         }
-        file::rename_new(self.home.directory(), directory.directory()).map_err(cannot(creating))
+        file::rename_new(self.home.0.directory(), directory.directory()).map_err(cannot(creating))
     }
 }
 
@@ -144,15 +143,11 @@ pub(super) fn reserve(data: &File, bytes: u64, backing: BackingKind) -> orlop_sy
     file::preallocate(data, 0, bytes)
 }
 
-impl Drop for PendingObject {
+impl Drop for DraftDir {
+    /// After the rename there is nothing under the temporary name, and names are not used twice.
     fn drop(&mut self) {
-        remove(&self.home);
-    }
-}
-
-/// After the rename there is nothing under the temporary name, and names are not used twice.
-fn remove(home: &ObjectDir) {
-    if let Err(error) = home.remove() {
-        tracing::warn!(%error, "cannot remove a draft before the next start");
+        if let Err(error) = self.0.remove() {
+            tracing::warn!(%error, "cannot remove a draft before the next start");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Pools on real filesystems for tests, taken down with all their devices and mounts when the
 //! test ends, also by a panic.
 
+pub(super) mod by_hand;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -146,9 +146,10 @@ pub fn close_to_others(directory: &Path) -> Result<()> {
     chmod(directory, Mode::RWXU).effect_on(OPERATION, directory)
 }
 
-/// To write; made for root alone if it is missing.
+/// To write; made for root alone if it is missing. A link or a pipe in its place is an error.
 pub fn ensure_file(path: &Path) -> Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(File::from(open(path, flags, PRIVATE).effect_on("create", path)?))
 }
 

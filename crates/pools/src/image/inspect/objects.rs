@@ -1,11 +1,11 @@
 //! Volumes and snapshots: does each have a record and the data that it speaks of?
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use orlop_model::{Finding, NodeId, Result, VolumeRecord};
-use orlop_sys::file;
+use orlop_sys::file::{self, FileAccess};
 use rustix::io::Errno;
 
 use super::super::catalogue::object_index::StoredRecord;
@@ -184,7 +184,7 @@ impl Ground {
         promised: u64,
     ) -> Result<()> {
         let opening = || format!("open {}", data.display());
-        let file = OpenOptions::new().read(true).open(data).map_err(cannot(opening))?;
+        let file = file::open_regular(data, FileAccess::Read).map_err(cannot(opening))?;
         let problem = format!("its data has {length} bytes, its record says {promised}");
         if file::has_data_from(&file, promised).map_err(cannot(opening))? {
             self.found(Finding::by_hand(
@@ -198,7 +198,7 @@ impl Ground {
         let path = data.to_owned();
         let perform = move || {
             let cutting = || format!("truncate {}", path.display());
-            let file = OpenOptions::new().write(true).open(&path).map_err(cannot(cutting))?;
+            let file = file::open_regular(&path, FileAccess::ReadWrite).map_err(cannot(cutting))?;
             file::set_length(&file, promised).map_err(cannot(cutting))?;
             file::sync_file(&file).map_err(cannot(cutting))
         };

@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, OpenOptions};
 
 use orlop_model::{ContentSource, DeviceAccess, Pool, Provisioning};
 
@@ -190,4 +190,23 @@ fn deleted_bytes_are_free_around_the_image() {
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
     pool.close();
     assert!(file::allocated_bytes(&image).unwrap() < full - 96 * MIB);
+}
+
+fn made(bed: &Bed) -> PathBuf {
+    let pool = ImagePool::open(config(bed)).unwrap();
+    create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    pool.close();
+    image_in(&bed.pool_path())
+}
+
+#[test]
+fn an_image_that_is_a_link_is_not_grown() {
+    let Some(bed) = Bed::plain() else { return };
+    let image = made(&bed);
+    let moved = bed.pool_path().with_extension("moved");
+    fs::rename(&image, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &image).unwrap();
+    let larger = ImagePoolConfig { managed_size: Some(2 * BYTES), ..bed.config() };
+    ImagePool::open(larger).unwrap_err();
+    assert_eq!(fs::metadata(&moved).unwrap().len(), BYTES);
 }

@@ -1,9 +1,9 @@
 //! Growing a volume.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 
 use orlop_model::{Provisioning, Result, VolumeRecord};
-use orlop_sys::file;
+use orlop_sys::file::{self, FileAccess};
 
 use super::ImageProvisioner;
 use crate::image::capacity::Demand;
@@ -48,10 +48,8 @@ impl ImageProvisioner {
 
     fn grow_data(&self, record: &VolumeRecord, bytes: u64) -> Result<()> {
         let growing = || format!("grow {}", record.label());
-        let data = OpenOptions::new()
-            .write(true)
-            .open(self.catalogue.volume_index().directory_of(&record.id).data())
-            .map_err(cannot(growing))?;
+        let data = self.catalogue.volume_index().directory_of(&record.id).data();
+        let data = file::open_regular(&data, FileAccess::ReadWrite).map_err(cannot(growing))?;
         let present = data.metadata().map_err(cannot(growing))?.len();
         // Never shorter: after a crash it may be longer than is asked for now. Nor preallocated
         // twice, for which XFS would want the space twice.

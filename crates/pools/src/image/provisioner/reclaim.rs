@@ -1,9 +1,7 @@
 //! Giving back what a volume does not need.
 
-use std::fs::OpenOptions;
-
 use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId};
-use orlop_sys::file;
+use orlop_sys::file::{self, FileAccess};
 
 use super::ImageProvisioner;
 use crate::image::failure::cannot;
@@ -19,11 +17,8 @@ impl ImageProvisioner {
         }
         self.devices.check_still("reclaim space of", id)?;
         let reclaiming = || format!("reclaim space of volume {id}");
-        let data = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.catalogue.volume_index().directory_of(id).data())
-            .map_err(cannot(reclaiming))?;
+        let data = self.catalogue.volume_index().directory_of(id).data();
+        let data = file::open_regular(&data, FileAccess::ReadWrite).map_err(cannot(reclaiming))?;
         let bytes = file::punch_zeroes(&data).map_err(cannot(reclaiming))?;
         tracing::info!(%id, bytes, "reclaimed blocks that held only zeroes");
         Ok(())

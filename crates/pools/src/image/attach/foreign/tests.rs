@@ -1,55 +1,14 @@
 use std::fs::File;
-use std::path::PathBuf;
 
 use orlop_model::{ContentSource, Pool, VolumeRecord};
-use orlop_sys::loopdev::AttachOptions;
-use orlop_sys::mounts::{self, BindAccess};
 
 use super::*;
 use crate::image::ImagePool;
+use crate::image::testbed::by_hand::{Bound, ByHand, refused, refused_for};
 use crate::image::testbed::*;
 
 const RW: DeviceAccess = DeviceAccess::ReadWrite;
 const RO: DeviceAccess = DeviceAccess::ReadOnly;
-const LABEL: &str = "by hand";
-
-/// A device that this pool knows nothing of, detached also by a panic.
-struct ByHand(LoopDevice);
-
-impl ByHand {
-    fn attach(file: &Path, read_only: bool) -> Self {
-        let options = AttachOptions { label: LABEL, read_only, size: 16 * MIB };
-        Self(loopdev::attach(file, &options).unwrap())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path()
-    }
-}
-
-impl Drop for ByHand {
-    fn drop(&mut self) {
-        let detached = loopdev::ensure_detached(&self.0, LABEL);
-        assert!(detached.is_ok() || std::thread::panicking(), "{detached:?}");
-    }
-}
-
-/// The message of a refusal.
-#[track_caller]
-fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> String {
-    match outcome {
-        Err(Error::Precondition(message)) => message.to_string(),
-        other => panic!("not refused: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn refused_for<T: std::fmt::Debug>(outcome: Result<T>, device: &ByHand) {
-    let message = refused(outcome);
-    let mends = format!("'losetup --detach {}'", device.path().display());
-    assert!(message.contains(&mends), "{message}");
-}
-
 fn copy(pool: &ImagePool, source: &VolumeRecord) -> Result<VolumeRecord> {
     let source = ContentSource::Volume(source.id.clone());
     try_create(pool, &copy_of(pool, "copy", source, 16 * MIB))
@@ -117,23 +76,6 @@ fn volume_in_use_is_detached_despite_a_foreign_device() {
     pool.devices().ensure_detached(&record.id, RW).unwrap();
     refused_for(pool.provisioner().ensure_no_volume(&record.id), &device);
     refused_for(pool.devices().ensure_attached(&record.id, RW), &device);
-}
-
-/// Something of the pool at another path, taken down also by a panic.
-struct Bound<'a>(&'a Path);
-
-impl<'a> Bound<'a> {
-    fn new(shown: &Path, point: &'a Path) -> Self {
-        mounts::bind(shown, point, BindAccess::ReadWrite).unwrap();
-        Self(point)
-    }
-}
-
-impl Drop for Bound<'_> {
-    fn drop(&mut self) {
-        let unmounted = mounts::ensure_unmounted(self.0);
-        assert!(unmounted.is_ok() || std::thread::panicking(), "{unmounted:?}");
-    }
 }
 
 #[test]

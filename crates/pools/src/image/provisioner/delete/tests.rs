@@ -1,7 +1,13 @@
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use orlop_model::{DeviceAccess, Error, Pool};
+use orlop_model::{DeviceAccess, Error, Pool, SnapshotRecord, VolumeRecord};
 
+use crate::image::ImagePool;
+use crate::image::testbed::by_hand::{Bound, ByHand};
 use crate::image::testbed::*;
 
 #[test]
@@ -125,4 +131,140 @@ fn delete_fails_while_the_pool_is_absent() {
     assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(&record));
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
     pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+}
+
+const BYTES: u64 = 16 * MIB;
+
+/// A volume and a snapshot of it, with data, and the paths of both.
+fn volume_with_snapshot(pool: &ImagePool) -> (VolumeRecord, SnapshotRecord, [PathBuf; 2]) {
+    let record = create(pool, &volume_of(pool, "a", BYTES));
+    scribble(&data_of(pool, &record.id), 1, MIB);
+    let taken = snapshot(pool, "s", &record);
+    let data = [data_of(pool, &record.id), snapshot_data_of(pool, &taken.id)];
+    (record, taken, data)
+}
+
+fn delete_both(pool: &ImagePool, record: &VolumeRecord, taken: &SnapshotRecord) {
+    pool.provisioner().ensure_no_volume(&record.id).unwrap();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+}
+
+/// In the directory of the pool, which on btrfs is a subvolume.
+fn other_file(bed: &Bed, data: &Path, name: &str) -> PathBuf {
+    let kind = data.ancestors().nth(2).unwrap().file_name().unwrap().to_str().unwrap();
+    bed.pool_path().join(format!("{kind}-{name}"))
+}
+
+#[test]
+fn what_has_another_name_keeps_its_data() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let (record, taken, data) = volume_with_snapshot(&pool);
+        let before = read(&data[0]);
+        let kept = data.each_ref().map(|data| other_file(&bed, data, "kept"));
+        for (data, kept) in data.iter().zip(&kept) {
+            fs::hard_link(data, kept).unwrap();
+        }
+        delete_both(&pool, &record, &taken);
+        for kept in &kept {
+            assert!(read(kept) == before, "{}", kept.display());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_a_link_leads_to_keeps_its_data() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let (record, taken, data) = volume_with_snapshot(&pool);
+        let before = read(&data[0]);
+        let moved = data.each_ref().map(|data| other_file(&bed, data, "moved"));
+        for (data, moved) in data.iter().zip(&moved) {
+            fs::rename(data, moved).unwrap();
+            symlink(moved, data).unwrap();
+        }
+        delete_both(&pool, &record, &taken);
+        for moved in &moved {
+            assert!(read(moved) == before, "{}", moved.display());
+        }
+        assert!(listing(&bed, "trash").is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_is_mounted_over_the_data_keeps_its_own() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let (record, taken, data) = volume_with_snapshot(&pool);
+    for data in &data {
+        let other = other_file(&bed, data, "other");
+        fs::write(&other, pattern(2, MIB)).unwrap();
+    }
+    let others = data.each_ref().map(|data| other_file(&bed, data, "other"));
+    let bound = [0, 1].map(|n| Bound::new(&others[n], &data[n]));
+    delete_both(&pool, &record, &taken);
+    for other in &others {
+        assert!(read(other) == pattern(2, MIB), "{}", other.display());
+    }
+    // They moved into the trash with the directories.
+    for entry in listing(&bed, "trash") {
+        until_unmounted(&bed.pool_path().join("trash").join(entry).join("data")).unwrap();
+    }
+    std::mem::forget(bound);
+}
+
+#[test]
+fn what_is_being_read_stays_readable_to_its_end() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let (record, taken, data) = volume_with_snapshot(&pool);
+        let before = read(&data[0]);
+        let readers = data.each_ref().map(|data| File::open(data).unwrap());
+        delete_both(&pool, &record, &taken);
+        for mut reader in readers {
+            let mut rest = Vec::new();
+            reader.read_to_end(&mut rest).unwrap();
+            assert!(rest == before);
+        }
+    }
+}
+
+/// Decision 0046.
+#[test]
+fn a_deleted_snapshot_stays_readable_on_a_device_by_hand() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let (record, taken, [_, data]) = volume_with_snapshot(&pool);
+        let before = read(&data);
+        let device = ByHand::attach(&data, true);
+        delete_both(&pool, &record, &taken);
+        assert!(read(&device.path()) == before);
+    }
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let Some(bed) = Bed::xfs() else { return };
+    let pool = bed.open();
+    let (record, taken, data) = volume_with_snapshot(&pool);
+    for data in &data {
+        fs::remove_file(data).unwrap();
+        orlop_sys::tool::run("mkfifo", [data]).unwrap();
+    }
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            delete_both(&pool, &record, &taken);
+            done.send(()).unwrap();
+        });
+        let waited = is_done.recv_timeout(Duration::from_secs(60));
+        // Lets go of a deletion that waits for a reader.
+        while is_done.recv_timeout(Duration::from_millis(10)).is_err_and(|_| waited.is_err()) {
+            for entry in listing(&bed, "trash") {
+                let pipe = bed.pool_path().join("trash").join(entry).join("data");
+                drop(orlop_sys::tool::run("timeout", ["1", "cat", pipe.to_str().unwrap()]));
+            }
+        }
+        waited.unwrap();
+    });
 }
