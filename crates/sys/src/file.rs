@@ -35,7 +35,7 @@ pub use durable::{
 };
 pub use in_place::{is_overwritten_in_place, overwrite_in_place};
 pub use lock::{Lock, try_lock};
-pub use openers::{Openers, openers, writer};
+pub use openers::{Openers, openers, tells_openers, writer};
 pub use presence::Presence;
 pub use punch::punch_zeroes;
 pub use regular::{FileAccess, open_regular};

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -136,6 +135,8 @@ pub struct LoopStatus {
     pub backing_device: u64,
     pub backing_inode: u64,
     pub label: String,
+    /// Where in the file the device begins.
+    pub offset: u64,
     pub read_only: bool,
     pub direct_io: bool,
     /// The device goes away when its last user closes it.
@@ -151,6 +152,7 @@ impl LoopStatus {
             backing_device: info.lo_device,
             backing_inode: info.lo_inode,
             label: String::from_utf8_lossy(label).into_owned(),
+            offset: info.lo_offset,
             read_only: has(abi::LO_FLAGS_READ_ONLY),
             direct_io: has(abi::LO_FLAGS_DIRECT_IO),
             detaching: has(abi::LO_FLAGS_AUTOCLEAR),
@@ -277,13 +279,8 @@ fn all_devices() -> Result<Vec<LoopDevice>> {
 /// The device that a file is attached to. The file is known by its inode, so a path that leads to
 /// it under another name finds it too.
 pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
-    let file = std::fs::symlink_metadata(backing).on("stat", backing)?;
-    let wanted = (file.dev(), file.ino(), read_only);
-    // Opened by the same name, whatever its directories are called in the namespace of the opener.
-    let found = attached(|file| file.file_name() == backing.file_name())?
-        .into_iter()
-        .find(|entry| (entry.backing_device, entry.backing_inode, entry.read_only) == wanted);
-    Ok(found.map(|entry| entry.device))
+    let on_it = attached_to(backing, |_| true)?;
+    Ok(on_it.into_iter().find(|there| there.read_only == read_only).map(|there| there.device))
 }
 
 /// Detaches the device if it carries `label`; another label means that it is someone else's by

@@ -4,20 +4,27 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, major, makedev, minor, statfs, statx};
 use rustix::io::Errno;
+
+use super::durable::{create_file, ensure_no_file};
 
 use crate::abi::{Lease, take_lease};
 use crate::error::{Context, Result};
 use crate::loopdev::{first_process, is_below, remote_mounts};
 use crate::resolve;
 
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openers {
     None,
     /// It is open, but not for writing.
     Readers,
+    /// Or the holder of a lease that lets it write.
     Writers,
     /// The filesystem does not say, or only to the owner of the file.
     Unknown,
@@ -26,10 +33,9 @@ pub enum Openers {
 /// At this instant. It takes the same time however many files, devices and processes there are. Files
 /// that this process has open itself count as well.
 pub fn openers(path: &Path) -> Result<Openers> {
-    // Not waiting: another program may have a lease.
-    let opened = resolve::open_existing("open", path, OFlags::RDONLY | OFlags::NONBLOCK);
-    let file = match opened {
-        Err(error) if error.errno() == Some(Errno::AGAIN) => return Ok(Openers::Unknown),
+    let file = match resolve::open_without_waiting("open", path, OFlags::RDONLY) {
+        // Only a lease that lets its holder write keeps readers out.
+        Err(error) if error.leased_file().is_some() => return Ok(Openers::Writers),
         file => file?,
     };
     Ok(match take_lease(&file, Lease::Write) {
@@ -42,12 +48,64 @@ pub fn openers(path: &Path) -> Result<Openers> {
     })
 }
 
-/// A process that has the file open for writing, as far as that can be seen from here.
+/// Does [`openers`] tell anything on the filesystem where `trial` can be made? It is a file that nothing
+/// has open, and is removed again. NFS and SMB grant leases only as far as their server does, and refuse
+/// all others as if the file were open.
+pub fn tells_openers(trial: &Path) -> Result<bool> {
+    drop(create_file(trial)?);
+    let answer = is_of_a_server(trial).and_then(|is_remote| Ok(!is_remote && is_unopened(trial)?));
+    ensure_no_file(trial)?;
+    answer
+}
+
+/// A program that was just started has all files of this process open until its own code begins.
+fn is_unopened(trial: &Path) -> Result<bool> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match openers(trial)? {
+            Openers::None => return Ok(true),
+            Openers::Unknown => return Ok(false),
+            Openers::Readers | Openers::Writers if Instant::now() >= deadline => return Ok(false),
+            Openers::Readers | Openers::Writers => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn is_of_a_server(path: &Path) -> Result<bool> {
+    let kind = statfs(path).on("read the filesystem type of", path)?.f_type;
+    // NFS; the kernel's SMB client by its three numbers. Whether they grant a lease on a new file says
+    // nothing of the next file.
+    Ok([0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x517B].contains(&(i128::from(kind) & 0xFFFF_FFFF)))
+}
+
+/// A process that has the file open for writing or holds a lease on it, as far as that can be seen from
+/// here.
 pub fn writer(path: &Path) -> Result<Option<String>> {
     let file = fs::symlink_metadata(path).on("stat", path)?;
-    Ok(first_process(|process| {
+    let writing = first_process(|process| {
         writes(process, (file.dev(), file.ino())).then(|| "has it open for writing".to_owned())
+    });
+    Ok(writing.or_else(|| {
+        let holder =
+            lease_holder(&fs::read_to_string("/proc/locks").ok()?, (file.dev(), file.ino()))?;
+        first_process(|process| {
+            process.ends_with(&holder).then(|| "holds a lease on it".to_owned())
+        })
     }))
+}
+
+/// The process that holds a write lease, from `N: LEASE ACTIVE WRITE PID MAJOR:MINOR:INODE 0 EOF`.
+fn lease_holder(locks: &str, (device, inode): (u64, u64)) -> Option<String> {
+    let wanted = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "LEASE", _, "WRITE", process, file, ..] if file == wanted => {
+                Some(process.to_owned())
+            }
+            _ => None,
+        }
+    })
 }
 
 fn writes(process: &Path, wanted: (u64, u64)) -> bool {

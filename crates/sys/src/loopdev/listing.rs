@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::{BackedDevice, LoopDevice, LoopStatus, all_backed, is_closed, status};
 use crate::error::{Context, Error, Result};
-use crate::mounts;
+use crate::mounts::{self, MountEntry};
 
 /// For all devices of other programs together; the usual answer takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,18 +32,18 @@ fn unanswered() -> MutexGuard<'static, Vec<LoopDevice>> {
 type Answer = (LoopDevice, Result<Option<LoopStatus>>);
 
 /// All devices that are attached to something, ours or not; without those that this process may not
-/// open, and those on a file that cannot be asked, or that is itself a mount, as an exported image
-/// is. Its process may not answer, see [`super::backing`].
+/// open, and those on a file that cannot be asked, or that is itself a mount whose server may not answer,
+/// as an exported image is; see [`super::backing`].
 ///
 /// Devices whose file `may_be_own` are waited for however long it takes: one that is left out would
 /// be attached a second time. Others are left out unless they answer soon. The file's path is as sysfs
 /// shows it, without what the kernel adds to that of a deleted file: only its end is certain, because
 /// the file may have been opened in another mount namespace.
 pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
-    let mounts: HashSet<_> =
-        mounts::all_mounts()?.into_iter().map(|mount| mount.mount_point).collect();
+    let remote = mounts::all_mounts()?.into_iter().filter(MountEntry::is_remote);
+    let remote: HashSet<_> = remote.map(|mount| mount.mount_point).collect();
     let mut all = all_backed()?;
-    all.retain(|there| !mounts.contains(&there.file));
+    all.retain(|there| !remote.contains(&there.file));
     let (own, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|there| may_be_own(without_deletion(&there.file)));
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Barrier;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -43,6 +43,7 @@ fn an_attached_file_is_described_found_and_detached() {
         backing_device: file.dev(),
         backing_inode: file.ino(),
         label: disk.label.clone(),
+        offset: 0,
         read_only: false,
         direct_io: true,
         detaching: false,

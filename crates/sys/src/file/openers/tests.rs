@@ -74,6 +74,51 @@ fn files_may_be_opened_at_the_same_moment() {
     soon(&path, Openers::None);
 }
 
+/// As an SMB server does for its clients.
+#[test]
+fn who_holds_a_lease_to_write_is_a_writer() {
+    let dir = scratch();
+    let path = dir.path().join("file");
+    drop(File::create(&path).unwrap());
+    let holder = File::open(&path).unwrap();
+    let taken = (0..60_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        take_lease(&holder, Lease::Write).is_ok()
+    });
+    assert!(taken);
+    assert_eq!(openers(&path).unwrap(), Openers::Writers);
+    let named = writer(&path).unwrap().unwrap();
+    assert!(named.contains(&format!("process {} ", std::process::id())), "{named}");
+    drop(holder);
+    soon(&path, Openers::None);
+}
+
+#[test]
+fn a_filesystem_that_has_leases_tells_and_nothing_is_left() {
+    let dir = scratch();
+    let trial = dir.path().join("trial");
+    assert!(tells_openers(&trial).unwrap());
+    assert!(!trial.exists());
+    fs::write(&trial, "taken").unwrap();
+    assert!(tells_openers(&trial).unwrap_err().is_taken());
+    assert_eq!(fs::read(&trial).unwrap(), b"taken");
+    // As where the kernel takes every new file for one that is open.
+    let opened = File::open(&trial).unwrap();
+    assert!(!is_unopened(&trial).unwrap());
+    drop(opened);
+    assert!(is_unopened(&trial).unwrap());
+}
+
+#[test]
+fn the_holder_of_a_lease_is_found_among_locks() {
+    let locks = "1: FLOCK  ADVISORY  WRITE 7 08:01:42 0 EOF\n\
+                 2: LEASE  ACTIVE    READ 8 08:01:42 0 EOF\n\
+                 3: LEASE  ACTIVE    WRITE 9 08:01:43 0 EOF\n\
+                 4: LEASE  BREAKING  WRITE 10 08:01:42 0 EOF\n";
+    assert_eq!(lease_holder(locks, (makedev(8, 1), 42)).as_deref(), Some("10"));
+    assert_eq!(lease_holder(locks, (makedev(8, 2), 42)), None);
+}
+
 #[test]
 fn a_file_that_is_missing_is_an_error() {
     let dir = scratch();

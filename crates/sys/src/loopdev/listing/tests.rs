@@ -6,7 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::{backing, ensure_detached_from};
 use super::*;
-use crate::testbed::{Disk, MIB, answered, root, scratch, until_detached};
+use crate::mounts::BindAccess;
+use crate::testbed::{Disk, MIB, Mounted, answered, root, scratch, until_detached};
 use crate::tool;
 
 /// Mounts of other tests are dropped first: their devices could not be detached as long as the server
@@ -115,4 +116,20 @@ fn hung_device_that_may_be_ours_is_waited_for() {
         asking.join().unwrap()
     });
     assert!(has(&all, &shown.device));
+}
+
+#[test]
+fn a_device_on_a_file_that_is_bound_at_another_path_is_listed() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let [image, bound] = ["image", "bound"].map(|name| dir.path().join(name));
+    File::create(&image).unwrap().set_len(MIB).unwrap();
+    File::create(&bound).unwrap();
+    mounts::bind(&image, &bound, BindAccess::ReadWrite).unwrap();
+    let _mounted = Mounted::guard(&bound);
+    let disk = Disk::attach(&bound, false);
+    assert!(has(&attached(|_| false).unwrap(), &disk.device));
+    assert_eq!(super::super::find(&image, false).unwrap(), Some(disk.device.clone()));
 }
