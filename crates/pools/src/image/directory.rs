@@ -15,6 +15,7 @@ use super::last_owner::LastOwner;
 use super::layout::Layout;
 use super::managed::Managed;
 use super::pool_header::PoolHeader;
+use super::sharing::tells_openers;
 
 #[derive(Debug)]
 pub(super) struct PoolDirectory {
@@ -28,6 +29,7 @@ pub(super) struct PoolDirectory {
     keeps_order: bool,
     shares_extents: bool,
     is_subvolume: bool,
+    tells_openers: bool,
 }
 
 impl PoolDirectory {
@@ -53,6 +55,7 @@ impl PoolDirectory {
                  hold writers for as long; use XFS, btrfs or a managed pool"
             );
         }
+        let tells_openers = tells_openers(&layout.staging());
         let is_subvolume = shares_extents && btrfs::is_subvolume(root).map_err(cannot(opening))?;
         let info = PoolInfo { id: header.id().clone(), name, topology };
         Ok(Self {
@@ -65,6 +68,7 @@ impl PoolDirectory {
             keeps_order,
             shares_extents,
             is_subvolume,
+            tells_openers,
         })
     }
 
@@ -110,6 +114,11 @@ impl PoolDirectory {
     /// Of btrfs: it can be snapshotted as a whole.
     pub(super) fn is_subvolume(&self) -> bool {
         self.is_subvolume
+    }
+
+    /// As [`super::sharing::tells_openers`] says.
+    pub(super) fn tells_openers(&self) -> bool {
+        self.tells_openers
     }
 
     /// Only of a pool in an image that Orlop made.

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
 use orlop_sys::extents::extents;
-use orlop_sys::file::{self, BackingKind, FileAccess, Space};
+use orlop_sys::file::{self, BackingKind, FileAccess, Openers, Space};
 use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
-use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
+use orlop_sys::loopdev::{self, AttachOptions, BackedDevice, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
 use super::failure::cannot;
-use super::layout::ensure_private_directory;
+use super::layout::{STAGING, ensure_private_directory};
+use super::sharing::{Harm, SharingCheck, tells_openers};
 
 pub(super) const IMAGE: &str = "pool.xfs";
 const MOUNT_POINT: &str = "mnt";
@@ -89,11 +90,13 @@ impl Managed {
             ));
         }
         let opening = || format!("open the pool's image {}", image.display());
+        let label = format!("orlop-pool-{pool}");
+        // Before anything is changed: it may be in use by hand.
+        let own = find_own_device(root, &label)?;
         grow_image(&image, bytes)?;
         let mount_point = mount_point_in(root);
-        let label = format!("orlop-pool-{pool}");
         let size = image.metadata().map_err(cannot(opening))?.len();
-        let device = match loopdev::find(&image, false).map_err(cannot(opening))? {
+        let device = match own {
             Some(device) => {
                 // The image may have grown since.
                 loopdev::refresh_size(&device, &image, size).map_err(cannot(opening))?;
@@ -273,6 +276,49 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
         ThawOutcome::WasNotFrozen => {}
     }
     Ok(())
+}
+
+/// The device that an earlier start attached. Without one the image is refused if something else uses it:
+/// mounted twice, the filesystem in it is destroyed (decision 0046). Beside one that is in use already,
+/// refusing would mend nothing.
+fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDevice>> {
+    let image = image_in(root);
+    let looking = || format!("find the devices on the pool's image {}", image.display());
+    let (mut own, mut foreign) = (None, Vec::new());
+    for there in loopdev::attached_to(&image, |_| true).map_err(cannot(looking))? {
+        if is_own(&there, label)? { own = Some(there.device) } else { foreign.push(there.device) }
+    }
+    if own.is_none() {
+        let object = format!("the pool's image {}", image.display());
+        let is_open = file::openers(&image).map_err(cannot(looking))? != Openers::None;
+        let check = SharingCheck {
+            doing: "attach",
+            object: &object,
+            data: &image,
+            harm: Harm::Any,
+            own: &[],
+            tells_openers: !is_open || tells_openers(&root.join(STAGING)),
+        };
+        check.run(|_| true)?;
+    }
+    for device in foreign {
+        tracing::warn!(
+            device = %device.path().display(),
+            image = %image.display(),
+            "a loop device that Orlop did not attach is on the pool's image, which is in use; unmount \
+             what is on it and detach it"
+        );
+    }
+    Ok(own)
+}
+
+/// As [`loopdev::attach`] makes it. A device by hand may begin elsewhere in the file, have other sectors
+/// and no direct I/O.
+fn is_own(there: &BackedDevice, label: &str) -> Result<bool> {
+    let device = &there.device;
+    let status =
+        loopdev::status(device).map_err(cannot(|| format!("inspect {}", device.path().display())))?;
+    Ok(status.is_some_and(|it| it.label == label && it.offset == 0 && !it.read_only))
 }
 
 pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {

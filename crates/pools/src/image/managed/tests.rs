@@ -1,7 +1,8 @@
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 
 use orlop_model::{ContentSource, DeviceAccess, Pool, Provisioning};
 
+use super::super::testbed::by_hand::{Bound, ByHand, refused, refused_for};
 use super::super::testbed::*;
 use super::super::{ImagePool, ImagePoolConfig};
 use super::*;
@@ -197,6 +198,62 @@ fn made(bed: &Bed) -> PathBuf {
     create(&pool, &volume_of(&pool, "a", 32 * MIB));
     pool.close();
     image_in(&bed.pool_path())
+}
+
+fn inspect(bed: &Bed) -> Result<()> {
+    ImagePool::inspect(&bed.config(), &"node".parse().unwrap()).map(drop)
+}
+
+/// Mounted twice, the filesystem in the image would be destroyed.
+#[test]
+fn an_image_with_a_device_by_hand_is_not_mounted() {
+    let Some(bed) = Bed::plain() else { return };
+    let image = made(&bed);
+    for read_only in [false, true] {
+        let device = ByHand::attach(&image, read_only);
+        refused_for(ImagePool::open(config(&bed)), &device);
+        refused_for(inspect(&bed), &device);
+        assert!(!is_mounted(&bed));
+    }
+    let other = bed.pool_path().with_extension("other");
+    File::create(&other).unwrap();
+    let bound = Bound::new(&image, &other);
+    let device = ByHand::attach(&other, false);
+    refused_for(ImagePool::open(config(&bed)), &device);
+    assert_eq!(devices(&bed), 0);
+    drop(device);
+    drop(bound);
+    ImagePool::open(config(&bed)).unwrap().close();
+}
+
+#[test]
+fn an_image_that_a_program_writes_to_is_not_mounted() {
+    let Some(bed) = Bed::plain() else { return };
+    let image = made(&bed);
+    let program = OpenOptions::new().write(true).open(&image).unwrap();
+    for message in [refused(ImagePool::open(config(&bed))), refused(inspect(&bed))] {
+        assert!(message.contains(&format!("process {} ", std::process::id())), "{message}");
+    }
+    assert!(!is_mounted(&bed));
+    assert_eq!(devices(&bed), 0);
+    drop(program);
+    // As a backup does.
+    let _program = File::open(&image).unwrap();
+    ImagePool::open(config(&bed)).unwrap().close();
+}
+
+/// A pool in use is served on: what is there already cannot be undone by refusing.
+#[test]
+fn an_image_in_use_is_opened_beside_a_device_by_hand() {
+    let Some(bed) = Bed::plain() else { return };
+    let pool = ImagePool::open(config(&bed)).unwrap();
+    let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
+    drop(pool);
+    let device = ByHand::attach(&image_in(&bed.pool_path()), true);
+    let pool = ImagePool::open(config(&bed)).unwrap();
+    assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
+    pool.close();
+    drop(device);
 }
 
 #[test]

@@ -148,9 +148,8 @@ fn program_reading_the_file_blocks_nothing() {
 #[test]
 fn files_of_other_volumes_are_ignored() {
     let text = "v-01234567-0123456789abcdef0123456789abcdef";
-    let id: VolumeId = text.parse().unwrap();
     let other = text.replace("abcdef", "fedcba");
-    let may_be = |file: String| is_named_as(&id, Path::new(&file));
+    let may_be = |file: String| is_named_as(text, Path::new(&file));
     assert!(may_be(format!("/pool/volumes/{text}/data")));
     assert!(may_be("/mnt/data".to_owned()));
     assert!(may_be("/data".to_owned()));
