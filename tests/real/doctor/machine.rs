@@ -253,15 +253,15 @@ async fn mount_of_a_deleted_volume_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     needs_root!();
-    let mut patient = Patient::new(PoolFs::Xfs).await;
-    let volume = patient.client.create("v").size(64 * MIB).fs("ext4").done().await;
-    let node = patient.client.on_node(&volume, mount("ext4"));
+    let mut fixture = Fixture::new(PoolFs::Xfs).await;
+    let volume = fixture.client.create("v").size(64 * MIB).fs("ext4").done().await;
+    let node = fixture.client.on_node(&volume, mount("ext4"));
     node.up().await;
-    patient.daemon.terminate();
-    let (home, aside) = (patient.home(&node.id), patient.pool.path.join("aside"));
+    fixture.daemon.terminate();
+    let (home, aside) = (fixture.home(&node.id), fixture.pool.path.join("aside"));
     std::fs::rename(&home, &aside).unwrap();
     std::os::unix::fs::symlink(&home, &home).unwrap();
-    let report = patient.doctor(&["--repair"]);
+    let report = fixture.doctor(&["--repair"]);
     let says = |code: &str| report.findings.iter().any(|(found, _)| found == code);
     assert!(!says("stale-node-record"), "{}", report.text);
     std::fs::remove_file(&home).unwrap();
@@ -273,13 +273,13 @@ async fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     let moved = staging.with_extension("moved");
     std::fs::rename(staging, &moved).unwrap();
     std::os::unix::fs::symlink(staging, staging).unwrap();
-    let report = patient.doctor(&["--repair"]);
+    let report = fixture.doctor(&["--repair"]);
     let record = report.findings.iter().find(|(code, _)| code == "stale-node-record");
     assert_eq!(record.unwrap().1, "by-hand", "{}", report.text);
     std::fs::remove_file(staging).unwrap();
     std::fs::rename(&moved, staging).unwrap();
     std::fs::rename(&aside, &home).unwrap();
-    patient.daemon.restart().await;
+    fixture.daemon.restart().await;
     node.down().await;
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_tests::*;
 
-use crate::daemon_for;
+use crate::limits::daemon_for;
 
 const LIMIT: [(&str, u64); 1] = [("writeIops", 300)];
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -316,8 +316,8 @@ fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDevice>> {
 /// and no direct I/O.
 fn is_own(there: &BackedDevice, label: &str) -> Result<bool> {
     let device = &there.device;
-    let status =
-        loopdev::status(device).map_err(cannot(|| format!("inspect {}", device.path().display())))?;
+    let status = loopdev::status(device)
+        .map_err(cannot(|| format!("inspect {}", device.path().display())))?;
     Ok(status.is_some_and(|it| it.label == label && it.offset == 0 && !it.read_only))
 }
 

@@ -33,7 +33,8 @@ impl PendingObject {
         home.create()?;
         let home = DraftDir(home);
         let path = home.0.data();
-        let data = file::create_file(&path).map_err(cannot(|| format!("create {}", path.display())))?;
+        let data =
+            file::create_file(&path).map_err(cannot(|| format!("create {}", path.display())))?;
         Ok(Self { data, home, keeps_order: pool.keeps_order() })
     }
 
@@ -63,7 +64,8 @@ impl PendingObject {
     }
 
     pub(super) fn allocated(&self) -> Result<u64> {
-        file::allocated_bytes(&self.home.0.data()).map_err(cannot(|| "read the size of the new data".to_owned()))
+        file::allocated_bytes(&self.home.0.data())
+            .map_err(cannot(|| "read the size of the new data".to_owned()))
     }
 
     pub(super) fn note_shared(&self, bytes: u64) {
@@ -121,7 +123,8 @@ impl PendingObject {
         if self.keeps_order {
             // The fsync after the rename takes all of this along (decision 0028).
             file::write_out(&self.data).map_err(cannot(creating))?;
-            file::create_file_written_out(&self.home.0.record(), &text).map_err(cannot(creating))?;
+            file::create_file_written_out(&self.home.0.record(), &text)
+                .map_err(cannot(creating))?;
         } else {
             // The record first: where one journal serves the whole filesystem, it takes the data's
             // length and extents along, and little is left for the sync that follows.

@@ -98,7 +98,10 @@ impl SharingCheck<'_> {
     fn has_own_writer(&self) -> Result<bool> {
         for device in self.own {
             let looking = || format!("look at {}", device.path().display());
-            if loopdev::backing(device).map_err(cannot(looking))?.is_some_and(|there| !there.read_only) {
+            if loopdev::backing(device)
+                .map_err(cannot(looking))?
+                .is_some_and(|there| !there.read_only)
+            {
                 return Ok(true);
             }
         }

@@ -118,15 +118,15 @@ fn groups_in_a_full_pool_can_be_emptied_and_deleted() {
 
 #[test]
 fn a_link_in_its_place_leads_nowhere() {
-    let Some(bed) = Bed::xfs() else { return };
-    drop(bed.open());
-    let (reserve, other) = (reserve_of(&bed), bed.pool_path().with_extension("other"));
+    let Some(testbed) = Testbed::xfs() else { return };
+    drop(testbed.open());
+    let (reserve, other) = (reserve_of(&testbed), testbed.pool_path().with_extension("other"));
     fs::write(&other, "of another program").unwrap();
     fs::remove_file(&reserve.path).unwrap();
     std::os::unix::fs::symlink(&other, &reserve.path).unwrap();
     reserve.ensure();
     reserve.give_up();
-    bed.open();
+    testbed.open();
     assert_eq!(fs::read_to_string(&other).unwrap(), "of another program");
     assert_eq!(file::allocated_bytes(&other).unwrap(), 4096);
 }

@@ -193,64 +193,64 @@ fn deleted_bytes_are_free_around_the_image() {
     assert!(file::allocated_bytes(&image).unwrap() < full - 96 * MIB);
 }
 
-fn made(bed: &Bed) -> PathBuf {
-    let pool = ImagePool::open(config(bed)).unwrap();
+fn made(testbed: &Testbed) -> PathBuf {
+    let pool = ImagePool::open(config(testbed)).unwrap();
     create(&pool, &volume_of(&pool, "a", 32 * MIB));
     pool.close();
-    image_in(&bed.pool_path())
+    image_in(&testbed.pool_path())
 }
 
-fn inspect(bed: &Bed) -> Result<()> {
-    ImagePool::inspect(&bed.config(), &"node".parse().unwrap()).map(drop)
+fn inspect(testbed: &Testbed) -> Result<()> {
+    ImagePool::inspect(&testbed.config(), &"node".parse().unwrap()).map(drop)
 }
 
 /// Mounted twice, the filesystem in the image would be destroyed.
 #[test]
 fn an_image_with_a_device_by_hand_is_not_mounted() {
-    let Some(bed) = Bed::plain() else { return };
-    let image = made(&bed);
+    let Some(testbed) = Testbed::plain() else { return };
+    let image = made(&testbed);
     for read_only in [false, true] {
         let device = ByHand::attach(&image, read_only);
-        refused_for(ImagePool::open(config(&bed)), &device);
-        refused_for(inspect(&bed), &device);
-        assert!(!is_mounted(&bed));
+        refused_for(ImagePool::open(config(&testbed)), &device);
+        refused_for(inspect(&testbed), &device);
+        assert!(!is_mounted(&testbed));
     }
-    let other = bed.pool_path().with_extension("other");
+    let other = testbed.pool_path().with_extension("other");
     File::create(&other).unwrap();
     let bound = Bound::new(&image, &other);
     let device = ByHand::attach(&other, false);
-    refused_for(ImagePool::open(config(&bed)), &device);
-    assert_eq!(devices(&bed), 0);
+    refused_for(ImagePool::open(config(&testbed)), &device);
+    assert_eq!(devices(&testbed), 0);
     drop(device);
     drop(bound);
-    ImagePool::open(config(&bed)).unwrap().close();
+    ImagePool::open(config(&testbed)).unwrap().close();
 }
 
 #[test]
 fn an_image_that_a_program_writes_to_is_not_mounted() {
-    let Some(bed) = Bed::plain() else { return };
-    let image = made(&bed);
+    let Some(testbed) = Testbed::plain() else { return };
+    let image = made(&testbed);
     let program = OpenOptions::new().write(true).open(&image).unwrap();
-    for message in [refused(ImagePool::open(config(&bed))), refused(inspect(&bed))] {
+    for message in [refused(ImagePool::open(config(&testbed))), refused(inspect(&testbed))] {
         assert!(message.contains(&format!("process {} ", std::process::id())), "{message}");
     }
-    assert!(!is_mounted(&bed));
-    assert_eq!(devices(&bed), 0);
+    assert!(!is_mounted(&testbed));
+    assert_eq!(devices(&testbed), 0);
     drop(program);
     // As a backup does.
     let _program = File::open(&image).unwrap();
-    ImagePool::open(config(&bed)).unwrap().close();
+    ImagePool::open(config(&testbed)).unwrap().close();
 }
 
 /// A pool in use is served on: what is there already cannot be undone by refusing.
 #[test]
 fn an_image_in_use_is_opened_beside_a_device_by_hand() {
-    let Some(bed) = Bed::plain() else { return };
-    let pool = ImagePool::open(config(&bed)).unwrap();
+    let Some(testbed) = Testbed::plain() else { return };
+    let pool = ImagePool::open(config(&testbed)).unwrap();
     let record = create(&pool, &volume_of(&pool, "a", 32 * MIB));
     drop(pool);
-    let device = ByHand::attach(&image_in(&bed.pool_path()), true);
-    let pool = ImagePool::open(config(&bed)).unwrap();
+    let device = ByHand::attach(&image_in(&testbed.pool_path()), true);
+    let pool = ImagePool::open(config(&testbed)).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
     pool.close();
     drop(device);
@@ -258,12 +258,12 @@ fn an_image_in_use_is_opened_beside_a_device_by_hand() {
 
 #[test]
 fn an_image_that_is_a_link_is_not_grown() {
-    let Some(bed) = Bed::plain() else { return };
-    let image = made(&bed);
-    let moved = bed.pool_path().with_extension("moved");
+    let Some(testbed) = Testbed::plain() else { return };
+    let image = made(&testbed);
+    let moved = testbed.pool_path().with_extension("moved");
     fs::rename(&image, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &image).unwrap();
-    let larger = ImagePoolConfig { managed_size: Some(2 * BYTES), ..bed.config() };
+    let larger = ImagePoolConfig { managed_size: Some(2 * BYTES), ..testbed.config() };
     ImagePool::open(larger).unwrap_err();
     assert_eq!(fs::metadata(&moved).unwrap().len(), BYTES);
 }

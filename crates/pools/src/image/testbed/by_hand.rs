@@ -51,7 +51,7 @@ impl Drop for Bound {
 #[track_caller]
 pub(in crate::image) fn refused<T>(outcome: Result<T>) -> String {
     match outcome {
-        Err(Error::Precondition(message)) => message,
+        Err(Error::Precondition(message)) => message.to_string(),
         Err(error) => panic!("not refused: {error:?}"),
         Ok(_) => panic!("not refused"),
     }

@@ -150,18 +150,18 @@ fn delete_both(pool: &ImagePool, record: &VolumeRecord, taken: &SnapshotRecord) 
 }
 
 /// In the directory of the pool, which on btrfs is a subvolume.
-fn other_file(bed: &Bed, data: &Path, name: &str) -> PathBuf {
+fn other_file(testbed: &Testbed, data: &Path, name: &str) -> PathBuf {
     let kind = data.ancestors().nth(2).unwrap().file_name().unwrap().to_str().unwrap();
-    bed.pool_path().join(format!("{kind}-{name}"))
+    testbed.pool_path().join(format!("{kind}-{name}"))
 }
 
 #[test]
 fn what_has_another_name_keeps_its_data() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let (record, taken, data) = volume_with_snapshot(&pool);
         let before = read(&data[0]);
-        let kept = data.each_ref().map(|data| other_file(&bed, data, "kept"));
+        let kept = data.each_ref().map(|data| other_file(&testbed, data, "kept"));
         for (data, kept) in data.iter().zip(&kept) {
             fs::hard_link(data, kept).unwrap();
         }
@@ -174,11 +174,11 @@ fn what_has_another_name_keeps_its_data() {
 
 #[test]
 fn a_file_that_a_link_leads_to_keeps_its_data() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let (record, taken, data) = volume_with_snapshot(&pool);
         let before = read(&data[0]);
-        let moved = data.each_ref().map(|data| other_file(&bed, data, "moved"));
+        let moved = data.each_ref().map(|data| other_file(&testbed, data, "moved"));
         for (data, moved) in data.iter().zip(&moved) {
             fs::rename(data, moved).unwrap();
             symlink(moved, data).unwrap();
@@ -187,36 +187,36 @@ fn a_file_that_a_link_leads_to_keeps_its_data() {
         for moved in &moved {
             assert!(read(moved) == before, "{}", moved.display());
         }
-        assert!(listing(&bed, "trash").is_empty());
+        assert!(listing(&testbed, "trash").is_empty());
     }
 }
 
 #[test]
 fn a_file_that_is_mounted_over_the_data_keeps_its_own() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let (record, taken, data) = volume_with_snapshot(&pool);
     for data in &data {
-        let other = other_file(&bed, data, "other");
+        let other = other_file(&testbed, data, "other");
         fs::write(&other, pattern(2, MIB)).unwrap();
     }
-    let others = data.each_ref().map(|data| other_file(&bed, data, "other"));
+    let others = data.each_ref().map(|data| other_file(&testbed, data, "other"));
     let bound = [0, 1].map(|n| Bound::new(&others[n], &data[n]));
     delete_both(&pool, &record, &taken);
     for other in &others {
         assert!(read(other) == pattern(2, MIB), "{}", other.display());
     }
     // They moved into the trash with the directories.
-    for entry in listing(&bed, "trash") {
-        until_unmounted(&bed.pool_path().join("trash").join(entry).join("data")).unwrap();
+    for entry in listing(&testbed, "trash") {
+        until_unmounted(&testbed.pool_path().join("trash").join(entry).join("data")).unwrap();
     }
     std::mem::forget(bound);
 }
 
 #[test]
 fn what_is_being_read_stays_readable_to_its_end() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let (record, taken, data) = volume_with_snapshot(&pool);
         let before = read(&data[0]);
         let readers = data.each_ref().map(|data| File::open(data).unwrap());
@@ -232,8 +232,8 @@ fn what_is_being_read_stays_readable_to_its_end() {
 /// Decision 0046.
 #[test]
 fn a_deleted_snapshot_stays_readable_on_a_device_by_hand() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let (record, taken, [_, data]) = volume_with_snapshot(&pool);
         let before = read(&data);
         let device = ByHand::attach(&data, true);
@@ -244,8 +244,8 @@ fn a_deleted_snapshot_stays_readable_on_a_device_by_hand() {
 
 #[test]
 fn a_pipe_is_not_waited_for() {
-    let Some(bed) = Bed::xfs() else { return };
-    let pool = bed.open();
+    let Some(testbed) = Testbed::xfs() else { return };
+    let pool = testbed.open();
     let (record, taken, data) = volume_with_snapshot(&pool);
     for data in &data {
         fs::remove_file(data).unwrap();
@@ -260,8 +260,8 @@ fn a_pipe_is_not_waited_for() {
         let waited = is_done.recv_timeout(Duration::from_secs(60));
         // Lets go of a deletion that waits for a reader.
         while is_done.recv_timeout(Duration::from_millis(10)).is_err_and(|_| waited.is_err()) {
-            for entry in listing(&bed, "trash") {
-                let pipe = bed.pool_path().join("trash").join(entry).join("data");
+            for entry in listing(&testbed, "trash") {
+                let pipe = testbed.pool_path().join("trash").join(entry).join("data");
                 drop(orlop_sys::tool::run("timeout", ["1", "cat", pipe.to_str().unwrap()]));
             }
         }
