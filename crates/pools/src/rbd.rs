@@ -14,6 +14,7 @@ pub(crate) mod capacity;
 pub(crate) mod catalogue;
 mod changed_blocks;
 mod delete;
+mod draft_check;
 mod exports;
 mod failure;
 mod fencing;

@@ -12,9 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result, VolumeId};
-use orlop_sys::ceph::{Access, UpdateOutcome, Written};
+use orlop_sys::ceph::{Access, UpdateOutcome};
 
 use super::catalogue::RbdCatalogue;
+use super::draft_check::DraftCheck;
 use super::failure::CHANGED;
 use super::flatten::Flattening;
 use super::garbage::Background;
@@ -39,6 +40,7 @@ pub(super) struct Deletion {
     intents: Arc<Intents>,
     flattening: Arc<Flattening>,
     background: Arc<Background>,
+    draft_check: DraftCheck,
 }
 
 impl Deletion {
@@ -59,6 +61,7 @@ impl Deletion {
             intents: Arc::clone(intents),
             flattening: Arc::clone(flattening),
             background: Arc::clone(background),
+            draft_check: DraftCheck::new(session, catalogue),
         }
     }
 
@@ -127,7 +130,7 @@ impl Deletion {
     /// Deletes a draft. `Differs`: it is none any more.
     pub(super) fn try_discard(&self, id: &VolumeId, image_id: &str) -> Result<UpdateOutcome> {
         let discarding = || format!("discard the draft of volume {id}");
-        self.check_holds_nothing(id, image_id)?;
+        self.check_is_draft(id, image_id)?;
         for _ in 0..ATTEMPTS {
             if self.try_either(discarding, image_id)? == UpdateOutcome::Done {
                 self.ensure_trashed(id, image_id)?;
@@ -141,33 +144,9 @@ impl Deletion {
         Ok(UpdateOutcome::Differs)
     }
 
-    /// A draft is empty or a clone, and has no data of its own. What has some was migrated, restored
-    /// from a backup or copied by an operator, and may be the only copy.
-    fn check_holds_nothing(&self, id: &VolumeId, image_id: &str) -> Result<()> {
-        let looking = || format!("check whether image {} holds data", image_of(id));
-        let holds_data = self.session.ask(looking, |io| {
-            let image = match io.open_image_by_id(image_id, None, Access::ReadOnly) {
-                Err(error) if error.is_not_found() => return Ok(false),
-                image => image?,
-            };
-            let mut found = false;
-            image.visit_written(Written::Here, (0, image.size()?), |extent| {
-                found |= extent.holds_data;
-                !found
-            })?;
-            Ok(found)
-        })?;
-        if !holds_data {
-            return Ok(());
-        }
-        Err(Error::damaged(
-            format!("volume {id}"),
-            format!(
-                "image {} holds data and has no record of a volume, so it was not made here; rename it \
-                 with rbd to keep its data, or remove it",
-                image_of(id)
-            ),
-        ))
+    /// Of an image without a record: has an interrupted creation left it?
+    pub(super) fn check_is_draft(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        self.draft_check.check(id, image_id)
     }
 
     /// A daemon that was killed before there was an image has left names, and nothing that could be

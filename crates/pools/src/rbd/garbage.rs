@@ -207,6 +207,11 @@ impl Garbage {
         Ok(Collected::Done)
     }
 
+    /// Of an image without a record: has an interrupted creation left it?
+    pub(super) fn check_is_draft(&self, id: &VolumeId, image_id: &str) -> Result<()> {
+        self.deletion.check_is_draft(id, image_id)
+    }
+
     /// A name without an image, as there was [`MAKING`] ago: the daemon that made it was killed.
     fn discard_name_alone(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let name_alone = matches!(

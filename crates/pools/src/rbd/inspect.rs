@@ -3,7 +3,7 @@
 //! It only looks. Others use the pool at the same time, and what is left half-done is finished by
 //! the garbage collection of any controller, which knows how to do that beside them.
 
-use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeRecord};
+use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
@@ -42,9 +42,8 @@ impl RbdPool {
                     let problem = "it is deleted, but its image is not in the trash yet";
                     findings.push(for_garbage_collection(subject, problem));
                 }
-                Some(Found { state: NamedState::Draft, .. }) if self.is_abandoned(&image_id)? => {
-                    let problem = "an interrupted call left it half-made";
-                    findings.push(for_garbage_collection(subject, problem));
+                Some(Found { state: NamedState::Draft, .. }) => {
+                    self.inspect_draft(&id, &image_id, findings)?;
                 }
                 Some(Found { state: NamedState::Whole(_), .. }) => match self.images.known(&id) {
                     Ok(Some(known)) => {
@@ -60,8 +59,32 @@ impl RbdPool {
                     )),
                     Err(error) => return Err(error),
                 },
-                Some(Found { state: NamedState::Draft, .. }) | None => {}
+                None => {}
             }
+        }
+        Ok(())
+    }
+
+    fn inspect_draft(
+        &self,
+        id: &VolumeId,
+        image_id: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let subject = format!("volume {id}");
+        match self.garbage.check_is_draft(id, image_id) {
+            Ok(()) if self.is_abandoned(image_id)? => {
+                let problem = "an interrupted call left it half-made";
+                findings.push(for_garbage_collection(subject, problem));
+            }
+            Ok(()) | Err(Error::Busy { .. }) => {}
+            Err(Error::Damaged { reason, .. }) => findings.push(Finding::by_hand(
+                "unrecorded-image",
+                subject,
+                reason,
+                "what the problem says; no daemon touches the image, or makes the volume, until then",
+            )),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -56,8 +56,13 @@ pub(super) fn image_of(id: &VolumeId) -> String {
     id.to_string()
 }
 
+/// The rest of the key is the id of an image.
+pub(super) fn record_prefix() -> String {
+    format!("{OURS}record.")
+}
+
 pub(super) fn record_key(image_id: &str) -> String {
-    format!("{OURS}record.{image_id}")
+    format!("{}{image_id}", record_prefix())
 }
 
 pub(super) fn writer_key(image_id: &str, node: &NodeId) -> String {

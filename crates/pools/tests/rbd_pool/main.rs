@@ -22,5 +22,6 @@ mod orphaned_groups;
 mod orphans;
 mod records;
 mod removals;
+mod restored;
 mod snapshots;
 mod volumes;

@@ -120,6 +120,11 @@ impl IoCtx {
         Ok(Some(self.understood(&object, value)?))
     }
 
+    /// Was it prepared as the target of a migration that is not committed yet?
+    pub fn is_migrating(&self, image_id: &str) -> Result<bool> {
+        Ok(self.omap_get(&header_of(image_id), "migration")?.is_some())
+    }
+
     /// As the cluster has it. A client that has the image open may not have heard of it yet.
     pub fn image_size(&self, image_id: &str) -> Result<u64> {
         let object = header_of(image_id);

@@ -94,14 +94,14 @@ impl Image {
         Ok(found)
     }
 
-    /// Of a snapshot in the trash namespace. `None`: it is gone.
-    fn former_name(&self, number: u64) -> Result<Option<String>> {
+    /// Of a snapshot in the trash namespace. `None`: it is in no trash, or gone.
+    pub fn former_name(&self, number: u64) -> Result<Option<String>> {
         let mut buffer = [0_u8; NAME_BUFFER];
         let start = buffer.as_mut_ptr().cast::<c_char>();
         let code =
             call!(rbd.rbd_snap_get_trash_namespace(self.handle(), number, start, buffer.len()));
         match self.call("read a snapshot of").check(code) {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::INVAL)) => Ok(None),
             // Longer than any name that is asked for.
             Err(error) if error.errno() == Some(Errno::RANGE) => Ok(Some(String::new())),
             answer => answer.map(|_| Some(terminated(&buffer))),

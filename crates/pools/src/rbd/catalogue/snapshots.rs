@@ -80,6 +80,20 @@ impl Snapshots {
         self.entry(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
+    /// Is the data of a snapshot at such a place of this image?
+    pub(in super::super) fn is_any_at(
+        &self,
+        image_id: &str,
+        is_meant: impl Fn(&SnapshotLocation) -> bool,
+    ) -> Result<bool> {
+        let listing = || format!("find the snapshots of image {image_id}");
+        let all = self.records.list(listing, "", &format!("s-{}-", self.info.id), 0)?;
+        Ok(all.iter().any(|(_, text)| {
+            let location = serde_json::from_slice::<SnapshotLocation>(text);
+            location.is_ok_and(|location| location.image == image_id && is_meant(&location))
+        }))
+    }
+
     pub(super) fn page(
         &self,
         after: Option<&SnapshotId>,
