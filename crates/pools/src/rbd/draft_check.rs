@@ -26,6 +26,7 @@ struct Contents {
     /// The ids of images whose records are among its metadata, and whether one is of this volume.
     records: Vec<(String, bool)>,
     is_migrating: bool,
+    is_header_lost: bool,
     /// `None`: it cannot be opened; there is no image yet, or it is a clone whose parent is gone.
     opened: Option<Opened>,
 }
@@ -88,6 +89,14 @@ impl DraftCheck {
                  write the record then (docs/ceph.md)"
             )));
         }
+        if contents.is_header_lost {
+            return Ok(Some(format!(
+                "the object {} of image {name} is lost, and other objects of the image are there; \
+                 restore it from a backup of the Ceph pool, or remove what is left of the image with \
+                 `rbd rm` if its data is not needed",
+                header_of(image_id)
+            )));
+        }
         let parent = contents.opened.as_ref().and_then(|opened| opened.parent.as_ref());
         let inherited_from = parent.map(|of| of.parent.image_id.as_str());
         let foreign = |(of, is_of_volume): &&(String, bool)| {
@@ -142,7 +151,8 @@ fn contents(io: &Arc<IoCtx>, id: &VolumeId, image_id: &str) -> orlop_sys::Result
     }
     let is_migrating = io.is_migrating(image_id)?;
     let opened = if is_migrating { None } else { opened(io, image_id)? };
-    Ok(Contents { records, is_migrating, opened })
+    let is_header_lost = opened.is_none() && io.is_header_lost(image_id)?;
+    Ok(Contents { records, is_migrating, is_header_lost, opened })
 }
 
 /// Does the text of a record name this volume? One that cannot be read may be of any.

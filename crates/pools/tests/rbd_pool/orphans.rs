@@ -4,8 +4,7 @@ use orlop_model::{ContentSource, Error, Pool, VolumeId};
 use orlop_sys::ceph::{NewImage, Update};
 
 use crate::fixture::{
-    Fixture, MIB, byte_at, copy_of, create, new_volume, run, snapshot, until, volume, volume_id,
-    write,
+    Fixture, MIB, byte_at, copy_of, create, new_volume, snapshot, until, volume, volume_id, write,
 };
 
 #[test]
@@ -65,8 +64,9 @@ fn name_without_an_image_does_not_block_create() {
     fixture.io().create_image(&name, NewImage::Zeroes { size: MIB }).unwrap();
     let image_id = fixture.io().image_id(&name).unwrap().unwrap();
     // Killed within rbd_create: the name is taken, the image is not there yet.
-    let place = ["--pool", "rbd", "--namespace", &fixture.namespace];
-    run("rados", &[&place[..], &["rm", &format!("rbd_header.{image_id}")]].concat());
+    for later in ["rbd_header", "rbd_object_map"] {
+        fixture.remove_object(&format!("{later}.{image_id}"));
+    }
     assert_eq!(pool.catalogue().volume(&id).unwrap(), None);
     let record = volume(&pool, "a", 8 * MIB);
     assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), [(id.clone(), Ok(record))]);

@@ -225,3 +225,35 @@ fn an_interrupted_copy_is_removed_also_after_its_intent() {
     collect(&fixture);
     assert_eq!(fixture.image_names(), [parent]);
 }
+
+/// Its data is there, and nothing says what it was.
+#[test]
+fn an_image_whose_header_is_lost_is_kept() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    for with_object_map in [true, false] {
+        let name = format!("object map: {with_object_map}");
+        let record = volume(&pool, &name, SIZE);
+        let image = fixture.image(&record.id);
+        write(&image, 0, 7, MIB);
+        let image_id = image.id().unwrap();
+        drop(image);
+        fixture.remove_object(&header_of(&image_id));
+        if !with_object_map {
+            fixture.remove_object(&format!("rbd_object_map.{image_id}"));
+        }
+        let lost = format!("rbd_header.{image_id}");
+        assert_damaged(create(&pool, &new_volume(&pool, &name, SIZE)).map(drop), &lost);
+        assert_damaged(pool.provisioner().ensure_no_volume(&record.id), &lost);
+        collect(&fixture);
+        assert_eq!(fixture.image_names(), [record.id.to_string()]);
+        let findings = RbdPool::inspect(&fixture.config()).unwrap();
+        assert!(findings.len() == 1 && findings[0].problem.contains(&lost));
+
+        // What the message says.
+        fixture.rbd(&["rm", "--no-progress", &record.id.to_string()]);
+        let again = volume(&pool, &name, SIZE);
+        assert_eq!(byte_at(&fixture.image(&again.id), 0, SIZE), 0);
+        pool.provisioner().ensure_no_volume(&again.id).unwrap();
+    }
+}

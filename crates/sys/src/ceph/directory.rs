@@ -125,6 +125,18 @@ impl IoCtx {
         Ok(self.omap_get(&header_of(image_id), "migration")?.is_some())
     }
 
+    /// Was there an image of this id whose header is lost? librbd makes the header before anything of
+    /// this, and removes it after. Its data may begin elsewhere; but where there is a filesystem or a
+    /// partition table, there is a first object.
+    pub fn is_header_lost(&self, image_id: &str) -> Result<bool> {
+        let later =
+            [format!("rbd_object_map.{image_id}"), format!("rbd_data.{image_id}.{:016x}", 0)];
+        if self.exists(&header_of(image_id))? {
+            return Ok(false);
+        }
+        Ok(self.exists(&later[0])? || self.exists(&later[1])?)
+    }
+
     /// As the cluster has it. A client that has the image open may not have heard of it yet.
     pub fn image_size(&self, image_id: &str) -> Result<u64> {
         let object = header_of(image_id);

@@ -74,6 +74,7 @@ library! { Rados, "librados.so.2":
     fn rados_ioctx_destroy(Handle);
     fn rados_ioctx_set_namespace(Handle, Text);
     fn rados_set_pool_full_try(Handle);
+    fn rados_stat(Handle, Text, *mut u64, *mut libc::time_t) -> c_int;
     fn rados_read(Handle, Text, *mut c_char, usize, u64) -> c_int;
     fn rados_exec(Handle, Text, Text, Text, Text, usize, *mut c_char, usize) -> c_int;
     fn rados_lock_exclusive(

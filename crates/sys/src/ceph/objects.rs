@@ -63,6 +63,20 @@ impl IoCtx {
         format!("{}/{name}", self.label)
     }
 
+    /// Of any size.
+    pub fn exists(&self, object: &str) -> Result<bool> {
+        let subject = self.subject(object);
+        let looking = CephCall { operation: "look for", subject: &subject };
+        let name = looking.text(object)?;
+        let (mut size, mut changed) = (0, 0);
+        let code =
+            call!(rados.rados_stat(self.handle, name.as_ptr(), &raw mut size, &raw mut changed));
+        match looking.check(code) {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
     /// The whole of a small object.
     pub fn read(&self, object: &str) -> Result<Vec<u8>> {
         let subject = self.subject(object);
