@@ -134,3 +134,42 @@ async fn ext4_on_a_full_pool_is_not_unmounted() {
     persist(|| used.unstage()).await;
     assert_eq!(daemon.leaks(), Vec::<String>::new());
 }
+
+/// The client that has the image open has to take part in the removal of a snapshot, and waits until
+/// there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_a_volume_in_use_keeps_nothing_from_being_freed() {
+    needs_root!();
+    let ceph = TestCeph::small();
+    let (mut controller, node) = (ceph.controller("full-s").await, ceph.node("full-n").await);
+    let client = controller.client();
+    let create = |name: &str| client.create(name).size(VOLUME).block();
+    let used = up_on(&client, &node, "full-n", &create("used").done().await, block()).await;
+    Pattern::new(1).write(&used.target, 8 * MIB);
+    let snapshot = client.snapshot("before", &used.id).await.unwrap().snapshot_id;
+    let unused = create("unused").done().await.volume_id;
+    ceph.rbd(&["bench", "--io-type", "write", "--io-size", "4M", "--io-total", "8M", &unused]);
+    let used_up = UsedUp::new(&ceph);
+    until("the pool is full", || used_up.shows()).await;
+    until_room(&client, |free| free == 0).await;
+
+    for _ in 0..2 {
+        let deleted = tokio::time::timeout(PATIENCE, client.delete_snapshot(&snapshot)).await;
+        deleted.expect("it waits").unwrap();
+    }
+    assert!(client.list_snapshots().await.unwrap().is_empty());
+    delete(&client, &unused).await;
+    until("what was deleted is freed", || ceph.rbd(&["trash", "ls"]).is_empty()).await;
+    let begun = Instant::now();
+    controller.restart().await;
+    assert!(begun.elapsed() < PATIENCE / 4, "the stop waited");
+
+    drop(used_up);
+    until_room(&client, |free| free > 0).await;
+    until("the snapshot is removed", || ceph.rbd(&["snap", "ls", "--all", &used.id]).is_empty())
+        .await;
+    Pattern::new(1).check(&used.target, 8 * MIB);
+    used.down().await;
+    client.controller_unpublish(&used.id, "full-n").await.unwrap();
+    delete(&client, &used.id).await;
+}

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{ALLOCATION_UNIT, Error, PoolCapacity, PoolInfo, Provisioning, Reason, Result};
+use orlop_sys::ceph::IoCtx;
 use serde::Deserialize;
 
 use super::session::Session;
@@ -64,6 +65,12 @@ pub(crate) fn available_to(pool: &str, answer: &[u8]) -> serde_json::Result<Opti
     let usage: ClusterUsage = serde_json::from_slice(answer)?;
     let ours = usage.pools.into_iter().find(|usage| usage.name == pool);
     Ok(ours.map(|usage| usage.stats.available()))
+}
+
+/// A pool that the monitors do not count yet has hardly been written to.
+pub(super) fn is_full(io: &IoCtx) -> orlop_sys::Result<bool> {
+    let answer = io.cluster().monitor_command(USAGE)?;
+    Ok(matches!(available_to(io.pool(), &answer), Ok(Some(0))))
 }
 
 #[derive(Debug)]

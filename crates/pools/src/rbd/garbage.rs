@@ -21,7 +21,7 @@ use super::delete::Deletion;
 use super::flatten::Flattening;
 use super::image_state::{ImageState, NamedState, Step};
 use super::images::{Found, Images};
-use super::intent::Intents;
+use super::intent::{Intents, Orphans};
 use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
 use super::session::Session;
 use super::uncommitted_group_snapshot::OfImages;
@@ -74,11 +74,25 @@ impl Garbage {
     }
 
     fn remove_orphaned_snapshots(&self) -> Result<()> {
-        self.intents.remove_orphans::<OfImage>()
+        self.after_orphans(&self.intents.remove_orphans::<OfImage>()?)
     }
 
     fn remove_orphaned_groups(&self) -> Result<()> {
-        self.intents.remove_orphans::<OfImages>()
+        self.after_orphans(&self.intents.remove_orphans::<OfImages>()?)
+    }
+
+    fn after_orphans(&self, orphans: &Orphans) -> Result<()> {
+        if orphans.removed > 0 {
+            // Images that they kept from being freed can be freed now, by another thread.
+            self.background.wake();
+        }
+        match orphans.left {
+            0 => Ok(()),
+            left => Err(Error::busy(
+                format!("pool {}", self.info.name),
+                format!("{left} orphaned snapshots cannot be removed yet"),
+            )),
+        }
     }
 
     fn flatten_requested(&self) -> Result<()> {
@@ -87,9 +101,9 @@ impl Garbage {
 
     /// Frees what is in the trash and needed by nothing; and what is needed by nothing then.
     pub(super) fn free_trash(&self) -> Result<()> {
-        let (mut lease, mut again, mut in_use) = (None, true, None);
+        let (mut lease, mut again, mut in_use, mut failed) = (None, true, None, None);
         while again {
-            (again, in_use) = (false, None);
+            (again, in_use, failed) = (false, None, None);
             for trashed in self.deleted_images()? {
                 let image = &trashed.id;
                 match self.try_free(&trashed, &mut lease) {
@@ -111,16 +125,17 @@ impl Garbage {
                             %error,
                             image,
                             "cannot free a deleted volume yet; it will be retried"
-                        )
+                        );
+                        failed = Some(trashed.id);
                     }
                 }
             }
         }
-        match in_use {
-            None => Ok(()),
-            Some(image) => {
-                Err(Error::busy(format!("the deleted image {image}"), "a client still has it open"))
-            }
+        let busy = |image, why: &str| Err(Error::busy(format!("the deleted image {image}"), why));
+        match (in_use, failed) {
+            (None, None) => Ok(()),
+            (Some(image), _) => busy(image, "a client still has it open"),
+            (None, Some(image)) => busy(image, "it cannot be freed yet"),
         }
     }
 

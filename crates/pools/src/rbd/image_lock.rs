@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, Result};
 use orlop_sys::ceph::{Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of};
 use orlop_sys::rand::random_bytes;
+use rustix::io::Errno;
 
+use super::capacity::is_full;
 use super::failure::cannot;
 use super::session::Session;
 
@@ -151,6 +153,27 @@ pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Resu
             "blocklisted a client that holds the image's lock and does not respond"
         );
         io.cluster().blocklist(&address, FOR_GOOD)?;
+    }
+    Ok(image)
+}
+
+/// As [`open_to_change`], to remove snapshots. librbd has that done by the client that holds the image's
+/// lock, which waits without limit while the pool is full. Only this client may free something then.
+pub(super) fn open_to_remove(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
+    let image = open_to_change(io, image_id)?;
+    let Some(holder) = io.lock_holder(&header_of(image_id), IMAGE_LOCK)? else { return Ok(image) };
+    let is_in_use = holder.address != io.cluster().own_address()?
+        && image.watchers()?.iter().any(|watcher| holder.is(watcher));
+    if is_in_use && is_full(io)? {
+        return Err(orlop_sys::Error::Explained {
+            operation: "remove a snapshot of",
+            path: image_id.into(),
+            errno: Errno::NOSPC,
+            messages: format!(
+                "the Ceph client {} has the image open and can remove nothing in a full pool",
+                holder.address
+            ),
+        });
     }
     Ok(image)
 }

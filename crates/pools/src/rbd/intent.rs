@@ -66,6 +66,14 @@ fn key_of<What: Intended>(name: &str) -> String {
     format!("{}{name}", What::PREFIX)
 }
 
+/// What became of orphans.
+#[derive(Debug, Default)]
+pub(super) struct Orphans {
+    pub(super) removed: usize,
+    /// That could not be removed now.
+    pub(super) left: usize,
+}
+
 /// Dropped, it removes what was made, unless that was committed.
 #[derive(Debug)]
 pub(super) struct Intent<What: Intended> {
@@ -152,18 +160,19 @@ impl Intents {
 
     /// The intent of what is not there stays as long as a slow daemon may still make it: without the
     /// intent it would never be found.
-    fn remove<What: Intended>(&self, name: &str, what: &What, until: u64) -> Result<()> {
+    /// `false`: then.
+    fn remove<What: Intended>(&self, name: &str, what: &What, until: u64) -> Result<bool> {
         match what.ensure_removed(&self.session, name)? {
-            Removal::NotFound if until > seconds(SystemTime::now()) => return Ok(()),
+            Removal::NotFound if until > seconds(SystemTime::now()) => return Ok(false),
             Removal::NotFound | Removal::ForGood => {}
         }
         let forgetting = || format!("remove the intent {name}");
         let update = Update::default().remove(&key_of::<What>(name));
-        self.records.update(forgetting, &update).map(drop)
+        self.records.update(forgetting, &update).map(|_| true)
     }
 
-    /// Removes what was given up or orphaned.
-    pub(super) fn remove_orphans<What: Intended>(&self) -> Result<()> {
+    /// Removes what was given up or orphaned; how many those were.
+    pub(super) fn remove_orphans<What: Intended>(&self) -> Result<Orphans> {
         self.remove_named::<What>("", seconds(SystemTime::now()))
     }
 
@@ -187,30 +196,37 @@ impl Intents {
         match self.records.get(reading, &key)? {
             None => Ok(UpdateOutcome::Differs),
             Some(text) => {
-                self.remove_one::<What>(name, &text, u64::MAX).map(|()| UpdateOutcome::Done)
+                self.remove_one::<What>(name, &text, u64::MAX).map(|_| UpdateOutcome::Done)
             }
         }
     }
 
-    fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<()> {
+    fn remove_named<What: Intended>(&self, names: &str, now: u64) -> Result<Orphans> {
+        let mut orphans = Orphans::default();
         let listing = || format!("find orphans in pool {}", self.info.name);
         let prefix = key_of::<What>(names);
         for (key, text) in self.records.list(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
             // One that cannot be removed must not keep the others.
-            if let Err(error) = self.remove_one::<What>(name, &text, now) {
-                tracing::warn!(%error, key, "cannot remove an orphan; it will be retried");
+            match self.remove_one::<What>(name, &text, now) {
+                Ok(removed) => orphans.removed += usize::from(removed),
+                Err(error) => {
+                    // What cannot be read is not removed a minute later either.
+                    orphans.left += usize::from(!matches!(error, Error::Damaged { .. }));
+                    tracing::warn!(%error, key, "cannot remove an orphan; it will be retried");
+                }
             }
         }
-        Ok(())
+        Ok(orphans)
     }
 
-    fn remove_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<()> {
+    /// `false`: it is too early, or something else was faster.
+    fn remove_one<What: Intended>(&self, name: &str, text: &[u8], now: u64) -> Result<bool> {
         let key = key_of::<What>(name);
         let intent: IntentRecord<What> = serde_json::from_slice(text)
             .map_err(|error| Error::damaged(format!("the intent {key}"), error))?;
         if intent.until > now && !intent.given_up {
-            return Ok(());
+            return Ok(false);
         }
         let intent = IntentRecord { given_up: true, ..intent };
         let update = Update::default().expect(&key, Some(text)).set(&key, &intent.text()?);
@@ -218,7 +234,7 @@ impl Intents {
         match self.records.update(claiming, &update)? {
             UpdateOutcome::Done => self.remove(name, &intent.what, intent.until),
             // Committed just now, or removed by another process.
-            UpdateOutcome::Differs => Ok(()),
+            UpdateOutcome::Differs => Ok(false),
         }
     }
 }

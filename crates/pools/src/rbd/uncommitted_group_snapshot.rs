@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::cannot;
 use super::garbage::finish_removals;
-use super::image_lock::{ImageLock, open_to_change};
+use super::image_lock::{ImageLock, open_to_remove};
 use super::images::Images;
 use super::intent::{Intended, Intent, Intents, Removal};
 use super::layout::{GROUP_INTENT, image_of, name_of_snapshot_group, snapshot_group};
@@ -48,7 +48,7 @@ impl Intended for OfImages {
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {
         let removing = || format!("remove the group snapshot {name}");
         for image_id in &self.images {
-            session.ask(removing, |io| match open_to_change(io, image_id) {
+            session.ask(removing, |io| match open_to_remove(io, image_id) {
                 Err(error) if error.is_not_found() => Ok(()),
                 image => image.map(drop),
             })?;

@@ -6,7 +6,7 @@ use orlop_model::Result;
 use orlop_sys::ceph::{Image, SnapshotRef, Update};
 use serde::{Deserialize, Serialize};
 
-use super::image_lock::open_to_change;
+use super::image_lock::{open_to_change, open_to_remove};
 use super::intent::{Intended, Intent, Intents, Removal};
 use super::layout::INTENT;
 use super::session::Session;
@@ -29,7 +29,7 @@ impl Intended for OfImage {
     /// Clones of it, if there are any, keep it alive out of sight.
     fn ensure_removed(&self, session: &Session, name: &str) -> Result<Removal> {
         let removing = || format!("remove snapshot {name}");
-        let found = session.ask(removing, |io| match open_to_change(io, &self.image) {
+        let found = session.ask(removing, |io| match open_to_remove(io, &self.image) {
             // The image went with all that was in it.
             Err(error) if error.is_not_found() => Ok(true),
             image => image?.ensure_no_snapshot(name),

@@ -58,6 +58,11 @@ impl IoCtx {
         self.handle
     }
 
+    /// As Ceph names it, without the namespace.
+    pub fn pool(&self) -> &str {
+        self.label.split_once('/').map_or(self.label.as_str(), |(pool, _)| pool)
+    }
+
     /// How errors name something in this pool.
     pub(super) fn subject(&self, name: &str) -> String {
         format!("{}/{name}", self.label)

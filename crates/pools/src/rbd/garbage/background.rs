@@ -33,17 +33,18 @@ struct Duty {
     prompt: &'static [Chore],
 }
 
-/// A flattening takes as long as the volume is large; freeing does not wait for it.
-const DUTIES: [Duty; 2] = [
+/// A flattening takes as long as the volume is large, and a client that has an image open may take any
+/// time to remove a snapshot of it; freeing does not wait for either.
+const DUTIES: [Duty; 3] = [
     Duty {
         thread: "rbd-free",
         hourly: &[Garbage::collect_volumes],
-        prompt: &[
-            Garbage::remove_orphaned_snapshots,
-            Garbage::remove_orphaned_groups,
-            Garbage::trash_kept_images,
-            Garbage::free_trash,
-        ],
+        prompt: &[Garbage::trash_kept_images, Garbage::free_trash],
+    },
+    Duty {
+        thread: "rbd-snapshots",
+        hourly: &[],
+        prompt: &[Garbage::remove_orphaned_snapshots, Garbage::remove_orphaned_groups],
     },
     Duty { thread: "rbd-flatten", hourly: &[], prompt: &[Garbage::flatten_requested] },
 ];

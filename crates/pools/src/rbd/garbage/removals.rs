@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use orlop_sys::ceph::{Access, IoCtx, SnapshotSpace};
 
-use super::super::image_lock::open_to_change;
+use super::super::image_lock::open_to_remove;
 
 /// Longer than librbd mostly takes from one step to the next: what is just being removed is left
 /// to the process that removes it.
@@ -58,7 +58,7 @@ pub(in super::super) fn finish_removals(io: &Arc<IoCtx>, image_id: &str) -> orlo
     if unfinished.is_empty() {
         return Ok(());
     }
-    let image = open_to_change(io, image_id)?;
+    let image = open_to_remove(io, image_id)?;
     for number in unfinished {
         if image.try_remove_trashed_snapshot(number)? {
             tracing::info!(
