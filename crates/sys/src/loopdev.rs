@@ -300,13 +300,23 @@ pub fn ensure_detached(device: &LoopDevice, label: &str) -> Result<()> {
 }
 
 /// Is the device still the one with this label? A file on a filesystem that gave up cannot be asked
-/// for its inode, and so the device not for its label; then `file` tells.
+/// for its inode, and so the device not for its label; then the end of `file` tells, its name and that of
+/// its directory. The rest of the path is as it was where the device was attached, through other links or
+/// in the mount namespace of a container that is gone.
 pub fn is_labelled(device: &LoopDevice, label: &str, file: &Path) -> Result<bool> {
     match read_status(device) {
         Ok(status) => Ok(status.is_some_and(|status| status.label == label)),
-        Err(Errno::IO) if backing(device)?.is_some_and(|there| there.file == file) => Ok(true),
+        Err(Errno::IO) if backing(device)?.is_some_and(|there| ends_alike(&there.file, file)) => {
+            Ok(true)
+        }
         Err(errno) => Err(errno).on("read the status of", &device.path()),
     }
+}
+
+fn ends_alike(shown: &Path, file: &Path) -> bool {
+    let end =
+        |path: &Path| Some((path.parent()?.file_name()?.to_owned(), path.file_name()?.to_owned()));
+    end(shown).is_some() && end(shown) == end(file)
 }
 
 /// As [`ensure_detached`], also of a file that cannot be asked any more.

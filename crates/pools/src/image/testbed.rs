@@ -135,6 +135,11 @@ impl Testbed {
         mounts::mount_filesystem(&mount, &self.path).unwrap();
     }
 
+    /// Where its filesystem is mounted.
+    pub(super) fn disk(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn pool_path(&self) -> PathBuf {
         self.path.join("pool")
     }

@@ -62,6 +62,34 @@ fn an_attached_file_is_described_found_and_detached() {
     ensure_detached(&disk.device, &disk.label).unwrap();
 }
 
+/// The caller holds the lock of a volume, and the kernel would wait 45 seconds.
+#[test]
+fn a_lease_of_another_program_is_not_waited_for() {
+    let dir = scratch();
+    let image = dir.path().join("image");
+    std::fs::write(&image, vec![1; 1 << 20]).unwrap();
+    let holder = File::open(&image).unwrap();
+    abi::take_lease(&holder, abi::Lease::Read).unwrap();
+    let leased = image.clone();
+    let refused = answered(move || {
+        attach(&leased, &AttachOptions { label: "orlop-test", read_only: false, size: MIB })
+    });
+    assert_eq!(refused.unwrap_err().leased_file(), Some(image.as_path()));
+}
+
+#[test]
+fn paths_are_alike_by_their_directory_and_name() {
+    let alike = |a: &str, b: &str| ends_alike(Path::new(a), Path::new(b));
+    assert!(alike("/pool/volumes/v-1/data", "/link/to/volumes/v-1/data"));
+    assert!(alike("/v-1/data", "/pool/volumes/v-1/data"));
+    assert!(!alike("/pool/volumes/v-2/data", "/pool/volumes/v-1/data"));
+    assert!(!alike("/pool/volumes/v-1/other", "/pool/volumes/v-1/data"));
+    for nameless in ["", "/", "/data", "data"] {
+        assert!(!alike(nameless, ""), "{nameless}");
+        assert!(!alike(nameless, "/pool/volumes/v-1/data"), "{nameless}");
+    }
+}
+
 #[test]
 fn a_read_only_device_takes_no_data() {
     if !root() {

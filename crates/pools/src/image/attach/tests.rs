@@ -1,3 +1,5 @@
+mod dead_disk;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
