@@ -5,19 +5,22 @@ use orlop_sys::privilege::{self, CapabilitySet, KeptCapabilities};
 
 use crate::config::Config;
 
-/// Mounts, loop devices and freezes; paths of other users; groups of volumes; nodes of devices;
-/// and growing an ext4 that is mounted.
+/// Mounts, loop devices and freezes; paths of other users; groups of volumes; nodes of devices; asking who
+/// has a file of another user open; and growing an ext4 that is mounted.
 const NODE: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::LEASE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Freezes, loop devices, managed pools and subvolumes.
-const IMAGE_CONTROLLER: CapabilitySet =
-    CapabilitySet::SYS_ADMIN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::MKNOD);
+/// Freezes, loop devices, managed pools and subvolumes; asking who has a file of another user open.
+const IMAGE_CONTROLLER: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::LEASE);
 
 /// A keyring that is another user's.
 const RBD_CONTROLLER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

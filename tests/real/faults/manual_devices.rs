@@ -159,3 +159,27 @@ async fn manual_read_only_device_blocks_only_writers() {
     drop(device);
     check_use(&client, &node).await;
 }
+
+/// Who has a file of another user open is told only to a process with CAP_LEASE.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_belongs_to_another_user_is_looked_at_too() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let daemon = Daemon::start(&pool).await;
+    let client = daemon.client();
+    let node = used_before(&client, "v", block()).await;
+    let data = pool.volume_data(&node.id);
+    std::os::unix::fs::chown(&data, Some(1000), Some(1000)).unwrap();
+    let other_name = pool.path.join("other-name");
+    std::fs::hard_link(&data, &other_name).unwrap();
+    let device = ByHand::attach(&other_name);
+    refused_for(node.stage().await, &device);
+    refused_for(client.delete(&node.id).await, &device);
+    drop(device);
+    let program = std::fs::OpenOptions::new().append(true).open(&data).unwrap();
+    let refused = expect_code(client.delete(&node.id).await, Code::FailedPrecondition);
+    assert!(refused.message().contains("is being written to"), "{}", refused.message());
+    drop(program);
+    check_use(&client, &node).await;
+    std::fs::remove_file(other_name).unwrap();
+}

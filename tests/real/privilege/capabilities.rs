@@ -5,7 +5,7 @@ use orlop_tests::*;
 use crate::privilege::lifecycle;
 
 /// With their numbers, from linux/capability.h.
-const NUMBERS: [(&str, u32); 8] = [
+const NUMBERS: [(&str, u32); 9] = [
     ("CAP_CHOWN", 0),
     ("CAP_DAC_OVERRIDE", 1),
     ("CAP_DAC_READ_SEARCH", 2),
@@ -14,6 +14,7 @@ const NUMBERS: [(&str, u32); 8] = [
     ("CAP_SYS_ADMIN", 21),
     ("CAP_SYS_RESOURCE", 24),
     ("CAP_MKNOD", 27),
+    ("CAP_LEASE", 28),
 ];
 
 #[derive(Clone, Copy)]
