@@ -183,3 +183,27 @@ async fn data_that_belongs_to_another_user_is_looked_at_too() {
     check_use(&client, &node).await;
     std::fs::remove_file(other_name).unwrap();
 }
+
+/// As on NFS and SMB: that a lease is refused says nothing there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_where_leases_tell_nothing_is_served() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Xfs, 2 * GIB);
+    let confined = [env!("CARGO_BIN_EXE_confined"), "--without-leases"];
+    let daemon = Launch::on(&pool).run_by(&confined).start().await;
+    let client = daemon.client();
+    let node = used_before(&client, "v", mount("ext4")).await;
+    let snapshot = client.snapshot("s", &node.id).await.unwrap().snapshot_id;
+    client.create("c").size(VOLUME).fs("ext4").from_snapshot(&snapshot).done().await;
+    // Devices are still seen, by whatever name they were attached.
+    let other_name = pool.path.join("other-name");
+    std::fs::hard_link(pool.volume_data(&node.id), &other_name).unwrap();
+    let device = ByHand::attach(&other_name);
+    refused_for(node.stage().await, &device);
+    drop(device);
+    std::fs::remove_file(other_name).unwrap();
+    check_use(&client, &node).await;
+    let log = daemon.launch().log();
+    let told = log.matches("this filesystem does not tell which files are open").count();
+    assert_eq!(told, 1, "{log}");
+}

@@ -1,7 +1,8 @@
 //! Becomes another program under a seccomp profile, as a container runtime does it.
 //!
 //! `confined PROFILE PROGRAM [ARGUMENT...]`; instead of a program, `--load-module` tries that one
-//! call and exits with its error number.
+//! call and exits with its error number. Instead of a profile, `--without-leases` refuses each lease on a
+//! file as if the file were open elsewhere, as NFS and SMB do.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a part of a test")]
 
@@ -14,10 +15,15 @@ use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
-    let profile = fs::read(words.next().expect("a profile")).expect("read the profile");
-    let profile: Value = serde_json::from_slice(&profile).expect("a profile in JSON");
+    let profile = words.next().expect("a profile");
+    let filter = if profile == "--without-leases" {
+        without_leases()
+    } else {
+        let profile = fs::read(profile).expect("read the profile");
+        filter_of(&serde_json::from_slice(&profile).expect("a profile in JSON"))
+    };
     let program = words.next().expect("a program");
-    apply_filter(&filter_of(&profile)).expect("apply the profile");
+    apply_filter(&filter).expect("apply the profile");
     if program == "--load-module" {
         let refused = rustix::system::init_module(&[], c"").expect_err("no module");
         return ExitCode::from(u8::try_from(refused.raw_os_error()).unwrap());
@@ -41,6 +47,24 @@ fn filter_of(profile: &Value) -> BpfProgram {
     assert!(rules.len() > 100, "{} calls are known", rules.len());
     let errno = profile["defaultErrnoRet"].as_u64().unwrap();
     compiled(&rules, errno).expect("a filter")
+}
+
+fn without_leases() -> BpfProgram {
+    const EAGAIN: u32 = 11;
+    const F_SETLEASE: u64 = 1024;
+    const F_UNLCK: u64 = 2;
+    let argument = |index: u8, op: &str, value: u64| json!({ "index": index, "type": "dword", "op": op, "val": value });
+    let filter = json!({ "all": {
+        "mismatch_action": "allow",
+        "match_action": { "errno": EAGAIN },
+        "filter": [{
+            "syscall": "fcntl",
+            "args": [argument(1, "eq", F_SETLEASE), argument(2, "ne", F_UNLCK)],
+        }],
+    }});
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("an architecture it knows");
+    let mut filters = compile_from_json(filter.to_string().as_bytes(), arch).expect("a filter");
+    filters.remove("all").expect("a filter")
 }
 
 fn compiled(rules: &[Value], errno: u64) -> Option<BpfProgram> {
