@@ -1,11 +1,14 @@
 //! The data that a snapshot, a clone or a restored volume is a copy of.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use orlop_model::{Error, Reason, Result};
+use orlop_model::{DeviceAccess, Devices, Error, Reason, Result, VolumeId, VolumeRecord};
 use orlop_sys::file::{self, BackingKind, CloneOutcome, FileAccess};
 
+use super::attach::LoopDevices;
 use super::catalogue::object_index::{ObjectIndex, StoredRecord};
 use super::failure::cannot;
 
@@ -22,6 +25,49 @@ pub(super) struct CopySource {
     length: u64,
     /// Nothing writes to it while it is copied, so that any way to copy it gives one instant.
     still: bool,
+    unattached: Option<Unattached>,
+}
+
+/// A volume that had no device when its copy was begun, so that nothing is frozen while it is copied.
+#[derive(Debug)]
+struct Unattached {
+    devices: Arc<LoopDevices>,
+    id: VolumeId,
+    before: FileState,
+}
+
+/// Changes with every write.
+#[derive(Debug, PartialEq, Eq)]
+struct FileState {
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    fn of(file: &File) -> Result<Self> {
+        let there = file.metadata().map_err(cannot(|| "look at the data of the source".to_owned()))?;
+        Ok(Self {
+            length: there.len(),
+            modified: (there.mtime(), there.mtime_nsec()),
+            changed: (there.ctime(), there.ctime_nsec()),
+        })
+    }
+}
+
+impl Unattached {
+    /// A copy that is not made at one instant takes a while, in which a device may be attached by hand.
+    fn check(&self, data: &File) -> Result<()> {
+        self.devices.check_still("copy", &self.id)?;
+        if FileState::of(data)? == self.before {
+            return Ok(());
+        }
+        Err(Error::precondition(format!(
+            "cannot copy volume {}: its data was written to by something other than Orlop while it was \
+             copied; end that and try again",
+            self.id
+        )))
+    }
 }
 
 impl CopySource {
@@ -29,6 +75,24 @@ impl CopySource {
         check_data(index, record)?;
         let source = Self::open_file(&index.directory_of(record.id()).data(), record.length())?;
         Ok(Self { still: R::IS_STILL, ..source })
+    }
+
+    /// A volume, unless it is written to by something that cannot be frozen.
+    pub(super) fn of_volume(
+        devices: &Arc<LoopDevices>,
+        index: &ObjectIndex<VolumeRecord>,
+        record: &VolumeRecord,
+    ) -> Result<Self> {
+        let source = Self::open(index, record)?;
+        let before = FileState::of(&source.data)?;
+        let is_attached = devices.attached(&record.id, DeviceAccess::ReadWrite)?.is_some();
+        devices.check_still("copy", &record.id)?;
+        let unattached = (!is_attached).then(|| Unattached {
+            devices: Arc::clone(devices),
+            id: record.id.clone(),
+            before,
+        });
+        Ok(Self { unattached, ..source })
     }
 
     /// A file that nothing writes to.
@@ -39,6 +103,7 @@ impl CopySource {
             allocated: file::allocated_bytes(path).map_err(cannot(reading))?,
             length,
             still: true,
+            unattached: None,
         })
     }
 
@@ -76,6 +141,9 @@ impl CopySource {
                 }
                 file::copy_sparse(&self.data, target)
                     .map_err(cannot(|| "copy the data of the copy source".to_owned()))?;
+                if let Some(unattached) = &self.unattached {
+                    unattached.check(&self.data)?;
+                }
             }
         }
         file::set_length(target, self.length)

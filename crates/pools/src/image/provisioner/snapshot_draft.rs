@@ -45,8 +45,7 @@ impl SnapshotDraft {
         // A damaged snapshot keeps its name until someone has looked at it.
         catalogue.snapshot_index().get(&new.id)?;
         let source = catalogue.volume_index().require(&new.source.id)?;
-        let copy_source = CopySource::open(catalogue.volume_index(), &source)?;
-        pool.devices.check_still("copy", &source.id)?;
+        let copy_source = CopySource::of_volume(&pool.devices, catalogue.volume_index(), &source)?;
         // A thick volume that shares its blocks needs as many again to be overwritten (decision 0029).
         let takes = !directory.shares_extents() || is_thick(&source);
         let demand = Demand {

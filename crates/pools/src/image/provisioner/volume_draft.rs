@@ -121,8 +121,8 @@ impl ImageProvisioner {
             }
             Some(ContentSource::Volume(id)) => {
                 let record = self.catalogue.volume_index().require(id)?;
-                let source = CopySource::open(self.catalogue.volume_index(), &record)?;
-                self.devices.check_still("copy", id)?;
+                let volumes = self.catalogue.volume_index();
+                let source = CopySource::of_volume(&self.devices, volumes, &record)?;
                 (source, record.capacity_bytes)
             }
         };

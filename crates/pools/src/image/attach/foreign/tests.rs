@@ -145,6 +145,46 @@ fn program_reading_the_file_blocks_nothing() {
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
 }
 
+/// Where a copy takes a while, a program may have come and gone by its end.
+#[test]
+fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
+    for bed in [Bed::ext4(), Bed::plain()].into_iter().flatten() {
+        let pool = bed.open();
+        if pool.directory.shares_extents() {
+            continue;
+        }
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        scribble(&data_of(&pool, &record.id), 1, MIB);
+        let of_volume = ContentSource::Volume(record.id.clone());
+        let (of_snapshot, of_copy) =
+            (snapshot_of(&pool, "s", &record), copy_of(&pool, "copy", of_volume, 16 * MIB));
+        let begun = || {
+            (
+                pool.provisioner().begin_snapshot(&of_snapshot).unwrap(),
+                pool.provisioner().begin_volume(&of_copy).unwrap(),
+            )
+        };
+        let (mut snapshot, mut copy) = begun();
+        let device = ByHand::attach(&data_of(&pool, &record.id), false);
+        refused_for(snapshot.capture(), &device);
+        refused_for(copy.capture(), &device);
+        drop(device);
+
+        (snapshot, copy) = begun();
+        scribble(&data_of(&pool, &record.id), 2, MIB);
+        for message in [refused(snapshot.capture()), refused(copy.capture())] {
+            assert!(message.contains("while it was copied"), "{message}");
+        }
+        drop((snapshot, copy));
+        for directory in ["snapshots", "staging"] {
+            assert!(listing(&bed, directory).is_empty(), "{directory}");
+        }
+        let (snapshot, copy) = begun();
+        snapshot.commit().unwrap();
+        copy.commit().unwrap();
+    }
+}
+
 #[test]
 fn files_of_other_volumes_are_ignored() {
     let text = "v-01234567-0123456789abcdef0123456789abcdef";
