@@ -90,6 +90,9 @@ impl ImagePool {
         ground.inspect_groups(&snapshots)?;
         ground.inspect_publications(&volumes, node);
         ground.inspect_orphans(&config.path)?;
+        if kind == Kind::Managed {
+            ground.findings.extend(devices::foreign_on_image(&config.path, &id)?);
+        }
         ground.inspect_space(config)?;
         Ok(Some(Inspection {
             id,
@@ -169,7 +172,7 @@ impl Ground {
             fs::metadata(root).map_err(cannot(|| format!("inspect {}", root.display())))?.dev();
         let attached = all_attached(id, root)?;
         let devices = devices::labelled(&layout, id, filesystem, &attached)?;
-        let findings = devices::foreign(&layout, &attached)?;
+        let findings = devices::foreign(&layout, &attached, in_use)?;
         Ok(Self { layout, id: id.clone(), in_use, devices, findings })
     }
 

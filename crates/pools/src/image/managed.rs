@@ -90,7 +90,7 @@ impl Managed {
             ));
         }
         let opening = || format!("open the pool's image {}", image.display());
-        let label = format!("orlop-pool-{pool}");
+        let label = label_of(pool);
         // Before anything is changed: it may be in use by hand.
         let own = find_own_device(root, &label)?;
         grow_image(&image, bytes)?;
@@ -283,11 +283,8 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
 /// refusing would mend nothing.
 fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDevice>> {
     let image = image_in(root);
-    let looking = || format!("find the devices on the pool's image {}", image.display());
-    let (mut own, mut foreign) = (None, Vec::new());
-    for there in loopdev::attached_to(&image, |_| true).map_err(cannot(looking))? {
-        if is_own(&there, label)? { own = Some(there.device) } else { foreign.push(there.device) }
-    }
+    let looking = || format!("inspect the pool's image {}", image.display());
+    let OnImage { own, foreign } = devices_on_image(root, label)?;
     if own.is_none() {
         let object = format!("the pool's image {}", image.display());
         let is_open = file::openers(&image).map_err(cannot(looking))? != Openers::None;
@@ -310,6 +307,34 @@ fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDevice>> {
         );
     }
     Ok(own)
+}
+
+/// The loop devices on a pool's image.
+struct OnImage {
+    own: Option<LoopDevice>,
+    foreign: Vec<LoopDevice>,
+}
+
+fn devices_on_image(root: &Path, label: &str) -> Result<OnImage> {
+    let image = image_in(root);
+    let listing = || format!("list the loop devices on {}", image.display());
+    let mut found = OnImage { own: None, foreign: Vec::new() };
+    for there in loopdev::attached_to(&image, |_| true).doing(listing)? {
+        match is_own(&there, label)? {
+            true => found.own = Some(there.device),
+            false => found.foreign.push(there.device),
+        }
+    }
+    Ok(found)
+}
+
+/// Devices on the pool's image that Orlop did not attach.
+pub(super) fn foreign_devices(root: &Path, pool: &PoolId) -> Result<Vec<LoopDevice>> {
+    Ok(devices_on_image(root, &label_of(pool))?.foreign)
+}
+
+fn label_of(pool: &PoolId) -> String {
+    format!("orlop-pool-{pool}")
 }
 
 /// As [`loopdev::attach`] makes it. A device by hand may begin elsewhere in the file, have other sectors

@@ -18,8 +18,8 @@ use super::layout::TEMPLATE;
 
 /// A device that was just detached lets go of its file a moment after it is gone, and a program that
 /// was just started has all files of this process open until its own code begins.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Which devices of others a call cannot go on beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

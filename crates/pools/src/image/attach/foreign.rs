@@ -44,6 +44,19 @@ impl LoopDevices {
         self.check_volume(doing, id, Harm::Writing, &[])
     }
 
+    /// Before a volume is restored from a snapshot, which the pool attaches to no device.
+    pub(in crate::image) fn check_snapshot_still(&self, id: &SnapshotId) -> Result<()> {
+        let check = SharingCheck {
+            doing: "copy",
+            object: &format!("snapshot {id}"),
+            data: &self.catalogue.snapshot_index().directory_of(id).data(),
+            harm: Harm::Writing,
+            own: &[],
+            tells_openers: self.directory.tells_openers(),
+        };
+        check.run(|file| is_named_as(&id.to_string(), file))
+    }
+
     fn check_volume(
         &self,
         doing: &str,

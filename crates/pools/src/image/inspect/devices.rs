@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, VolumeId};
-use orlop_sys::loopdev::LoopStatus;
+use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, SnapshotId, VolumeId};
+use orlop_sys::file::{self, Openers};
+use orlop_sys::loopdev::{LoopDevice, LoopStatus};
 
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
 use super::super::failure::cannot;
 use super::super::layout::{Layout, ObjectDir};
 use super::super::managed;
+use super::super::sharing::{PATIENCE, PAUSE, unseen};
 use super::entries;
 
 /// A copy of the pool may be in use beside it: its devices are on files that are not in this one.
@@ -44,37 +47,138 @@ pub(super) fn labelled(
     Ok(found)
 }
 
-/// Devices on data of volumes that were attached by something other than a daemon of this pool. Calls
-/// for these volumes are refused, for the data would be written by two that know nothing of each other
-/// (decision 0046).
-pub(super) fn foreign(layout: &Layout, attached: &[LoopStatus]) -> Result<Vec<Finding>> {
-    let mut volumes = HashMap::new();
-    for directory in entries(&layout.volumes())? {
-        let id = directory.file_name().and_then(|name| name.to_str()?.parse::<VolumeId>().ok());
-        if let (Some(id), Ok(data)) = (id, fs::symlink_metadata(ObjectDir::new(directory).data())) {
-            volumes.insert((data.dev(), data.ino()), id);
+/// The data of all volumes and snapshots, by inode.
+type Files = HashMap<(u64, u64), DataFile>;
+
+struct DataFile {
+    /// With its kind.
+    object: String,
+    id: Option<VolumeId>,
+    path: PathBuf,
+    record: PathBuf,
+}
+
+fn data_files(layout: &Layout) -> Result<Files> {
+    let mut files = HashMap::new();
+    for (directory, kind) in [(layout.volumes(), "volume"), (layout.snapshots(), "snapshot")] {
+        for directory in entries(&directory)? {
+            let name = super::name_of(&directory);
+            let id = name.parse::<VolumeId>().ok();
+            let home = ObjectDir::new(directory);
+            let (path, record) = (home.data(), home.record());
+            if (id.is_some() || name.parse::<SnapshotId>().is_ok())
+                && let Ok(data) = fs::symlink_metadata(&path)
+                && data.is_file()
+            {
+                let file = DataFile { object: format!("{kind} {name}"), id, path, record };
+                files.insert((data.dev(), data.ino()), file);
+            }
         }
     }
+    Ok(files)
+}
+
+/// Uses of data of volumes and snapshots that a daemon of this pool did not begin. Calls are refused
+/// because of them, for the data would be written by two that know nothing of each other (decision 0046).
+pub(super) fn foreign(
+    layout: &Layout,
+    attached: &[LoopStatus],
+    in_use: bool,
+) -> Result<Vec<Finding>> {
+    let mut files = data_files(layout)?;
     let mut findings = Vec::new();
     for status in attached {
-        let Some(id) = volumes.get(&(status.backing_device, status.backing_inode)) else {
-            continue;
-        };
-        if parse_label(&status.label).is_some_and(|(label, _)| label == *id) {
+        let inode = (status.backing_device, status.backing_inode);
+        let Some(file) = files.get(&inode) else { continue };
+        let label = parse_label(&status.label).map(|(label, _)| label);
+        if label.is_none() || label != file.id {
+            findings.push(foreign_device(file, status));
+        }
+    }
+    for status in attached {
+        files.remove(&(status.backing_device, status.backing_inode));
+    }
+    findings.extend(foreign_writers(files, in_use)?);
+    Ok(findings)
+}
+
+/// Devices by hand on the image of a managed pool.
+pub(super) fn foreign_on_image(root: &Path, pool: &PoolId) -> Result<Vec<Finding>> {
+    let found = managed::foreign_devices(root, pool)?.into_iter();
+    Ok(found.map(|device| foreign_on(&device, image_name(root), IMAGE_HARM)).collect())
+}
+
+fn image_name(root: &Path) -> String {
+    format!("the pool's image {}", managed::image_in(root).display())
+}
+
+const IMAGE_HARM: &str =
+    "once it is no longer in use the pool is not opened, and it may be damaged if it is in use";
+
+fn foreign_device(file: &DataFile, status: &LoopStatus) -> Finding {
+    let harm = match (&file.id, status.read_only) {
+        (Some(_), _) => {
+            "the volume is neither staged nor deleted, and may be damaged if it is in use"
+        }
+        (None, false) => {
+            "what is written there changes the snapshot, and nothing is restored from it"
+        }
+        (None, true) => {
+            "when the snapshot is deleted, its space is not freed before the device goes"
+        }
+    };
+    foreign_on(&status.device, file.object.clone(), harm)
+}
+
+fn foreign_on(device: &LoopDevice, object: String, harm: &str) -> Finding {
+    let device = device.path();
+    let device = device.display();
+    Finding::by_hand(
+        "foreign-device",
+        object,
+        format!("{device} is on its data and was not attached by Orlop: {harm}"),
+        format!("unmount what is on {device}, then run 'losetup --detach {device}'"),
+    )
+}
+
+/// What is deleted just now is written by nothing. A record is open to no process for longer than a moment:
+/// where it seems so, the filesystem does not tell.
+fn is_written(path: &Path) -> bool {
+    file::openers(path).is_ok_and(|openers| openers == Openers::Writers)
+}
+
+/// Of files that no device is on. The daemon opens them to write for a moment when it expands a volume,
+/// and for longer when it reclaims its space.
+fn foreign_writers(files: Files, in_use: bool) -> Result<Vec<Finding>> {
+    let mut written: Vec<DataFile> = files.into_values().collect();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        written.retain(|file| is_written(&file.path) && !is_written(&file.record));
+        if written.is_empty() || Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let own_name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let own_name = format!(" ({}) ", own_name.trim_end());
+    let mut findings = Vec::new();
+    for DataFile { object, path, .. } in written {
+        let writer = file::writer(&path).doing(|| format!("look at the data of {object}"))?;
+        if in_use && writer.as_ref().is_some_and(|writer| writer.contains(&own_name)) {
             continue;
         }
-        let device = status.device.path();
-        let device = device.display();
         findings.push(Finding::by_hand(
-            "foreign-device",
-            format!("volume {id}"),
+            "foreign-writer",
+            object,
             format!(
-                "{device} is on its data and was not attached by Orlop: the volume is neither staged \
-                 nor deleted, and may be damaged if it is in use"
+                "its data {} is being written to by something other than Orlop: it is neither used nor \
+                 copied",
+                path.display()
             ),
-            format!("unmount what is on {device}, then run 'losetup --detach {device}'"),
+            format!("end it: {}", writer.unwrap_or_else(|| unseen(&path))),
         ));
     }
+    findings.sort_by(|a, b| a.subject.cmp(&b.subject));
     Ok(findings)
 }
 

@@ -117,7 +117,9 @@ impl ImageProvisioner {
             None => return Ok(None),
             Some(ContentSource::Snapshot(id)) => {
                 let record = self.catalogue.snapshot_index().require(id)?;
-                (CopySource::open(self.catalogue.snapshot_index(), &record)?, record.size_bytes)
+                let source = CopySource::open(self.catalogue.snapshot_index(), &record)?;
+                self.devices.check_snapshot_still(id)?;
+                (source, record.size_bytes)
             }
             Some(ContentSource::Volume(id)) => {
                 let record = self.catalogue.volume_index().require(id)?;

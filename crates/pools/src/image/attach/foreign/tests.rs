@@ -1,6 +1,6 @@
 use std::fs::File;
 
-use orlop_model::{ContentSource, Pool, VolumeRecord};
+use orlop_model::{ContentSource, Pool, SnapshotRecord, VolumeRecord};
 
 use super::*;
 use crate::image::ImagePool;
@@ -143,6 +143,35 @@ fn program_reading_the_file_blocks_nothing() {
     pool.devices().ensure_attached(&record.id, RW).unwrap();
     snapshot(&pool, "s", &record);
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
+}
+
+fn restore(pool: &ImagePool, source: &SnapshotRecord) -> Result<VolumeRecord> {
+    let source = ContentSource::Snapshot(source.id.clone());
+    try_create(pool, &copy_of(pool, "restored", source, 16 * MIB))
+}
+
+/// What is written to a snapshot would be in the volume, half of it perhaps.
+#[test]
+fn a_snapshot_that_is_written_to_is_not_restored() {
+    for bed in Bed::all() {
+        let pool = bed.open();
+        let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+        let taken = snapshot(&pool, "s", &record);
+        let data = snapshot_data_of(&pool, &taken.id);
+        let device = ByHand::attach(&data, false);
+        refused_for(restore(&pool, &taken), &device);
+        drop(device);
+        let reader = ByHand::attach(&data, true);
+        restore(&pool, &taken).unwrap();
+        drop(reader);
+        pool.provisioner().ensure_no_volume(&volume_id(&pool, "restored")).unwrap();
+        let program = File::options().write(true).open(&data).unwrap();
+        let message = refused(restore(&pool, &taken));
+        assert!(message.contains(&format!("process {} ", std::process::id())), "{message}");
+        drop(program);
+        restore(&pool, &taken).unwrap();
+        pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+    }
 }
 
 /// Where a copy takes a while, a program may have come and gone by its end.
