@@ -136,11 +136,14 @@ impl LoopDevices {
             let Some((id, access)) = parse_label(&status.label) else {
                 continue;
             };
-            if id.pool() != pool || status.backing_device != found.directory.filesystem() {
+            if id.pool() != pool {
                 continue;
             }
+            // Also on another disk, where the volume's directory is a link to one.
             if backs(&volumes.directory_of(&id).data(), &status) {
                 *lock(&found.slots(&id)).of(access) = Some(status.device);
+            } else if status.backing_device != found.directory.filesystem() {
+                continue;
             } else if is_deleted(layout, &status)? {
                 take_down(&status);
             } else {

@@ -27,12 +27,14 @@ pub(super) fn labelled(
     let mut found = Vec::new();
     for status in attached {
         let Some((volume, _)) = parse_label(&status.label) else { continue };
-        if volume.pool() != pool || status.backing_device != filesystem {
+        if volume.pool() != pool {
             continue;
         }
         let home = ObjectDir::new(layout.volumes().join(volume.to_string()));
         let behind = if backs(&home.data(), status) {
             BehindDevice::Volume
+        } else if status.backing_device != filesystem {
+            continue;
         } else if is_deleted(layout, status)? {
             BehindDevice::Nothing
         } else if is_outside(layout.root(), status)? {
@@ -203,11 +205,9 @@ pub(super) fn of_copies(pool: &PoolId, path: &Path) -> Result<Vec<PathBuf>> {
 
 fn is_in_one_of(roots: &[(u64, PathBuf)], volume: &VolumeId, status: &LoopStatus) -> Result<bool> {
     for (filesystem, root) in roots {
-        if status.backing_device != *filesystem {
-            continue;
-        }
         let home = ObjectDir::new(Layout::new(root).volumes().join(volume.to_string()));
-        if backs(&home.data(), status) || !is_outside(root, status)? {
+        let is_on_it = status.backing_device == *filesystem;
+        if backs(&home.data(), status) || is_on_it && !is_outside(root, status)? {
             return Ok(true);
         }
     }

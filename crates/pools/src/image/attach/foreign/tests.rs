@@ -214,6 +214,28 @@ fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
     }
 }
 
+/// The directory of a volume may be a link to another disk.
+#[test]
+fn a_device_of_a_volume_on_another_disk_is_known_after_a_restart() {
+    let (Some(bed), Some(other)) = (Bed::xfs(), Bed::ext4()) else { return };
+    let pool = bed.open();
+    let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
+    let home = data_of(&pool, &record.id).parent().unwrap().to_owned();
+    let there = other.pool_path().with_extension("there");
+    fs::create_dir(&there).unwrap();
+    for name in ["data", "record.json"] {
+        fs::copy(home.join(name), there.join(name)).unwrap();
+    }
+    orlop_sys::file::remove_tree(&home).unwrap();
+    std::os::unix::fs::symlink(&there, &home).unwrap();
+    let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
+    drop(pool);
+    let pool = bed.open();
+    assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device.clone()));
+    assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
+    pool.devices().ensure_detached(&record.id, RW).unwrap();
+}
+
 #[test]
 fn files_of_other_volumes_are_ignored() {
     let text = "v-01234567-0123456789abcdef0123456789abcdef";
