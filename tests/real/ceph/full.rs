@@ -149,7 +149,7 @@ async fn a_snapshot_of_a_volume_in_use_keeps_nothing_from_being_freed() {
     let snapshot = client.snapshot("before", &used.id).await.unwrap().snapshot_id;
     let unused = create("unused").done().await.volume_id;
     ceph.rbd(&["bench", "--io-type", "write", "--io-size", "4M", "--io-total", "8M", &unused]);
-    let used_up = UsedUp::new(&ceph);
+    let used_up = ExhaustedQuota::new(&ceph);
     until("the pool is full", || used_up.shows()).await;
     until_room(&client, |free| free == 0).await;
 

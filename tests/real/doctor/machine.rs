@@ -65,35 +65,35 @@ async fn manually_attached_device_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn uses_of_snapshots_and_writers_are_named() {
     needs_root!();
-    let mut patient = Patient::new(PoolFs::Xfs).await;
-    let id = patient.block_volume("a").await;
-    let snapshot = patient.client.snapshot("s", &id).await.unwrap().snapshot_id;
-    let snapshot_data = patient.pool.path.join("snapshots").join(&snapshot).join("data");
+    let mut fixture = Fixture::new(PoolFs::Xfs).await;
+    let id = fixture.block_volume("a").await;
+    let snapshot = fixture.client.snapshot("s", &id).await.unwrap().snapshot_id;
+    let snapshot_data = fixture.pool.path.join("snapshots").join(&snapshot).join("data");
     for is_served in [true, false] {
         if !is_served {
-            patient.daemon.terminate();
+            fixture.daemon.terminate();
         }
         for read_only in [false, true] {
             let options = AttachOptions { label: "by hand", read_only, size: 16 * MIB };
             let device = loopdev::attach(&snapshot_data, &options).unwrap();
-            patient.incurable("foreign-device");
-            let report = patient.doctor(&[]);
+            fixture.not_repairable("foreign-device");
+            let report = fixture.doctor(&[]);
             for told in [&snapshot, &format!("losetup --detach {}", device.path().display())] {
                 assert!(report.text.contains(told), "{}", report.text);
             }
             loopdev::ensure_detached(&device, "by hand").unwrap();
         }
-        for (object, data) in [(&id, &patient.pool.volume_data(&id)), (&snapshot, &snapshot_data)] {
+        for (object, data) in [(&id, &fixture.pool.volume_data(&id)), (&snapshot, &snapshot_data)] {
             let program = fs::OpenOptions::new().append(true).open(data).unwrap();
-            patient.incurable("foreign-writer");
-            let report = patient.doctor(&[]);
+            fixture.not_repairable("foreign-writer");
+            let report = fixture.doctor(&[]);
             for told in [object, &format!("process {} ", std::process::id())] {
                 assert!(report.text.contains(told), "{}", report.text);
             }
             drop(program);
         }
     }
-    patient.doctor(&[]).expect(0, &[]);
+    fixture.doctor(&[]).expect(0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -319,7 +319,7 @@ fn devices_on_image(root: &Path, label: &str) -> Result<OnImage> {
     let image = image_in(root);
     let listing = || format!("list the loop devices on {}", image.display());
     let mut found = OnImage { own: None, foreign: Vec::new() };
-    for there in loopdev::attached_to(&image, |_| true).doing(listing)? {
+    for there in loopdev::attached_to(&image, |_| true).map_err(cannot(listing))? {
         match is_own(&there, label)? {
             true => found.own = Some(there.device),
             false => found.foreign.push(there.device),

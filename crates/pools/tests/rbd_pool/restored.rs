@@ -71,7 +71,7 @@ fn assert_kept(fixture: &Fixture, pool: &RbdPool, name: &str, because: &str) {
     age(fixture, &id);
     collect(fixture);
     assert_eq!(fixture.io().image_id(&id.to_string()).unwrap(), image);
-    let findings = RbdPool::inspect(&fixture.config()).unwrap();
+    let (_, findings) = RbdPool::inspect(&fixture.config()).unwrap();
     let found: Vec<_> = findings.iter().map(|one| (one.code, &one.problem)).collect();
     let [("unrecorded-image", problem)] = &found[..] else { panic!("{found:?}") };
     assert!(problem.contains(because), "{problem}");
@@ -247,7 +247,7 @@ fn an_image_whose_header_is_lost_is_kept() {
         assert_damaged(pool.provisioner().ensure_no_volume(&record.id), &lost);
         collect(&fixture);
         assert_eq!(fixture.image_names(), [record.id.to_string()]);
-        let findings = RbdPool::inspect(&fixture.config()).unwrap();
+        let (_, findings) = RbdPool::inspect(&fixture.config()).unwrap();
         assert!(findings.len() == 1 && findings[0].problem.contains(&lost));
 
         // What the message says.

@@ -165,7 +165,8 @@ fn foreign_writers(files: Files, in_use: bool) -> Result<Vec<Finding>> {
     let own_name = format!(" ({}) ", own_name.trim_end());
     let mut findings = Vec::new();
     for DataFile { object, path, .. } in written {
-        let writer = file::writer(&path).doing(|| format!("look at the data of {object}"))?;
+        let writer =
+            file::writer(&path).map_err(cannot(|| format!("look at the data of {object}")))?;
         if in_use && writer.as_ref().is_some_and(|writer| writer.contains(&own_name)) {
             continue;
         }

@@ -252,7 +252,8 @@ fn an_image_in_use_is_opened_beside_a_device_by_hand() {
     let device = ByHand::attach(&image_in(&testbed.pool_path()), true);
     let pool = ImagePool::open(config(&testbed)).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record));
-    let inspection = ImagePool::inspect(&bed.config(), &"node".parse().unwrap()).unwrap().unwrap();
+    let inspection =
+        ImagePool::inspect(&testbed.config(), &"node".parse().unwrap()).unwrap().unwrap();
     let [finding] = &inspection.findings[..] else { panic!("{}", inspection.findings.len()) };
     assert_eq!(finding.code, "foreign-device");
     assert!(finding.problem.contains(device.path().to_str().unwrap()), "{}", finding.problem);

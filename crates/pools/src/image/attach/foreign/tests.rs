@@ -153,8 +153,8 @@ fn restore(pool: &ImagePool, source: &SnapshotRecord) -> Result<VolumeRecord> {
 /// What is written to a snapshot would be in the volume, half of it perhaps.
 #[test]
 fn a_snapshot_that_is_written_to_is_not_restored() {
-    for bed in Bed::all() {
-        let pool = bed.open();
+    for testbed in Testbed::all() {
+        let pool = testbed.open();
         let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
         let taken = snapshot(&pool, "s", &record);
         let data = snapshot_data_of(&pool, &taken.id);
@@ -177,8 +177,8 @@ fn a_snapshot_that_is_written_to_is_not_restored() {
 /// Where a copy takes a while, a program may have come and gone by its end.
 #[test]
 fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
-    for bed in [Bed::ext4(), Bed::plain()].into_iter().flatten() {
-        let pool = bed.open();
+    for testbed in [Testbed::ext4(), Testbed::plain()].into_iter().flatten() {
+        let pool = testbed.open();
         if pool.directory.shares_extents() {
             continue;
         }
@@ -206,7 +206,7 @@ fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
         }
         drop((snapshot, copy));
         for directory in ["snapshots", "staging"] {
-            assert!(listing(&bed, directory).is_empty(), "{directory}");
+            assert!(listing(&testbed, directory).is_empty(), "{directory}");
         }
         let (snapshot, copy) = begun();
         snapshot.commit().unwrap();
@@ -217,8 +217,8 @@ fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
 /// The directory of a volume may be a link to another disk.
 #[test]
 fn a_device_of_a_volume_on_another_disk_is_known_after_a_restart() {
-    let (Some(bed), Some(other)) = (Bed::xfs(), Bed::ext4()) else { return };
-    let pool = bed.open();
+    let (Some(testbed), Some(other)) = (Testbed::xfs(), Testbed::ext4()) else { return };
+    let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
     let home = data_of(&pool, &record.id).parent().unwrap().to_owned();
     let there = other.pool_path().with_extension("there");
@@ -230,7 +230,7 @@ fn a_device_of_a_volume_on_another_disk_is_known_after_a_restart() {
     std::os::unix::fs::symlink(&there, &home).unwrap();
     let device = pool.devices().ensure_attached(&record.id, RW).unwrap();
     drop(pool);
-    let pool = bed.open();
+    let pool = testbed.open();
     assert_eq!(pool.devices().attached(&record.id, RW).unwrap(), Some(device.clone()));
     assert_eq!(pool.devices().ensure_attached(&record.id, RW).unwrap(), device);
     pool.devices().ensure_detached(&record.id, RW).unwrap();
