@@ -236,7 +236,7 @@ async fn standstill(plugin: &Plugin) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_reader_throttles_and_hangup_ends_the_reading() {
+async fn slow_reader_pauses_and_hangup_ends_reading() {
     let plugin = Plugin::start().await;
     let mut stream = endless(&plugin).await;
     stream.message().await.unwrap().unwrap();

@@ -195,7 +195,7 @@ fn a_raw_volume_in_use_is_not_cleaned_up_without_its_pool() {
         assert!(matches!(error, Error::NotServed { .. }), "{error}");
         assert!(error.to_string().contains("in use on this node"), "{error}");
     }
-    assert_eq!(engine.in_use_of_unknown_pools().unwrap(), [id.clone()]);
+    assert_eq!(engine.in_use_of_unknown_pools().unwrap(), std::slice::from_ref(&id));
     // What the record does not name was never here (open point 3).
     engine.unpublish_volume(&volume, &path(OTHER_TARGET)).unwrap();
     engine.controller_unpublish(&id, Some(&node("n2"))).unwrap();
