@@ -94,13 +94,17 @@ pub fn writer(path: &Path) -> Result<Option<String>> {
     }))
 }
 
-/// The process that holds a write lease, from `N: LEASE ACTIVE WRITE PID MAJOR:MINOR:INODE 0 EOF`.
+/// The process that holds a write lease, from `N: LEASE ACTIVE WRITE PID MAJOR:MINOR:INODE 0 EOF`. After an
+/// open that the lease kept out it is `BREAKING`, with what is to be left of it.
 fn lease_holder(locks: &str, (device, inode): (u64, u64)) -> Option<String> {
     let wanted = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "LEASE", _, "WRITE", process, file, ..] if file == wanted => {
+            [_, "LEASE", "ACTIVE", "WRITE", process, file, ..]
+            | [_, "LEASE", "BREAKING", _, process, file, ..]
+                if file == wanted =>
+            {
                 Some(process.to_owned())
             }
             _ => None,
