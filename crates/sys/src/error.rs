@@ -22,6 +22,10 @@ pub enum Error {
     #[error("{operation} {}: {reason}", path.display())]
     Refused { operation: &'static str, path: PathBuf, reason: String },
 
+    /// What an operator has set on the object keeps this from being done, until it is taken away.
+    #[error("{operation} {}: {reason}", path.display())]
+    HeldByOperator { operation: &'static str, path: PathBuf, reason: String },
+
     /// A program that an earlier daemon started, and that is not killed half-way.
     #[error("a program that was started earlier still works on {}", device.display())]
     DeviceBusy { device: PathBuf },
@@ -47,6 +51,7 @@ impl Error {
         match self {
             Self::Call { errno, .. } | Self::Explained { errno, .. } => Some(*errno),
             Self::Refused { .. }
+            | Self::HeldByOperator { .. }
             | Self::DeviceBusy { .. }
             | Self::Leased { .. }
             | Self::ToolMissing { .. }
@@ -80,11 +85,15 @@ impl Error {
         if let Self::Leased { path } = self { Some(path) } else { None }
     }
 
+    pub fn is_held_by_operator(&self) -> bool {
+        matches!(self, Self::HeldByOperator { .. })
+    }
+
     /// Without the operation and its object, for a caller who names them.
     pub fn cause(&self) -> String {
         match self {
             Self::Call { errno, .. } => errno.to_string(),
-            Self::Refused { reason, .. } => reason.clone(),
+            Self::Refused { reason, .. } | Self::HeldByOperator { reason, .. } => reason.clone(),
             Self::Explained { .. }
             | Self::DeviceBusy { .. }
             | Self::Leased { .. }
@@ -112,6 +121,9 @@ pub trait CallError: std::error::Error + Send + Sync + 'static {
 
     /// The file on which another program holds a lease.
     fn leased_file(&self) -> Option<&Path>;
+
+    /// Is it kept from by what an operator has set on the object?
+    fn is_held_by_operator(&self) -> bool;
 }
 
 impl CallError for Error {
@@ -126,6 +138,10 @@ impl CallError for Error {
     fn leased_file(&self) -> Option<&Path> {
         Self::leased_file(self)
     }
+
+    fn is_held_by_operator(&self) -> bool {
+        Self::is_held_by_operator(self)
+    }
 }
 
 impl CallError for std::io::Error {
@@ -139,6 +155,10 @@ impl CallError for std::io::Error {
 
     fn leased_file(&self) -> Option<&Path> {
         None
+    }
+
+    fn is_held_by_operator(&self) -> bool {
+        false
     }
 }
 

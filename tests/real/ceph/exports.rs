@@ -89,3 +89,26 @@ async fn export_in_use_is_no_finding_even_behind_a_symlink() {
     down_from(&client, "linked", &used).await;
     delete(&client, &volume.volume_id).await;
 }
+
+/// A write would wait for the lock, in the kernel at last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_is_locked_by_hand_is_not_staged() {
+    needs_root!();
+    let ceph = TestCeph::shared();
+    let daemon = ceph.launch("hand-locked", "all").start().await;
+    let client = daemon.client();
+    let volume = client.create("hand-locked").size(VOLUME).fs("ext4").done().await;
+    let id = &volume.volume_id;
+    ceph.rbd(&["lock", "add", id, "maintenance"]);
+    let mut used = client.on_node(&volume, mount("ext4"));
+    let published = client.controller_publish(id, "hand-locked", mount("ext4"), false).await;
+    used.publish_context = published.unwrap();
+    let refused = expect_code(used.stage().await, Code::FailedPrecondition);
+    let (_, locker) = refused.message().split_once("maintenance client.").expect("the command");
+    let locker = format!("client.{}", locker.split('`').next().unwrap());
+    used.unstage().await.unwrap();
+    ceph.rbd(&["lock", "rm", id, "maintenance", &locker]);
+    used.up().await;
+    down_from(&client, "hand-locked", &used).await;
+    delete(&client, id).await;
+}

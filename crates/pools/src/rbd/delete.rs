@@ -105,6 +105,7 @@ impl Deletion {
     /// open only for as long as it flattens or grows it, which is waited for a little.
     fn check_unused(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let looking = || format!("list the clients of volume {id}");
+        self.session.ask(|| format!("delete volume {id}"), |io| io.check_no_hand_lock(image_id))?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             let watchers = self.session.ask(looking, |io| {

@@ -204,6 +204,9 @@ impl Exports {
         }
         self.ensure_unexported(id, access)?;
         self.ensure_image_size(record)?;
+        if access == DeviceAccess::ReadWrite {
+            self.check_no_hand_lock(id)?;
+        }
         let started = export
             .start(&self.source(&image_of(id), access), self.config.timeout)
             .map_err(cannot(starting))
@@ -344,6 +347,14 @@ impl Exports {
             Some(address) => self.fencing.forget_own_client(id, &address),
             None => Ok(()),
         }
+    }
+
+    /// A writer would wait for the lock without limit, and what waits for it in the kernel cannot be
+    /// called off.
+    fn check_no_hand_lock(&self, id: &VolumeId) -> Result<()> {
+        let known = self.images.require(id)?;
+        let exporting = || format!("export volume {id}");
+        self.session.ask(exporting, |io| io.check_no_hand_lock(&known.image_id))
     }
 
     /// An image that is smaller than its record says: an operator has shrunk it.

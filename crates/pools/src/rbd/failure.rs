@@ -19,6 +19,9 @@ fn failure(doing: String, error: impl CallError) -> Error {
     if let Some(device) = error.busy_device() {
         return crate::in_use::device_busy(device);
     }
+    if error.is_held_by_operator() {
+        return Error::precondition(Reason::explained(format!("cannot {doing}: {error}"), error));
+    }
     let advice = match error.errno() {
         Some(Errno::NOSPC | Errno::DQUOT) => {
             let text = format!(

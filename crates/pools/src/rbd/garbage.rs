@@ -7,6 +7,7 @@
 //! Nothing is ever freed that is not marked as deleted.
 
 mod background;
+mod obstacles;
 mod removals;
 mod trash_lease;
 
@@ -27,6 +28,8 @@ use super::session::Session;
 use super::uncommitted_group_snapshot::OfImages;
 use super::uncommitted_snapshot::OfImage;
 pub(super) use background::{Background, HOUR};
+use obstacles::ReportedObstacles;
+pub(super) use obstacles::obstacle;
 pub(super) use removals::{finish_removals, unfinished_removals};
 use trash_lease::TrashLease;
 
@@ -46,6 +49,7 @@ pub(super) struct Garbage {
     deletion: Arc<Deletion>,
     flattening: Arc<Flattening>,
     background: Arc<Background>,
+    obstacles: ReportedObstacles,
 }
 
 impl Garbage {
@@ -66,6 +70,7 @@ impl Garbage {
             deletion: Arc::clone(deletion),
             flattening: Arc::clone(flattening),
             background: Arc::clone(background),
+            obstacles: ReportedObstacles::default(),
         }
     }
 
@@ -140,7 +145,12 @@ impl Garbage {
     }
 
     fn try_free(&self, trashed: &Trashed, lease: &mut Option<TrashLease>) -> Result<Freeing> {
-        let freeing = || format!("free image {}", trashed.id);
+        let (id, freeing) = (&trashed.id, || format!("free image {}", trashed.id));
+        let obstacle = self.session.ask(freeing, |io| obstacle(io, &self.info.id, id))?;
+        self.obstacles.report(id, obstacle.as_deref());
+        if obstacle.is_some() {
+            return Ok(Freeing::Needed);
+        }
         if self.session.ask(freeing, |io| is_needed(io, trashed))? {
             return Ok(Freeing::Needed);
         }
@@ -148,7 +158,7 @@ impl Garbage {
             *lease = TrashLease::try_acquire(&self.session, &self.info.name)?;
         }
         match lease {
-            Some(_) => self.session.ask(freeing, |io| free(io, &trashed.id)),
+            Some(_) => self.session.ask(freeing, |io| free(io, id)),
             None => Ok(Freeing::Leased),
         }
     }

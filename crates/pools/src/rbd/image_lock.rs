@@ -142,6 +142,7 @@ fn take_from_silent_holder(
 /// silent for too long, and blocklists it, but for an hour only, which then could not be prolonged;
 /// so it is done here before, and for good.
 pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Result<Image> {
+    io.check_no_hand_lock(image_id)?;
     let image = io.open_image_by_id(image_id, None, Access::ReadWrite)?;
     let header = header_of(image_id);
     let look = || io.silent_holder(&image, (&header, IMAGE_LOCK), LockHolder::is);

@@ -7,7 +7,7 @@ use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId, VolumeRecord
 use orlop_sys::ceph::{Access, header_of, metadata_key};
 
 use super::RbdPool;
-use super::garbage::{HOUR, unfinished_removals};
+use super::garbage::{HOUR, obstacle, unfinished_removals};
 use super::image_state::NamedState;
 use super::images::Found;
 use super::layout::{OURS, kept_prefix};
@@ -143,6 +143,7 @@ impl RbdPool {
                 }
             })?;
             let subject = format!("image {name}");
+            self.inspect_obstacle(&subject, &image_id, findings)?;
             self.inspect_removals(&subject, &image_id, findings)?;
             if !needed {
                 let problem = "it was kept for a snapshot, and none is left";
@@ -155,7 +156,24 @@ impl RbdPool {
     fn inspect_trash(&self, findings: &mut Vec<Finding>) -> Result<()> {
         for trashed in self.garbage.deleted_images()? {
             let subject = format!("deleted image {}", trashed.id);
+            self.inspect_obstacle(&subject, &trashed.id, findings)?;
             self.inspect_removals(&subject, &trashed.id, findings)?;
+        }
+        Ok(())
+    }
+
+    /// Of a deleted image.
+    fn inspect_obstacle(
+        &self,
+        subject: &str,
+        image_id: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let looking = || format!("inspect {subject}");
+        let obstacle = self.session.ask(looking, |io| obstacle(io, &self.info.id, image_id))?;
+        if let Some(problem) = obstacle {
+            let advice = "what the problem says; the image is freed within an hour then";
+            findings.push(Finding::by_hand("kept-image", subject, problem, advice));
         }
         Ok(())
     }

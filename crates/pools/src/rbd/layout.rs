@@ -41,6 +41,7 @@ pub(super) const MEMBER: &str = "member.";
 pub(super) const INTENT: &str = "pending.";
 pub(super) const GROUP_INTENT: &str = "pending-group.";
 pub(super) const FLATTEN: &str = "flatten.";
+const COPY: &str = "copy-";
 const KEPT: &str = "orlop-kept.";
 const SNAPSHOT_GROUP: &str = "orlop-cut.";
 
@@ -79,7 +80,7 @@ pub(super) fn joined_key(image_id: &str) -> String {
 
 /// What the snapshot is for that a copy of a volume is made from.
 pub(super) fn copy_purpose(copy: &VolumeId) -> String {
-    format!("copy-{copy}")
+    format!("{COPY}{copy}")
 }
 
 pub(super) fn kept_name(image_id: &str) -> String {
@@ -97,6 +98,12 @@ fn is_kept(image: &str) -> bool {
 
 pub(super) fn kept_prefix() -> &'static str {
     KEPT
+}
+
+/// Has Orlop taken this snapshot, for a record or for a copy?
+pub(super) fn is_own_snapshot(pool: &PoolId, snapshot: &str) -> bool {
+    let for_copies = format!("{COPY}{}", volume_prefix(pool));
+    snapshot.starts_with(&format!("s-{pool}-")) || snapshot.starts_with(&for_copies)
 }
 
 /// The RBD group of an atomic group snapshot.

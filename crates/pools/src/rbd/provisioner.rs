@@ -21,6 +21,7 @@ use super::catalogue::RbdCatalogue;
 use super::delete::Deletion;
 use super::failure::cannot;
 use super::flatten::Flattening;
+use super::image_lock::open_to_change;
 use super::images::Images;
 use super::intent::Intents;
 use super::session::Session;
@@ -153,8 +154,9 @@ impl Provisioner for RbdProvisioner {
 
     /// The object stores do it, each object in one step: writers need not be held.
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
-        let image = self.images.open(id, Access::ReadWrite)?;
-        image.sparsify(SPARSE_RUN).map_err(cannot(|| format!("reclaim space of volume {id}")))
+        let known = self.images.require(id)?;
+        let reclaiming = || format!("reclaim space of volume {id}");
+        self.session.ask(reclaiming, |io| open_to_change(io, &known.image_id)?.sparsify(SPARSE_RUN))
     }
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {

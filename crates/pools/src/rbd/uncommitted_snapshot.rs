@@ -32,7 +32,11 @@ impl Intended for OfImage {
         let found = session.ask(removing, |io| match open_to_remove(io, &self.image) {
             // The image went with all that was in it.
             Err(error) if error.is_not_found() => Ok(true),
-            image => image?.ensure_no_snapshot(name),
+            image => {
+                let image = image?;
+                check_unprotected(&image, &self.image, name)?;
+                image.ensure_no_snapshot(name)
+            }
         })?;
         Ok(if found { Removal::ForGood } else { Removal::NotFound })
     }
@@ -82,6 +86,21 @@ impl UncommittedSnapshot {
     pub(super) fn try_commit(self, update: Update) -> Result<bool> {
         self.intent.try_commit(update)
     }
+}
+
+/// librbd removes no snapshot that an operator has protected, and only says that it is in use.
+fn check_unprotected(image: &Image, image_id: &str, snapshot: &str) -> orlop_sys::Result<()> {
+    if !image.is_protected(snapshot)? {
+        return Ok(());
+    }
+    Err(orlop_sys::Error::HeldByOperator {
+        operation: "remove a snapshot of",
+        path: image_id.into(),
+        reason: format!(
+            "it is protected; allow its removal with `rbd snap unprotect --image-id {image_id} --snap \
+             {snapshot}`"
+        ),
+    })
 }
 
 fn size_at(image: &Image, snapshot: &str) -> orlop_sys::Result<u64> {

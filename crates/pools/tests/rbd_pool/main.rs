@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod by_hand;
 mod changes;
 mod copies;
 mod fixture;

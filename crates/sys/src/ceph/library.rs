@@ -139,6 +139,7 @@ library! { Rbd, "librbd.so.1":
     fn rbd_metadata_set(Handle, Text, Text) -> c_int;
     fn rbd_snap_create(Handle, Text) -> c_int;
     fn rbd_snap_remove(Handle, Text) -> c_int;
+    fn rbd_snap_is_protected(Handle, Text, *mut c_int) -> c_int;
     fn rbd_snap_remove_by_id(Handle, u64) -> c_int;
     fn rbd_snap_list(Handle, *mut RawSnapshotInfo, *mut c_int) -> c_int;
     fn rbd_snap_list_end(*mut RawSnapshotInfo);

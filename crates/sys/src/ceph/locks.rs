@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::directory::header_of;
 use super::handle::{CephCall, call, terminated};
 use super::image::Image;
 use super::objects::IoCtx;
 use super::watchers::Watcher;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The lock of librbd itself, on the header of an image.
 pub const IMAGE_LOCK: &str = "rbd_lock";
+/// With which librbd, and the kernel's client, take that lock by themselves; `rbd lock add` gives another.
+const LIBRBD_COOKIE: &str = "auto ";
 /// For each text that is reported of a holder.
 const BUFFER: usize = 512;
 const MAY_RENEW: u8 = 1;
@@ -144,6 +147,41 @@ impl IoCtx {
         }
         // It may have let go of both in good order just now.
         Ok(self.lock_holder(header, lock)?.filter(|same| *same == holder))
+    }
+
+    /// Who has locked an image with `rbd lock add`. librbd would wait for that lock without limit: the
+    /// client that has it is mostly gone, and the lock is not.
+    pub fn hand_lock(&self, image_id: &str) -> Result<Option<LockHolder>> {
+        let holder = self.lock_holder(&header_of(image_id), IMAGE_LOCK)?;
+        Ok(holder.filter(|holder| !holder.cookie.starts_with(LIBRBD_COOKIE)))
+    }
+
+    pub fn check_no_hand_lock(&self, image_id: &str) -> Result<()> {
+        match self.hand_lock(image_id)? {
+            None => Ok(()),
+            Some(holder) => Err(Error::HeldByOperator {
+                operation: "lock",
+                path: self.subject(image_id).into(),
+                reason: self.about_hand_lock(image_id, &holder)?,
+            }),
+        }
+    }
+
+    /// With the command that removes it; that of librbd needs a name, which a deleted image has not.
+    pub fn about_hand_lock(&self, image_id: &str, holder: &LockHolder) -> Result<String> {
+        let LockHolder { address, client, cookie } = holder;
+        let command = match self.image_name(image_id)? {
+            Some(name) => format!("rbd lock rm {name} {cookie} {client}"),
+            None => {
+                let header = header_of(image_id);
+                format!("rados lock break {header} {IMAGE_LOCK} {client} --lock-cookie {cookie}")
+            }
+        };
+        Ok(format!(
+            "the Ceph client {address} has locked the image by hand, as {cookie}; remove the lock in \
+             {} with `{command}`",
+            self.subject("").trim_end_matches('/')
+        ))
     }
 
     /// Only from this holder. The caller has stopped it before.

@@ -68,6 +68,19 @@ impl Image {
         Ok(())
     }
 
+    /// `false` also if there is none.
+    pub fn is_protected(&self, name: &str) -> Result<bool> {
+        let looking = self.call("look at a snapshot of");
+        let text = looking.text(name)?;
+        let mut protected = 0;
+        let code =
+            call!(rbd.rbd_snap_is_protected(self.handle(), text.as_ptr(), &raw mut protected));
+        match looking.check(code) {
+            Err(error) if error.is_not_found() => Ok(false),
+            answer => answer.map(|_| protected != 0),
+        }
+    }
+
     /// librbd removes a snapshot in two steps: it loses its name to the trash namespace, then it
     /// goes. One that is found between them is removed as well. `false`: there was none.
     pub fn ensure_no_snapshot(&self, name: &str) -> Result<bool> {

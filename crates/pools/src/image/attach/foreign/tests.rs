@@ -176,7 +176,7 @@ fn a_snapshot_that_is_written_to_is_not_restored() {
 
 /// Where a copy takes a while, a program may have come and gone by its end.
 #[test]
-fn a_volume_that_is_written_to_while_it_is_copied_gives_no_copy() {
+fn copying_fails_if_the_source_is_written_to() {
     for testbed in [Testbed::ext4(), Testbed::plain()].into_iter().flatten() {
         let pool = testbed.open();
         if pool.directory.shares_extents() {
