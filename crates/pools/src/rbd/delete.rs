@@ -114,7 +114,7 @@ impl Deletion {
             match watchers.first() {
                 None => return Ok(()),
                 Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
-                Some(_) if self.flattening.is_requested(id)? => {
+                Some(_) if self.flattening.is_requested(id, image_id)? => {
                     return Err(Error::busy(format!("volume {id}"), "it is being flattened"));
                 }
                 Some(watcher) => {

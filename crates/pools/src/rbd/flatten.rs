@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId};
-use orlop_sys::ceph::{Access, Update};
+use orlop_sys::ceph::{Access, IoCtx, Update};
 
 use super::garbage::Background;
-use super::layout::{FLATTEN, RECORDS, image_of};
+use super::image_lock::open_to_change;
+use super::images::named_image;
+use super::layout::{FLATTEN, RECORDS, flatten_image_key, flatten_volume_key, image_to_flatten};
 use super::records::Records;
 use super::session::Session;
 
@@ -57,10 +59,15 @@ impl Flattening {
         })
     }
 
+    /// A request that was made with a volume is gone if the volume was deleted before it was
+    /// flattened; snapshots of it are as deep as it was.
     pub(super) fn check_depth(&self, source_image: &str) -> Result<()> {
         if self.depth_of(source_image)? < DEEPEST {
             return Ok(());
         }
+        let requesting = || format!("request the flattening of image {source_image}");
+        let request = Update::default().set(&flatten_image_key(source_image), b"1");
+        self.records.update(requesting, &request)?;
         self.background.wake();
         Err(Error::busy(
             "the source volume",
@@ -75,7 +82,7 @@ impl Flattening {
             if depth <= FLATTENED_BEYOND {
                 return Ok(());
             }
-            let request = Update::default().set(&format!("{FLATTEN}{id}"), b"1");
+            let request = Update::default().set(&flatten_volume_key(id), b"1");
             self.records.update(requesting, &request)?;
             self.background.wake();
             Ok(())
@@ -85,41 +92,63 @@ impl Flattening {
         }
     }
 
-    pub(super) fn is_requested(&self, id: &VolumeId) -> Result<bool> {
+    pub(super) fn is_requested(&self, id: &VolumeId, image_id: &str) -> Result<bool> {
         let looking = || format!("check whether volume {id} is to be flattened");
-        Ok(self.records.get(looking, &format!("{FLATTEN}{id}"))?.is_some())
+        let by_image = flatten_image_key(image_id);
+        Ok(self.records.get(looking, &flatten_volume_key(id))?.is_some()
+            || self.records.get(looking, &by_image)?.is_some())
     }
 
     pub(super) fn flatten_requested(&self) -> Result<()> {
         let listing = || format!("list the volumes to flatten in pool {}", self.info.name);
+        let mut left = 0;
         for (key, _) in self.records.list(listing, "", FLATTEN, 0)? {
-            let Some(id) = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok())
-            else {
-                continue;
-            };
+            let volume = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok());
             // One that cannot be flattened must not keep the others from it.
-            match self.flatten(&id, &key) {
+            let flattened = match (image_to_flatten(&key), volume) {
+                (Some(image_id), _) => {
+                    self.flatten(image_id, |_| Ok(Some(image_id.to_owned())), &key)
+                }
+                (None, Some(id)) => self.flatten(&id.to_string(), |io| named_image(io, &id), &key),
+                (None, None) => continue,
+            };
+            match flattened {
                 // What it was copied from may be free now.
                 Ok(()) => self.background.wake(),
                 Err(error) => {
-                    tracing::warn!(%error, volume = %id, "cannot flatten a volume yet; it will be \
-                         retried")
+                    // What an operator has to do first may take hours.
+                    left += usize::from(!matches!(error, Error::Precondition(_)));
+                    tracing::warn!(%error, key, "cannot flatten an image yet; it will be retried");
                 }
             }
         }
-        Ok(())
+        match left {
+            0 => Ok(()),
+            left => Err(Error::busy(
+                format!("pool {}", self.info.name),
+                format!("{left} images cannot be flattened yet"),
+            )),
+        }
     }
 
-    fn flatten(&self, id: &VolumeId, request: &str) -> Result<()> {
-        let flattening = || format!("flatten volume {id}");
+    /// `what` is flattened: a volume or an image, by id.
+    fn flatten(
+        &self,
+        what: &str,
+        find_image: impl Fn(&IoCtx) -> orlop_sys::Result<Option<String>>,
+        request: &str,
+    ) -> Result<()> {
+        let flattening = || format!("flatten {what}");
         self.session.ask(flattening, |io| {
-            match io.open_image(&image_of(id), Access::ReadWrite) {
-                Err(error) if error.is_not_found() => {}
-                image => image?.flatten()?,
+            if let Some(image_id) = find_image(io)? {
+                match open_to_change(io, &image_id) {
+                    Err(error) if error.is_not_found() => {}
+                    image => image?.flatten()?,
+                }
             }
             io.update(RECORDS, &Update::default().remove(request)).map(drop)
         })?;
-        tracing::info!(volume = %id, "flattened a volume");
+        tracing::info!(image = what, "flattened an image");
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //!     pending.SNAPSHOT     the intent to take, or to remove, a snapshot of an image
 //!     pending-group.NAME   the same of an atomic snapshot of several images
 //!     flatten.VOLUME       a volume that is to be made independent of what it was copied from
+//!     flatten.image.IMAGE  the same of an image, whose volume may be deleted
 //! v-POOL-DIGEST            an image; among its metadata
 //!     orlop.record.IMAGE   the volume's record, written last; `-` once it is deleted
 //!     orlop.writer.IMAGE.NODE  the address of that node's client, while it may write
@@ -41,6 +42,8 @@ pub(super) const MEMBER: &str = "member.";
 pub(super) const INTENT: &str = "pending.";
 pub(super) const GROUP_INTENT: &str = "pending-group.";
 pub(super) const FLATTEN: &str = "flatten.";
+/// After [`FLATTEN`], where no volume is meant, but an image.
+const FLATTEN_IMAGE: &str = "image.";
 const COPY: &str = "copy-";
 const KEPT: &str = "orlop-kept.";
 const SNAPSHOT_GROUP: &str = "orlop-cut.";
@@ -76,6 +79,19 @@ pub(super) fn inline_key(image_id: &str) -> String {
 
 pub(super) fn joined_key(image_id: &str) -> String {
     format!("{OURS}joined.{image_id}")
+}
+
+pub(super) fn flatten_volume_key(id: &VolumeId) -> String {
+    format!("{FLATTEN}{id}")
+}
+
+pub(super) fn flatten_image_key(image_id: &str) -> String {
+    format!("{FLATTEN}{FLATTEN_IMAGE}{image_id}")
+}
+
+/// `None`: the request is for a volume.
+pub(super) fn image_to_flatten(key: &str) -> Option<&str> {
+    key.strip_prefix(FLATTEN)?.strip_prefix(FLATTEN_IMAGE)
 }
 
 /// What the snapshot is for that a copy of a volume is made from.

@@ -1,7 +1,12 @@
-use orlop_model::{ContentSource, Error, NewVolume, Pool};
+use std::process::{Command, Stdio};
+
+use orlop_model::{ContentSource, Error, NewVolume, Pool, VolumeId};
 use orlop_sys::ceph::Update;
 
-use crate::fixture::{Fixture, MIB, byte_at, copy_of, new_volume, until, volume, write};
+use crate::fixture::{
+    Fixture, MIB, byte_at, cluster, copy_of, new_volume, run, settled, snapshot, until, volume,
+    write,
+};
 
 #[test]
 fn a_copy_is_of_one_instant_and_independent_of_its_source() {
@@ -91,4 +96,83 @@ fn volume_is_deletable_only_after_flattening() {
     until("all is free", || fixture.is_empty());
     until("the request is gone", || io.omap_get("orlop.records", &request).unwrap().is_none());
     drop(pool);
+}
+
+/// Restored, snapshotted and deleted again and again, quicker than anything was flattened.
+#[test]
+fn a_snapshot_whose_chain_is_too_deep_is_restored_in_the_end() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let mut last = volume(&pool, "0", 8 * MIB);
+    write(&fixture.image(&last.id), 0, 9, MIB);
+    let mut taken = snapshot(&pool, "0", &last);
+    for depth in 1..=12 {
+        pool.provisioner().ensure_no_volume(&last.id).unwrap();
+        let from = ContentSource::Snapshot(taken.id.clone());
+        last = copy_of(&pool, &depth.to_string(), from, 8 * MIB).unwrap();
+        taken = snapshot(&pool, &depth.to_string(), &last);
+    }
+    pool.provisioner().ensure_no_volume(&last.id).unwrap();
+    // As daemons do that find no volume of that name any more.
+    let requests = fixture.io().omap_list("orlop.records", "", "flatten.", 0).unwrap();
+    let update = requests.iter().fold(Update::default(), |update, (key, _)| update.remove(key));
+    fixture.io().update("orlop.records", &update).unwrap();
+
+    let from = || ContentSource::Snapshot(taken.id.clone());
+    let refused = copy_of(&pool, "restored", from(), 8 * MIB);
+    assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+    let pool = fixture.open_collecting_garbage();
+    let restored = settled(|| copy_of(&pool, "restored", from(), 8 * MIB));
+    assert_eq!(byte_at(&fixture.image(&restored.id), 0, MIB), 9);
+}
+
+/// Of a client that has written to the image and was killed; the cluster has noticed.
+fn killed_writer(fixture: &Fixture, id: &VolumeId) -> String {
+    let image = format!("rbd/{}/{id}", fixture.namespace);
+    let endless = ["bench", "--io-type", "write", "--io-size", "4096", "--io-total", "100G"];
+    let mut writer = Command::new("rbd")
+        .arg("--conf")
+        .arg(cluster().join("ceph.conf"))
+        .args(endless)
+        .arg(&image)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let locks = || fixture.rbd_json(&["lock", "ls", &id.to_string()]);
+    until("it has the lock", || locks().as_array().is_some_and(|locks| !locks.is_empty()));
+    let address = locks()[0]["address"].as_str().unwrap().to_owned();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let status = || fixture.rbd_json(&["status", &id.to_string()]);
+    until("it watches no more", || status()["watchers"].as_array().unwrap().is_empty());
+    address
+}
+
+/// librbd would block it for an hour, within which it could not be fenced for good.
+#[test]
+fn a_dead_client_is_stopped_for_good_by_whatever_takes_its_lock() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let source = volume(&pool, "source", 8 * MIB);
+    for doing in ["flatten", "reclaim"] {
+        let from = ContentSource::Volume(source.id.clone());
+        let copy = copy_of(&pool, doing, from, 8 * MIB).unwrap();
+        let address = killed_writer(&fixture, &copy.id);
+        if doing == "reclaim" {
+            pool.provisioner().ensure_reclaimed(&copy.id).unwrap();
+        } else {
+            let request = format!("flatten.{}", copy.id);
+            let update = Update::default().set(&request, b"1");
+            fixture.io().update("orlop.records", &update).unwrap();
+            let _collector = fixture.open_collecting_garbage();
+            until("it is flat", || fixture.image(&copy.id).parent().unwrap().is_none());
+        }
+        let blocked = run("ceph", &["osd", "blocklist", "ls"]);
+        let entry = blocked.lines().find(|line| line.contains(&address));
+        let entry = entry.unwrap_or_else(|| panic!("{doing}: {address} is not in {blocked}"));
+        let year = |text: &str| text.split_once('-').unwrap().0.parse::<u32>().unwrap();
+        let until = year(entry.split(' ').nth(1).unwrap());
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        assert!(u64::from(until) > 1970 + since / 31_556_952 + 1, "{doing}: {entry}");
+    }
 }
