@@ -131,3 +131,21 @@ fn a_snapshot_is_committed_only_while_its_intent_exists() {
     assert_eq!(pool.catalogue().snapshots(None, 0).unwrap(), [record]);
     assert_eq!(fixture.image(&source.id).snapshots().unwrap().len(), 1);
 }
+
+#[test]
+fn a_snapshot_that_was_removed_by_hand_is_lost() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let source = volume(&pool, "a", 8 * MIB);
+    let taken = snapshot(&pool, "s", &source);
+    let name = fixture.image(&source.id).snapshots().unwrap().remove(0).name;
+    fixture.rbd(&["snap", "rm", "--no-progress", &format!("{}@{name}", source.id)]);
+    let restore = || copy_of(&pool, "b", ContentSource::Snapshot(taken.id.clone()), 8 * MIB);
+    for _ in 0..2 {
+        let lost = restore();
+        let Err(Error::Damaged { reason, .. }) = &lost else { panic!("{lost:?}") };
+        assert!(reason.contains(&name), "{reason}");
+    }
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
+    assert!(matches!(restore(), Err(Error::NoSuchSnapshot(_))));
+}

@@ -228,7 +228,10 @@ impl CapturedDraft {
             Err(error) if error.is_not_found() => Ok(None),
             outcome => created(outcome).map(Some),
         })?;
-        outcome.ok_or_else(|| self.without_source())
+        match outcome {
+            Some(made) => Ok(made),
+            None => Err(self.without_source()?),
+        }
     }
 
     fn parent(&self) -> Option<(&str, SnapshotRef<'_>)> {
@@ -253,12 +256,37 @@ impl CapturedDraft {
         }
     }
 
-    /// The source was deleted, or another process moved it just now.
-    fn without_source(&self) -> Error {
-        match &self.content {
-            Content::Snapshot { id, .. } => Error::busy(format!("snapshot {id}"), CHANGED),
-            Content::Zeroes | Content::Copy(_) => self.overtaken(),
+    /// The source was deleted, or another process moved it just now; or an operator has removed the
+    /// snapshot, and its record is still there.
+    fn without_source(&self) -> Result<Error> {
+        let (id, location) = match &self.content {
+            Content::Snapshot { id, location } => (id, location),
+            Content::Zeroes | Content::Copy(_) => return Ok(self.overtaken()),
+        };
+        let looking = || format!("find the data of snapshot {id}");
+        let is_there = self.pool.session.ask(looking, |io| {
+            let image = match io.open_image_by_id(&location.image, None, Access::ReadOnly) {
+                Err(error) if error.is_not_found() => return Ok(false),
+                image => image?,
+            };
+            Ok(image.snapshots()?.iter().any(|one| match location.reference() {
+                SnapshotRef::Name(name) => one.name == name,
+                SnapshotRef::Number(number) => one.number == number,
+            }))
+        })?;
+        // Read after that: a deletion removes the record first.
+        let is_recorded = self.pool.catalogue.snapshot_records().text(id)?.is_some();
+        if is_there || !is_recorded {
+            return Ok(Error::busy(format!("snapshot {id}"), CHANGED));
         }
+        Ok(Error::damaged(
+            format!("snapshot {id}"),
+            format!(
+                "snapshot {} of image {}, which has its data, was removed with rbd; nothing can \
+                 restore it: delete the snapshot",
+                location.snapshot, location.image
+            ),
+        ))
     }
 
     /// Another process is making the same volume, or has just made it.
