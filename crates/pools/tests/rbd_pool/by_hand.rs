@@ -17,7 +17,7 @@ fn image_id(fixture: &Fixture, pool: &RbdPool, name: &str) -> String {
 
 /// What inspection says of the pool, with what to do.
 fn findings(fixture: &Fixture) -> Vec<String> {
-    let found = RbdPool::inspect(&fixture.config()).unwrap().into_iter();
+    let found = RbdPool::inspect(&fixture.config()).unwrap().1.into_iter();
     found
         .map(|one| {
             let Remedy::ByHand(advice) = &one.remedy else { panic!("{}", one.problem) };
