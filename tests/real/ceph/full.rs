@@ -138,7 +138,7 @@ async fn ext4_on_a_full_pool_is_not_unmounted() {
 /// The client that has the image open has to take part in the removal of a snapshot, and waits until
 /// there is room.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_of_a_volume_in_use_keeps_nothing_from_being_freed() {
+async fn stuck_snapshot_on_a_full_pool_does_not_stop_freeing() {
     needs_root!();
     let ceph = TestCeph::small();
     let (mut controller, node) = (ceph.controller("full-s").await, ceph.node("full-n").await);

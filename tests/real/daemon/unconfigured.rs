@@ -9,7 +9,7 @@ fn is_attached(id: &str) -> bool {
 
 /// A raw volume mounts nothing at its staging path: only the node record tells that it is in use.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_raw_volume_of_a_pool_that_is_not_configured_is_reported_and_kept() {
+async fn raw_volume_of_an_unconfigured_pool_is_kept() {
     needs_root!();
     let near = TestPool::new(PoolFs::Directory, 0);
     let far = near.beside("far", PoolFs::Directory, 0);

@@ -199,7 +199,7 @@ fn a_failed_publish_keeps_what_it_found_without_a_record() {
 
 /// Its record is damaged, and the workload's path has to be cleared all the same.
 #[test]
-fn one_with_a_damaged_record_is_unpublished_by_the_orchestrators_id() {
+fn damaged_inline_volume_is_unpublished_by_its_caller_id() {
     for raw in [false, true] {
         let fixture = Fixture::new();
         fixture
@@ -219,7 +219,7 @@ fn one_with_a_damaged_record_is_unpublished_by_the_orchestrators_id() {
 }
 
 #[test]
-fn a_damaged_volume_that_is_not_inline_is_not_unpublished_by_its_name() {
+fn damaged_staged_volume_is_not_unpublished_by_its_name() {
     let fixture = Fixture::new();
     let id = fixture.create(ID);
     fixture.stage(&id);

@@ -150,7 +150,7 @@ fn killed_writer(fixture: &Fixture, id: &VolumeId) -> String {
 
 /// librbd would block it for an hour, within which it could not be fenced for good.
 #[test]
-fn a_dead_client_is_stopped_for_good_by_whatever_takes_its_lock() {
+fn taking_the_lock_of_a_dead_client_fences_it_for_good() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     let source = volume(&pool, "source", 8 * MIB);

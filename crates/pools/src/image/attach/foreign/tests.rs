@@ -216,7 +216,7 @@ fn copying_fails_if_the_source_is_written_to() {
 
 /// The directory of a volume may be a link to another disk.
 #[test]
-fn a_device_of_a_volume_on_another_disk_is_known_after_a_restart() {
+fn device_on_another_disk_is_known_after_a_restart() {
     let (Some(testbed), Some(other)) = (Testbed::xfs(), Testbed::ext4()) else { return };
     let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 16 * MIB));
