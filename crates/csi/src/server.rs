@@ -71,7 +71,8 @@ async fn answer(
     let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
     let listener = UnixListener::from_std(listener)?;
     let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
-    let connections = Connections { listener, table: table.clone(), pause: None };
+    let connections =
+        Connections { listener, table: table.clone(), pause: None, has_accepted: false };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
@@ -112,6 +113,8 @@ struct Connections {
     listener: UnixListener,
     table: ConnectionTable,
     pause: Option<Pin<Box<Sleep>>>,
+    /// The last poll gave out a connection.
+    has_accepted: bool,
 }
 
 impl Stream for Connections {
@@ -119,6 +122,12 @@ impl Stream for Connections {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         const PAUSE: Duration = Duration::from_millis(100);
+        // A connection that the table has closed keeps its descriptor until its task runs: let that be
+        // before the next one is accepted, or many newcomers at once use up all descriptors.
+        if std::mem::take(&mut self.has_accepted) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
@@ -128,6 +137,7 @@ impl Stream for Connections {
                 Ok((stream, _)) => match self.table.admit(stream) {
                     Some(connection) => {
                         let pid = connection.pid();
+                        self.has_accepted = true;
                         return Poll::Ready(Some(Ok(Lenient::new(connection, pid))));
                     }
                     None => tracing::warn!(
