@@ -245,7 +245,7 @@ fn ensure_io_delegated(mount: &Path, group: &Path) -> Result<()> {
                 .write(true)
                 .open(&control)
                 .and_then(|mut file| file.write_all(b"+io"))
-                .effect_on("pass the io controller on by", &control)?;
+                .effect_on("enable the io controller in", &control)?;
         }
     }
     Ok(())

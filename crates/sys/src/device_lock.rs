@@ -70,7 +70,7 @@ impl DeviceLock {
     /// The lock for the program, which has it for as long as it runs.
     fn inherited(&self) -> Result<Stdio> {
         let Some(lock) = &self.lock else { return Ok(Stdio::null()) };
-        lock.try_clone().map(Stdio::from).on("pass on the lock", &path_of(lock))
+        lock.try_clone().map(Stdio::from).on("duplicate the lock", &path_of(lock))
     }
 }
 

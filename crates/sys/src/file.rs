@@ -4,6 +4,7 @@ mod copy;
 mod durable;
 mod in_place;
 mod lock;
+mod lock_owner;
 mod openers;
 mod presence;
 mod punch;
@@ -35,6 +36,7 @@ pub use durable::{
 };
 pub use in_place::{is_overwritten_in_place, overwrite_in_place};
 pub use lock::{Lock, try_lock};
+pub use lock_owner::{LockAttempt, LockOwner, lock_after_looks, lock_owner};
 pub use openers::{Openers, openers, tells_openers, writer};
 pub use presence::Presence;
 pub use punch::punch_zeroes;

@@ -9,7 +9,7 @@ use crate::filesystem::ext4::Ext4Superblock;
 use crate::filesystem::signature::{Signature, classify, is_zero};
 use crate::loopdev::{LoopDevice, parse_device_number};
 use crate::mounts::mountinfo::{self, MountEntry};
-use crate::mounts::options::{FsOption, MountOptions};
+use crate::mounts::{FsOption, MountOptions};
 use crate::thaw_helper::messages::Message;
 use crate::{cgroup_io, rbd_export, tool};
 

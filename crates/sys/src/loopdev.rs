@@ -110,7 +110,7 @@ impl LoopDevice {
         let numbers = self.sysfs().join("dev");
         let text = std::fs::read_to_string(&numbers).on("read", &numbers)?;
         let (major, minor) = parse_device_number(&text)
-            .ok_or_else(|| Error::refused("read", &numbers, "no device number"))?;
+            .ok_or_else(|| Error::refused("read", &numbers, "it holds no device number"))?;
         let node = makedev(major, minor);
         match mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, node) {
             Ok(()) => {
@@ -222,7 +222,7 @@ fn loop_info(backing: &Path, options: &AttachOptions<'_>) -> Result<loop_info64>
 
 fn length_of(file: impl AsFd, path: &Path) -> Result<u64> {
     let length = fstat(file).on("stat", path)?.st_size;
-    u64::try_from(length).map_err(|_| Error::refused("stat", path, "no length"))
+    u64::try_from(length).map_err(|_| Error::refused("stat", path, "its length is negative"))
 }
 
 /// None (0) wherever the file's length will do: not every kernel changes a limit while a
@@ -283,8 +283,8 @@ pub fn find(backing: &Path, read_only: bool) -> Result<Option<LoopDevice>> {
     Ok(on_it.into_iter().find(|there| there.read_only == read_only).map(|there| there.device))
 }
 
-/// Detaches the device if it carries `label`; another label means that it is someone else's by
-/// now, and ours is long gone.
+/// Detaches the device if it carries `label`; another label means that the device was
+/// detached and is used for something else now.
 ///
 /// While a process has the device open the kernel only marks it to go at the last close. It is
 /// waited for briefly, then the answer is an error that [`Error::is_busy`]. One that a program of
@@ -420,7 +420,7 @@ pub fn writes(major: u32, minor: u32) -> Result<Option<u64>> {
 fn numbers_in(path: &Path) -> Result<Vec<u64>> {
     let text = std::fs::read_to_string(path).on("read", path)?;
     let numbers = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>();
-    numbers.ok_or_else(|| Error::refused("read", path, "not the statistics of a device"))
+    numbers.ok_or_else(|| Error::refused("read", path, "it does not hold a device's statistics"))
 }
 
 /// The size of any block device.

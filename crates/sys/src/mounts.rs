@@ -3,9 +3,7 @@
 
 mod device;
 mod fstab;
-mod lookup;
 pub(crate) mod mountinfo;
-pub(crate) mod options;
 mod point;
 mod users;
 
@@ -14,16 +12,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{
+    AtFlags, FileType, OFlags, StatVfsMountFlags, Statx, StatxAttributes, StatxFlags, fstatvfs,
+    statx,
+};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags as Attributes, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    move_mount, open_tree, unmount,
 };
 
 pub(crate) use device::block_device_at;
 pub use fstab::unmounted_above;
-pub use lookup::{MountLookup, look_up};
 pub use mountinfo::{MountEntry, parse_mountinfo};
 pub use point::{ensure_directory, ensure_file, remove_mount_point, replace_mount_point};
 pub use users::user_of;
@@ -32,12 +33,14 @@ use crate::abi;
 use crate::crash;
 use crate::error::{Context, Error, Result};
 use crate::resolve::{ResolvedPath, open_existing, path_of};
-use options::{FsOption, MountOptions};
 
 /// A child that is being started has copies of our descriptors until it executes its program, which on
 /// a busy machine has to be read first, and a scanner may look around in a mount: who is busy only so
 /// gets a moment.
 const UNMOUNT_PAUSES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// The major number of filesystems without a device, and of btrfs, which may have several.
+const ANONYMOUS: u32 = 0;
 
 /// All mounts of this mount namespace.
 pub fn all_mounts() -> Result<Vec<MountEntry>> {
@@ -80,7 +83,59 @@ fn mount_id(fd: &OwnedFd, path: &Path) -> Result<u64> {
     let text = std::fs::read_to_string(info).on("read the mount id of", path)?;
     text.lines()
         .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
-        .ok_or_else(|| Error::refused("read the mount id of", path, "the kernel tells none"))
+        .ok_or_else(|| Error::refused("read the mount id of", path, "the kernel reports none"))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MountLookup {
+    /// Nothing is mounted there, or nothing is there at all.
+    NotMounted,
+    /// A filesystem that can be written; with its device's major and minor number.
+    Filesystem { major: u32, minor: u32 },
+    /// The node of a block device.
+    DeviceNode { major: u32, minor: u32 },
+    /// Only [`mount_at`] knows.
+    Unknown,
+}
+
+/// What is mounted at a path, found by the path alone. The list of all mounts says more, but takes longer
+/// with every volume that is in use on the machine.
+pub fn look_up(path: &Path) -> Result<MountLookup> {
+    let resolved = match ResolvedPath::of("look for a mount at", path) {
+        Err(error) if error.is_not_found() => return Ok(MountLookup::NotMounted),
+        resolved => resolved?,
+    };
+    let fd = match resolved.open(OFlags::PATH) {
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(MountLookup::NotMounted),
+        fd => fd.on("open", path)?,
+    };
+    // A filesystem that has shut down after an error answers with EIO.
+    let Ok(there) = statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS) else {
+        return Ok(MountLookup::Unknown);
+    };
+    // Linux 5.8.
+    if !there.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(MountLookup::Unknown);
+    }
+    if !there.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(MountLookup::NotMounted);
+    }
+    // Read-only: the mount or the filesystem, which makes a difference.
+    let writable = fstatvfs(&fd).is_ok_and(|at| !at.f_flag.contains(StatVfsMountFlags::RDONLY));
+    Ok(if writable { what_is_mounted(&there) } else { MountLookup::Unknown })
+}
+
+fn what_is_mounted(there: &Statx) -> MountLookup {
+    if FileType::from_raw_mode(there.stx_mode.into()) == FileType::BlockDevice {
+        return MountLookup::DeviceNode {
+            major: there.stx_rdev_major,
+            minor: there.stx_rdev_minor,
+        };
+    }
+    match (there.stx_dev_major, there.stx_dev_minor) {
+        (ANONYMOUS, _) => MountLookup::Unknown,
+        (major, minor) => MountLookup::Filesystem { major, minor },
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -168,6 +223,92 @@ fn messages_of(context: &OwnedFd) -> String {
     messages.join("; ")
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FsOption {
+    Flag(String),
+    Value(String, String),
+}
+
+/// mount(8) has one list of options; the kernel takes some as attributes of the mount and all others as
+/// parameters of the filesystem.
+#[derive(Debug)]
+pub(crate) struct MountOptions {
+    pub(crate) attributes: Attributes,
+    pub(crate) filesystem: Vec<FsOption>,
+}
+
+impl MountOptions {
+    /// Where options contradict each other the last one counts, except that `read_only` cannot be
+    /// taken back.
+    pub(crate) fn parse(options: &[String], read_only: bool) -> Self {
+        let mut parsed = Self { attributes: Attributes::empty(), filesystem: Vec::new() };
+        // Each entry is one option: a comma may be part of a value (an SELinux category list),
+        // and what was vetted as one must not become two.
+        for word in
+            options.iter().map(|option| option.trim()).filter(|word| !is_for_mount_program(word))
+        {
+            if !parsed.take_attribute(word) {
+                parsed.filesystem.push(match word.split_once('=') {
+                    Some((key, value)) => {
+                        FsOption::Value(key.to_owned(), value.trim_matches('"').to_owned())
+                    }
+                    None => FsOption::Flag(word.to_owned()),
+                });
+            }
+        }
+        if read_only {
+            parsed.attributes |= Attributes::MOUNT_ATTR_RDONLY;
+        }
+        // Both the mount and the filesystem: without the latter, mounting would write (replay a
+        // journal, count the mount), which a read-only device cannot take.
+        if parsed.attributes.contains(Attributes::MOUNT_ATTR_RDONLY) {
+            parsed.filesystem.push(FsOption::Flag("ro".to_owned()));
+        }
+        parsed
+    }
+
+    /// False if the word is for the filesystem. `sync`, `dirsync`, `lazytime` and their opposites
+    /// are: the kernel keeps them with the superblock.
+    fn take_attribute(&mut self, word: &str) -> bool {
+        let flags = &mut self.attributes;
+        match word {
+            "ro" => flags.insert(Attributes::MOUNT_ATTR_RDONLY),
+            "rw" => flags.remove(Attributes::MOUNT_ATTR_RDONLY),
+            "nosuid" => flags.insert(Attributes::MOUNT_ATTR_NOSUID),
+            "suid" => flags.remove(Attributes::MOUNT_ATTR_NOSUID),
+            "nodev" => flags.insert(Attributes::MOUNT_ATTR_NODEV),
+            "dev" => flags.remove(Attributes::MOUNT_ATTR_NODEV),
+            "noexec" => flags.insert(Attributes::MOUNT_ATTR_NOEXEC),
+            "exec" => flags.remove(Attributes::MOUNT_ATTR_NOEXEC),
+            "nosymfollow" => flags.insert(Attributes::MOUNT_ATTR_NOSYMFOLLOW),
+            "symfollow" => flags.remove(Attributes::MOUNT_ATTR_NOSYMFOLLOW),
+            "nodiratime" => flags.insert(Attributes::MOUNT_ATTR_NODIRATIME),
+            "diratime" => flags.remove(Attributes::MOUNT_ATTR_NODIRATIME),
+            "noatime" => set_atime(flags, Attributes::MOUNT_ATTR_NOATIME),
+            "strictatime" => set_atime(flags, Attributes::MOUNT_ATTR_STRICTATIME),
+            "relatime" | "atime" | "nostrictatime" => {
+                set_atime(flags, Attributes::MOUNT_ATTR_RELATIME);
+            }
+            // As opposed to relatime; the kernel has no fourth way.
+            "norelatime" => set_atime(flags, Attributes::MOUNT_ATTR_STRICTATIME),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A field of the flags, not a bit: one of three values.
+fn set_atime(flags: &mut Attributes, value: Attributes) {
+    flags.remove(Attributes::MOUNT_ATTR__ATIME);
+    flags.insert(value);
+}
+
+/// Words that mount(8) acts on itself; no filesystem knows them.
+fn is_for_mount_program(word: &str) -> bool {
+    matches!(word, "" | "defaults" | "auto" | "noauto" | "nofail" | "_netdev")
+        || word.starts_with("x-")
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindAccess {
     ReadWrite,
@@ -212,7 +353,7 @@ pub fn ensure_unmounted(target: &Path) -> Result<()> {
     while let Some(id) = mount_id_at(&resolved, target)? {
         match unmount(&path, UnmountFlags::NOFOLLOW) {
             Ok(()) => crash::after("unmount"),
-            // Someone else was faster. If it is still there, it is a mount we may not take away.
+            // Another process unmounted it first. If it is still there, this daemon may not unmount it.
             Err(Errno::INVAL | Errno::NOENT) if mount_id_at(&resolved, target)? != Some(id) => {}
             Err(Errno::BUSY) => match pauses.next() {
                 Some(milliseconds) => std::thread::sleep(Duration::from_millis(milliseconds)),

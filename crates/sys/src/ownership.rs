@@ -24,14 +24,14 @@ const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 /// not come to its end is walked again. Links are not followed and other mounts not entered; what
 /// disappears during the walk is no concern.
 pub fn apply_group(root: &Path, gid: u32) -> Result<()> {
-    const OPERATION: &str = "give to a group";
+    const OPERATION: &str = "change the group of";
     let group = Gid::from_raw(gid);
     let root_fd = open_existing(OPERATION, root, OFlags::RDONLY | OFlags::DIRECTORY)?;
     if directory_is_done(&root_fd, group).on(OPERATION, root)? {
         return Ok(());
     }
-    // Done for another group, from which the walk takes away: were it not to come to its end, the
-    // root would tell that group that all is still theirs.
+    // The tree belongs to another group, and the walk takes files from it. If a crash interrupts the walk,
+    // the root must not say any more that the tree is done for that group.
     let mode = permissions(&fstat(&root_fd).on(OPERATION, root)?);
     if mode & DIRECTORY_BITS == DIRECTORY_BITS {
         fchmod(&root_fd, Mode::from_raw_mode(mode & !SET_GROUP_ID)).on(OPERATION, root)?;

@@ -93,7 +93,7 @@ impl Export {
     /// While the cluster is away an image cannot be opened: that ends with `ETIMEDOUT` and leaves no
     /// process, which has no file to show yet, so that no workload misses it.
     pub fn start(&self, source: &ExportSource<'_>, limit: Duration) -> Result<()> {
-        // Of a start that was interrupted, by whatever has killed us then.
+        // Left by a start that was interrupted when the daemon was killed.
         self.kill_unfinished()?;
         fs::DirBuilder::new()
             .recursive(true)
@@ -111,7 +111,7 @@ impl Export {
         }
     }
 
-    /// Ends a process that is about to show our file and has not written its number yet.
+    /// Ends a process that is starting this export and has not written its pid file yet.
     ///
     /// It forks twice to become a daemon. A look lists the process in the middle, which ends before
     /// its command line is read, and does not list its child: such a look sees no process although
@@ -124,7 +124,7 @@ impl Export {
                 return Ok(());
             }
         }
-        Err(Errno::BUSY).on("stop what is about to show", &self.directory)
+        Err(Errno::BUSY).on("stop the unfinished export in", &self.directory)
     }
 
     fn kill_all_seen(&self) -> Result<bool> {
@@ -141,9 +141,9 @@ impl Export {
             seen = true;
             match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("stop what is about to show", own),
+                Err(errno) => return Err(errno).on("stop the unfinished export in", own),
             }
-            ends_soon(&process).on("wait for what was about to show", own)?;
+            ends_soon(&process).on("wait for the unfinished export in", own)?;
         }
         Ok(seen)
     }

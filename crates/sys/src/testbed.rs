@@ -162,8 +162,9 @@ pub(crate) struct Silent {
 }
 
 impl Silent {
+    /// It hides what is in that directory, if it is there already.
     pub(crate) fn new(point: PathBuf) -> Self {
-        std::fs::create_dir(&point).unwrap();
+        std::fs::create_dir_all(&point).unwrap();
         let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
         let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
         let descriptor = server.as_raw_fd().to_string();

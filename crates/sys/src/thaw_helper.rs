@@ -123,7 +123,7 @@ impl HelperState {
         if let Some(mut running) = self.running.take() {
             match running.send(&message.encoded()) {
                 Ok(()) => {
-                    crash::after("tell the guard");
+                    crash::after("write to the thaw helper");
                     self.running = Some(running);
                     return Ok(());
                 }
@@ -139,7 +139,7 @@ impl HelperState {
         let mut running = command.start()?;
         let all: Vec<u8> =
             self.registered.iter().flat_map(|path| Message::Frozen(path).encoded()).collect();
-        running.send(&all).effect_on("tell the guard", &command.program)?;
+        running.send(&all).effect_on("write to the thaw helper", &command.program)?;
         self.running = Some(running);
         Ok(())
     }

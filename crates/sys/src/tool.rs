@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::abi::hide_mounts;
 use crate::crash;
 use crate::error::{Context, Error, Result};
 
@@ -18,6 +19,9 @@ const SEARCH_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// libblkid trusts what it remembers of a device for seconds. By then a loop device may hold
 /// another file, and mkfs.btrfs takes a UUID for used that is not.
 const NO_CACHE: &str = "/dev/null";
+/// It inspects the file behind every loop device that is mounted on the machine, and fails or hangs if one
+/// of them cannot be reached. It claims its device anyway, which a mounted one would not allow.
+const MKFS_BTRFS: &str = "mkfs.btrfs";
 const REMINDER: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
 pub(crate) const KEPT_BYTES: usize = 1024;
@@ -126,6 +130,9 @@ where
         .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if program.ends_with(MKFS_BTRFS) {
+        hide_mounts(&mut command);
+    }
     spawn(&mut command)
 }
 

@@ -151,7 +151,7 @@ impl Cluster {
     pub fn own_address(&self) -> Result<String> {
         let mut text = ptr::null_mut();
         let code = call!(rados.rados_getaddrs(self.handle, &raw mut text));
-        self.call("ask for our own address at").check(code)?;
+        self.call("read this client's address from").check(code)?;
         let address = without_protocol(&owned(text)).to_owned();
         // SAFETY: the library hands out a copy, made with malloc, that no other code has.
         unsafe { libc::free(text.cast()) };

@@ -83,7 +83,8 @@ impl Image {
         argument: *mut c_void,
     ) -> Result<c_int> {
         let Some(iterate) = library()?.rbd.rbd_diff_iterate3 else {
-            return Err(self.call("compare").refused("librbd has no rbd_diff_iterate3"));
+            let reason = "librbd has no rbd_diff_iterate3; Ceph 20 has it";
+            return Err(self.call("compare").refused(reason));
         };
         // SAFETY: as for `call`; the argument is the visitor of the caller, which waits for this.
         Ok(unsafe {

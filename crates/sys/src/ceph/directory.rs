@@ -77,6 +77,11 @@ impl IoCtx {
         }
     }
 
+    /// Does any image have a name?
+    pub fn has_images(&self) -> Result<bool> {
+        Ok(!self.directory_page("", 1)?.is_empty())
+    }
+
     /// Names that begin with `prefix` and the images' ids, in the order of names, after `after`, at
     /// most `limit` (0: all).
     pub fn image_names(
@@ -88,7 +93,7 @@ impl IoCtx {
         let mut found = Vec::new();
         let mut after = after.max(prefix).to_owned();
         loop {
-            let page = self.directory_page(&after)?;
+            let page = self.directory_page(&after, PAGE)?;
             let Some((last, _)) = page.last() else { return Ok(found) };
             last.clone_into(&mut after);
             for (name, id) in page {
@@ -100,8 +105,8 @@ impl IoCtx {
         }
     }
 
-    fn directory_page(&self, after: &str) -> Result<Vec<(String, String)>> {
-        let answer = match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing(after, PAGE)) {
+    fn directory_page(&self, after: &str, limit: u64) -> Result<Vec<(String, String)>> {
+        let answer = match self.execute(DIRECTORY, ("rbd", "dir_list"), &listing(after, limit)) {
             // No image was ever made.
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             answer => answer?,
@@ -158,8 +163,8 @@ impl IoCtx {
 
     fn understood<T>(&self, object: &str, decoded: Option<T>) -> Result<T> {
         let subject = self.subject(object);
-        let asking = CephCall { operation: "ask", subject: &subject };
-        decoded.ok_or_else(|| asking.refused("the answer is not of the form that it should be"))
+        let asking = CephCall { operation: "query", subject: &subject };
+        decoded.ok_or_else(|| asking.refused("the reply is malformed"))
     }
 }
 

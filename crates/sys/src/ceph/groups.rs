@@ -74,7 +74,7 @@ impl Image {
         let mut raw = RawGroup { name: ptr::null_mut(), pool: 0 };
         let size = size_of::<RawGroup>();
         let code = call!(rbd.rbd_get_group(self.handle(), &raw mut raw, size));
-        match self.call("ask for the group of").check(code) {
+        match self.call("read the group of").check(code) {
             // It was removed just now.
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer?,

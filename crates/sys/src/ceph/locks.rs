@@ -100,7 +100,7 @@ impl IoCtx {
 
     pub fn lock_holder(&self, object: &str, lock: &str) -> Result<Option<LockHolder>> {
         let subject = self.subject(object);
-        let asking = CephCall { operation: "ask who has locked", subject: &subject };
+        let asking = CephCall { operation: "read the lock holder of", subject: &subject };
         let (name, lock) = (asking.text(object)?, asking.text(lock)?);
         let mut exclusive = 0;
         let mut texts = [[0_u8; BUFFER]; 4];

@@ -92,7 +92,7 @@ impl IoCtx {
         let code = call!(rados.rados_read(self.handle, name.as_ptr(), start, buffer.len(), 0));
         let length = reading.check(code)?;
         if length == buffer.len() {
-            return Err(reading.refused("it is larger than anything that should be there"));
+            return Err(reading.refused("it is larger than any object that Orlop writes"));
         }
         buffer.truncate(length);
         Ok(buffer)
@@ -137,7 +137,7 @@ impl IoCtx {
         input: &[u8],
     ) -> Result<Vec<u8>> {
         let subject = self.subject(object);
-        let executing = CephCall { operation: "ask", subject: &subject };
+        let executing = CephCall { operation: "query", subject: &subject };
         let name = executing.text(object)?;
         let (class, method) = (executing.text(class)?, executing.text(method)?);
         let mut answer = vec![0_u8; LARGEST_READ];

@@ -19,16 +19,21 @@ const BY_USER: u8 = 0;
 const NORMAL: u8 = 0;
 const RESTORING: u8 = 3;
 
-/// An entry of the trash in Ceph's encoding. It may be freed at once.
+/// For so long `rbd trash purge`, and the schedule of a manager, leave an image to
+/// [`IoCtx::try_free_trashed`], which frees it at once: librbd ends a process by an assertion whose image
+/// another one frees. Clients that do not insist wait for as long.
+const RESERVED: Duration = Duration::from_secs(24 * 3600);
+
+/// An entry of the trash in Ceph's encoding.
 fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
     let mut contents = vec![BY_USER];
     encode(&mut contents, name.as_bytes());
-    contents.extend_from_slice(&seconds.to_le_bytes());
-    contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
-    // Protected until the beginning of time: the clock of the client that frees it may be behind.
-    contents.extend_from_slice(&[0; 8]);
+    for time in [now, now + RESERVED] {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+        contents.extend_from_slice(&seconds.to_le_bytes());
+        contents.extend_from_slice(&since.subsec_nanos().to_le_bytes());
+    }
     contents.push(NORMAL);
     let mut entry = ENTRY_VERSION.to_vec();
     encode(&mut entry, &contents);
@@ -56,7 +61,7 @@ impl IoCtx {
     pub fn ensure_trashed(&self, name: &str, id: &str) -> Result<()> {
         self.ensure_in_trash(name, id)?;
         self.ensure_unnamed(name, id)?;
-        // Someone who was restoring it may have taken the entry away in between; now that it has no
+        // A process that was restoring it may have taken the entry away in between; now that it has no
         // name any more, it would be lost.
         self.ensure_in_trash(name, id)
     }
@@ -90,12 +95,13 @@ impl IoCtx {
     }
 
     /// Frees all its data before it returns. `false`: a snapshot or a clone still needs it, it is in
-    /// a group, or someone has it open.
+    /// a group, or a client has it open.
     pub fn try_free_trashed(&self, id: &str) -> Result<bool> {
         let subject = self.subject(id);
         let freeing = CephCall { operation: "free", subject: &subject };
         let id = freeing.text(id)?;
-        let code = call!(rbd.rbd_trash_remove(self.handle(), id.as_ptr(), false));
+        let even_if_reserved = true;
+        let code = call!(rbd.rbd_trash_remove(self.handle(), id.as_ptr(), even_if_reserved));
         match freeing.check(code) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(true),
@@ -104,6 +110,10 @@ impl IoCtx {
                 Some(_) | None => Err(error),
             },
         }
+    }
+
+    pub fn is_trashed(&self, id: &str) -> Result<bool> {
+        Ok(self.omap_get(TRASH, &format!("id_{id}"))?.is_some())
     }
 
     pub fn trash(&self) -> Result<Vec<Trashed>> {

@@ -138,7 +138,7 @@ fn made_or_there(made: CallResult<()>, path: &Path) -> CallResult<()> {
 
 /// Only its owner may look into the directory.
 pub fn close_to_others(directory: &Path) -> Result<()> {
-    const OPERATION: &str = "close to others";
+    const OPERATION: &str = "restrict access to";
     let mode = stat(directory).on(OPERATION, directory)?.st_mode;
     if Mode::from_raw_mode(mode) == Mode::RWXU {
         return Ok(());

@@ -33,7 +33,7 @@ impl Drop for Lock {
     }
 }
 
-/// `None`: someone else holds it.
+/// `None`: another process holds it.
 pub fn try_lock(path: &Path) -> Result<Option<Lock>> {
     let (until, end) = mpsc::channel();
     let (answer, answered) = mpsc::sync_channel(1);

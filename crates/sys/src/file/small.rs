@@ -1,5 +1,5 @@
-//! Reading small files, which someone may have replaced by something that holds the reader back or
-//! has no end.
+//! Reads small files. A user may have replaced one by something that blocks the reader, or that never
+//! ends.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use crate::error::{Context, Error, Result};
 
 /// The contents of a regular file of at most `most` bytes. Anything else is refused, and not waited
-/// for: a pipe has no contents before someone writes to it.
+/// for: a pipe has no contents before a process writes to it.
 pub fn read_small(path: &Path, most: usize) -> Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty()).on("read", path)?);

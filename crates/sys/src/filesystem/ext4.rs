@@ -82,7 +82,7 @@ impl Ext4Superblock {
         let file = File::open(device).on("open", device)?;
         file.read_exact_at(&mut head, 0).on("read", device)?;
         Self::parse(&head)
-            .ok_or_else(|| Error::refused("read the superblock of", device, "no ext4 there"))
+            .ok_or_else(|| Error::refused("read the superblock of", device, "it holds no ext4"))
     }
 
     /// The most blocks that the filesystem can use of a device: a last group too small to hold

@@ -104,7 +104,7 @@ fn xfs_blocks_on(device: &Path) -> Result<u64> {
     let opened = open_existing(OPERATION, device, OFlags::RDONLY | OFlags::DIRECT)?;
     let mut room = vec![0; 2 * XFS_SUPERBLOCK];
     let start = room.as_ptr().align_offset(XFS_SUPERBLOCK);
-    let missing = || Error::refused(OPERATION, device, "it is cut short");
+    let missing = || Error::refused(OPERATION, device, "the superblock is truncated");
     let superblock = room.get_mut(start..start + XFS_SUPERBLOCK).ok_or_else(missing)?;
     let length = rustix::io::pread(opened, &mut *superblock, 0).on(OPERATION, device)?;
     let blocks = superblock.get(..length).and_then(|read| bytes_at(read, XFS_BLOCKS_AT));

@@ -58,5 +58,5 @@ pub(super) fn is_disabled(device: &LoopDevice) -> Result<bool> {
 fn read_limit(queue: &Path, name: &str) -> Result<u64> {
     let path = queue.join(name);
     let text = std::fs::read_to_string(&path).on("read", &path)?;
-    text.trim().parse().map_err(|_| Error::refused("read", &path, "no number"))
+    text.trim().parse().map_err(|_| Error::refused("read", &path, "it holds no number"))
 }

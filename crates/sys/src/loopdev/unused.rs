@@ -87,7 +87,7 @@ fn is_still_there(device: &LoopDevice, fd: &OwnedFd, was_going: bool) -> Result<
 }
 
 /// Lets the device outlive its last user again, after a detachment that was refused as something has
-/// it open. `false`: it is gone, or another label says that it is someone else's by now.
+/// it open. `false`: it is gone, or its label shows that it is used for something else now.
 pub fn try_keep(device: &LoopDevice, label: &str) -> Result<bool> {
     keep_if(device, || is_labelled(device, label, Path::new("")))
 }

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+mod lookup;
+mod options;
+
 use std::fs::File;
 use std::os::unix::fs::symlink;
 

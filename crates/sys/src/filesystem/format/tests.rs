@@ -3,7 +3,7 @@
 use super::*;
 use crate::Error;
 use crate::file::allocated_bytes;
-use crate::testbed::{Disk, MIB, Mounted, SMALL, root, scratch};
+use crate::testbed::{Disk, MIB, Mounted, SMALL, Silent, answered, root, scratch};
 
 #[test]
 fn a_uuid_is_written_the_usual_way() {
@@ -104,4 +104,26 @@ fn formatting_may_be_repeated_and_replaces_any_other_kind() {
     let again = Format { kind: FsKind::Ext4, uuid, extra_options: &[] };
     assert!(format(&disk.path(), &again).unwrap_err().is_busy());
     std::fs::write(mounted.point.join("file"), "x").unwrap();
+}
+
+/// mkfs.btrfs asks for the file behind each loop device in the list of mounts.
+#[test]
+fn formatting_waits_for_no_other_mounted_disk() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let hung = dir.path().join("hung");
+    std::fs::create_dir(&hung).unwrap();
+    let other = Disk::formatted(&hung, SMALL, FsKind::Ext4);
+    let _mounted = Mounted::new(&other, FsKind::Ext4, dir.path().join("mnt"), &[]);
+    let disk = Disk::new(dir.path(), SMALL);
+    let _silent = Silent::new(hung);
+    for kind in FsKind::ALL {
+        let device = disk.path();
+        let uuid = crate::rand::random_bytes().unwrap();
+        let formatted =
+            answered(move || super::format(&device, &Format { kind, uuid, extra_options: &[] }));
+        formatted.unwrap();
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use super::*;
+use super::super::*;
 use crate::filesystem::FsKind;
-use crate::mounts::{BindAccess, bind, ensure_directory, ensure_file, ensure_unmounted};
 use crate::testbed::{Disk, MIB, Mounted, Volume, root, scratch};
 use crate::tool;
 

@@ -1,4 +1,4 @@
-use super::*;
+use super::super::{Attributes, FsOption, MountOptions};
 
 fn parse(options: &[&str], read_only: bool) -> MountOptions {
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();

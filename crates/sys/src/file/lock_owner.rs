@@ -1,0 +1,113 @@
+//! Which process holds a lock, for a message that says more than "another".
+
+use std::fmt::{self, Display, Formatter};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{major, minor};
+
+use super::lock::{Lock, try_lock};
+use crate::error::Result;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// So often in a row an owner is not found before it counts as one that cannot be seen from here.
+const UNSEEN: u32 = 10;
+/// Commands of this program that hold locks for as long as they look, and end by themselves.
+const LOOKING: [&str; 2] = ["doctor", "pool"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockOwner {
+    pub pid: u32,
+    /// Of its command line; none if that cannot be read.
+    words: Vec<String>,
+}
+
+impl LockOwner {
+    fn of_process(pid: u32) -> Self {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        Self { pid, words: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect() }
+    }
+
+    fn is_looking(&self) -> bool {
+        self.words.get(1).is_some_and(|word| LOOKING.contains(&word.as_str()))
+    }
+}
+
+/// `process 7 (orlop doctor)`
+impl Display for LockOwner {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        let Some(program) = self.words.first() else { return Ok(()) };
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        write!(f, " ({name}")?;
+        // Further words may be long, and the first two say what it is.
+        self.words.get(1).map_or(Ok(()), |word| write!(f, " {word}"))?;
+        f.write_str(")")
+    }
+}
+
+pub enum LockAttempt {
+    Taken(Lock),
+    /// `None`: by a process that cannot be seen from here, such as one of another container.
+    HeldBy(Option<LockOwner>),
+}
+
+/// As [`try_lock`], but waits for a doctor that just looks.
+pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> {
+    let begun = Instant::now();
+    let (mut has_waited, mut unseen) = (false, 0);
+    loop {
+        if let Some(lock) = try_lock(path)? {
+            return Ok(LockAttempt::Taken(lock));
+        }
+        match lock_owner(path) {
+            Some(owner) if owner.is_looking() && begun.elapsed() < patience => {
+                if !has_waited {
+                    tracing::info!(lock = %path.display(), %owner, "waiting for a lock");
+                }
+                (has_waited, unseen) = (true, 0);
+            }
+            // It may have been released since, and /proc/locks misses a lock now and then while others change.
+            None if unseen < UNSEEN => unseen += 1,
+            owner => return Ok(LockAttempt::HeldBy(owner)),
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// `None` also if that is not known.
+pub fn lock_owner(path: &Path) -> Option<LockOwner> {
+    let file = path.symlink_metadata().ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    owner_in(&locks, (major(file.dev()), minor(file.dev())), file.ino()).map(LockOwner::of_process)
+}
+
+/// In lines such as `3: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`.
+fn owner_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
+    let holders: Vec<(u32, (u32, u32))> = locks
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // A line with an arrow is of a process that waits.
+            let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+            let mut numbers = file.split(':');
+            let mut hexadecimal = || u32::from_str_radix(numbers.next()?, 16).ok();
+            let found = (hexadecimal()?, hexadecimal()?);
+            let is_it = numbers.next()?.parse() == Ok(inode);
+            is_it.then_some((pid.parse().ok()?, found))
+        })
+        .collect();
+    let exact = holders.iter().find(|(_, found)| *found == device);
+    match (exact, holders.as_slice()) {
+        (Some((pid, _)), _) => Some(*pid),
+        // A subvolume of btrfs has another device number than its filesystem.
+        (None, [(pid, _)]) => Some(*pid),
+        (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
