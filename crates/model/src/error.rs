@@ -37,7 +37,10 @@ pub enum Error {
     )]
     NotServed { what: String, pool: String },
 
-    #[error("node {0} is not known to this plugin")]
+    #[error(
+        "node {0} is not known to this plugin; name one on which its daemon runs, as NodeGetInfo there \
+         calls it"
+    )]
     NoSuchNode(String),
 
     /// The volume exists, but not where the caller says it is.

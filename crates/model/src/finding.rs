@@ -25,7 +25,7 @@ pub enum Remedy {
 pub struct Repair {
     /// Completes "this would".
     pub act: String,
-    perform: Box<dyn FnOnce() -> Result<()>>,
+    perform: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
 impl Repair {
@@ -40,7 +40,7 @@ impl Finding {
         subject: impl Into<String>,
         problem: impl Into<String>,
         act: impl Into<String>,
-        perform: impl FnOnce() -> Result<()> + 'static,
+        perform: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Self {
         let repair = Repair { act: act.into(), perform: Box::new(perform) };
         Self {
@@ -100,4 +100,7 @@ pub enum BehindDevice {
     LostData,
     /// A file of a volume that was deleted.
     Nothing,
+    /// A file outside of the pool, as in a copy of it that another daemon serves; or the volume's data, if
+    /// it was moved or the pool replaced while a workload used it.
+    Elsewhere,
 }

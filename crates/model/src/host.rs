@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::id::VolumeId;
 use crate::parameters::IoLimits;
 use crate::path::TargetPath;
-use crate::pool::Device;
+use crate::pool::{Device, DeviceAccess};
 use crate::record::FsUuid;
 
 /// What the CSI calls on one volume said, kept where a reboot clears it together with the
@@ -113,6 +113,15 @@ impl fmt::Display for DeviceMount {
             false => Ok(()),
         }
     }
+}
+
+/// A device of a volume whose pool is absent or not configured, as the kernel knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnservedDevice {
+    pub device: Device,
+    pub access: DeviceAccess,
+    /// The file behind it has no name any more: what was written is gone with the device.
+    pub is_only_copy: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -232,6 +241,14 @@ pub trait Host: Send + Sync {
     fn check_limits_work(&self) -> Result<()>;
 
     fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()>;
+
+    /// The devices of a volume whose pool is absent or not configured. `None`: it is not known whether
+    /// there are any, as the pool may be of a kind whose devices it alone knows. `Unreachable` where
+    /// letting go of one would wait for the pool.
+    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>>;
+
+    /// `Precondition` if anything on this machine uses it; the device is then left as it was.
+    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()>;
 
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord>;
 

@@ -28,14 +28,15 @@ pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use host::{
     DeviceMount, DeviceSignature, Host, MountRequest, MountState, NodeRecord, Publication, Stage,
+    UnservedDevice,
 };
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 pub use name::ObjectName;
 pub use parameters::{IoLimits, IoLimitsChange, Provisioning, VolumeParameters};
 pub use path::TargetPath;
 pub use pool::{
-    ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, Devices, Draft, Health,
-    NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
+    ByteRange, Catalogue, ChangedBlocks, Device, DeviceAccess, DeviceOnOtherFile, Devices, Draft,
+    Health, NewFilesystem, NewGroupSnapshot, NewSnapshot, NewVolume, Pool, PoolCapacity, PoolInfo,
     Provisioner, Ranges, Shared, StorageProbe,
 };
 pub use record::{

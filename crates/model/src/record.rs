@@ -102,6 +102,18 @@ pub struct GroupSnapshotRecord {
     pub name: ObjectName,
     pub members: Vec<SnapshotId>,
     pub created: Timestamp,
+    /// The pools on which parts of the group are, if there are several. Each has its own record, with the
+    /// same name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pools: BTreeSet<PoolId>,
+}
+
+impl GroupSnapshotRecord {
+    /// The id of the whole group, which all its parts have in common.
+    pub fn whole(&self) -> GroupSnapshotId {
+        let first = self.pools.first().unwrap_or_else(|| self.id.pool());
+        GroupSnapshotId::new(first.clone(), self.id.digest().clone())
+    }
 }
 
 /// Volumes that are handled together (CSI-Addons).
