@@ -46,7 +46,7 @@ pub use capacity::Floor;
 pub use check::Start;
 pub use inspect::Inspection;
 pub use last_owner::LastOwner;
-pub use open::ImagePoolConfig;
+pub use open::{ImagePoolConfig, ServedBefore};
 
 use attach::LoopDevices;
 use capacity::Capacity;

@@ -1,7 +1,7 @@
 //! A pool that only pretends, for tests of the layers above without root.
 //!
 //! Volumes hold no bytes. Each has a tag instead, which a test writes and reads and which copies
-//! inherit, so that it can be told what a volume is a copy of, and knows which of its blocks were
+//! inherit, so that a test can see what a volume is a copy of, and knows which of its blocks were
 //! written. Devices are numbers and paths that lead nowhere.
 
 mod catalogue;

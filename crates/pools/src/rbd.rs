@@ -16,7 +16,6 @@ mod changed_blocks;
 mod delete;
 mod draft_check;
 mod exports;
-mod failure;
 mod fencing;
 mod flatten;
 mod garbage;

@@ -12,6 +12,7 @@ use orlop_model::{
     SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -64,12 +65,29 @@ struct Version {
     version: u32,
 }
 
-/// The record, or why it cannot be read.
-pub(crate) fn read_record<R: Recorded>(id: &R::Id, path: &Path) -> std::result::Result<R, String> {
+/// Why there is no record.
+#[derive(Debug)]
+pub(crate) enum RecordFailure {
+    /// What is there is none, however often it is read.
+    Damaged(String),
+    /// It was not read, which says nothing about it: a descriptor or memory was missing, or the storage
+    /// did not deliver.
+    Unread(orlop_sys::Error),
+}
+
+pub(crate) fn read_record<R: Recorded>(
+    id: &R::Id,
+    path: &Path,
+) -> std::result::Result<R, RecordFailure> {
     let name = path.file_name().unwrap_or_default().display();
-    let text = file::read_small(path, LONGEST_RECORD)
-        .map_err(|error| format!("its {name} cannot be read: {}", error.cause()))?;
-    parse_record(id, &name, &text)
+    let text = file::read_small(path, LONGEST_RECORD).map_err(|error| {
+        let is_missing = matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR));
+        match is_missing || error.is_refusal() {
+            true => RecordFailure::Damaged(format!("its {name} cannot be read: {}", error.cause())),
+            false => RecordFailure::Unread(error),
+        }
+    })?;
+    parse_record(id, &name, &text).map_err(RecordFailure::Damaged)
 }
 
 /// The same, of what was read already from something of that name.

@@ -15,7 +15,8 @@ pub(crate) enum Change {
 
 impl Shortage {
     /// `has_plenty` asks for more than not being short, so that a pool whose free space goes up and
-    /// down a little around the mark is told of once. However many look at once, one gets the change.
+    /// down a little around the limit is reported once. Of several threads that call this at once, one
+    /// gets the change.
     pub(crate) fn note(&self, is_short: bool, has_plenty: bool) -> Option<Change> {
         let change = match self.is_on.load(Ordering::Relaxed) {
             false if is_short => Change::Begun,

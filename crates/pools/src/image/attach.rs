@@ -7,27 +7,32 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use orlop_model::{
-    Device, DeviceAccess, Devices, Error, PoolId, Provisioning, Result, VolumeId, VolumeRecord,
+    Device, DeviceAccess, DeviceOnOtherFile, Devices, Error, PoolId, Provisioning, Result,
+    VolumeId, VolumeRecord,
 };
 use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 
-use super::catalogue::ImageCatalogue;
-use super::copy_source::check_data;
+use super::catalogue::{ImageCatalogue, check_data};
 use super::directory::PoolDirectory;
 use super::failure::cannot;
-use super::layout::{Layout, ObjectDir};
+use super::layout::ObjectDir;
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
+mod backing_files;
 mod foreign;
 mod lost_data;
+mod other_files;
+
+pub(super) use lost_data::is_removed;
+
+use backing_files::is_below;
+pub(super) use backing_files::{backs, is_deleted, is_outside};
 
 const READ_ONLY_SUFFIX: &str = "/ro";
 
@@ -66,10 +71,7 @@ impl Slots {
 }
 
 pub(crate) fn label_of(id: &VolumeId, access: DeviceAccess) -> String {
-    match access {
-        DeviceAccess::ReadWrite => id.to_string(),
-        DeviceAccess::ReadOnly => format!("{id}{READ_ONLY_SUFFIX}"),
-    }
+    access.label(id)
 }
 
 pub(crate) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
@@ -78,47 +80,6 @@ pub(crate) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
         None => (label, DeviceAccess::ReadWrite),
     };
     Some((id.parse().ok()?, access))
-}
-
-pub(super) fn backs(data: &Path, status: &LoopStatus) -> bool {
-    fs::symlink_metadata(data)
-        .is_ok_and(|file| (file.dev(), file.ino()) == (status.backing_device, status.backing_inode))
-}
-
-/// Is the device on a file of a deleted volume? Those are in trash/ until they are freed.
-pub(super) fn is_deleted(layout: &Layout, status: &LoopStatus) -> Result<bool> {
-    let trash = layout.trash();
-    let listing = || format!("list {}", trash.display());
-    let entries = match fs::read_dir(&trash) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        entries => entries.map_err(cannot(listing))?,
-    };
-    for entry in entries {
-        if backs(&ObjectDir::new(entry.map_err(cannot(listing))?.path()).data(), status) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Is, or was, the device's file below `root`? The kernel follows renames, and keeps the path of a
-/// file that was deleted.
-fn is_below(root: &Path, status: &LoopStatus) -> Result<bool> {
-    let looking = || format!("inspect {}", status.device.path().display());
-    let root = fs::canonicalize(root).map_err(cannot(|| format!("inspect {}", root.display())))?;
-    let there = loopdev::backing(&status.device).map_err(cannot(looking))?;
-    Ok(there.is_some_and(|there| there.file.starts_with(root)))
-}
-
-/// Is the device on a file outside of the pool, as in a copy of its directory? That can be on the
-/// same filesystem.
-pub(super) fn is_outside(root: &Path, status: &LoopStatus) -> Result<bool> {
-    if is_below(root, status)? {
-        return Ok(false);
-    }
-    let there = loopdev::backing(&status.device)
-        .map_err(cannot(|| format!("inspect {}", status.device.path().display())))?;
-    Ok(there.is_some_and(|there| backs(&there.file, status)))
 }
 
 impl LoopDevices {
@@ -402,7 +363,7 @@ impl Devices for LoopDevices {
         let mut size = None;
         for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
             if let Some(status) = verified(id, access, slots.of(access))? {
-                if self.is_lost(id, &status) {
+                if self.is_on_other_file(id, &status) {
                     return Err(self.not_shown(id, &status.device));
                 }
                 loopdev::refresh_size(&status.device, &data, promised)
@@ -415,6 +376,14 @@ impl Devices for LoopDevices {
                 "cannot grow the device of volume {id}: it is not attached; stage it first"
             ))
         })
+    }
+
+    fn on_other_files(&self) -> Result<Vec<DeviceOnOtherFile>> {
+        self.labelled_on_other_files()
+    }
+
+    fn take_over(&self, other: &DeviceOnOtherFile) {
+        self.take_over_labelled(other);
     }
 
     fn attached_volumes(&self) -> Result<Vec<VolumeId>> {

@@ -3,11 +3,11 @@
 //! Everything that changes what is on the books goes through here, so that the books and the
 //! catalogue change together: the lock of the ledger is always taken before that of an index.
 
-mod formula;
 mod ledger;
 mod usage_scan;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use orlop_model::{Bytes, Error, PoolCapacity, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{BackingKind, Space};
@@ -17,16 +17,18 @@ use super::catalogue::object_index::{Account, ObjectIndex, StoredRecord};
 use super::directory::PoolDirectory;
 use crate::poison::lock;
 use crate::shortage::{Change, Shortage};
-pub(super) use formula::Demand;
-pub use formula::Floor;
-use formula::Headroom;
-use ledger::Ledger;
+pub(super) use ledger::Demand;
+pub use ledger::Floor;
+use ledger::{Headroom, Ledger};
 use usage_scan::Scanner;
 
 /// ext4 counts a file's blocks of 4 KiB with 32 bits.
 const LARGEST_EXT4_FILE: u64 = (16 << 40) - 4096;
 /// More than any volume may have.
 const LARGEST_OTHER_FILE: u64 = 1 << 60;
+
+/// How long a question for the capacity waits for a usage scan that it has begun, or found at work.
+const SCAN_PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
@@ -114,8 +116,12 @@ impl Capacity {
         if self.space()?.is_out_of_inodes() {
             return Ok(PoolCapacity { available_bytes: 0, largest_volume: 0 });
         }
-        let mut ledger = lock(&self.ledger);
-        let room = self.headroom(&mut ledger, Freshness::Recent)?;
+        let room = self.headroom(&mut lock(&self.ledger), Freshness::Recent)?;
+        // Without this wait, a caller that asks every minute gets an answer that is a minute old.
+        if self.has_scanned_within(SCAN_PATIENCE) {
+            let room = self.headroom(&mut lock(&self.ledger), Freshness::Recent)?;
+            return Ok(room.capacity(provisioning));
+        }
         Ok(room.capacity(provisioning))
     }
 
@@ -134,7 +140,7 @@ impl Capacity {
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
-        self.directory.check_present()?;
+        self.directory.check_takes_data()?;
         if self.space()?.read_only {
             return Err(Error::unreachable(
                 format!("write to pool {}", self.name()),
@@ -148,9 +154,14 @@ impl Capacity {
     }
 
     fn headroom(self: &Arc<Self>, ledger: &mut Ledger, freshness: Freshness) -> Result<Headroom> {
-        let owned = match freshness {
-            Freshness::Recent => self.recently_owned(ledger)?,
-            Freshness::Exact => self.exactly_owned(ledger)?,
+        let owned = match (freshness, ledger.scan().last_owned()) {
+            (Freshness::Recent, Some(owned)) => {
+                if ledger.scan().is_due() {
+                    self.start_scan(ledger);
+                }
+                owned
+            }
+            (Freshness::Recent, None) | (Freshness::Exact, _) => self.exactly_owned(ledger)?,
         };
         Ok(ledger.headroom(&self.space()?, owned, self.largest_file()))
     }
@@ -177,7 +188,8 @@ impl Capacity {
                 %floor,
                 inodes_free = space.inodes_free,
                 "the pool is below its floor: nothing is made or grown on it, and writes to its \
-                 volumes fail once it is full; free some of its space or give it more"
+                 volumes fail once it is full; free some of its space, run fstrim on mounted volumes in \
+                 which files were deleted, or give it more"
             ),
             Some(Change::Over) => {
                 tracing::info!(pool, %free, %floor, "the pool is above its floor again");

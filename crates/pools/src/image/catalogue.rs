@@ -1,17 +1,19 @@
 //! The records of the pool, in memory and on disk.
 //!
 //! What has data is in an [`ObjectIndex`], and leaves it through `capacity.rs`, which keeps the
-//! books; what is a record alone is in a [`RecordIndex`].
+//! books; what is a record alone is in a [`RecordIndex`]. Whether data is as its record says is checked
+//! here too.
 
 pub(super) mod object_index;
 pub(super) mod record_index;
+mod record_state;
 
 use std::fmt;
 use std::sync::Arc;
 
 use orlop_model::{
-    Catalogue, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
-    VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result, SnapshotId,
+    SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
 
@@ -140,7 +142,7 @@ impl Catalogue for ImageCatalogue {
         _was: Option<&VolumeGroupRecord>,
     ) -> Result<()> {
         self.directory.check_present()?;
-        // A damaged group keeps its name until someone has looked at it.
+        // A damaged group keeps its name until an operator has inspected it.
         let is_new = self.volume_groups.get(&record.id)?.is_none();
         match is_new {
             true => self.volume_groups.write_file(record)?,
@@ -167,6 +169,44 @@ impl Catalogue for ImageCatalogue {
         self.reserve.ensure();
         Ok(())
     }
+}
+
+/// Is the data there, and as long as the record says? The error tells what is wrong with it.
+pub(super) fn check_data<R: StoredRecord>(index: &ObjectIndex<R>, record: &R) -> Result<()> {
+    check_length(index, record.id(), record.length())
+}
+
+pub(super) fn check_length<R: StoredRecord>(
+    index: &ObjectIndex<R>,
+    id: &R::Id,
+    length: u64,
+) -> Result<()> {
+    let home = index.directory_of(id);
+    let damaged = |reason: &str| Err(index.damaged(id, reason));
+    match std::fs::symlink_metadata(home.data()) {
+        Ok(data) if !data.is_file() => damaged("its data is not a file"),
+        Ok(data) if data.len() < length => {
+            damaged(&format!("its data has {} bytes, its record says {length}", data.len()))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if home.directory().exists() {
+                damaged("its data is missing")
+            } else {
+                damaged("its directory is missing")
+            }
+        }
+        Err(error) => {
+            Err(Error::failed(format!("inspect the data of {} {id}", R::KIND), Reason::of(error)))
+        }
+    }
+}
+
+/// What the data takes of the pool now.
+pub(super) fn used_bytes<R: StoredRecord>(index: &ObjectIndex<R>, id: &R::Id) -> Result<u64> {
+    check_data(index, &index.require(id)?)?;
+    file::allocated_bytes(&index.directory_of(id).data())
+        .map_err(cannot(|| format!("inspect {} {id}", R::KIND)))
 }
 
 #[cfg(test)]

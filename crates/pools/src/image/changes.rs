@@ -1,11 +1,10 @@
 //! Which parts of a snapshot hold data, and which differ from an earlier one.
 //!
-//! Told by where data lies on the disk, not by reading it: two snapshots that map a range to the
-//! same address share it, hence hold the same. The earlier one still holds the extent, so its
-//! place cannot have been freed and used again. What reads as zeroes (a hole, reserved space) is
-//! the same as any other hole. Data is read and compared only where an address proves nothing:
-//! on filesystems other than XFS and btrfs, on those that do not share extents, and where btrfs has
-//! compressed it.
+//! Found by comparing disk addresses, not data: two snapshots that map a range to the same address
+//! share it, so its contents are equal. The earlier snapshot still holds the extent, so its address
+//! cannot have been freed and used again. What reads as zeroes (a hole, reserved space) counts as a hole.
+//! Data is read and compared only where an address proves nothing: on filesystems other than XFS and
+//! btrfs, on those that do not share extents, and where btrfs has compressed it.
 
 mod compare;
 mod map;
@@ -18,8 +17,7 @@ use std::sync::Arc;
 use orlop_model::{ChangedBlocks, Error, Ranges, Result, SnapshotId, VolumeId};
 use orlop_sys::file::{self, BackingKind, FileAccess};
 
-use super::catalogue::ImageCatalogue;
-use super::copy_source::{check_data, used_bytes};
+use super::catalogue::{ImageCatalogue, check_data, used_bytes};
 use super::directory::PoolDirectory;
 use super::failure::cannot;
 use compare::Changes;
@@ -59,8 +57,8 @@ impl ChangedBlocks for ExtentMaps {
         Ok(Box::new(Merged::new(Changes::new(overlay, base, target))))
     }
 
-    /// Told by the filesystem's map of the file, not by reading it. One that keeps no such map
-    /// would call everything data, so its word does not count.
+    /// Found from the filesystem's extent map of the file, not by reading it. A filesystem without such a
+    /// map reports everything as data, so its answer is ignored.
     fn holds_data(&self, id: &VolumeId) -> Result<bool> {
         let looking = || format!("read the data of volume {id}");
         let volumes = self.catalogue.volume_index();

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use orlop_model::{Error, Result};
+use orlop_sys::file::{self, BackingKind};
 use orlop_sys::filesystem::{self, FsKind};
 
 use super::ImagePool;
 use super::failure::cannot;
 use super::making::check_can_make;
-use super::open::{ImagePoolConfig, check_kind, none_there};
+use super::open::{ImagePoolConfig, check_kind, check_not_missing, none_there};
 use super::pool_header::PoolHeader;
 
 /// What a start would do with a pool that it does not refuse.
@@ -36,13 +38,36 @@ impl ImagePool {
         }
         let start = match PoolHeader::read(&config.path)? {
             Some((_, kind)) => check_kind(config, kind).map(|()| Start::Open),
-            None if !config.create => Err(none_there(config)),
-            None => check_can_make(config).map(|()| Start::Make),
+            None => {
+                check_not_missing(config)?;
+                match config.create {
+                    false => Err(none_there(config)),
+                    true => check_can_make(config).map(|()| Start::Make),
+                }
+            }
         }?;
         let tool = config.managed_size.and_then(|_| filesystem::missing_tool(&[FsKind::Xfs]));
         match tool {
             Some(tool) => Err(failed(format!("an image needs {tool}; install xfsprogs"))),
             None => Ok(start),
+        }
+    }
+}
+
+impl ImagePool {
+    /// Why the volumes of a pool in this directory would not last, whether or not it is there yet.
+    pub fn volatility_at(path: &Path) -> Option<&'static str> {
+        let kind = path.ancestors().find_map(|there| file::backing_kind(there).ok())?;
+        match kind {
+            BackingKind::Tmpfs => Some(
+                "is on a tmpfs, so all its volumes are gone after a reboot; choose a directory on a \
+                 disk",
+            ),
+            BackingKind::Overlay => Some(
+                "is on an overlay, as the root of a container is, so all its volumes are gone with \
+                 the container; mount a directory of the machine there",
+            ),
+            BackingKind::Xfs | BackingKind::Btrfs | BackingKind::Ext4 | BackingKind::Other => None,
         }
     }
 }

@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use orlop_model::{DeviceAccess, Devices, Error, Reason, Result, VolumeId, VolumeRecord};
+use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId, VolumeRecord};
 use orlop_sys::file::{self, BackingKind, CloneOutcome, FileAccess};
 
 use super::attach::LoopDevices;
+use super::catalogue::check_data;
 use super::catalogue::object_index::{ObjectIndex, StoredRecord};
 use super::failure::cannot;
 
@@ -16,7 +17,7 @@ use super::failure::cannot;
 /// 50 ms on XFS; shared beforehand in pieces, the rest takes a tenth of it. btrfs gains nothing.
 const MANY_EXTENTS: u64 = 2000;
 
-/// Opened once and kept open, so that what is deleted meanwhile can still be copied.
+/// Opened once and kept open, so that a source that is deleted during the call can still be copied.
 #[derive(Debug)]
 pub(super) struct CopySource {
     data: File,
@@ -129,7 +130,7 @@ impl CopySource {
     }
 
     /// Copies the data as it is now. `at_once`: the pool has promised that this takes one instant,
-    /// so its caller may let writers go on meanwhile.
+    /// so the caller may leave writers running.
     pub(super) fn capture_into(&self, target: &File, at_once: bool) -> Result<CloneOutcome> {
         let outcome = file::try_clone_file(&self.data, target)
             .map_err(cannot(|| "share the extents of the copy source".to_owned()))?;
@@ -160,44 +161,6 @@ fn refused() -> Error {
         "the pool's filesystem shares extents, but refuses to share those of this volume; check \
          whether its data is on another filesystem or in use as swap space",
     )
-}
-
-/// Is the data there, and as long as the record says? The error tells what is wrong with it.
-pub(super) fn check_data<R: StoredRecord>(index: &ObjectIndex<R>, record: &R) -> Result<()> {
-    check_length(index, record.id(), record.length())
-}
-
-pub(super) fn check_length<R: StoredRecord>(
-    index: &ObjectIndex<R>,
-    id: &R::Id,
-    length: u64,
-) -> Result<()> {
-    let home = index.directory_of(id);
-    let damaged = |reason: &str| Err(index.damaged(id, reason));
-    match std::fs::symlink_metadata(home.data()) {
-        Ok(data) if !data.is_file() => damaged("its data is not a file"),
-        Ok(data) if data.len() < length => {
-            damaged(&format!("its data has {} bytes, its record says {length}", data.len()))
-        }
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if home.directory().exists() {
-                damaged("its data is missing")
-            } else {
-                damaged("its directory is missing")
-            }
-        }
-        Err(error) => {
-            Err(Error::failed(format!("inspect the data of {} {id}", R::KIND), Reason::of(error)))
-        }
-    }
-}
-
-/// What the data takes of the pool now.
-pub(super) fn used_bytes<R: StoredRecord>(index: &ObjectIndex<R>, id: &R::Id) -> Result<u64> {
-    check_data(index, &index.require(id)?)?;
-    file::allocated_bytes(&index.directory_of(id).data())
-        .map_err(cannot(|| format!("inspect {} {id}", R::KIND)))
 }
 
 #[cfg(test)]

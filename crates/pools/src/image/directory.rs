@@ -131,8 +131,8 @@ impl PoolDirectory {
         self.managed.as_ref().map_or(Ok(()), |managed| managed.check_thick(self.name()))
     }
 
-    /// Is what we see the pool that was opened? While it is away nothing in it can be seen, which
-    /// does not mean that nothing is there: whoever changes or misses something asks this first.
+    /// Is the directory still the pool that was opened? If it was unmounted, its files seem to be missing
+    /// but are not, so callers check this before they change a file or report one as missing.
     pub(super) fn check_present(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.name());
         self.header.check()?;
@@ -148,6 +148,12 @@ impl PoolDirectory {
             ));
         }
         Ok(())
+    }
+
+    /// As [`Self::check_present`], before anything new is stored: will it last?
+    pub(super) fn check_takes_data(&self) -> Result<()> {
+        self.check_present()?;
+        self.managed.as_ref().map_or(Ok(()), |managed| managed.check_image(self.name()))
     }
 
     pub(super) fn space(&self) -> Result<Space> {

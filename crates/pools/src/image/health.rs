@@ -7,10 +7,10 @@ use orlop_sys::file;
 
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
-use super::catalogue::ImageCatalogue;
-use super::copy_source::check_length;
+use super::catalogue::{ImageCatalogue, check_length};
 use super::directory::PoolDirectory;
 use super::failure::cannot;
+use super::managed::Managed;
 use crate::recorded::Recorded;
 
 #[derive(Debug)]
@@ -48,6 +48,8 @@ impl Health for ImageHealth {
 
 impl StorageProbe for ImageHealth {
     fn try_storage(&self) -> Result<()> {
+        // Logged by the check itself, also where no call asks for it.
+        let _lost_image = self.directory.check_takes_data();
         let staging = self.directory.layout().staging();
         file::try_write(&staging)
             .map_err(cannot(|| format!("write to pool {}", self.directory.name())))
@@ -65,6 +67,10 @@ impl ImageHealth {
     }
 
     fn outlook(&self) -> Outlook {
+        let managed = self.directory.managed();
+        if let Some(lost) = managed.and_then(Managed::condition_of_image) {
+            return Outlook::Unwell(lost);
+        }
         match self.check().and_then(|()| self.capacity.below_floor()) {
             Ok(None) => Outlook::Well,
             Ok(Some(reason)) => Outlook::Full(reason),

@@ -1,6 +1,6 @@
 //! A look at a pool from outside: what in it no longer belongs together?
 //!
-//! It takes the pool's lock if nobody has it, and keeps it as long as the findings live. Beside a
+//! It takes the pool's lock if no process holds it, and keeps it as long as the findings live. Beside a
 //! daemon it only looks, and passes over what a call that is under way may just be making.
 //! Nothing is changed before a finding's repair is performed.
 
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use orlop_model::{
     Error, Finding, LabelledDevice, NodeId, PoolId, Result, SnapshotRecord, VolumeId, VolumeRecord,
@@ -40,7 +40,7 @@ pub struct Inspection {
     /// Those whose records can be read.
     pub volumes: Vec<VolumeRecord>,
     pub snapshots: usize,
-    /// How much was set aside in it, by earlier repairs.
+    /// How many objects earlier repairs have quarantined.
     pub quarantined: usize,
     pub devices: Vec<LabelledDevice>,
     pub findings: Vec<Finding>,
@@ -91,6 +91,7 @@ impl ImagePool {
         ground.inspect_publications(&volumes, node);
         ground.inspect_orphans(&config.path)?;
         if kind == Kind::Managed {
+            ground.findings.extend(managed::finding_of_image(&config.path, &id)?);
             ground.findings.extend(devices::foreign_on_image(&config.path, &id)?);
         }
         ground.inspect_space(config)?;
@@ -110,9 +111,17 @@ impl ImagePool {
         }))
     }
 
-    /// The id of the pool in a directory, whoever uses it. `None`: there is no pool.
+    /// The id of the pool in a directory, even if a daemon serves it. `None`: there is no pool.
     pub fn id_at(path: &Path) -> Result<Option<PoolId>> {
         Ok(PoolHeader::read(path)?.map(|(id, _)| id))
+    }
+
+    /// What is wrong with the image of a pool that [`Self::inspect`] cannot open.
+    pub fn finding_of_image(path: &Path) -> Result<Option<Finding>> {
+        match PoolHeader::read(path)? {
+            Some((id, Kind::Managed)) => managed::finding_of_image(path, &id),
+            Some((_, Kind::Plain)) | None => Ok(None),
+        }
     }
 
     /// Devices that show volumes of a pool with this id, but not of the one at `path`.
@@ -126,7 +135,7 @@ impl ImagePool {
     }
 }
 
-/// The directory with the volumes in it. An image that nobody has mounted is mounted for the look.
+/// The directory with the volumes in it. An image that is not mounted is mounted for the inspection.
 fn reach(
     path: &Path,
     id: &PoolId,
@@ -158,7 +167,7 @@ fn reach(
 
 /// The pool as it is looked at, and what was found so far.
 struct Ground {
-    layout: Rc<Layout>,
+    layout: Arc<Layout>,
     id: PoolId,
     in_use: bool,
     devices: Vec<LabelledDevice>,
@@ -167,7 +176,7 @@ struct Ground {
 
 impl Ground {
     fn at(root: &Path, id: &PoolId, in_use: bool) -> Result<Self> {
-        let layout = Rc::new(Layout::new(root));
+        let layout = Arc::new(Layout::new(root));
         let filesystem =
             fs::metadata(root).map_err(cannot(|| format!("inspect {}", root.display())))?.dev();
         let attached = all_attached(id, root)?;
@@ -189,15 +198,15 @@ impl Ground {
         problem: String,
         directory: PathBuf,
     ) {
-        if let Some(mark) = mark_in(&directory) {
+        if let Some(header) = pool_header_in(&directory) {
             return self.found(Finding::by_hand(
                 "pool-inside",
                 subject,
-                format!("{problem}, but {mark} makes it a pool, or is in one"),
-                "stop the daemon that serves that pool, and move it to a directory outside of this",
+                format!("{problem}, but it is or contains another pool, with the pool header {header}"),
+                "stop the daemon that serves that pool, and move it to a directory outside this pool",
             ));
         }
-        let layout = Rc::clone(&self.layout);
+        let layout = Arc::clone(&self.layout);
         let act = format!("move it to {}", layout.quarantine().display());
         let perform = move || quarantine::quarantine(&layout, &directory);
         self.found(Finding::repairable(code, subject, problem, act, perform));
@@ -234,8 +243,8 @@ impl Ground {
     }
 }
 
-/// The first mark of a pool at or below a directory, not beyond links.
-fn mark_in(directory: &Path) -> Option<String> {
+/// The first pool header at or below a directory, not beyond links.
+fn pool_header_in(directory: &Path) -> Option<String> {
     let mut pending = vec![directory.to_owned()];
     while let Some(directory) = pending.pop() {
         // What is no directory, or is gone, holds nothing.

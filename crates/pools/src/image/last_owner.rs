@@ -27,7 +27,7 @@ pub struct LastOwner {
 }
 
 impl LastOwner {
-    /// `None`: nobody noted it, or not in a way that can be read.
+    /// `None`: the file is missing or cannot be read.
     pub(super) fn read(root: &Path) -> Option<Self> {
         serde_json::from_slice(&file::read_small(&root.join(NAME), LONGEST).ok()?).ok()
     }

@@ -8,8 +8,8 @@
 //!                                   orlop.pool.ID and pool.xfs.ID. What is named otherwise is
 //!                                   not Orlop's, here and in trash/, and is left alone.
 //! trash/ID.N                        deleted: renamed here first, then freed
-//! set-aside/ID.N                    found where it does not belong; kept, and used by nobody
-//! served-by.json                    who served the pool last, for whoever gets its disk
+//! set-aside/ID.N                    found where it does not belong; kept, never used
+//! served-by.json                    the node that served the pool last, for the next one that gets its disk
 //! .ballast                          space held back for a full pool
 //! ```
 

@@ -27,13 +27,13 @@ const SHOWN: usize = 3;
 pub(super) fn make(config: &ImagePoolConfig) -> Result<PoolHeader> {
     check_can_make(config)?;
     let root = &config.path;
+    ensure_root(root)?;
     tracing::warn!(
         pool = config.name,
         path = %root.display(),
         "there is no pool here; making an empty one. If there should be one, its filesystem is \
          not mounted"
     );
-    ensure_root(root)?;
     let staging = Layout::new(root).staging();
     ensure_private_directory(&staging)?;
     let kind = match config.managed_size {
@@ -91,7 +91,7 @@ fn refuse_unmounted(config: &ImagePoolConfig) -> Result<()> {
 fn refuse_foreign(config: &ImagePoolConfig) -> Result<()> {
     let path = &config.path;
     let names = names_in(path)?;
-    // Another process was faster; it is told apart by the mark's lock.
+    // Another process made a pool here at the same time; the lock of its pool header decides.
     if names.iter().any(|name| name == pool_header::NAME) {
         return Ok(());
     }

@@ -5,21 +5,30 @@
 //! device and its mount stay when the daemon dies, for the volumes in it are in use; the next
 //! start finds them by the kernel's word.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use orlop_model::{ALLOCATION_UNIT, Error, FsType, FsUuid, PoolId, Result};
 use orlop_sys::extents::extents;
-use orlop_sys::file::{self, BackingKind, FileAccess, Openers, Space};
+use orlop_sys::file::{self, BackingKind, FileAccess, Space};
 use orlop_sys::filesystem::{self, Format, FsKind, ThawOutcome};
-use orlop_sys::loopdev::{self, AttachOptions, BackedDevice, LoopDevice};
+use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::mounts::{self, FsMount};
 use orlop_sys::rand::random_bytes;
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
 use super::failure::cannot;
-use super::layout::{STAGING, ensure_private_directory};
-use super::sharing::{Harm, SharingCheck, tells_openers};
+use super::layout::ensure_private_directory;
+
+mod image_devices;
+
+use image_devices::find_own_device;
+pub(super) use image_devices::foreign_devices;
+
+mod lost_image;
+
+pub(super) use lost_image::finding as finding_of_image;
 
 pub(super) const IMAGE: &str = "pool.xfs";
 const MOUNT_POINT: &str = "mnt";
@@ -28,11 +37,15 @@ const MOUNT_POINT: &str = "mnt";
 pub(super) struct Managed {
     /// The directory that the image lies in.
     around: PathBuf,
+    /// Device and inode of `around`.
+    around_inode: (u64, u64),
     mount_point: PathBuf,
     device: LoopDevice,
     label: String,
     /// The image has each of its blocks, and nothing gives them back.
     reserved: AtomicBool,
+    /// That the image is lost.
+    loss_logged: AtomicBool,
 }
 
 pub(super) fn image_in(root: &Path) -> PathBuf {
@@ -82,20 +95,16 @@ fn format_image(path: &Path, bytes: u64) -> Result<()> {
 impl Managed {
     /// Attaches and mounts the image as far as it is not, and lets it grow to `bytes`.
     pub(super) fn open(root: &Path, pool: &PoolId, bytes: Option<u64>) -> Result<Self> {
+        lost_image::check_not_lost(root, pool)?;
         let image = image_in(root);
-        if !image.exists() {
-            return Err(Error::damaged(
-                format!("pool {pool}"),
-                format!("its image {} is missing; restore it", image.display()),
-            ));
-        }
         let opening = || format!("open the pool's image {}", image.display());
         let label = label_of(pool);
         // Before anything is changed: it may be in use by hand.
         let own = find_own_device(root, &label)?;
         grow_image(&image, bytes)?;
-        let mount_point = mount_point_in(root);
         let size = image.metadata().map_err(cannot(opening))?.len();
+        let around = root.metadata().map_err(cannot(opening))?;
+        let is_new = own.is_none();
         let device = match own {
             Some(device) => {
                 // The image may have grown since.
@@ -107,15 +116,46 @@ impl Managed {
                 loopdev::attach(&image, &options).map_err(cannot(opening))?
             }
         };
-        let reserved = AtomicBool::new(false);
-        let managed = Self { around: root.to_owned(), mount_point, device, label, reserved };
+        let managed = Self {
+            around: root.to_owned(),
+            around_inode: (around.dev(), around.ino()),
+            mount_point: mount_point_in(root),
+            device,
+            label,
+            reserved: AtomicBool::new(false),
+            loss_logged: AtomicBool::new(false),
+        };
+        match managed.make_usable() {
+            Ok(()) => Ok(managed),
+            Err(error) => {
+                if is_new {
+                    managed.take_back();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn make_usable(&self) -> Result<()> {
         // Before it is mounted: recovery of its journal discards, too.
-        managed.keep_if_reserved()?;
-        managed.ensure_mounted()?;
+        self.keep_if_reserved()?;
+        self.ensure_mounted()?;
         // Also without a change of the size: a crash may have come between file and filesystem.
-        filesystem::grow_mounted(managed.root(), &managed.device.path(), FsKind::Xfs)
-            .map_err(cannot(opening))?;
-        Ok(managed)
+        filesystem::grow_mounted(self.root(), &self.device.path(), FsKind::Xfs).map_err(cannot(
+            || format!("open the pool's image {}", image_in(&self.around).display()),
+        ))
+    }
+
+    /// What a start that fails has attached, and no more: something else may be mounted there.
+    fn take_back(&self) {
+        let number = self.device.device_number().ok();
+        let there = mounts::mount_at(&self.mount_point).ok().flatten();
+        if there.is_some_and(|there| Some((there.major, there.minor)) == number) {
+            return self.close();
+        }
+        if let Err(error) = loopdev::ensure_detached(&self.device, &self.label) {
+            tracing::warn!(%error, "cannot detach the pool's image; the next start uses it as it is");
+        }
     }
 
     /// Freezes the pool, with all volumes in it, until its journal is written.
@@ -235,6 +275,9 @@ impl Managed {
 
     /// Gives the image back, if nothing in it is in use. Otherwise it stays for the next start.
     pub(super) fn close(&self) {
+        if self.stays_for_its_data() {
+            return;
+        }
         let closed = mounts::ensure_unmounted(&self.mount_point)
             .inspect(|()| drop_copies(&self.mount_point))
             .and_then(|()| loopdev::ensure_detached(&self.device, &self.label));
@@ -265,7 +308,8 @@ fn drop_copies(mount_point: &Path) {
     }
 }
 
-/// Nobody but us freezes it, and whoever did has ended: the pool's lock is ours.
+/// Only the daemon that holds the pool's lock freezes it. This daemon holds the lock now, so the one
+/// that froze it has ended.
 fn ensure_thawed(mount_point: &Path) -> Result<()> {
     let thawing = || format!("thaw the pool's image at {}", mount_point.display());
     match filesystem::ensure_thawed(mount_point).map_err(cannot(thawing))? {
@@ -278,72 +322,8 @@ fn ensure_thawed(mount_point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The device that an earlier start attached. Without one the image is refused if something else uses it:
-/// mounted twice, the filesystem in it is destroyed (decision 0046). Beside one that is in use already,
-/// refusing would mend nothing.
-fn find_own_device(root: &Path, label: &str) -> Result<Option<LoopDevice>> {
-    let image = image_in(root);
-    let looking = || format!("inspect the pool's image {}", image.display());
-    let OnImage { own, foreign } = devices_on_image(root, label)?;
-    if own.is_none() {
-        let object = format!("the pool's image {}", image.display());
-        let is_open = file::openers(&image).map_err(cannot(looking))? != Openers::None;
-        let check = SharingCheck {
-            doing: "attach",
-            object: &object,
-            data: &image,
-            harm: Harm::Any,
-            own: &[],
-            tells_openers: !is_open || tells_openers(&root.join(STAGING)),
-        };
-        check.run(|_| true)?;
-    }
-    for device in foreign {
-        tracing::warn!(
-            device = %device.path().display(),
-            image = %image.display(),
-            "a loop device that Orlop did not attach is on the pool's image, which is in use; unmount \
-             what is on it and detach it"
-        );
-    }
-    Ok(own)
-}
-
-/// The loop devices on a pool's image.
-struct OnImage {
-    own: Option<LoopDevice>,
-    foreign: Vec<LoopDevice>,
-}
-
-fn devices_on_image(root: &Path, label: &str) -> Result<OnImage> {
-    let image = image_in(root);
-    let listing = || format!("list the loop devices on {}", image.display());
-    let mut found = OnImage { own: None, foreign: Vec::new() };
-    for there in loopdev::attached_to(&image, |_| true).map_err(cannot(listing))? {
-        match is_own(&there, label)? {
-            true => found.own = Some(there.device),
-            false => found.foreign.push(there.device),
-        }
-    }
-    Ok(found)
-}
-
-/// Devices on the pool's image that Orlop did not attach.
-pub(super) fn foreign_devices(root: &Path, pool: &PoolId) -> Result<Vec<LoopDevice>> {
-    Ok(devices_on_image(root, &label_of(pool))?.foreign)
-}
-
 fn label_of(pool: &PoolId) -> String {
     format!("orlop-pool-{pool}")
-}
-
-/// As [`loopdev::attach`] makes it. A device by hand may begin elsewhere in the file, have other sectors
-/// and no direct I/O.
-fn is_own(there: &BackedDevice, label: &str) -> Result<bool> {
-    let device = &there.device;
-    let status = loopdev::status(device)
-        .map_err(cannot(|| format!("inspect {}", device.path().display())))?;
-    Ok(status.is_some_and(|it| it.label == label && it.offset == 0 && !it.read_only))
 }
 
 pub(super) fn has_all_blocks(image: &Path) -> Result<bool> {

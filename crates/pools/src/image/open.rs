@@ -36,8 +36,21 @@ pub struct ImagePoolConfig {
     /// Make a pool where there is none. Off, a disk that is not mounted is waited for instead of
     /// becoming an empty pool on whatever is below.
     pub create: bool,
+    /// Pools that were served by this name or at this path since this machine started: where none is
+    /// there now, it is missing, and none is made in its place.
+    pub served_before: Vec<ServedBefore>,
     /// The process that thaws a managed image, should this one be killed while it is frozen.
     pub thaw_helper: Option<HelperCommand>,
+}
+
+/// A pool that a daemon on this machine served before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedBefore {
+    pub id: PoolId,
+    /// Where it was, and where else it may be by now: it is not missing if it is there.
+    pub paths: Vec<PathBuf>,
+    /// The file of the run directory that remembers it.
+    pub marker: PathBuf,
 }
 
 impl ImagePool {
@@ -54,6 +67,9 @@ impl ImagePool {
         let (mut header, is_new) = take_or_make(&config)?;
         check(header.id())?;
         header.enter(&config.path, &config.name)?;
+        if let Some(volatility) = Self::volatility_at(&config.path) {
+            tracing::warn!(pool = config.name, "the pool {volatility}");
+        }
         let managed = match header.kind() {
             Kind::Plain => None,
             Kind::Managed => Some(open_managed(&config, &header, is_new)?),
@@ -89,7 +105,8 @@ fn open_managed(config: &ImagePoolConfig, header: &PoolHeader, is_new: bool) -> 
         Layout::new(&config.path).sweep_staging(header.id())?;
     }
     let managed = Managed::open(&config.path, header.id(), config.managed_size)?;
-    managed.ensure_growth_written(config.thaw_helper.clone())?;
+    let written = managed.ensure_growth_written(config.thaw_helper.clone());
+    written.inspect_err(|_| managed.close())?;
     Ok(managed)
 }
 
@@ -111,8 +128,13 @@ fn warn_of_thick_volumes(directory: &PoolDirectory, catalogue: &ImageCatalogue, 
 fn take_or_make(config: &ImagePoolConfig) -> Result<(PoolHeader, bool)> {
     let (header, is_new) = match PoolHeader::try_take(&config.path)? {
         Some(header) => (header, false),
-        None if config.create => (make(config)?, true),
-        None => return Err(none_there(config)),
+        None => {
+            check_not_missing(config)?;
+            if !config.create {
+                return Err(none_there(config));
+            }
+            (make(config)?, true)
+        }
     };
     check_kind(config, header.kind())?;
     Ok((header, is_new))
@@ -127,6 +149,33 @@ pub(super) fn none_there(config: &ImagePoolConfig) -> Error {
             config.path.display()
         ),
     )
+}
+
+/// A disk that is not mounted, at a restart within one boot: what the run directory remembers of its
+/// pool was written by a daemon that served it.
+pub(super) fn check_not_missing(config: &ImagePoolConfig) -> Result<()> {
+    for before in &config.served_before {
+        let is_there = |path: &PathBuf| {
+            let found = PoolHeader::read(path);
+            found.is_ok_and(|found| found.is_some_and(|(id, _)| id == before.id))
+        };
+        if before.paths.iter().any(is_there) {
+            continue;
+        }
+        return Err(Error::Unreachable {
+            doing: format!("open pool {}", config.name),
+            reason: format!(
+                "there is no pool at {}, but pool {} was served under this name or at this path \
+                 since this machine started; mount its filesystem, or, if a new pool is to be \
+                 created, remove {} and restart",
+                config.path.display(),
+                before.id,
+                before.marker.display()
+            )
+            .into(),
+        });
+    }
+    Ok(())
 }
 
 pub(super) fn check_kind(config: &ImagePoolConfig, kind: Kind) -> Result<()> {

@@ -8,9 +8,10 @@ use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use orlop_model::{Error, PoolId, Reason, Result};
-use orlop_sys::file::{self, Presence, RenameOutcome};
+use orlop_sys::file::{self, LockAttempt, LockOwner, Presence, RenameOutcome};
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,8 @@ use super::layout::Layout;
 pub(super) const NAME: &str = "orlop.pool";
 const FORMAT: u32 = 1;
 const LONGEST: usize = 1 << 20;
+/// Longer than a doctor looks at pools that hang.
+const LOOKING: Duration = Duration::from_secs(60);
 
 /// How the pool keeps what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +54,7 @@ pub(super) struct PoolHeader {
     id: PoolId,
     kind: Kind,
     inode: (u64, u64),
-    /// Ends before the lock does: whoever gets that must not wait for us.
+    /// Dropped before the lock: the next process to get the lock must not wait for this one.
     presence: Option<Presence>,
     _lock: file::Lock,
 }
@@ -70,7 +73,7 @@ impl PoolHeader {
         self.kind
     }
 
-    /// What the directory says of itself, whoever uses it. `None`: it is no pool.
+    /// What the header says, even if a daemon serves the pool. `None`: it is no pool.
     pub(super) fn read(root: &Path) -> Result<Option<(PoolId, Kind)>> {
         let path = root.join(NAME);
         let text = match file::read_small(&path, LONGEST) {
@@ -105,8 +108,10 @@ impl PoolHeader {
 
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        let lock = file::try_lock(&path).map_err(cannot(opening))?.ok_or_else(|| in_use(&path))?;
-        Self::locked(path, lock)
+        match file::lock_after_looks(&path, LOOKING).map_err(cannot(opening))? {
+            LockAttempt::Taken(lock) => Self::locked(path, lock),
+            LockAttempt::HeldBy(owner) => Err(in_use(&path, owner.as_ref())),
+        }
     }
 
     fn locked(path: PathBuf, lock: file::Lock) -> Result<Self> {
@@ -117,7 +122,7 @@ impl PoolHeader {
     }
 
     /// Makes the directory a pool. Of several processes that try at once, one gets it and the
-    /// others are told that it is in use.
+    /// others fail because it is in use.
     pub(super) fn create(root: &Path, staging: &Path, kind: Kind) -> Result<Self> {
         let creating = || format!("make a pool at {}", root.display());
         let contents = Contents {
@@ -132,7 +137,7 @@ impl PoolHeader {
 
         file::create_file_durable(&draft, &text).map_err(cannot(creating))?;
         let lock =
-            file::try_lock(&draft).map_err(cannot(creating))?.ok_or_else(|| in_use(&path))?;
+            file::try_lock(&draft).map_err(cannot(creating))?.ok_or_else(|| in_use(&path, None))?;
         // A crash before this leaves a file in staging/, after it a pool.
         match file::rename_new(&draft, &path) {
             Ok(RenameOutcome::Renamed) => {}
@@ -141,7 +146,7 @@ impl PoolHeader {
                 return Self::take(path);
             }
             // The winner of a race swept our draft away.
-            Err(error) if error.is_not_found() => return Err(in_use(&path)),
+            Err(error) if error.is_not_found() => return Err(in_use(&path, None)),
             Err(error) => return Err(cannot(creating)(error)),
         }
         let inode = inode_of(&fs::symlink_metadata(&path).map_err(cannot(creating))?);
@@ -193,10 +198,13 @@ impl PoolHeader {
     }
 }
 
-fn in_use(path: &Path) -> Error {
+fn in_use(path: &Path, owner: Option<&LockOwner>) -> Error {
+    let owner = owner.map(|owner| format!(": {owner}")).unwrap_or_default();
     Error::failed(
         format!("open the pool at {}", path.display()),
-        "another daemon uses this pool; stop it or give this one another directory",
+        format!(
+            "another process uses this pool{owner}; stop it or give this daemon another directory"
+        ),
     )
 }
 

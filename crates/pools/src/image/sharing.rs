@@ -143,15 +143,15 @@ fn warn_of_unknown(object: &str) {
     ONCE.call_once(|| {
         tracing::warn!(
             object,
-            "cannot tell whether something else has the data open, and look for loop devices only; \
-             give the file to the user of the daemon, or the daemon CAP_LEASE. This is not logged again"
+            "cannot tell whether another process has the data open; only loop devices are detected. \
+             Make the daemon's user the owner of the file, or give the daemon CAP_LEASE. Logged once"
         );
     });
 }
 
-/// Do leases tell who has a file of this filesystem open? Asked with a file that nothing has, in a
-/// `staging` directory: where the answer is that it is open all the same, no other answer means anything.
-/// A pool that is full or read-only is taken for one of the usual kind.
+/// Do leases tell whether a file of this filesystem is open? Tested with a new file in `staging` that
+/// nothing has open: if the filesystem says that it is open, its answers about other files mean nothing.
+/// A pool that is full or read-only cannot be tested, and is assumed to tell.
 pub(super) fn tells_openers(staging: &Path) -> bool {
     let random = random_bytes().map(u64::from_be_bytes);
     // Named as what the next start sweeps if this process ends here.
@@ -161,8 +161,8 @@ pub(super) fn tells_openers(staging: &Path) -> bool {
         Ok(false) => {
             tracing::warn!(
                 directory = %staging.display(),
-                "this filesystem does not tell which files are open: of what else uses the data of a \
-                 volume, only loop devices are seen"
+                "this filesystem does not tell which files are open: other processes that use the data \
+                 of a volume are not detected, only loop devices are"
             );
             false
         }

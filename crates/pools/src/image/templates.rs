@@ -39,7 +39,7 @@ struct Shape {
 /// Each attempt may take as long as mkfs is given, and all who want the same shape wait for it.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(60);
 
-/// Whoever comes first makes it, others of the same shape wait.
+/// The first call makes the template; other calls for the same shape wait for the mutex.
 type Slot = Arc<Mutex<Template>>;
 
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ fn kind_of(fs: FsType) -> FsKind {
     }
 }
 
-/// Gives a copy of a template, which nobody else sees yet, its own identity.
+/// Gives a copy of a template a new UUID. The copy is a draft, so nothing else has it open.
 pub(super) fn renew(copy: &File, filesystem: &NewFilesystem) -> Result<()> {
     filesystem::renew_identity(copy, kind_of(filesystem.fs), filesystem.uuid.bytes())
         .map_err(cannot(|| format!("set the UUID of a new {} filesystem", filesystem.fs)))

@@ -3,6 +3,7 @@
 
 pub(super) mod by_hand;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -153,6 +154,7 @@ impl Testbed {
             overcommit_percent: 100,
             managed_size: None,
             create: true,
+            served_before: Vec::new(),
             thaw_helper: None,
         }
     }
@@ -256,9 +258,20 @@ pub(super) fn devices_of_pool_at(path: &Path) -> Vec<loopdev::LoopStatus> {
     let Some(id) = mark["id"].as_str() else {
         return Vec::new();
     };
-    let mut devices = loopdev::attached(|_| false).unwrap_or_default();
+    let mut devices = all_devices();
     devices.retain(|device| device.label.contains(id));
     devices
+}
+
+/// The disk behind a device of another test may be failing just now.
+fn all_devices() -> Vec<loopdev::LoopStatus> {
+    for _ in 0..100 {
+        if let Ok(devices) = loopdev::attached(|_| false) {
+            return devices;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Vec::new()
 }
 
 pub(super) fn volume_id(pool: &ImagePool, name: &str) -> VolumeId {
@@ -340,6 +353,7 @@ pub(super) fn group_of(pool: &ImagePool, name: &str, sources: &[VolumeRecord]) -
         id: GroupSnapshotId::new(pool.id().clone(), NameDigest::of(&group)),
         name: group.clone(),
         members: sources.iter().map(member).collect(),
+        pools: BTreeSet::new(),
     }
 }
 

@@ -212,6 +212,7 @@ impl GroupSnapshotDraft {
                 name: new.name.clone(),
                 members: new.members.iter().map(|member| member.id.clone()).collect(),
                 created: SystemTime::now().into(),
+                pools: new.pools.clone(),
             },
             is_cut: false,
         })

@@ -9,9 +9,8 @@ use orlop_model::{Ranges, VolumeId};
 use orlop_sys::ceph::{Access, Image, SnapshotRef, Written, can_compare_by_number};
 
 use super::catalogue::{RbdCatalogue, SnapshotEntry, SnapshotLocation};
-use super::failure::cannot;
 use super::images::Images;
-use super::session::Session;
+use super::session::{Session, cannot};
 
 /// How much of an image is asked for at a time: memory does not grow with the volume, and where the
 /// object map cannot tell, each object is asked for, which cannot be called off.

@@ -16,10 +16,9 @@ use orlop_sys::ceph::{Access, UpdateOutcome};
 
 use super::catalogue::RbdCatalogue;
 use super::draft_check::DraftCheck;
-use super::failure::CHANGED;
 use super::flatten::Flattening;
 use super::garbage::Background;
-use super::image_state::{ImageState, NamedState, Step};
+use super::image_state::{CHANGED, ImageState, NamedState, Step};
 use super::images::{Found, Images, Known};
 use super::intent::Intents;
 use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};

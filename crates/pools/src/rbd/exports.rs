@@ -18,12 +18,11 @@ use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::rbd_export::{Export, ExportEnd, ExportSource};
 
-use super::failure::cannot;
 use super::fencing::{Fencing, attached_by_rival};
 use super::images::{Images, Known};
 use super::layout::image_of;
 use super::open::RbdPoolConfig;
-use super::session::Session;
+use super::session::{Session, cannot};
 use super::size_lock::SizeLock;
 use devices::{BOTH, LoopDevices, described};
 

@@ -14,7 +14,7 @@ use orlop_model::{Error, NodeId, Reason, Result, VolumeId, VolumeRecord};
 use orlop_sys::ceph::{Access, FOR_GOOD, Update, UpdateOutcome, Watcher, header_of, metadata_key};
 use serde::Deserialize;
 
-use super::failure::CHANGED;
+use super::image_state::CHANGED;
 use super::images::{Images, Known, named_image};
 use super::layout::{image_of, inline_key, record_key, writer_key};
 use super::session::Session;
@@ -172,9 +172,9 @@ impl Fencing {
         // until then: what it writes is written by the node that the volume is published to.
         if let Some(until) = self.fenced_until(fencing, &address)? {
             return Err(Error::precondition(format!(
-                "node {node} may come back and write to volume {id}: its Ceph client {address} was \
-                 blocklisted before, but only until {until}, and Ceph does not prolong that; from \
-                 then on it can be stopped for good; docs/ceph.md tells more"
+                "cannot fence node {node} from volume {id} for good: its Ceph client {address} was \
+                 blocklisted before, but only until {until}, and Ceph does not extend that; try \
+                 again after that time (docs/ceph.md)"
             )));
         }
         tracing::warn!(

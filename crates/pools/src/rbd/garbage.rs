@@ -192,10 +192,7 @@ impl Garbage {
             match self.collect_volume(&id, &image_id) {
                 Ok(Collected::Done) => {}
                 Ok(Collected::NameAlone) => name_alone.push((id, image_id)),
-                // It must not keep the others from being collected.
-                Err(error) => {
-                    tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried")
-                }
+                Err(error) => report_failure(&id, &error),
             }
         }
         if !name_alone.is_empty() {
@@ -203,7 +200,7 @@ impl Garbage {
         }
         for (id, image_id) in name_alone {
             if let Err(error) = self.discard_name_alone(&id, &image_id) {
-                tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
+                report_failure(&id, &error);
             }
         }
         Ok(())
@@ -265,6 +262,15 @@ impl Garbage {
             }
         }
         Ok(())
+    }
+}
+
+/// One that cannot be collected must not keep the others from it.
+fn report_failure(id: &VolumeId, error: &Error) {
+    if matches!(error, Error::Damaged { .. }) {
+        tracing::warn!(%error, %id, "left an image without a record alone");
+    } else {
+        tracing::warn!(%error, %id, "cannot remove an orphan; it will be retried");
     }
 }
 

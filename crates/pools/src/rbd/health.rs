@@ -22,6 +22,7 @@ pub(super) struct ClusterProbe {
     session: Arc<Session>,
     info: Arc<PoolInfo>,
     records: Arc<Records>,
+    images: Arc<Images>,
     exports: Arc<Exports>,
     /// `None`: this daemon does not serve a node.
     nodes: Option<Arc<Nodes>>,
@@ -32,6 +33,7 @@ impl ClusterProbe {
         session: &Arc<Session>,
         info: &Arc<PoolInfo>,
         records: &Arc<Records>,
+        images: &Arc<Images>,
         exports: &Arc<Exports>,
         nodes: Option<Arc<Nodes>>,
     ) -> Self {
@@ -39,6 +41,7 @@ impl ClusterProbe {
             session: Arc::clone(session),
             info: Arc::clone(info),
             records: Arc::clone(records),
+            images: Arc::clone(images),
             exports: Arc::clone(exports),
             nodes,
         }
@@ -47,21 +50,9 @@ impl ClusterProbe {
     /// Asks the object stores, then the monitors: without either, little can be done.
     fn examine(&self) -> Result<()> {
         let checking = || format!("check pool {}", self.info.name);
-        match pool_header::read(&self.session)? {
-            Some(id) if id == self.info.id => {}
-            Some(id) => {
-                let reason = format!("its id was {} and is now {id}", self.info.id);
-                return Err(Error::failed(checking(), reason));
-            }
-            None => {
-                return Err(Error::failed(
-                    checking(),
-                    "its pool header is gone; check whether the Ceph pool was removed and created \
-                     again",
-                ));
-            }
-        }
+        pool_header::check_is(pool_header::read(&self.session)?.as_ref(), &self.info)?;
         self.records.check(checking)?;
+        self.images.check_directory_unguarded()?;
         self.session.ask_unguarded(checking, |io| io.cluster().monitor_command(VERSION)).map(drop)
     }
 }

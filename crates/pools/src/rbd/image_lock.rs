@@ -14,8 +14,8 @@ use orlop_sys::rand::random_bytes;
 use rustix::io::Errno;
 
 use super::capacity::is_full;
-use super::failure::cannot;
 use super::session::Session;
+use super::session::cannot;
 
 /// Between what tells locks apart and the client that one is held for.
 const HELD_FOR: char = '@';

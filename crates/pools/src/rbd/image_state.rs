@@ -21,6 +21,12 @@ use orlop_sys::ceph::{IoCtx, Update, UpdateOutcome, header_of, metadata_key};
 
 use super::layout::{DELETED, joined_key, record_key};
 
+/// Why an object is busy whose record is not what was read before.
+pub(super) const CHANGED: &str = "another process changed it during this call";
+
+/// Why an object is busy that is there although it was not at the beginning of the call.
+pub(super) const BEING_MADE: &str = "another process is making it, or has just made it";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageState {
     /// Being made, or the orphan of an attempt: it has a name and no record.

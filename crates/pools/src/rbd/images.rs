@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use orlop_model::{Error, PoolInfo, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, Image, IoCtx, UpdateOutcome};
+use orlop_sys::ceph::{Access, Image, IoCtx, UpdateOutcome, header_of};
 
-use super::failure::CHANGED;
+use super::catalogue::SnapshotLocation;
+use super::image_state::CHANGED;
 use super::image_state::{ImageState, NamedState, Step};
-use super::layout::{image_of, record_key, volume_prefix};
+use super::layout::{MEMBER, RECORDS, SNAPSHOTS, image_of, record_key, volume_prefix};
 use super::session::Session;
 use crate::recorded::{parse_record, to_text};
 
@@ -51,6 +52,30 @@ fn or_entered(
         None => io.entered_id(name),
         known => Ok(known),
     }
+}
+
+/// An empty directory may be right: images in the trash are not in it, and an operator may have removed
+/// the others. But an image that a record names, and that is there, is in one of both.
+fn is_directory_lost(io: &Arc<IoCtx>) -> orlop_sys::Result<bool> {
+    if io.has_images()? {
+        return Ok(false);
+    }
+    for (key, _) in io.omap_list(RECORDS, "", MEMBER, 0)? {
+        let volume = key.strip_prefix(MEMBER).unwrap_or_default();
+        if io.image_id(volume)?.is_some() {
+            return Ok(!io.has_images()?);
+        }
+    }
+    for (_, text) in io.omap_list(RECORDS, "", SNAPSHOTS, 0)? {
+        if let Ok(SnapshotLocation { image, .. }) = serde_json::from_slice(&text)
+            && io.exists(&header_of(&image))?
+            && !io.is_trashed(&image)?
+        {
+            // It may have been moved between the looks.
+            return Ok(!io.has_images()? && !io.is_trashed(&image)?);
+        }
+    }
+    Ok(false)
 }
 
 #[derive(Debug)]
@@ -111,6 +136,33 @@ impl Images {
         Ok(all.into_iter().filter_map(named).collect())
     }
 
+    /// Orchestrators take what is missing from a list for deleted.
+    pub(super) fn check_directory(&self) -> Result<()> {
+        let looking = || format!("read the directory of pool {}", self.info.name);
+        match self.session.ask(looking, is_directory_lost)? {
+            true => Err(self.directory_lost()),
+            false => Ok(()),
+        }
+    }
+
+    /// For the probe.
+    pub(super) fn check_directory_unguarded(&self) -> Result<()> {
+        let looking = || format!("read the directory of pool {}", self.info.name);
+        match self.session.ask_unguarded(looking, is_directory_lost)? {
+            true => Err(self.directory_lost()),
+            false => Ok(()),
+        }
+    }
+
+    fn directory_lost(&self) -> Error {
+        Error::damaged(
+            format!("pool {}", self.info.name),
+            "its object rbd_directory, which lists the images, is lost or empty, and records name \
+             images; restore it from a backup of the Ceph pool. The data of volumes and snapshots is \
+             untouched",
+        )
+    }
+
     pub(super) fn page(
         &self,
         after: Option<&VolumeId>,
@@ -140,6 +192,9 @@ impl Images {
             if limit == 0 {
                 break;
             }
+        }
+        if found.is_empty() && after.is_none() {
+            self.check_directory()?;
         }
         Ok(found)
     }

@@ -82,7 +82,7 @@ impl RbdPool {
                 "unrecorded-image",
                 subject,
                 reason,
-                "what the problem says; no daemon touches the image, or makes the volume, until then",
+                "do what the problem says; until then no daemon changes the image or makes the volume",
             )),
             Err(error) => return Err(error),
         }
@@ -172,7 +172,7 @@ impl RbdPool {
         let looking = || format!("inspect {subject}");
         let obstacle = self.session.ask(looking, |io| obstacle(io, &self.info.id, image_id))?;
         if let Some(problem) = obstacle {
-            let advice = "what the problem says; the image is freed within an hour then";
+            let advice = "do what the problem says; the image is freed within an hour of that";
             findings.push(Finding::by_hand("kept-image", subject, problem, advice));
         }
         Ok(())
@@ -206,6 +206,6 @@ impl RbdPool {
 }
 
 fn for_garbage_collection(subject: impl Into<String>, problem: impl Into<String>) -> Finding {
-    let advice = "nothing: a controller that runs puts this right within the hour";
+    let advice = "nothing to do: a running controller corrects this within an hour";
     Finding::by_hand("leftover", subject, problem, advice)
 }

@@ -29,7 +29,7 @@ use std::fmt::Display;
 use orlop_model::{NodeId, PoolId, Result, VolumeId};
 use orlop_sys::rand::random_bytes;
 
-use super::failure::cannot;
+use super::session::cannot;
 
 pub(super) const POOL_HEADER: &str = "orlop.pool";
 pub(super) const RECORDS: &str = "orlop.records";
@@ -47,6 +47,9 @@ const FLATTEN_IMAGE: &str = "image.";
 const COPY: &str = "copy-";
 const KEPT: &str = "orlop-kept.";
 const SNAPSHOT_GROUP: &str = "orlop-cut.";
+
+/// The keys of all snapshots begin so.
+pub(super) const SNAPSHOTS: &str = "s-";
 
 /// All volumes have names that begin so.
 pub(super) const VOLUMES: &str = "v-";

@@ -129,7 +129,7 @@ impl RbdPool {
             provisioner: provisioner.with_group_snapshots(takes_groups),
             changed_blocks: ObjectMaps::new(session, images, catalogue),
             health: RbdHealth::new(session, images, capacity),
-            probe: Arc::new(ClusterProbe::new(session, info, records, exports, serving)),
+            probe: Arc::new(ClusterProbe::new(session, info, records, images, exports, serving)),
             shared: SharedSide::new(info, images, capacity, nodes, fencing, exports),
             garbage: Arc::new(garbage),
             session: Arc::clone(session),

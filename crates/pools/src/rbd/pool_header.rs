@@ -2,15 +2,17 @@
 //!
 //! Unlike the header of an image pool it is no lock: many processes use the pool at once.
 
+use std::sync::Arc;
+
 use orlop_model::{
-    Error, GroupSnapshotId, PoolId, Reason, Result, SnapshotId, VolumeGroupId, VolumeId,
+    Error, GroupSnapshotId, PoolId, PoolInfo, Reason, Result, SnapshotId, VolumeGroupId, VolumeId,
 };
+use orlop_sys::ceph::IoCtx;
 use orlop_sys::rand::random_bytes;
 use serde::{Deserialize, Serialize};
 
-use super::failure::cannot;
 use super::layout::{POOL_HEADER, RECORDS, VOLUMES};
-use super::session::Session;
+use super::session::{Session, cannot};
 
 const FORMAT: u32 = 1;
 const KIND: &str = "rbd";
@@ -103,11 +105,40 @@ fn header_lost(pool: &str, id: PoolId) -> Result<Error> {
 
 pub(super) fn read(session: &Session) -> Result<Option<PoolId>> {
     let reading = || format!("open the Ceph pool {}", session.ceph_pool());
-    let text = session.ask_unguarded(reading, |io| match io.read(POOL_HEADER) {
+    let text = session.ask_unguarded(reading, text_in)?;
+    text.map(|text| parse(session.ceph_pool(), &text)).transpose()
+}
+
+fn text_in(io: &Arc<IoCtx>) -> orlop_sys::Result<Option<Vec<u8>>> {
+    match io.read(POOL_HEADER) {
         Err(error) if error.is_not_found() => Ok(None),
         text => text.map(Some),
-    })?;
-    text.map(|text| parse(session.ceph_pool(), &text)).transpose()
+    }
+}
+
+/// Before something is made: what is made under an id that is not the pool's is lost to daemons that
+/// start later.
+pub(super) fn check_unchanged(session: &Session, info: &PoolInfo) -> Result<()> {
+    let text = session.ask(|| format!("check pool {}", info.name), text_in)?;
+    let found = text.map(|text| parse(session.ceph_pool(), &text)).transpose()?;
+    check_is(found.as_ref(), info)
+}
+
+/// The id in the header that is there now.
+pub(super) fn check_is(found: Option<&PoolId>, info: &PoolInfo) -> Result<()> {
+    let PoolInfo { id, name, .. } = info;
+    let what = match found {
+        Some(found) if found == id => return Ok(()),
+        Some(found) => format!("it is now the header of pool {found}"),
+        None => "it is gone".to_owned(),
+    };
+    let text = text_of(id.clone())
+        .map_err(|error| Error::failed(format!("check pool {name}"), Reason::of(error)))?;
+    Err(Error::precondition(format!(
+        "cannot use pool {name} for anything new: this daemon serves it by the id {id}, and its pool \
+         header {POOL_HEADER} has changed: {what}; if the Ceph pool was made again, restart the \
+         daemon, else restore that object with the contents {text}"
+    )))
 }
 
 pub(crate) fn parse(pool: &str, text: &[u8]) -> Result<PoolId> {

@@ -19,12 +19,12 @@ use orlop_sys::ceph::{Access, DiffExtent, Written, can_clone_by_number};
 use super::capacity::Capacity;
 use super::catalogue::RbdCatalogue;
 use super::delete::Deletion;
-use super::failure::cannot;
 use super::flatten::Flattening;
 use super::image_lock::open_to_change;
 use super::images::Images;
 use super::intent::Intents;
-use super::session::Session;
+use super::pool_header;
+use super::session::{Session, cannot};
 use super::size_lock::SizeLock;
 use super::uncommitted_snapshot::UncommittedSnapshot;
 use group_snapshot_draft::GroupSnapshotDraft;
@@ -88,6 +88,13 @@ impl RbdProvisioner {
         Self { takes_group_snapshots, ..self }
     }
 
+    /// Under another pool's id, nothing that is made is found again; and the first image that is made
+    /// after the directory was lost would hide that.
+    fn check_may_make(&self) -> Result<()> {
+        pool_header::check_unchanged(&self.session, &self.info)?;
+        self.images.check_directory()
+    }
+
     fn take_snapshot(&self, image_id: &str, purpose: &str) -> Result<UncommittedSnapshot> {
         UncommittedSnapshot::take(&self.session, &self.intents, image_id, purpose)
     }
@@ -113,10 +120,12 @@ impl Provisioner for RbdProvisioner {
     }
 
     fn begin_volume(&self, new: &NewVolume) -> Result<Box<dyn Draft<VolumeRecord>>> {
+        self.check_may_make()?;
         Ok(Box::new(VolumeDraft::begin(self, new)?))
     }
 
     fn begin_snapshot(&self, new: &NewSnapshot) -> Result<Box<dyn Draft<SnapshotRecord>>> {
+        self.check_may_make()?;
         Ok(Box::new(SnapshotDraft::begin(self, new)?))
     }
 
@@ -124,6 +133,7 @@ impl Provisioner for RbdProvisioner {
         &self,
         new: &NewGroupSnapshot,
     ) -> Result<Box<dyn Draft<GroupSnapshotRecord>>> {
+        self.check_may_make()?;
         Ok(Box::new(GroupSnapshotDraft::begin(self, new)?))
     }
 

@@ -1,7 +1,8 @@
 //! The one connection to the cluster: every call to it goes through [`Session::ask`].
 //!
 //! A client that the cluster has blocklisted is replaced by a new one; a cluster that does not
-//! answer is not asked again until it does (`circuit_breaker.rs`).
+//! answer is not asked again until it does (`circuit_breaker.rs`). What it answers becomes an error of
+//! the pool in one function.
 
 mod circuit_breaker;
 mod own_client;
@@ -9,11 +10,11 @@ mod own_client;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, PoolId, Reason, Result};
+use orlop_sys::CallError;
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::io::Errno;
 
-use super::failure::cannot;
 use crate::poison::lock;
 use circuit_breaker::CircuitBreaker;
 pub(super) use circuit_breaker::Probe;
@@ -171,4 +172,62 @@ impl Drop for Session {
 
 fn connect(config: &ClusterConfig, pool: &str, namespace: &str) -> orlop_sys::Result<Arc<IoCtx>> {
     Cluster::connect(config)?.pool(pool, namespace)
+}
+
+/// For `map_err`: what the call was to do, as a verb phrase. The text is only built when it failed.
+pub(super) fn cannot<E: CallError>(doing: impl FnOnce() -> String) -> impl FnOnce(E) -> Error {
+    |error| failure(doing(), error)
+}
+
+fn failure(doing: String, error: impl CallError) -> Error {
+    if let Some(device) = error.busy_device() {
+        return crate::in_use::device_busy(device);
+    }
+    if error.is_held_by_operator() {
+        return Error::precondition(Reason::explained(format!("cannot {doing}: {error}"), error));
+    }
+    let advice = match error.errno() {
+        Some(Errno::NOSPC | Errno::DQUOT) => {
+            let text = format!(
+                "cannot {doing}: {error}; the Ceph pool or its quota is used up: delete volumes or \
+                 snapshots, raise the quota or give the cluster more space"
+            );
+            return Error::exhausted(Reason::explained(text, error));
+        }
+        Some(Errno::TIMEDOUT | Errno::SHUTDOWN | Errno::NOTCONN | Errno::CONNREFUSED) => {
+            let text = format!("{error}; the Ceph cluster does not answer: check that it is up");
+            return Error::unreachable(doing, Reason::explained(text, error));
+        }
+        Some(Errno::BUSY | Errno::CANCELED) => {
+            return Error::busy("the Ceph image", format!("cannot {doing}: {error}"));
+        }
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "the Ceph user may not do this: give it the capabilities that docs/ceph.md lists"
+        }
+        Some(Errno::ROFS) => "another client holds the image's lock and does not release it",
+        Some(Errno::NOENT) => "it was removed, or was never there",
+        Some(_) | None => return Error::failed(doing, Reason::of(error)),
+    };
+    Error::failed(doing, Reason::explained(format!("{error}; {advice}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(errno: Errno) -> Error {
+        failure("open".to_owned(), std::io::Error::from(errno))
+    }
+
+    #[test]
+    fn transient_errors_differ_from_permanent_ones() {
+        assert!(matches!(of(Errno::NOSPC), Error::Exhausted(_)));
+        assert!(matches!(of(Errno::DQUOT), Error::Exhausted(_)));
+        assert!(matches!(of(Errno::TIMEDOUT), Error::Unreachable { .. }));
+        assert!(matches!(of(Errno::SHUTDOWN), Error::Unreachable { .. }));
+        assert!(matches!(of(Errno::BUSY), Error::Busy { .. }));
+        for errno in [Errno::PERM, Errno::NOENT, Errno::ROFS, Errno::IO] {
+            assert!(matches!(of(errno), Error::Failed { .. }), "{errno}");
+        }
+    }
 }

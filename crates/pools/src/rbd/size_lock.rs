@@ -9,9 +9,8 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::header_of;
 use orlop_sys::rbd_export::Export;
 
-use super::failure::cannot;
 use super::image_lock::{ImageLock, held_for};
-use super::session::Session;
+use super::session::{Session, cannot};
 
 const LOCK: &str = "orlop.size";
 

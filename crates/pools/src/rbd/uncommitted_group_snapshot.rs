@@ -15,13 +15,12 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::ceph::{Access, ImageSnapshot, IoCtx, Update, UpdateOutcome};
 use serde::{Deserialize, Serialize};
 
-use super::failure::cannot;
 use super::garbage::finish_removals;
 use super::image_lock::{ImageLock, open_to_remove};
 use super::images::Images;
 use super::intent::{Intended, Intent, Intents, Removal};
 use super::layout::{GROUP_INTENT, image_of, name_of_snapshot_group, snapshot_group};
-use super::session::Session;
+use super::session::{Session, cannot};
 
 const LOCK: &str = "orlop.group";
 /// A group has one snapshot.

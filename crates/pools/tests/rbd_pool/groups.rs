@@ -1,6 +1,7 @@
 //! Snapshots of several volumes at one instant. Restoring needs a librbd that can do that: where it
 //! cannot, the tests see that it is refused, unless `ORLOP_TEST_RESTORES_GROUPS=1` says that it can.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -36,6 +37,7 @@ pub(crate) fn new_group(pool: &RbdPool, name: &str, sources: &[&VolumeRecord]) -
         id: GroupSnapshotId::new(pool.id().clone(), NameDigest::of_text(name)),
         name: name.parse().unwrap(),
         members: sources.iter().map(member).collect(),
+        pools: BTreeSet::new(),
     }
 }
 

@@ -1,7 +1,9 @@
 use orlop_model::{ContentSource, Error, Pool, Provisioning};
 use orlop_pools::{RbdPool, RbdPoolConfig};
 
-use crate::fixture::{Fixture, MIB, cluster, copy_of, new_snapshot, run, snapshot, until, volume};
+use crate::fixture::{
+    Fixture, MIB, cluster, copy_of, create, new_snapshot, new_volume, run, snapshot, until, volume,
+};
 use crate::groups::group;
 
 #[test]
@@ -24,13 +26,28 @@ fn recreated_ceph_pool_is_not_the_old_pool() {
     let Some(fixture) = Fixture::new() else { return };
     let pool = fixture.open();
     pool.health().check().unwrap();
-    let place = ["--pool", "rbd", "--namespace", &fixture.namespace];
-    run("rados", &[&place[..], &["rm", "orlop.pool"]].concat());
-    assert!(pool.health().check().is_err());
+    let source = volume(&pool, "source", 8 * MIB);
+    fixture.remove_object("orlop.pool");
+    let assert_refused = || {
+        assert!(pool.health().check().is_err());
+        for refused in [
+            create(&pool, &new_volume(&pool, "a", 8 * MIB)).map(drop),
+            pool.provisioner().begin_snapshot(&new_snapshot(&pool, "s", &source)).map(drop),
+        ] {
+            let Err(Error::Precondition(reason)) = &refused else { panic!("{refused:?}") };
+            assert!(reason.as_str().contains(pool.id().as_str()), "{reason}");
+        }
+    };
+    assert_refused();
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
     let other = fixture.open();
     assert_ne!(other.id(), pool.id());
+    let source = volume(&other, "source", 8 * MIB);
     assert!(pool.health().check().is_err());
+    let refused = create(&pool, &new_volume(&pool, "a", 8 * MIB));
+    assert!(matches!(refused, Err(Error::Precondition(_))), "{refused:?}");
     other.health().check().unwrap();
+    other.provisioner().ensure_no_volume(&source.id).unwrap();
 }
 
 #[test]
@@ -84,6 +101,36 @@ fn lost_records_are_damage_not_an_empty_list() {
     damaged(pool.provisioner().ensure_no_volume(&source.id));
     damaged(pool.health().check());
     assert_eq!(pool.catalogue().volume(&source.id).unwrap().unwrap().id, source.id);
+}
+
+/// Volumes are listed from it, and orchestrators take what is missing from a list for deleted.
+#[test]
+fn a_lost_directory_is_damage_and_no_empty_list() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pool = fixture.open();
+    let source = volume(&pool, "a", 8 * MIB);
+    let taken = snapshot(&pool, "s", &source);
+    fixture.remove_object("rbd_directory");
+    for emptied in [false, true] {
+        if emptied {
+            fixture.io().ensure_object("rbd_directory").unwrap();
+        }
+        let damaged = |outcome: Result<(), Error>| {
+            assert!(matches!(outcome, Err(Error::Damaged { .. })), "{emptied}: {outcome:?}");
+        };
+        damaged(pool.catalogue().volumes(None, 0).map(drop));
+        damaged(pool.catalogue().volumes(None, 1).map(drop));
+        damaged(pool.health().check());
+        damaged(create(&pool, &new_volume(&pool, "b", 8 * MIB)).map(drop));
+        assert_eq!(pool.catalogue().volume(&source.id).unwrap().unwrap().id, source.id);
+    }
+    // All volumes may be deleted, and snapshots of them be left.
+    let image = fixture.io().image_id(&source.id.to_string()).unwrap().unwrap();
+    assert!(fixture.io().ensure_entered(&source.id.to_string(), &image).unwrap());
+    pool.provisioner().ensure_no_volume(&source.id).unwrap();
+    assert_eq!(pool.catalogue().volumes(None, 0).unwrap(), []);
+    pool.health().check().unwrap();
+    pool.provisioner().ensure_no_snapshot(&taken.id).unwrap();
 }
 
 #[test]

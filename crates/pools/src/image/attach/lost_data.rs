@@ -55,7 +55,7 @@ impl LoopDevices {
     pub(in crate::image) fn check_shows_data(&self, id: &VolumeId) -> Result<()> {
         let Some(slots) = self.known(id) else { return Ok(()) };
         let slots = crate::poison::lock(&slots);
-        match self.first_on_lost_file(id, &slots) {
+        match self.first_on_other_file(id, &slots) {
             None => Ok(()),
             Some(lost) => Err(self.not_shown(id, &lost.device)),
         }
@@ -81,19 +81,20 @@ impl LoopDevices {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let lost = self.first_on_lost_file(id, &slots)?;
+        let lost = self.first_on_other_file(id, &slots)?;
         let device = lost.device.path();
         let device = device.display();
         // A condition's message has at most 128 bytes.
         Some(Condition::abnormal(format!(
-            "its data is lost from the pool and only on {device}: save that by dd, then losetup \
+            "its data is lost from the pool and only on {device}: copy it with dd, then run losetup \
              --detach {device}"
         )))
     }
 
-    fn first_on_lost_file(&self, id: &VolumeId, slots: &Slots) -> Option<LoopStatus> {
-        self.on_lost_file(id, DeviceAccess::ReadWrite, slots)
-            .or_else(|| self.on_lost_file(id, DeviceAccess::ReadOnly, slots))
+    fn first_on_other_file(&self, id: &VolumeId, slots: &Slots) -> Option<LoopStatus> {
+        let accesses = [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly].into_iter();
+        let own = |access| own_status(id, access, slots);
+        accesses.filter_map(own).find(|status| self.is_on_other_file(id, status))
     }
 
     /// `None` also where it cannot be found out: a volume must be let go of when its disk is dead or
@@ -104,15 +105,24 @@ impl LoopDevices {
         access: DeviceAccess,
         slots: &Slots,
     ) -> Option<LoopStatus> {
-        let status = loopdev::status(slots.get(access)?).ok().flatten()?;
-        let is_ours = status.label == label_of(id, access);
-        (is_ours && self.is_lost(id, &status)).then_some(status)
+        own_status(id, access, slots).filter(|status| self.is_lost(id, status))
+    }
+
+    /// As [`Self::is_lost`], also of a device on another filesystem than the pool's: of a disk that another
+    /// one replaced. It may be dead, so the device is let go of; but what the pool has is not what it shows.
+    pub(super) fn is_on_other_file(&self, id: &VolumeId, status: &LoopStatus) -> bool {
+        let data = fs::symlink_metadata(self.data_of(id));
+        self.is_lost(id, status)
+            || self.is_present() && data.is_ok_and(|it| (it.dev(), it.ino()) != file_of(status))
+    }
+
+    fn is_present(&self) -> bool {
+        let filesystem = self.directory.filesystem();
+        fs::metadata(self.directory.root()).is_ok_and(|it| it.dev() == filesystem)
     }
 
     pub(super) fn is_lost(&self, id: &VolumeId, status: &LoopStatus) -> bool {
-        let filesystem = self.directory.filesystem();
-        let is_present = fs::metadata(self.directory.root()).is_ok_and(|it| it.dev() == filesystem);
-        if !is_present || status.backing_device != filesystem {
+        if !self.is_present() || status.backing_device != self.directory.filesystem() {
             return is_removed(&status.device);
         }
         match fs::symlink_metadata(self.data_of(id)) {
@@ -122,8 +132,14 @@ impl LoopDevices {
     }
 }
 
+/// What the kernel says of the device in a slot, if it is this volume's and answers.
+fn own_status(id: &VolumeId, access: DeviceAccess, slots: &Slots) -> Option<LoopStatus> {
+    let status = loopdev::status(slots.get(access)?).ok().flatten()?;
+    (status.label == label_of(id, access)).then_some(status)
+}
+
 /// With the pool's directory gone there is no inode to compare with.
-fn is_removed(device: &LoopDevice) -> bool {
+pub(in crate::image) fn is_removed(device: &LoopDevice) -> bool {
     let there = loopdev::backing(device).ok().flatten();
     there.is_some_and(|there| there.file.to_string_lossy().ends_with(REMOVED))
 }

@@ -15,56 +15,6 @@ use super::ledger::Ledger;
 use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
 use crate::poison::lock;
 
-/// After this long it is time to look again.
-const SERVES: Duration = Duration::from_secs(5);
-/// For so long a refusal is certain if there was no room for it by any reading of the last look.
-const SETTLES: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Default)]
-pub(super) struct UsageScan {
-    last: Option<Seen>,
-    ceiling: Option<Ceiling>,
-    under_way: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// Free space and what the files took together. Writing to a volume moves bytes from one to
-    /// the other, so what was seen long ago would count bytes twice that were discarded since: the
-    /// sum must not rise.
-    owned: u128,
-    at: Instant,
-}
-
-/// The most that free space and the files can have taken together when all of them were looked at
-/// for a refusal.
-#[derive(Debug, Clone, Copy)]
-struct Ceiling {
-    owned: u128,
-    free: u64,
-    at: Instant,
-}
-
-impl UsageScan {
-    #[cfg(test)]
-    pub(super) fn forget(&mut self) {
-        self.last = None;
-    }
-
-    /// What they can take together now at most, by the last look for a refusal; `None` if that was
-    /// too long ago. What volumes write moves bytes from one to the other; what strangers gave back
-    /// since is free now.
-    pub(super) fn owned_at_most(&self, free: u64) -> Option<u128> {
-        let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < SETTLES)?;
-        Some(ceiling.owned + u128::from(free.saturating_sub(ceiling.free)))
-    }
-
-    fn note(&mut self, owned: u128) -> u128 {
-        self.last = Some(Seen { owned, at: Instant::now() });
-        owned
-    }
-}
-
 /// Clears the mark of a scan that is under way even if the scan panics: otherwise there would be no
 /// further one.
 struct UnderWay {
@@ -99,34 +49,23 @@ impl Capacity {
         Ok(())
     }
 
-    /// Without looking at any file, as long as there is something to go by.
-    pub(super) fn recently_owned(self: &Arc<Self>, ledger: &mut Ledger) -> Result<u128> {
-        let Some(seen) = ledger.scan().last else {
-            return self.exactly_owned(ledger);
-        };
-        if seen.at.elapsed() >= SERVES && !ledger.scan().under_way {
-            ledger.scan().under_way = self.start_scan();
-        }
-        Ok(seen.owned)
-    }
-
     /// Looks at all files while nothing is made or deleted.
     pub(super) fn exactly_owned(&self, ledger: &mut Ledger) -> Result<u128> {
         let before = self.space()?.free;
         let (volumes, snapshots) = (self.catalogue.volume_index(), self.catalogue.snapshot_index());
         volumes.ids().for_each(|id| ledger.note_seen(volumes.measure(&id)));
         snapshots.ids().for_each(|id| ledger.note_seen(snapshots.measure(&id)));
-        // Volumes are written and discarded meanwhile: the smaller of both counts no byte twice,
+        // Volumes are written and discarded during the scan: the smaller of both counts no byte twice,
         // the larger leaves none out.
         let after = self.space()?.free;
         let free = before.max(after);
         let owned = ledger.used() + u128::from(free);
-        ledger.scan().ceiling = Some(Ceiling { owned, free, at: Instant::now() });
+        ledger.scan().note_ceiling(owned, free);
         let owned = ledger.used() + u128::from(before.min(after));
         Ok(ledger.scan().note(owned))
     }
 
-    fn start_scan(self: &Arc<Self>) -> bool {
+    pub(super) fn start_scan(self: &Arc<Self>, ledger: &mut Ledger) {
         let capacity = Arc::clone(self);
         let scan = move || {
             // Not before: our caller holds the lock that the end of it asks for.
@@ -139,13 +78,29 @@ impl Capacity {
             Ok(thread) => {
                 // The one before has ended.
                 *lock(&self.scanner.0) = Some(thread);
-                true
+                ledger.scan().under_way = true;
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot start a thread for the usage scan");
-                false
             }
         }
+    }
+
+    /// Has a scan that is under way ended in that time? Others go on meanwhile.
+    pub(super) fn has_scanned_within(&self, patience: Duration) -> bool {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let is_under_way = || lock(&self.ledger).scan().under_way;
+        if !is_under_way() {
+            return false;
+        }
+        let deadline = Instant::now() + patience;
+        while is_under_way() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+        true
     }
 
     /// As [`Capacity::exactly_owned`], but others go on between two files.
@@ -156,7 +111,7 @@ impl Capacity {
         self.scan_index(self.catalogue.snapshot_index());
         let after = u128::from(self.space()?.free);
         let mut ledger = lock(&self.ledger);
-        // What was deleted meanwhile is free now, and counts as used no more.
+        // What was deleted during the scan is free now, and counts as used no more.
         let free = after.min(before + ledger.removed().saturating_sub(removed_before));
         let owned = ledger.used() + free;
         ledger.scan().note(owned);

@@ -9,11 +9,13 @@ use std::thread;
 
 use orlop_model::{Error, PoolId, Result, SnapshotRecord, VolumeRecord};
 use orlop_sys::file;
+use rustix::io::Errno;
 
+use super::record_state::{RecordState, check_lacks_nothing};
 use crate::image::failure::cannot;
 use crate::image::layout::ObjectDir;
 use crate::poison::{read, write};
-use crate::recorded::{Recorded, read_record};
+use crate::recorded::Recorded;
 
 /// A record that is kept beside the data it describes.
 pub(in crate::image) trait StoredRecord: Recorded {
@@ -31,6 +33,9 @@ pub(in crate::image) trait StoredRecord: Recorded {
 
     /// What of the pool's space is promised to it, when its data takes `allocated` bytes.
     fn charge(&self, allocated: u64) -> u64;
+
+    /// The same, of one whose record is not known, by its data alone.
+    fn charge_of_unread(length: u64, allocated: u64) -> u64;
 }
 
 impl StoredRecord for VolumeRecord {
@@ -58,6 +63,10 @@ impl StoredRecord for VolumeRecord {
     fn charge(&self, _allocated: u64) -> u64 {
         self.capacity_bytes
     }
+
+    fn charge_of_unread(length: u64, allocated: u64) -> u64 {
+        length.max(allocated)
+    }
 }
 
 impl StoredRecord for SnapshotRecord {
@@ -79,6 +88,10 @@ impl StoredRecord for SnapshotRecord {
     fn charge(&self, allocated: u64) -> u64 {
         allocated
     }
+
+    fn charge_of_unread(_length: u64, allocated: u64) -> u64 {
+        allocated
+    }
 }
 
 fn conflict<R: StoredRecord>(existing: &R, aspects: &[(bool, &str)]) -> Result<()> {
@@ -94,9 +107,8 @@ fn conflict<R: StoredRecord>(existing: &R, aspects: &[(bool, &str)]) -> Result<(
     ))
 }
 
-/// A record, or why it cannot be read.
 struct IndexEntry<R> {
-    record: std::result::Result<R, String>,
+    record: RecordState<R>,
     charge: u64,
     /// How much of the data may be on the disk once for it and something else together.
     shared: u64,
@@ -138,16 +150,19 @@ impl<R: StoredRecord> ObjectIndex<R> {
             );
         }
         let ids = index.found(pool)?;
-        thread::scope(|scope| {
-            for ids in ids.chunks(ids.len().div_ceil(READERS).max(1)) {
-                scope.spawn(|| ids.iter().for_each(|id| _ = index.load(id)));
-            }
+        let load = |ids: &[R::Id]| ids.iter().try_for_each(|id| index.load_first(id).map(drop));
+        let loaded = thread::scope(|scope| {
+            let chunks = ids.chunks(ids.len().div_ceil(READERS).max(1));
+            let readers: Vec<_> = chunks.map(|ids| scope.spawn(move || load(ids))).collect();
+            let panicked = |_| Err(Error::failed("read the pool", "a reader ended unexpectedly"));
+            let joined = readers.into_iter().map(|reader| reader.join().unwrap_or_else(panicked));
+            joined.collect::<Result<()>>()
         });
-        Ok(index)
+        loaded.map(|()| index)
     }
 
-    /// What is found is answered for from then on, so it has to survive a power cut: whoever made it
-    /// may have been stopped just before.
+    /// Calls will report what is found here as existing, so it has to survive a power cut: the daemon
+    /// that made it may have been killed before its own fsync.
     fn sync(&self) -> Result<()> {
         file::sync_dir(&self.directory)
             .map_err(cannot(|| format!("sync {}", self.directory.display())))
@@ -175,28 +190,52 @@ impl<R: StoredRecord> ObjectIndex<R> {
         ObjectDir::new(self.directory.join(id.to_string()))
     }
 
-    /// Takes in what is on the pool under this id; returns what it is charged and takes.
-    fn load(&self, id: &R::Id) -> Account {
-        let home = self.directory_of(id);
-        // Missing data is found again, and reported, by whoever looks at the condition.
-        let allocated = file::allocated_bytes(&home.data()).unwrap_or(0);
-        let record = read_record::<R>(id, &home.record());
+    /// At the opening: takes in what is on the pool under this id; returns what it is charged and takes.
+    fn load_first(&self, id: &R::Id) -> Result<Account> {
+        let record = RecordState::read_first(id, &self.directory_of(id).record())?;
+        let allocated = self.allocated(id).or_else(|error| {
+            check_lacks_nothing::<R>(id, &error)?;
+            tracing::error!(
+                kind = R::KIND,
+                %id,
+                %error,
+                "cannot read how much space its data takes; counting none until the next usage scan"
+            );
+            Ok(0)
+        })?;
+        Ok(self.insert(id, record, allocated))
+    }
+
+    /// The same while the pool is in service: what cannot be read is not taken in.
+    fn load(&self, id: &R::Id) -> Result<Account> {
+        let record = RecordState::read_again(id, &self.directory_of(id).record())?;
+        let looking = || format!("inspect the data of {} {id}", R::KIND);
+        let allocated = self.allocated(id).map_err(cannot(looking))?;
+        Ok(self.insert(id, record, allocated))
+    }
+
+    /// Missing data takes nothing: it is found again, and reported, when the condition is read.
+    fn allocated(&self, id: &R::Id) -> orlop_sys::Result<u64> {
+        match file::allocated_bytes(&self.directory_of(id).data()) {
+            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => Ok(0),
+            allocated => allocated,
+        }
+    }
+
+    fn insert(&self, id: &R::Id, record: RecordState<R>, allocated: u64) -> Account {
+        let data = self.directory_of(id).data();
         let charge = match &record {
-            Ok(record) => record.charge(allocated),
-            Err(reason) => {
-                tracing::error!(
-                    kind = R::KIND,
-                    %id,
-                    reason,
-                    "damaged: calls for it answer DATA_LOSS until its record is restored"
-                );
-                allocated
+            RecordState::Whole(record) => record.charge(allocated),
+            RecordState::Damaged(_) => allocated,
+            RecordState::Unread => {
+                let length = fs::symlink_metadata(&data).map_or(0, |data| data.len());
+                R::charge_of_unread(length, allocated)
             }
         };
-        let noted = file::number(&home.data(), SHARED).ok().flatten();
-        let shared = noted.unwrap_or(match &record {
-            Ok(record) if !record.is_copy() => 0,
-            Ok(_) | Err(_) => UNKNOWN_SHARE,
+        let noted = file::number(&data, SHARED).ok().flatten();
+        let shared = noted.unwrap_or(match record.whole() {
+            Some(record) if !record.is_copy() => 0,
+            Some(_) | None => UNKNOWN_SHARE,
         });
         let own = allocated.saturating_sub(shared);
         write(&self.entries).insert(id.clone(), IndexEntry { record, charge, shared, own });
@@ -214,29 +253,68 @@ impl<R: StoredRecord> ObjectIndex<R> {
             return Ok(None);
         }
         self.sync()?;
-        Ok(Some(self.load(id)))
+        self.load(id).map(Some)
     }
 
     pub(in crate::image) fn get(&self, id: &R::Id) -> Result<Option<R>> {
-        read(&self.entries).get(id).map(|entry| self.checked(id, entry)).transpose()
+        let known = read(&self.entries).get(id).map(|entry| entry.record.clone());
+        known.map_or(Ok(None), |known| self.checked(id, known))
     }
 
     /// How long its data is at least.
     pub(in crate::image) fn length(&self, id: &R::Id) -> Result<Option<u64>> {
-        let entries = read(&self.entries);
-        let length = |entry: &IndexEntry<R>| match &entry.record {
-            Ok(record) => Ok(record.length()),
-            Err(reason) => Err(self.damaged(id, reason)),
-        };
-        entries.get(id).map(length).transpose()
+        if let Some(entry) = read(&self.entries).get(id)
+            && let Some(record) = entry.record.whole()
+        {
+            return Ok(Some(record.length()));
+        }
+        Ok(self.get(id)?.map(|record| record.length()))
     }
 
     pub(in crate::image) fn require(&self, id: &R::Id) -> Result<R> {
         self.get(id)?.ok_or_else(|| R::missing(id))
     }
 
-    fn checked(&self, id: &R::Id, entry: &IndexEntry<R>) -> Result<R> {
-        entry.record.clone().map_err(|reason| self.damaged(id, &reason))
+    /// What could not be read before is read again. It is booked by its data already.
+    fn checked(&self, id: &R::Id, known: RecordState<R>) -> Result<Option<R>> {
+        let known = match known {
+            RecordState::Unread => {
+                let read = RecordState::read_again(id, &self.directory_of(id).record())?;
+                match write(&self.entries).get_mut(id) {
+                    None => return Ok(None),
+                    Some(entry) => {
+                        if matches!(entry.record, RecordState::Unread) {
+                            entry.record = read;
+                        }
+                        entry.record.clone()
+                    }
+                }
+            }
+            RecordState::Whole(_) | RecordState::Damaged(_) => known,
+        };
+        match known {
+            RecordState::Whole(record) => Ok(Some(record)),
+            RecordState::Damaged(reason) => Err(self.damaged(id, &reason)),
+            RecordState::Unread => Ok(None),
+        }
+    }
+
+    /// For lists of records: a search by id reads an unread record anyway.
+    fn read_unread(&self) {
+        let unread = |(id, entry): (&R::Id, &IndexEntry<R>)| {
+            matches!(entry.record, RecordState::Unread).then(|| id.clone())
+        };
+        let unread: Vec<_> = read(&self.entries).iter().filter_map(unread).collect();
+        for id in unread {
+            if let Err(error) = self.get(&id) {
+                tracing::warn!(
+                    kind = R::KIND,
+                    %id,
+                    %error,
+                    "cannot read the record; it is missing from the list"
+                );
+            }
+        }
     }
 
     pub(in crate::image) fn damaged(&self, id: &R::Id, reason: &str) -> Error {
@@ -256,20 +334,26 @@ impl<R: StoredRecord> ObjectIndex<R> {
     ) -> Vec<(R::Id, Result<R>)> {
         let limit = if limit == 0 { usize::MAX } else { limit };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        read(&self.entries)
+        let known: Vec<_> = read(&self.entries)
             .range((start, Bound::Unbounded))
             .take(limit)
-            .map(|(id, entry)| (id.clone(), self.checked(id, entry)))
-            .collect()
+            .map(|(id, entry)| (id.clone(), entry.record.clone()))
+            .collect();
+        let checked = known.into_iter().filter_map(|(id, known)| {
+            let record = self.checked(&id, known).transpose()?;
+            Some((id, record))
+        });
+        checked.collect()
     }
 
     /// Leaves damaged ones out.
     pub(in crate::image) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        self.read_unread();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         read(&self.entries)
             .range((start, Bound::Unbounded))
-            .filter_map(|(_, entry)| entry.record.as_ref().ok().cloned())
+            .filter_map(|(_, entry)| entry.record.whole().cloned())
             .take(limit)
             .collect()
     }
@@ -280,7 +364,9 @@ impl<R: StoredRecord> ObjectIndex<R> {
         let known = entries.get(record.id()).map(|entry| (entry.shared, entry.own));
         let (shared, own) = known.unwrap_or((UNKNOWN_SHARE, 0));
         let own = own.saturating_add(grown);
-        entries.insert(record.id().clone(), IndexEntry { record: Ok(record), charge, shared, own });
+        let id = record.id().clone();
+        let record = RecordState::Whole(record);
+        entries.insert(id, IndexEntry { record, charge, shared, own });
     }
 
     /// New objects, each with how much of its data it shares with others. All at once, for callers
@@ -292,10 +378,9 @@ impl<R: StoredRecord> ObjectIndex<R> {
     ) {
         let mut entries = write(&self.entries);
         for (record, Account { charge, own }, shared) in records {
-            entries.insert(
-                record.id().clone(),
-                IndexEntry { record: Ok(record), charge, shared, own },
-            );
+            let id = record.id().clone();
+            let record = RecordState::Whole(record);
+            entries.insert(id, IndexEntry { record, charge, shared, own });
         }
         before_visible();
     }
@@ -304,7 +389,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
     pub(in crate::image) fn ids_where(&self, fits: impl Fn(&R) -> bool) -> Vec<R::Id> {
         read(&self.entries)
             .iter()
-            .filter(|(_, entry)| entry.record.as_ref().is_ok_and(&fits))
+            .filter(|(_, entry)| entry.record.whole().is_some_and(&fits))
             .map(|(id, _)| id.clone())
             .collect()
     }
@@ -312,7 +397,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
     /// Of those that can be read.
     pub(in crate::image) fn greatest<T: Ord>(&self, of: impl Fn(&R) -> Option<T>) -> Option<T> {
         let entries = read(&self.entries);
-        let records = entries.values().filter_map(|entry| entry.record.as_ref().ok());
+        let records = entries.values().filter_map(|entry| entry.record.whole());
         records.filter_map(of).max()
     }
 
@@ -342,14 +427,15 @@ impl<R: StoredRecord> ObjectIndex<R> {
     }
 
     /// What its data was last seen to take, and what it takes now. Data that is gone takes
-    /// nothing. The caller keeps it from being put in and taken out meanwhile.
+    /// nothing. The caller keeps it from being inserted or removed during the call.
     pub(in crate::image) fn measure(&self, id: &R::Id) -> (u64, u64) {
-        let allocated = file::allocated_bytes(&self.directory_of(id).data()).unwrap_or(0);
+        let allocated = self.allocated(id);
         let mut entries = write(&self.entries);
         let Some(entry) = entries.get_mut(id) else {
             return (0, 0);
         };
-        let own = allocated.saturating_sub(entry.shared);
+        // If it cannot be read now, the value read last counts.
+        let own = allocated.map_or(entry.own, |bytes| bytes.saturating_sub(entry.shared));
         (std::mem::replace(&mut entry.own, own), own)
     }
 }

@@ -9,9 +9,10 @@ use std::sync::RwLock;
 use orlop_model::{Error, PoolId, Result};
 use orlop_sys::file;
 
+use super::record_state::RecordState;
 use crate::image::failure::cannot;
 use crate::poison::{read, write};
-use crate::recorded::{Recorded, read_record, to_text};
+use crate::recorded::{Recorded, to_text};
 
 pub(in crate::image) const SUFFIX: &str = ".json";
 /// Of an empty file beside a record that is about to come or to go. What belongs to a record that is
@@ -20,8 +21,7 @@ pub(in crate::image) const UNFINISHED: &str = ".unfinished";
 
 pub(in crate::image) struct RecordIndex<R: Recorded> {
     directory: PathBuf,
-    /// A record, or why it cannot be read.
-    entries: RwLock<BTreeMap<R::Id, std::result::Result<R, String>>>,
+    entries: RwLock<BTreeMap<R::Id, RecordState<R>>>,
     /// What an earlier process left unfinished.
     unfinished: BTreeSet<R::Id>,
 }
@@ -45,7 +45,10 @@ impl<R: Recorded> RecordIndex<R> {
             }
             let replaced = name.to_str().and_then(file::replaced_name);
             match name.to_str().and_then(id_in) {
-                Some(id) => index.load(&id),
+                Some(id) => {
+                    let record = RecordState::read_first(&id, &index.path_of(&id))?;
+                    write(&index.entries).insert(id, record);
+                }
                 // What a crash left of a replacement that may never be tried again.
                 None if replaced
                     .is_some_and(|it| id_in(it).or_else(|| unfinished_in(it)).is_some()) =>
@@ -75,19 +78,6 @@ impl<R: Recorded> RecordIndex<R> {
         self.directory.join(Self::name_of(id))
     }
 
-    fn load(&self, id: &R::Id) {
-        let record = read_record::<R>(id, &self.path_of(id));
-        if let Err(reason) = &record {
-            tracing::error!(
-                kind = R::KIND,
-                %id,
-                reason,
-                "damaged: calls for it answer DATA_LOSS until its record is restored"
-            );
-        }
-        write(&self.entries).insert(id.clone(), record);
-    }
-
     /// Takes in a record that stands on the pool without our knowing: a replacement whose last
     /// sync failed was reported as a failure, but may well have happened.
     pub(in crate::image) fn adopt(&self, id: &R::Id) -> Result<()> {
@@ -97,7 +87,8 @@ impl<R: Recorded> RecordIndex<R> {
             // It is answered for from now on, so it has to survive a power cut.
             file::sync_dir(&self.directory)
                 .map_err(cannot(|| format!("sync {}", path.display())))?;
-            self.load(id);
+            let record = RecordState::read_again(id, &path)?;
+            write(&self.entries).insert(id.clone(), record);
         }
         Ok(())
     }
@@ -108,22 +99,62 @@ impl<R: Recorded> RecordIndex<R> {
     }
 
     pub(in crate::image) fn get(&self, id: &R::Id) -> Result<Option<R>> {
-        let entry = read(&self.entries).get(id).cloned();
-        entry.transpose().map_err(|reason| {
-            Error::damaged(
-                format!("{} {id}", R::KIND),
-                format!("{reason}; it is left as it is, inspect {}", self.path_of(id).display()),
-            )
-        })
+        let known = read(&self.entries).get(id).cloned();
+        match known {
+            None => Ok(None),
+            Some(RecordState::Whole(record)) => Ok(Some(record)),
+            Some(RecordState::Damaged(reason)) => Err(self.damaged(id, &reason)),
+            Some(RecordState::Unread) => self.read_again(id),
+        }
+    }
+
+    fn read_again(&self, id: &R::Id) -> Result<Option<R>> {
+        let record = RecordState::read_again(id, &self.path_of(id))?;
+        let mut entries = write(&self.entries);
+        let Some(entry) = entries.get_mut(id) else { return Ok(None) };
+        if matches!(entry, RecordState::Unread) {
+            *entry = record;
+        }
+        match entry {
+            RecordState::Whole(record) => Ok(Some(record.clone())),
+            RecordState::Damaged(reason) => Err(self.damaged(id, reason)),
+            RecordState::Unread => Ok(None),
+        }
+    }
+
+    fn damaged(&self, id: &R::Id, reason: &str) -> Error {
+        Error::damaged(
+            format!("{} {id}", R::KIND),
+            format!("{reason}; it is left as it is, inspect {}", self.path_of(id).display()),
+        )
+    }
+
+    /// For lists of records: a search by id reads an unread record anyway.
+    fn read_unread(&self) {
+        let unread = |(id, record): (&R::Id, &RecordState<R>)| {
+            matches!(record, RecordState::Unread).then(|| id.clone())
+        };
+        let unread: Vec<_> = read(&self.entries).iter().filter_map(unread).collect();
+        for id in unread {
+            if let Err(error) = self.get(&id) {
+                tracing::warn!(
+                    kind = R::KIND,
+                    %id,
+                    %error,
+                    "cannot read the record; it is missing from the list"
+                );
+            }
+        }
     }
 
     /// Leaves damaged ones out.
     pub(in crate::image) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        self.read_unread();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         read(&self.entries)
             .range((start, Bound::Unbounded))
-            .filter_map(|(_, entry)| entry.as_ref().ok().cloned())
+            .filter_map(|(_, entry)| entry.whole().cloned())
             .take(limit)
             .collect()
     }
@@ -166,7 +197,7 @@ impl<R: Recorded> RecordIndex<R> {
     }
 
     pub(in crate::image) fn put(&self, record: R) {
-        write(&self.entries).insert(record.id().clone(), Ok(record));
+        write(&self.entries).insert(record.id().clone(), RecordState::Whole(record));
     }
 
     pub(in crate::image) fn take_out(&self, id: &R::Id) {

@@ -9,11 +9,11 @@ use super::Reading;
 use super::overlay::{Overlay, Verdict};
 use crate::image::failure::cannot;
 
-/// As much as is read at a time, and the unit in which differences are told.
+/// How much is read at a time, and the unit in which differences are reported.
 const STEP: usize = 64 << 10;
 const BLOCK: usize = 4 << 10;
-/// Steps that are read, and stretches that are passed over, before whoever asks may look whether it
-/// is still wanted: 4 MiB of each snapshot.
+/// How many steps are read (4 MiB of each snapshot), or stretches skipped, before the call returns
+/// without a range, so that the caller can check whether the answer is still wanted.
 const STEPS: usize = 64;
 const STRETCHES: usize = 1024;
 
@@ -26,7 +26,7 @@ pub(super) struct Changes {
     /// In the step that was read last.
     found: VecDeque<ByteRange>,
     buffers: [Vec<u8>; 2],
-    /// Steps since whoever asks could look around.
+    /// Steps since the caller could last check that.
     read: usize,
     ended: bool,
 }

@@ -1,4 +1,4 @@
-//! Ranges that touch each other, told as one.
+//! Merges ranges that touch each other into one.
 //!
 //! A step is bounded: what is wanted may be far away, or have no end in sight.
 
@@ -32,7 +32,7 @@ impl<Parts: Iterator<Item = Result<Option<ByteRange>>>> Iterator for Merged<Part
                 None => return self.last.take().map(|last| Ok(Some(last))),
                 Some(Ok(None)) => return Some(Ok(None)),
                 Some(Err(error)) => {
-                    // A range that may have more to it is not told: the reader comes back for it.
+                    // A range that may not be complete is not returned: the caller asks for it again.
                     self.failed = true;
                     self.last = None;
                     return Some(Err(error));

@@ -12,7 +12,7 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// `None` is a hole. Data over a hole counts as different unread: somebody wrote it.
+/// `None` is a hole. Data over a hole counts as different without being read: it was written.
 fn judge(base: Option<Content>, target: Option<Content>) -> Verdict {
     match (base, target) {
         (None, None) => Verdict::Same,

@@ -17,7 +17,8 @@ use super::super::managed;
 use super::super::sharing::{PATIENCE, PAUSE, unseen};
 use super::entries;
 
-/// A copy of the pool may be in use beside it: its devices are on files that are not in this one.
+/// A copy of the pool may be in use beside it: its devices are on files that are not in this one. So may
+/// data of this one that was moved; node records tell which.
 pub(super) fn labelled(
     layout: &Layout,
     pool: &PoolId,
@@ -34,11 +35,11 @@ pub(super) fn labelled(
         let behind = if backs(&home.data(), status) {
             BehindDevice::Volume
         } else if status.backing_device != filesystem {
-            continue;
+            BehindDevice::Elsewhere
         } else if is_deleted(layout, status)? {
             BehindDevice::Nothing
         } else if is_outside(layout.root(), status)? {
-            continue;
+            BehindDevice::Elsewhere
         } else {
             BehindDevice::LostData
         };
@@ -106,6 +107,9 @@ pub(super) fn foreign(
 
 /// Devices by hand on the image of a managed pool.
 pub(super) fn foreign_on_image(root: &Path, pool: &PoolId) -> Result<Vec<Finding>> {
+    if !managed::image_in(root).exists() {
+        return Ok(Vec::new());
+    }
     let found = managed::foreign_devices(root, pool)?.into_iter();
     Ok(found.map(|device| foreign_on(&device, image_name(root), IMAGE_HARM)).collect())
 }
@@ -115,18 +119,18 @@ fn image_name(root: &Path) -> String {
 }
 
 const IMAGE_HARM: &str =
-    "once it is no longer in use the pool is not opened, and it may be damaged if it is in use";
+    "once unmounted, the image is not mounted again, and use of the device may damage the pool";
 
 fn foreign_device(file: &DataFile, status: &LoopStatus) -> Finding {
     let harm = match (&file.id, status.read_only) {
         (Some(_), _) => {
-            "the volume is neither staged nor deleted, and may be damaged if it is in use"
+            "the volume can be neither staged nor deleted, and use of the device may damage it"
         }
         (None, false) => {
-            "what is written there changes the snapshot, and nothing is restored from it"
+            "writes to the device change the snapshot, and the snapshot cannot be restored"
         }
         (None, true) => {
-            "when the snapshot is deleted, its space is not freed before the device goes"
+            "when the snapshot is deleted, its space is not freed until the device is detached"
         }
     };
     foreign_on(&status.device, file.object.clone(), harm)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use orlop_model::{
     Finding, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotRecord, VolumeGroupRecord,
@@ -13,11 +13,11 @@ use orlop_sys::file;
 use super::super::catalogue::record_index::{SUFFIX, UNFINISHED};
 use super::super::failure::cannot;
 use super::{Ground, entries, name_of};
-use crate::recorded::{Recorded, read_record, to_text};
+use crate::recorded::{RecordFailure, Recorded, read_record, to_text};
 
 impl Ground {
     pub(super) fn inspect_groups(&mut self, snapshots: &[SnapshotRecord]) -> Result<()> {
-        let layout = Rc::clone(&self.layout);
+        let layout = Arc::clone(&self.layout);
         let (whole, damaged) =
             self.inspect_records::<GroupSnapshotRecord>(&layout.group_snapshots())?;
         self.inspect_group_snapshots(&whole);
@@ -52,7 +52,10 @@ impl Ground {
             match read_record::<R>(&id, &path) {
                 Ok(record) => whole.push(record),
                 Err(_) if !path.exists() => {}
-                Err(reason) => {
+                Err(RecordFailure::Unread(error)) => {
+                    return Err(cannot(|| format!("inspect {} {id}", R::KIND))(error));
+                }
+                Err(RecordFailure::Damaged(reason)) => {
                     self.found(Finding::by_hand(
                         "record-damaged",
                         format!("{} {id}", R::KIND),
@@ -101,7 +104,7 @@ impl Ground {
                 "group-missing",
                 format!("snapshot {}", snapshot.id),
                 format!(
-                    "it is a member of {group}, which is not there; the next start sets it aside"
+                    "it is a member of {group}, which is not there; the next start quarantines it"
                 ),
                 directory,
             );

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use orlop_model::{Finding, NodeId, Result, VolumeRecord};
+use orlop_model::{BehindDevice, Finding, LabelledDevice, NodeId, Result, VolumeRecord};
 use orlop_sys::file::{self, FileAccess};
 use rustix::io::Errno;
 
@@ -12,7 +12,7 @@ use super::super::catalogue::object_index::StoredRecord;
 use super::super::failure::cannot;
 use super::super::layout::ObjectDir;
 use super::{Ground, entries, name_of};
-use crate::recorded::{read_record, to_text};
+use crate::recorded::{RecordFailure, read_record, to_text};
 
 impl Ground {
     /// Returns the records that can be read.
@@ -33,7 +33,7 @@ impl Ground {
                         self.id
                     ),
                     format!(
-                        "was orlop.pool replaced? Then restore it; else move {} to its own pool",
+                        "if orlop.pool was replaced, restore it, otherwise move {} to its own pool",
                         path.display()
                     ),
                 )),
@@ -78,7 +78,8 @@ impl Ground {
             Ok(record) => record,
             // Deleted while it was looked at.
             Err(_) if !home.record().try_exists().map_err(cannot(looking))? => return Ok(None),
-            Err(reason) => {
+            Err(RecordFailure::Unread(error)) => return Err(cannot(looking)(error)),
+            Err(RecordFailure::Damaged(reason)) => {
                 self.found(Finding::by_hand(
                     "record-damaged",
                     subject,
@@ -103,7 +104,7 @@ impl Ground {
                 "data-without-record",
                 subject,
                 problem,
-                format!("{device} still shows it; unmount and detach that first"),
+                format!("{device} is still attached to it; unmount and detach that first"),
             )),
             None => {
                 self.found_astray("data-without-record", subject, problem.to_owned(), path);
@@ -111,6 +112,7 @@ impl Ground {
         }
     }
 
+    /// Also one elsewhere: the data may have been moved there.
     fn device_on(&self, home: &ObjectDir) -> Option<String> {
         let name = name_of(home.directory());
         let device = self.devices.iter().find(|device| device.volume.to_string() == name)?;
@@ -148,8 +150,8 @@ impl Ground {
                 subject,
                 format!("its data has {length} bytes, its record says {promised}"),
                 format!(
-                    "something cut {}; restore it from a backup. Made longer, it would show zeroes \
-                     where data was",
+                    "something truncated {}; restore it from a backup (extending it would put zeroes \
+                     where data was)",
                     data.display()
                 ),
             ));
@@ -174,8 +176,8 @@ impl Ground {
         self.found(Finding::by_hand(CODE, subject, problem, advice));
     }
 
-    /// Data grows before its record does, so a crash leaves it longer. Nobody was promised what is
-    /// past the end; if somebody wrote there all the same, it is not ours to cut.
+    /// Data grows before its record does, so a crash leaves it longer than the record says. The part past
+    /// that end was never offered to a workload; if it holds data anyway, it is not truncated.
     fn found_too_long(
         &mut self,
         subject: String,
@@ -191,7 +193,7 @@ impl Ground {
                 "data-long",
                 subject,
                 format!("{problem}, and there is data past that end"),
-                "is the record an old one? Restore the right one, or expand the volume",
+                "if the record is an old copy, restore the current one, otherwise expand the volume",
             ));
             return Ok(());
         }
@@ -212,7 +214,7 @@ impl Ground {
         Ok(())
     }
 
-    /// The pool is on this machine, so nobody on another one can use its volumes. While a volume of
+    /// The pool is on this machine, so no other node can use its volumes. While a volume of
     /// it is attached here, it has not come from another machine either: then the node id is wrong.
     pub(super) fn inspect_publications(&mut self, volumes: &[VolumeRecord], node: &NodeId) {
         for record in volumes {
@@ -222,7 +224,9 @@ impl Ground {
                 continue;
             }
             let others = others.join(", ");
-            if let Some(device) = self.devices.first() {
+            // One that is elsewhere may be of a copy of the pool, with another node id.
+            let is_in_it = |it: &&LabelledDevice| it.behind != BehindDevice::Elsewhere;
+            if let Some(device) = self.devices.iter().find(is_in_it) {
                 let device = device.device.path.display();
                 self.found(Finding::by_hand(
                     "foreign-publication",
@@ -231,8 +235,8 @@ impl Ground {
                         "it is published to {others}, not to {node}, and {device} shows that the \
                          pool is in use on this machine"
                     ),
-                    "look with the ORLOP_NODE_ID of the daemon that served it; if it is that of a \
-                     machine that is gone, unstage what is in use first",
+                    "run the doctor with the ORLOP_NODE_ID of the daemon that served the pool; if \
+                     that was on a machine that is gone, unstage what is in use first",
                 ));
                 continue;
             }
@@ -255,7 +259,7 @@ impl Ground {
     }
 }
 
-/// A file, or a link that leads in a circle. What cannot be looked at is told by the next who tries.
+/// A file, or a link that leads in a circle. Other errors are left to the code that reads the directory.
 fn is_no_directory(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(there) => !there.is_dir(),

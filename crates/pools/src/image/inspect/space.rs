@@ -21,7 +21,8 @@ impl Ground {
         self.inspect_filesystem(&root, &space, Some(floor));
         if root != config.path {
             // As the daemon counts: the disk has to hold what is free in a sparse image.
-            let sparse = !has_all_blocks(&image_in(&config.path))?;
+            let image = image_in(&config.path);
+            let sparse = !image.exists() || !has_all_blocks(&image)?;
             let around = measure(&config.path)?;
             self.inspect_filesystem(&config.path, &around, sparse.then_some(floor));
         }

@@ -22,7 +22,7 @@ fn a_second_daemon_is_refused() {
     let Some(testbed) = Testbed::plain() else { return };
     let pool = testbed.open();
     let refused = ImagePool::open(testbed.config()).unwrap_err().to_string();
-    assert!(refused.contains("another daemon"), "{refused}");
+    assert!(refused.contains("another process"), "{refused}");
     drop(pool);
     testbed.open();
 }

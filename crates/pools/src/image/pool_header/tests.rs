@@ -22,7 +22,7 @@ fn header_lock_is_exclusive() {
     let root = tempdir().unwrap();
     let held = created(root.path());
     let refused = PoolHeader::try_take(root.path()).unwrap_err().to_string();
-    assert!(refused.contains("another daemon uses this pool"), "{refused}");
+    assert!(refused.contains("another process uses this pool"), "{refused}");
     let refused = PoolHeader::create(root.path(), root.path(), Kind::Plain).unwrap_err();
     assert!(matches!(refused, Error::Failed { .. }));
     drop(held);

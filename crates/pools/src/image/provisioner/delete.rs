@@ -7,8 +7,8 @@ use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
 use crate::image::failure::cannot;
 
 impl ImageProvisioner {
-    /// What is damaged is refused: someone may want to look at it, and it may not be what its
-    /// name says.
+    /// A damaged object is not deleted: an operator may want to inspect it, and it may not be what
+    /// its name says.
     pub(super) fn ensure_gone<R: StoredRecord>(
         &self,
         index: &ObjectIndex<R>,
@@ -27,8 +27,8 @@ impl ImageProvisioner {
             .with_reserve(|| self.directory.layout().move_to_trash(home.directory(), id));
         let trash = moved.map_err(cannot(deleting))?;
         if trash.is_none() {
-            // Removed by someone else, unless the pool went away just now: all that is left of it
-            // is in our memory.
+            // Removed by another process, unless the pool was unmounted just now: all that is left of it
+            // is the entry in the catalogue.
             self.directory.check_present()?;
         }
         self.capacity.remove(index, id);

@@ -38,7 +38,7 @@ enum Progress {
 
 impl GroupSnapshotDraft {
     pub(super) fn begin(pool: &ImageProvisioner, new: &NewGroupSnapshot) -> Result<Self> {
-        // A damaged group keeps its name until someone has looked at it.
+        // A damaged group keeps its name until an operator has inspected it.
         pool.catalogue.group_snapshot_index().get(&new.id)?;
         let draft = |member| SnapshotDraft::begin(pool, member, Some(&new.id));
         let members = new.members.iter().map(draft).collect::<Result<Vec<_>>>()?;
@@ -50,6 +50,7 @@ impl GroupSnapshotDraft {
                 name: new.name.clone(),
                 members: new.members.iter().map(|member| member.id.clone()).collect(),
                 created: SystemTime::now().into(),
+                pools: new.pools.clone(),
             },
             members,
             subvolume: None,
@@ -154,8 +155,8 @@ impl GroupSnapshotDraft {
         self.groups().write_file(&self.record)
     }
 
-    /// If the record cannot be removed, nobody knows whether it is on disk; the members stay with
-    /// it, and the next start finds all of the group or nothing.
+    /// If the record cannot be removed, it may or may not be on disk; so the members stay, and the next
+    /// start finds all of the group or nothing.
     fn roll_back(&self) {
         let id = &self.record.id;
         if let Err(error) = self.groups().remove_file(id) {

@@ -41,8 +41,8 @@ impl SnapshotDraft {
         group: Option<&GroupSnapshotId>,
     ) -> Result<Self> {
         let ImageProvisioner { directory, catalogue, capacity, .. } = pool;
-        directory.check_present()?;
-        // A damaged snapshot keeps its name until someone has looked at it.
+        directory.check_takes_data()?;
+        // A damaged snapshot keeps its name until an operator has inspected it.
         catalogue.snapshot_index().get(&new.id)?;
         let source = catalogue.volume_index().require(&new.source.id)?;
         let copy_source = CopySource::of_volume(&pool.devices, catalogue.volume_index(), &source)?;

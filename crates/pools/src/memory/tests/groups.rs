@@ -25,6 +25,7 @@ fn group_of(pool: &MemoryPool, sources: &[VolumeRecord]) -> NewGroupSnapshot {
         id: GroupSnapshotId::new(pool.id().clone(), NameDigest::of_text("g")),
         name: "g".parse().unwrap(),
         members: sources.iter().map(member).collect(),
+        pools: BTreeSet::new(),
     }
 }
 

@@ -12,11 +12,11 @@ use orlop_model::{Error, PoolInfo, Result, VolumeGroupId, VolumeGroupRecord, Vol
 use orlop_sys::ceph::{Update, UpdateOutcome, header_of, metadata_key};
 use orlop_sys::rand::random_bytes;
 
-use super::super::failure::{CHANGED, cannot};
+use super::super::image_state::CHANGED;
 use super::super::images::{Images, Known};
 use super::super::layout::{MEMBER, joined_key, record_key};
 use super::super::records::Records;
-use super::super::session::Session;
+use super::super::session::{Session, cannot};
 use crate::recorded::{parse_record, to_text};
 
 /// How often setting a mark is tried because the volume's record has changed in between.

@@ -4,7 +4,7 @@ use orlop_model::{Error, GroupSnapshotId, Result, SnapshotId};
 use orlop_sys::ceph::{Update, UpdateOutcome};
 
 use super::super::catalogue::{GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
-use super::super::failure::CHANGED;
+use super::super::image_state::CHANGED;
 use super::super::intent::to_remove;
 use super::super::layout::name_of_snapshot_group;
 use super::super::uncommitted_group_snapshot::OfImages;

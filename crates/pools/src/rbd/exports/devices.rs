@@ -11,7 +11,7 @@ use orlop_model::{Device, DeviceAccess, Error, Reason, Result, VolumeId};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::rbd_export::Export;
 
-use super::super::failure::cannot;
+use super::super::session::cannot;
 use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 

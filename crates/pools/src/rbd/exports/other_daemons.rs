@@ -10,7 +10,7 @@ use orlop_model::{Error, Result, VolumeId};
 use orlop_sys::loopdev;
 use orlop_sys::rbd_export::Export;
 
-use super::super::failure::cannot;
+use super::super::session::cannot;
 use super::Exports;
 
 impl Exports {

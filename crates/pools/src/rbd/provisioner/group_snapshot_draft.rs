@@ -9,7 +9,7 @@ use orlop_model::{
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{GroupLocation, GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
-use super::super::failure::BEING_MADE;
+use super::super::image_state::BEING_MADE;
 use super::super::uncommitted_group_snapshot::{Member, OfImages, UncommittedGroupSnapshot};
 use super::RbdProvisioner;
 use super::snapshot_draft::new_record;
@@ -45,7 +45,7 @@ impl GroupSnapshotDraft {
                 pool.info.name
             )));
         }
-        // A damaged one keeps its name until someone has looked at it.
+        // A damaged one keeps its name until an operator has inspected it.
         if pool.catalogue.group_snapshot_records().get(&new.id)?.is_some() {
             return Err(busy(&new.id));
         }
@@ -76,6 +76,7 @@ impl GroupSnapshotDraft {
                 name: new.name.clone(),
                 members: new.members.iter().map(|member| member.id.clone()).collect(),
                 created: SystemTime::now().into(),
+                pools: new.pools.clone(),
             },
             members: records,
             snapshot,

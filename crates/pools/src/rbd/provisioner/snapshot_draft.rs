@@ -7,7 +7,7 @@ use orlop_model::{Draft, Error, NewSnapshot, Result, SnapshotId, SnapshotRecord}
 use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
-use super::super::failure::BEING_MADE;
+use super::super::image_state::BEING_MADE;
 use super::super::images::Known;
 use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
 use super::RbdProvisioner;
@@ -38,7 +38,7 @@ pub(super) struct SnapshotDraft {
 
 impl SnapshotDraft {
     pub(super) fn begin(pool: &RbdProvisioner, new: &NewSnapshot) -> Result<Self> {
-        // A damaged snapshot keeps its name until someone has looked at it.
+        // A damaged snapshot keeps its name until an operator has inspected it.
         if pool.catalogue.snapshot_records().entry(&new.id)?.is_some() {
             return Err(busy(&new.id));
         }

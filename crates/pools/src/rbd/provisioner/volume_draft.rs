@@ -19,7 +19,7 @@ use orlop_sys::ceph::{
 };
 
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
-use super::super::failure::{BEING_MADE, CHANGED};
+use super::super::image_state::{BEING_MADE, CHANGED};
 use super::super::image_state::{ImageState, NamedState, Step};
 use super::super::images::Found;
 use super::super::layout::{OURS, copy_purpose, image_of, record_key};
@@ -168,7 +168,9 @@ impl CapturedDraft {
         let commit = Step::Commit { record: &text };
         match self.pool.images.take_step(writing, &image_id, ImageState::Draft, &commit)? {
             UpdateOutcome::Done => {
-                self.pool.flattening.request_if_deep(&self.record.id, &image_id);
+                if self.parent().is_some() {
+                    self.pool.flattening.request_if_deep(&self.record.id, &image_id);
+                }
                 if matches!(self.content, Content::Copy(_)) {
                     self.pool.intents.remove_all_for::<OfImage>(&copy_purpose(&self.record.id));
                 }
@@ -321,7 +323,9 @@ impl CapturedDraft {
         if !session.ask(finishing, |io| io.ensure_entered(&name, &image_id))? {
             return Err(self.overtaken());
         }
-        self.forget_inherited(&image_id)?;
+        if parent.is_some() {
+            self.forget_inherited(&image_id)?;
+        }
         Ok(image_id)
     }
 

@@ -12,7 +12,7 @@ use orlop_model::{Error, PoolId, Reason, Result};
 use orlop_sys::ceph::IoCtx;
 use orlop_sys::file::{self, Lock};
 
-use super::super::failure::cannot;
+use super::cannot;
 
 const LONGEST_ADDRESS: usize = 1 << 20;
 const BLOCKLISTED_FOR: Duration = Duration::from_secs(3600);

@@ -96,3 +96,30 @@ fn foreign_names_are_left_alone() {
     assert!(index.page(None, 0).is_empty());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
+
+/// A link to itself stands for all that can be read later: what is wrong is not in the record.
+#[test]
+fn what_could_not_be_read_is_no_damage_and_is_read_again() {
+    let directory = tempdir().unwrap();
+    let volume = record("v");
+    let home = directory.path().join(volume.id.to_string());
+    fs::create_dir(&home).unwrap();
+    let data = fs::File::create(home.join("data")).unwrap();
+    data.set_len(MIB).unwrap();
+    let path = home.join(ObjectDir::RECORD);
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let index = ObjectIndex::<VolumeRecord>::read(directory.path().to_owned(), &pool()).unwrap();
+    for answer in [index.get(&volume.id).map(drop), index.length(&volume.id).map(drop)] {
+        let error = answer.unwrap_err();
+        assert!(!matches!(error, Error::Damaged { .. }), "{error}");
+    }
+    assert!(index.page(None, 0)[0].1.is_err());
+    assert_eq!(index.page_of_whole(None, 0), []);
+    assert_eq!(index.charges(), u128::from(MIB), "a volume may be filled at any time");
+
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, serde_json::to_vec(&volume).unwrap()).unwrap();
+    assert_eq!(index.page_of_whole(None, 0), *std::slice::from_ref(&volume));
+    assert_eq!(index.get(&volume.id).unwrap(), Some(volume.clone()));
+    assert_eq!(index.take_out(&volume.id).charge, MIB);
+}

@@ -112,3 +112,22 @@ fn record_saved_without_notice_is_adopted() {
     index.adopt(&record.id).unwrap();
     assert_eq!(index.get(&record.id).unwrap(), Some(record));
 }
+
+/// A link to itself stands for all that can be read later: what is wrong is not in the record.
+#[test]
+fn what_could_not_be_read_is_no_damage_and_is_read_again() {
+    let directory = tempdir().unwrap();
+    let record = group("a");
+    let path = open(directory.path()).path_of(&record.id);
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let index = open(directory.path());
+    let error = index.get(&record.id).unwrap_err();
+    assert!(!matches!(error, Error::Damaged { .. }), "{error}");
+    assert!(index.holds(&record.id), "its members are not those of a lost group");
+    assert_eq!(index.page_of_whole(None, 0), []);
+
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+    assert_eq!(index.page_of_whole(None, 0), *std::slice::from_ref(&record));
+    assert_eq!(index.get(&record.id).unwrap(), Some(record));
+}
