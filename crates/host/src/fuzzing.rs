@@ -1,7 +1,7 @@
 //! Records under the run directory and the kernel's complaints, read from arbitrary bytes.
 
 use crate::linux::mount_options::without_options;
-use crate::linux::records::{parse, to_text};
+use crate::linux::run_files::{parse_record, to_text};
 
 /// The first byte says what the rest is.
 pub fn node_records(input: &[u8]) {
@@ -13,9 +13,9 @@ pub fn node_records(input: &[u8]) {
 }
 
 fn node_record(text: &[u8]) {
-    let Ok(record) = parse(text) else { return };
+    let Ok(record) = parse_record(text) else { return };
     let written = to_text(&record).unwrap_or_default();
-    assert_eq!(parse(&written).ok(), Some(record));
+    assert_eq!(parse_record(&written).ok(), Some(record));
 }
 
 /// The first line is what the kernel said, the others are options that may hold secrets: none of

@@ -8,6 +8,8 @@ mod linux;
 pub mod memory;
 mod same_mount;
 
-pub use linux::{LinuxHost, LinuxHostConfig, MachineScan, ThawsUnderWay, VolumeExistence};
+pub use linux::{
+    LinuxHost, LinuxHostConfig, MachineScan, ServedPool, ThawsUnderWay, VolumeExistence,
+};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryHost;

@@ -7,24 +7,23 @@ mod freezer;
 mod fs_tools;
 mod limits;
 mod machine_scan;
-mod mount_lookup;
 pub(crate) mod mount_options;
 mod mounting;
-mod protected_paths;
-pub(crate) mod records;
+mod pool_marks;
 mod run_dir;
-mod run_files;
+pub(crate) mod run_files;
 #[cfg(test)]
 mod testbed;
 #[cfg(test)]
 mod tests;
+mod unserved_devices;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orlop_model::{
     Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
-    MountState, NodeRecord, PoolId, Result, TargetPath, Usage, VolumeId,
+    MountState, NodeRecord, PoolId, Result, TargetPath, UnservedDevice, Usage, VolumeId,
 };
 use orlop_sys::file;
 use orlop_sys::thaw_helper::HelperCommand;
@@ -36,10 +35,11 @@ pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
 use limits::Limiter;
 pub use machine_scan::{MachineScan, VolumeExistence};
-use protected_paths::ProtectedPaths;
-use records::NodeRecords;
+use mounting::Mounter;
+use pool_marks::PoolMarks;
+pub use pool_marks::ServedPool;
 use run_dir::{RunDirectory, RunDirectoryLock};
-use run_files::RunFiles;
+use run_files::NodeRecords;
 
 #[derive(Debug, Clone)]
 pub struct LinuxHostConfig {
@@ -66,7 +66,7 @@ pub struct LinuxHost {
     records: NodeRecords,
     freezer: Freezer,
     limiter: Limiter,
-    protected_paths: ProtectedPaths,
+    mounter: Mounter,
     lock: Option<RunDirectoryLock>,
 }
 
@@ -77,7 +77,7 @@ impl LinuxHost {
         let mut protected_paths = config.protected_paths;
         protected_paths.push(config.run_dir);
         Ok(Self {
-            protected_paths: ProtectedPaths::new(protected_paths, run_dir.inline()),
+            mounter: Mounter::new(protected_paths, run_dir.inline()),
             fs_tools: FsTools::choose(config.filesystems, config.default_fs)?,
             records: NodeRecords::new(run_dir.volumes()),
             freezer: Freezer::new(run_dir.frozen(), config.freeze_limit, config.thaw_helper),
@@ -110,18 +110,29 @@ impl LinuxHost {
 
     /// Before anything of the pool is used here: only then may the doctor, if it finds a device and
     /// no record, take it for an orphan. The pool has the same stamp for as long as no daemon with
-    /// another run directory serves it.
-    pub fn mark_pool(&self, id: &PoolId, stamp: &str) -> Result<()> {
-        RunFiles::new(self.run_dir.pools()).write(&id.to_string(), stamp.as_bytes())
+    /// another run directory serves it; `None`: volumes of the pool are in use of which nothing is
+    /// recorded here.
+    pub fn mark_pool(
+        &self,
+        id: &PoolId,
+        stamp: Option<&str>,
+        name: &str,
+        path: &Path,
+    ) -> Result<()> {
+        self.pool_marks().ensure(id, stamp, name, path)
     }
 
     pub fn is_marked_pool(&self, id: &PoolId, stamp: &str) -> Result<bool> {
-        self.run_dir.is_of_pool(id, Some(stamp))
+        self.pool_marks().is_stamped(id, stamp)
     }
 
-    /// Volumes of the pool are in use of which nothing is recorded here.
-    pub fn unmark_pool(&self, id: &PoolId) -> Result<()> {
-        RunFiles::new(self.run_dir.pools()).ensure_removed(&id.to_string())
+    /// By daemons with this run directory, since this machine started. Makes nothing.
+    pub fn served_pools(run_dir: &Path) -> Result<Vec<ServedPool>> {
+        PoolMarks::new(RunDirectory::at(run_dir)?.pools()).served()
+    }
+
+    fn pool_marks(&self) -> PoolMarks {
+        PoolMarks::new(self.run_dir.pools())
     }
 }
 
@@ -164,34 +175,31 @@ impl Host for LinuxHost {
     }
 
     fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
-        mount_lookup::mount_at(path)
+        mounting::mount_at(path)
     }
 
     fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
-        mount_lookup::device_node_at(path)
+        mounting::device_node_at(path)
     }
 
     fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
-        mount_lookup::mounts_of(device)
+        mounting::mounts_of(device)
     }
 
     fn resolved(&self, path: &TargetPath) -> PathBuf {
-        protected_paths::resolved(path.as_path())
+        mounting::resolved(path.as_path())
     }
 
     fn target_exists(&self, path: &TargetPath) -> Result<bool> {
-        mount_lookup::target_exists(path)
+        mounting::target_exists(path)
     }
 
     fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
-        self.protected_paths.check(path)
+        self.mounter.check(path)
     }
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.protected_paths.check_stage(target)?;
-        mounting::ensure_mounted(request, target, |place| {
-            self.protected_paths.check_resolved_stage(place)
-        })
+        self.mounter.ensure_mounted(request, target)
     }
 
     fn ensure_bound_directory(
@@ -200,16 +208,11 @@ impl Host for LinuxHost {
         target: &TargetPath,
         read_only: bool,
     ) -> Result<()> {
-        self.protected_paths.check(target)?;
-        let check = |place: &Path| self.protected_paths.check_resolved(place);
-        mounting::ensure_bound_directory(source, target, read_only, check)
+        self.mounter.ensure_bound_directory(source, target, read_only)
     }
 
     fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
-        self.protected_paths.check(target)?;
-        mounting::ensure_bound_device(device, target, |place| {
-            self.protected_paths.check_resolved(place)
-        })
+        self.mounter.ensure_bound_device(device, target)
     }
 
     fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
@@ -288,11 +291,22 @@ impl Host for LinuxHost {
         self.limiter.ensure(device, limits)
     }
 
+    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
+        let devices = unserved_devices::of_volume(id)?;
+        // Only image pools are marked: a volume of one has no other devices than those.
+        let is_known = !devices.is_empty() || self.pool_marks().is_marked(id.pool())?;
+        Ok(is_known.then_some(devices))
+    }
+
+    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
+        unserved_devices::try_detach(id, device)
+    }
+
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
         match self.records.read(id) {
             Err(Error::Damaged { what, reason }) => {
                 // First: the doctor must not take what is in use for an orphan (decision 0031).
-                self.unmark_pool(id.pool())?;
+                self.pool_marks().ensure_unstamped(id.pool())?;
                 let aside = self.records.set_aside(id)?;
                 tracing::warn!(
                     volume = %id,

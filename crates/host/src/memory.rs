@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_model::{
     Device, DeviceSignature, Error, FsType, IoLimits, MountState, NodeRecord, Result, TargetPath,
-    VolumeId,
+    UnservedDevice, VolumeId,
 };
 
 pub use operation::{Op, Operation};
@@ -41,6 +41,7 @@ struct MachineState {
     groups: BTreeMap<TargetPath, u32>,
     freezes: BTreeMap<TargetPath, Freeze>,
     records: BTreeMap<VolumeId, NodeRecord>,
+    unserved: BTreeMap<VolumeId, Vec<UnservedDevice>>,
     uuids_drawn: u64,
     log: Vec<Operation>,
     failures: Vec<(Op, Error)>,
@@ -162,6 +163,12 @@ impl MemoryHost {
 
     pub fn uncover(&self, directory: &TargetPath) {
         self.lock().covers.remove(directory);
+    }
+
+    /// What the machine knows of the devices of a volume whose pool is not in service. Nothing at
+    /// first, as of a pool whose devices it alone knows.
+    pub fn know_devices_of(&self, id: &VolumeId, devices: Vec<UnservedDevice>) {
+        self.lock().unserved.insert(id.clone(), devices);
     }
 
     /// Does the file or directory that a mount stands on exist?

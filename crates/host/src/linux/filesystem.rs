@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::failure::cannot;
 use super::freezer::Freezer;
-use super::mount_lookup::mount_at;
+use super::mounting::mount_at;
 
 pub(super) fn kind_of(fs: FsType) -> FsKind {
     match fs {

@@ -18,7 +18,7 @@ use orlop_sys::filesystem::{self as fs, ThawOutcome};
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
 use super::failure::cannot;
-use super::mount_lookup::mount_at;
+use super::mounting::mount_at;
 use super::run_files::RunFiles;
 use watchdog::{FreezeState, Watchdog};
 
@@ -184,7 +184,7 @@ impl FreezeMarkers {
         fs::freeze(mount.as_path()).map_err(|failure| {
             self.tell_helper(|helper| helper.unregister(mount.as_path()));
             if let Err(error) = self.files.ensure_removed(&name) {
-                tracing::warn!(%mount, %error, "cannot remove the note of a freeze that failed");
+                tracing::warn!(%mount, %error, "cannot remove the marker of a freeze that failed");
             }
             match failure.is_busy() {
                 true => Error::precondition(format!(
@@ -216,8 +216,8 @@ impl FreezeMarkers {
     fn marked_mount(&self, name: &str) -> Result<TargetPath> {
         let contents = self.files.read(name)?.unwrap_or_default();
         let text = String::from_utf8(contents)
-            .map_err(|error| Error::failed("read the note of a freeze", Reason::of(error)))?;
-        TargetPath::parse("note", &text)
+            .map_err(|error| Error::failed("read the marker of a freeze", Reason::of(error)))?;
+        TargetPath::parse("marker", &text)
     }
 
     fn mounts(&self) -> Result<Vec<TargetPath>> {
@@ -227,11 +227,11 @@ impl FreezeMarkers {
                 Ok(mount) => mounts.push(mount),
                 // Not ours, most likely, and so not ours to remove; the others get their turn.
                 Err(error) => {
-                    let note = self.files.path(&name);
+                    let marker = self.files.path(&name);
                     tracing::warn!(
-                        note = %note.display(),
+                        marker = %marker.display(),
                         %error,
-                        "ignoring a file that is not the note of a freeze"
+                        "ignoring a file that is not the marker of a freeze"
                     );
                 }
             }

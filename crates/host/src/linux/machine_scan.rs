@@ -5,8 +5,7 @@
 //! may be in the middle of a call.
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use orlop_model::{
     BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
@@ -18,15 +17,10 @@ use orlop_sys::mounts;
 use super::failure::cannot;
 use super::freezer::Freezer;
 use super::limits::Limiter;
-use super::mount_lookup::mounts_of_device;
-use super::mounting::drop_copies;
-use super::records::NodeRecords;
+use super::mounting::{drop_copies, mounts_of_device};
 use super::run_dir::{RunDirectory, RunDirectoryClaim};
-use super::run_files::RunFiles;
-
-/// udev looks at each device for a moment when it is attached, or no longer mounted.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(50);
+use super::run_files::{NodeRecords, RunFiles};
+use super::unserved_devices;
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +37,7 @@ pub enum VolumeExistence {
 pub struct MachineScan {
     run_dir: RunDirectory,
     claim: RunDirectoryClaim,
-    records: Rc<NodeRecords>,
+    records: Arc<NodeRecords>,
     workload_cgroup: String,
 }
 
@@ -51,7 +45,7 @@ impl MachineScan {
     /// Makes nothing: a machine that never served anything has no run directory.
     pub fn of(run_dir: &Path, workload_cgroup: &str) -> Result<Self> {
         let run_dir = RunDirectory::at(run_dir)?;
-        let records = Rc::new(NodeRecords::new(run_dir.volumes()));
+        let records = Arc::new(NodeRecords::new(run_dir.volumes()));
         let claim = run_dir.claim()?;
         Ok(Self { run_dir, claim, records, workload_cgroup: workload_cgroup.to_owned() })
     }
@@ -79,10 +73,21 @@ impl MachineScan {
                 Err(Error::Damaged { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let finding = judge(labelled, &record, uses_of(labelled)?);
+            let uses = uses_of(labelled)?;
+            if labelled.behind == BehindDevice::Elsewhere {
+                let is_shown = devices.iter().any(|other| {
+                    other.volume == labelled.volume && other.behind == BehindDevice::Volume
+                });
+                findings.extend(judge_elsewhere(labelled, &record, &uses, is_shown));
+                continue;
+            }
+            let finding = judge(labelled, &record, uses);
             findings.extend(match labelled.behind {
                 BehindDevice::Volume if !is_its_own => finding.map(|it| self.report_only(it)),
-                BehindDevice::Volume | BehindDevice::LostData | BehindDevice::Nothing => finding,
+                BehindDevice::Volume
+                | BehindDevice::LostData
+                | BehindDevice::Nothing
+                | BehindDevice::Elsewhere => finding,
             });
         }
         Ok(findings)
@@ -90,8 +95,10 @@ impl MachineScan {
 
     fn report_only(&self, mut finding: Finding) -> Finding {
         finding.remedy = Remedy::ByHand(format!(
-            "the run directory {} is not the one of all daemons that served this pool since this \
-             machine started: look with the ORLOP_RUN_DIR and ORLOP_DRIVER_NAME of the others",
+            "files of {} were lost, or a daemon served this pool with another ORLOP_RUN_DIR or \
+             ORLOP_DRIVER_NAME: run the doctor with those if there was one; otherwise stage and publish \
+             the volume again with the same arguments, which leaves its workload alone, or unpublish \
+             and unstage it",
             self.run_dir
         ));
         finding
@@ -115,7 +122,7 @@ impl MachineScan {
                     "node-record-damaged",
                     format!("volume {id}"),
                     error.to_string(),
-                    "start the daemon, which sets that file aside; then unpublish and unstage the \
+                    "start the daemon, which moves that file aside; then unpublish and unstage the \
                      volume",
                 )),
             }
@@ -123,15 +130,15 @@ impl MachineScan {
         Ok(findings)
     }
 
-    /// The record stays: only with the pool can be undone what it names.
+    /// The record stays: by it the calls that end the use know what to undo.
     fn record_without_pool(&self, id: &VolumeId) -> Finding {
         Finding::by_hand(
             "pool-not-configured",
             format!("volume {id}"),
             format!("it is in use here, but its pool {} is not configured", id.pool()),
             format!(
-                "configure that pool again, and unpublish and unstage the volume; if the pool is \
-                 gone for good, unmount and detach what is left of the volume, and remove {}",
+                "unpublish and unstage the volume, which works without the pool, or configure the pool \
+                 again; if that is refused, unmount and detach what is left of the volume, and remove {}",
                 self.records.path(id).display()
             ),
         )
@@ -155,7 +162,7 @@ impl MachineScan {
                             "a record says that it is in use here, but the pool has no such volume; \
                              whether it is in use is not known: {error}"
                         ),
-                        format!("make {path} accessible, then look again"),
+                        format!("make {path} accessible, then run the doctor again"),
                     ));
                 }
             }
@@ -168,7 +175,7 @@ impl MachineScan {
                 format!("something is mounted at {}; unmount it first", occupied.join(", ")),
             ));
         }
-        let records = Rc::clone(&self.records);
+        let records = Arc::clone(&self.records);
         Ok(Finding::repairable(
             CODE,
             subject,
@@ -180,15 +187,14 @@ impl MachineScan {
 
     /// Only for when no daemon runs: for one, these are normal.
     pub fn frozen(&self) -> Result<Vec<Finding>> {
-        let freezer = Rc::new(Freezer::without_helper(self.run_dir.frozen()));
+        let freezer = Arc::new(Freezer::without_helper(self.run_dir.frozen()));
         let mut findings = Vec::new();
         for mount in freezer.marked()? {
-            let freezer = Rc::clone(&freezer);
+            let freezer = Arc::clone(&freezer);
             findings.push(Finding::repairable(
                 "frozen",
                 mount.to_string(),
-                "a daemon was killed while it held this filesystem still: all that writes to it \
-                 waits",
+                "a daemon was killed while it had this filesystem frozen: every write to it blocks",
                 "thaw it",
                 move || freezer.thaw_marked(&mount),
             ));
@@ -234,7 +240,7 @@ fn is_attached(major: u32, minor: u32) -> Result<bool> {
     Ok(devices.iter().any(|it| it.device.device_number().is_ok_and(|at| at == (major, minor))))
 }
 
-/// What uses a device, whether or not a record asks for it.
+/// What uses a device, whether or not a node record names it.
 struct Uses {
     /// Where it is mounted in this mount namespace.
     mounted: Vec<PathBuf>,
@@ -270,14 +276,16 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
             Some(Finding::by_hand(
                 if mounted.is_empty() { "stray-device" } else { "forgotten-mount" },
                 subject,
-                format!("{device} shows it and is in use, but no record asks for it: {user}"),
-                "end what uses it there; then look again",
+                format!(
+                    "{device} is attached to it and in use, but no node record names it: {user}"
+                ),
+                "end that use, then run the doctor again",
             ))
         }
         BehindDevice::Volume if mounted.is_empty() => Some(Finding::repairable(
             "stray-device",
             subject,
-            format!("{device} shows it, but nothing uses it and no record asks for it"),
+            format!("{device} is attached to it, but nothing uses it and no node record names it"),
             "detach the device",
             detaching(labelled),
         )),
@@ -293,21 +301,21 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
             Some(Finding::repairable(
                 "forgotten-mount",
                 subject,
-                format!("it is mounted at {places}, but no record asks for it"),
+                format!("it is mounted at {places}, but no node record names it"),
                 format!("unmount it there, unless it is busy, and detach {device}"),
                 perform,
             ))
         }
-        BehindDevice::LostData => Some(Finding::by_hand(
+        BehindDevice::LostData | BehindDevice::Elsewhere => Some(Finding::by_hand(
             "stale-device",
             subject,
-            format!("{device} shows a file that is no longer the volume's data"),
+            format!("{device} is attached to a file that is no longer the volume's data"),
             "it may be the only copy: copy it from the device, then unmount and detach that",
         )),
         BehindDevice::Nothing if mounted.is_empty() => Some(Finding::repairable(
             "stale-device",
             subject,
-            format!("{device} shows it, but the pool has no such volume"),
+            format!("{device} is attached to it, but the pool has no such volume"),
             "detach the device",
             detaching(labelled),
         )),
@@ -320,24 +328,45 @@ fn judge(labelled: &LabelledDevice, record: &NodeRecord, uses: Uses) -> Option<F
     }
 }
 
-fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + 'static {
+/// As the daemon decides at its start: a device outside of the pool is the volume's where the record of this
+/// run directory says that it is in use. Others belong to a copy of the pool. A raw volume need not be mounted
+/// anywhere; then it is, unless another device is on its data (`is_shown`).
+fn judge_elsewhere(
+    labelled: &LabelledDevice,
+    record: &NodeRecord,
+    uses: &Uses,
+    is_shown: bool,
+) -> Option<Finding> {
+    let at_recorded_path = paths_of(record).find(|path| {
+        let resolved = path.as_path().canonicalize();
+        uses.mounted.contains(&resolved.unwrap_or_else(|_| path.as_path().to_owned()))
+    });
+    let is_raw = record.stage.as_ref().is_some_and(|stage| stage.capability.is_block());
+    if at_recorded_path.is_none() && (is_shown || !is_raw) {
+        return None;
+    }
+    let device = labelled.device.path.display();
+    let at = at_recorded_path.map(|path| format!(" at {path}")).unwrap_or_default();
+    Some(Finding::by_hand(
+        "stale-device",
+        format!("volume {}", labelled.volume),
+        format!(
+            "it is in use{at} by {device}, which is attached to a file that is not the volume's data in \
+             the pool: that was moved or replaced, and the file has what the workload writes"
+        ),
+        format!(
+            "move the file that 'losetup {device}' shows back; or copy the device, then unmount and \
+             detach it"
+        ),
+    ))
+}
+
+fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + Send + 'static {
     let (path, label) = (labelled.device.path.clone(), labelled.label.clone());
     move || {
         const DOING: &str = "detach a loop device";
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
         let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };
-        let deadline = Instant::now() + PATIENCE;
-        while let Some(user) =
-            loopdev::try_detach_unused(&device, &label, &there.file).map_err(cannot(DOING))?
-        {
-            if Instant::now() >= deadline {
-                return Err(Error::precondition(format!(
-                    "cannot detach {}: {user}; end that first",
-                    path.display()
-                )));
-            }
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
+        unserved_devices::detach_unused(&device, &label, &there.file)
     }
 }

@@ -6,14 +6,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, PoolId, Result, TargetPath, VolumeId};
-use orlop_sys::file::{self, Lock, Presence};
+use orlop_sys::file::{self, Lock, LockAttempt, LockOwner, Presence};
 
 use super::failure::{cannot, cannot_io};
-use super::run_files::RunFiles;
+use super::pool_marks::PoolMarks;
 
 /// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
 /// that is left waits for a device (decision 0041).
 const LEAVING: Duration = Duration::from_secs(10);
+/// Longer than a doctor looks at pools that hang.
+const LOOKING: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 const PARTS: [&str; 5] = ["volumes", "frozen", "limited", "inline", "pools"];
@@ -72,15 +74,23 @@ impl RunDirectory {
     }
 
     pub(super) fn take(&self) -> Result<RunDirectoryLock> {
-        let lock = file::try_lock(&self.lock_file()).map_err(cannot("lock the run directory"))?;
-        let lock = lock.ok_or_else(|| {
-            Error::precondition(format!(
-                "another daemon uses the run directory {}; stop it first. Only a second daemon with \
-                 pools of its own wants another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
-                self.root
-            ))
-        })?;
-        Ok(RunDirectoryLock { presence: Some(self.enter()?), _lock: lock })
+        let attempt = file::lock_after_looks(&self.lock_file(), LOOKING);
+        match attempt.map_err(cannot("lock the run directory"))? {
+            LockAttempt::Taken(lock) => {
+                Ok(RunDirectoryLock { presence: Some(self.enter()?), _lock: lock })
+            }
+            LockAttempt::HeldBy(owner) => Err(self.in_use_by(owner)),
+        }
+    }
+
+    fn in_use_by(&self, owner: Option<LockOwner>) -> Error {
+        let owner = owner
+            .map_or_else(|| "which cannot be seen from here".to_owned(), |owner| owner.to_string());
+        Error::precondition(format!(
+            "another process uses the run directory {}: {owner}; stop it first, or, if it \
+             serves other pools, give this daemon another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",
+            self.root
+        ))
     }
 
     /// Waits for the threads of a killed daemon, for a while.
@@ -151,8 +161,7 @@ impl RunDirectory {
     /// Does this directory have the records of all that is used of the pool? By the stamp that the
     /// pool has.
     pub(super) fn is_of_pool(&self, id: &PoolId, stamp: Option<&str>) -> Result<bool> {
-        let marked = RunFiles::new(self.pools()).read(&id.to_string())?;
-        Ok(stamp.is_some() && marked.as_deref() == stamp.map(str::as_bytes))
+        stamp.map_or(Ok(false), |stamp| PoolMarks::new(self.pools()).is_stamped(id, stamp))
     }
 
     pub(super) fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {

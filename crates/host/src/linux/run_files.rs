@@ -2,14 +2,16 @@
 //! ends too early.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use orlop_model::{Error, Result};
+use orlop_model::{Error, NodeRecord, Reason, Result, VolumeId};
 use orlop_sys::file;
 
 use super::failure::{cannot, cannot_io};
 
 const LONGEST: usize = 1 << 20;
+
+const RECORD_SUFFIX: &str = ".json";
 
 pub(super) struct RunFiles {
     directory: PathBuf,
@@ -26,8 +28,18 @@ impl RunFiles {
 
     pub(super) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         // A reboot clears the directory, so nothing in it has to survive one.
-        file::replace_file_until_reboot(&self.directory, name, contents)
-            .map_err(cannot("write to the run directory"))
+        const DOING: &str = "write to the run directory";
+        file::replace_file_until_reboot(&self.directory, name, contents).map_err(|error| {
+            if !error.is_not_found() {
+                return cannot(DOING)(error);
+            }
+            let reason = format!(
+                "{} was removed; restart the daemon, which makes it again, then stage and publish volumes \
+                 in use again with the same arguments",
+                self.directory.display()
+            );
+            Error::failed(DOING, Reason::explained(reason, error))
+        })
     }
 
     /// `None`: there is no such file.
@@ -37,7 +49,7 @@ impl RunFiles {
             Ok(contents) => Ok(Some(contents)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) if error.is_refusal() => {
-                Err(Error::damaged(format!("the note {}", path.display()), error.cause()))
+                Err(Error::damaged(format!("the file {}", path.display()), error.cause()))
             }
             Err(error) => Err(cannot(&format!("read {}", path.display()))(error)),
         }
@@ -67,7 +79,8 @@ impl RunFiles {
     }
 
     pub(super) fn ensure_removed(&self, name: &str) -> Result<()> {
-        ensure_file_removed(&self.path(name))
+        file::ensure_no_file(&self.path(name))
+            .map_err(cannot("remove a file from the run directory"))
     }
 
     /// Hidden files are what an interrupted write left behind. Without the directory there are none.
@@ -87,6 +100,83 @@ impl RunFiles {
     }
 }
 
-fn ensure_file_removed(path: &Path) -> Result<()> {
-    file::ensure_no_file(path).map_err(cannot("remove a file from the run directory"))
+/// One JSON file for each volume that is in use here.
+pub(super) struct NodeRecords {
+    files: RunFiles,
 }
+
+impl NodeRecords {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { files: RunFiles::new(directory) }
+    }
+
+    pub(super) fn read(&self, id: &VolumeId) -> Result<NodeRecord> {
+        let name = record_name(id);
+        let damaged = |error: &dyn std::fmt::Display| {
+            let path = self.files.path(&name);
+            Error::damaged(format!("the node record {}", path.display()), error)
+        };
+        if self.files.is_directory(&name)? {
+            return Err(damaged(&"it is a directory"));
+        }
+        let Some(contents) = self.files.read(&name)? else {
+            return Ok(NodeRecord::default());
+        };
+        parse_record(&contents).map_err(|error| damaged(&error))
+    }
+
+    pub(super) fn path(&self, id: &VolumeId) -> PathBuf {
+        self.files.path(&record_name(id))
+    }
+
+    /// Renames the file, for an operator to inspect. A reboot removes it with the run directory.
+    pub(super) fn set_aside(&self, id: &VolumeId) -> Result<PathBuf> {
+        let name = record_name(id);
+        let mut aside = format!("{name}.damaged");
+        for number in 1.. {
+            if !self.files.has(&aside)? {
+                break;
+            }
+            aside = format!("{name}.damaged.{number}");
+        }
+        self.files.rename(&name, &aside)?;
+        Ok(self.files.path(&aside))
+    }
+
+    pub(super) fn save(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
+        let name = record_name(id);
+        if record.is_empty() {
+            return self.files.ensure_removed(&name);
+        }
+        let contents = to_text(record).map_err(|error| {
+            Error::failed(format!("write the node record of volume {id}"), Reason::of(error))
+        })?;
+        self.files.write(&name, &contents)
+    }
+
+    /// In the order of ids. What is not named after a volume is passed over.
+    pub(super) fn ids(&self) -> Result<Vec<VolumeId>> {
+        let names = self.files.names()?;
+        let mut ids: Vec<VolumeId> = names
+            .iter()
+            .filter_map(|name| name.strip_suffix(RECORD_SUFFIX)?.parse().ok())
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}
+
+pub(crate) fn parse_record(contents: &[u8]) -> serde_json::Result<NodeRecord> {
+    serde_json::from_slice(contents)
+}
+
+pub(crate) fn to_text(record: &NodeRecord) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec_pretty(record)
+}
+
+fn record_name(id: &VolumeId) -> String {
+    format!("{id}{RECORD_SUFFIX}")
+}
+
+#[cfg(test)]
+mod tests;

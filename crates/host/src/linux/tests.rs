@@ -153,17 +153,18 @@ fn damaged_node_record_is_quarantined() {
     let id = VolumeId::new(PoolId::from_random([7; 4]), NameDigest::of_text("a"));
     let records = directory.path().join("run/volumes");
     let file = records.join(format!("{id}.json"));
-    let marker = directory.path().join(format!("run/pools/{}", id.pool()));
     let kinds: [fn(&Path); 3] = [
         |file| std::fs::write(file, "").unwrap(),
         |file| std::fs::write(file, "{\"stage\":").unwrap(),
         |file| std::fs::create_dir(file).unwrap(),
     ];
     for (before, damage) in kinds.into_iter().enumerate() {
-        host.mark_pool(id.pool(), "stamp").unwrap();
+        host.mark_pool(id.pool(), Some("stamp"), "pool", Path::new("/pool")).unwrap();
+        assert!(host.is_marked_pool(id.pool(), "stamp").unwrap());
         damage(&file);
         assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default());
-        assert!(!marker.exists(), "the doctor would take its device for an orphan");
+        let is_marked = host.is_marked_pool(id.pool(), "stamp").unwrap();
+        assert!(!is_marked, "the doctor would take its device for an orphan");
         assert_eq!(std::fs::read_dir(&records).unwrap().count(), before + 1, "none is lost");
         assert!(host.node_records().unwrap().is_empty());
         assert_eq!(host.node_record(&id).unwrap(), NodeRecord::default(), "and once is enough");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use orlop_model::{
     Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
-    MountState, NodeRecord, Result, TargetPath, Usage, VolumeId,
+    MountState, NodeRecord, Result, TargetPath, UnservedDevice, Usage, VolumeId,
 };
 
 use super::{Freeze, MachineState, MemoryHost, Op};
@@ -290,6 +290,19 @@ impl Host for MemoryHost {
         if std::mem::replace(current, *limits) != *limits {
             state.done(Op::SetLimits, number(device));
         }
+        Ok(())
+    }
+
+    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
+        Ok(self.attempt(Op::LookUp)?.unserved.get(id).cloned())
+    }
+
+    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
+        let mut state = self.attempt(Op::Detach)?;
+        if let Some(devices) = state.unserved.get_mut(id) {
+            devices.retain(|other| other != device);
+        }
+        state.done(Op::Detach, number(&device.device));
         Ok(())
     }
 

@@ -26,6 +26,7 @@ pub enum Op {
     Thaw,
     Trim,
     SyncDevice,
+    Detach,
     CheckLimits,
     SetLimits,
     ReadRecord,

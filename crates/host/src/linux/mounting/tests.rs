@@ -1,3 +1,5 @@
+mod protected_paths;
+
 use std::fs::File;
 
 use orlop_model::Host;

@@ -79,3 +79,11 @@ fn damaged_record_is_an_error() {
     }
     assert_eq!(records.ids().unwrap(), [id]);
 }
+
+#[test]
+fn error_says_what_helps_when_the_run_directory_is_gone() {
+    let (records, scratch) = records();
+    drop(scratch);
+    let error = records.save(&id("a"), &record()).unwrap_err().to_string();
+    assert!(error.contains("was removed; restart the daemon"), "{error}");
+}

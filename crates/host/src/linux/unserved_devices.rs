@@ -1,0 +1,135 @@
+//! The devices of volumes whose pool is absent or not configured, by what the kernel knows of them. A node
+//! has to be able to let go of a volume on a disk that is dead, or was not mounted after a restart.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use orlop_model::{Device, DeviceAccess, Error, Result, UnservedDevice, VolumeId};
+use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
+use orlop_sys::mounts;
+use rustix::fs::{major, minor};
+
+use super::failure::cannot;
+
+/// udev looks at each device for a moment when it is attached, or no longer mounted.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How the kernel ends the path of a file that was removed.
+const REMOVED: &str = " (deleted)";
+const LOOP_MAJOR: u32 = 7;
+
+/// Those on the volume's file, wherever its pool is mounted, or was.
+pub(super) fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
+    let all = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
+    if let Some(exported) = all.iter().find(|there| is_exported(id, &there.file)) {
+        return Err(Error::unreachable(
+            format!("let go of volume {id}"),
+            format!(
+                "{} is on a Ceph image, and to unmount or detach it is to write there; make its pool \
+                 available again, then retry",
+                exported.device.path().display()
+            ),
+        ));
+    }
+    // A volume's directory may be a link to one of another name.
+    let labels = [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly].map(|access| access.label(id));
+    let labelled = loopdev::attached(|_| false).map_err(cannot("list the loop devices"))?;
+    let labelled = labelled.into_iter().filter(|status| labels.contains(&status.label));
+    let labelled: Vec<_> = labelled.map(|status| status.device).collect();
+    let mut found = Vec::new();
+    for there in all {
+        let access = match there.read_only {
+            true => DeviceAccess::ReadOnly,
+            false => DeviceAccess::ReadWrite,
+        };
+        if labelled.contains(&there.device) || is_of(id, access, &there)? {
+            found.push(UnservedDevice {
+                device: described(&there.device)?,
+                access,
+                is_only_copy: is_only_copy(&there)?,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// For a file that cannot be asked any more. Its name is looked at first: of a device on another file the
+/// status is not asked for, which may wait for a server that is dead.
+fn is_of(id: &VolumeId, access: DeviceAccess, there: &BackedDevice) -> Result<bool> {
+    let file = data_of(id);
+    if !without_deletion(&there.file).ends_with(&file) {
+        return Ok(false);
+    }
+    loopdev::is_labelled(&there.device, &access.label(id), &file)
+        .map_err(cannot("inspect a loop device"))
+}
+
+/// The end of the path in every image pool.
+fn data_of(id: &VolumeId) -> PathBuf {
+    Path::new(&id.to_string()).join("data")
+}
+
+fn without_deletion(file: &Path) -> &Path {
+    let shown = file.to_str().and_then(|text| text.strip_suffix(REMOVED));
+    shown.map_or(file, Path::new)
+}
+
+/// As in `ID/image` and `ID.ro/image` of an rbd pool.
+fn is_exported(id: &VolumeId, file: &Path) -> bool {
+    let directory = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let volume = directory.and_then(|name| name.split('.').next());
+    volume.is_some_and(|volume| volume == id.to_string()) && file.ends_with("image")
+}
+
+/// It was not marked to go with its last user (`losetup --detach`), and its file, or the image that
+/// the file's filesystem is in, has lost its name.
+fn is_only_copy(there: &BackedDevice) -> Result<bool> {
+    let is_removed = |file: &Path| without_deletion(file) != file;
+    if there.detaching {
+        return Ok(false);
+    }
+    if is_removed(&there.file) {
+        return Ok(true);
+    }
+    // Of a file on a dead disk it cannot be found out.
+    let Ok(Some(status)) = loopdev::status(&there.device) else { return Ok(false) };
+    let number = (major(status.backing_device), minor(status.backing_device));
+    let image = LoopDevice::from_path(Path::new(&format!("/dev/loop{}", number.1)));
+    let Some(image) = image.filter(|_| number.0 == LOOP_MAJOR) else { return Ok(false) };
+    let image = loopdev::backing(&image).map_err(cannot("inspect a loop device"))?;
+    if !image.is_some_and(|image| is_removed(&image.file)) {
+        return Ok(false);
+    }
+    // As long as it is mounted, what is written stays there.
+    let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
+    Ok(!mounts.iter().any(|entry| entry.is_of_device(number, Path::new("/"))))
+}
+
+pub(super) fn try_detach(id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
+    match LoopDevice::from_path(&unserved.device.path) {
+        Some(device) => detach_unused(&device, &unserved.access.label(id), &data_of(id)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn detach_unused(device: &LoopDevice, label: &str, file: &Path) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(user) =
+        loopdev::try_detach_unused(device, label, file).map_err(cannot("detach a loop device"))?
+    {
+        if Instant::now() >= deadline {
+            return Err(Error::precondition(format!(
+                "cannot detach {}: {user}; end that first",
+                device.path().display()
+            )));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn described(device: &LoopDevice) -> Result<Device> {
+    let (major, minor) = device.device_number().map_err(cannot("inspect a loop device"))?;
+    Ok(Device { path: device.path(), major, minor })
+}
