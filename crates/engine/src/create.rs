@@ -9,6 +9,7 @@ use orlop_model::{
 use crate::difference::{differs, parameters_differ, source_differs};
 use crate::engine::{Engine, PoolRef};
 use crate::locks::{Key, LockGuard};
+use crate::name_hold::NameHold;
 use crate::placement::{Wanted, check_same_pool};
 use crate::request::{CreateVolume, Volume};
 use crate::sharing::commit_reads_source;
@@ -25,17 +26,22 @@ struct LockedSource<'a> {
 
 impl Engine {
     pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume> {
-        self.create_volume_from(request, None)
+        self.create_volume_from(request, None, None)
     }
 
-    /// For a call that counts against the limit of this pool, which is therefore tried first.
+    /// For a call that counts against the limit of the pool `home`, which is therefore tried first.
+    /// `hold` is the lock of the name, if a router has it already.
     pub fn create_volume_from(
         &self,
         request: &CreateVolume,
         home: Option<&PoolId>,
+        hold: Option<NameHold>,
     ) -> Result<Volume> {
         let digest = NameDigest::of(&request.name);
-        let mut lock = self.lock_volume(&digest)?;
+        let mut lock = match hold {
+            Some(hold) if hold.digest == digest => hold.lock,
+            Some(_) | None => self.lock_volume(&digest)?,
+        };
         if let Some(existing) = self.find_same(&digest, request)? {
             return Ok(existing);
         }
@@ -150,8 +156,11 @@ impl Engine {
                 Err(other) => return Err(other),
             }
         }
-        Err(refusal
-            .unwrap_or_else(|| Error::exhausted("cannot create the volume: no pool can take it")))
+        Err(refusal.unwrap_or_else(|| {
+            Error::exhausted(
+                "cannot create the volume: no pool can take it; configure another pool",
+            )
+        }))
     }
 
     fn complete(
@@ -163,7 +172,7 @@ impl Engine {
         match source.as_ref().and_then(|source| source.volume.as_ref()) {
             Some(volume) => {
                 let _capture_lock = self.lock_capture_in_use(pool, volume)?;
-                self.capture_quiesced(pool, &[volume], draft.as_mut())?;
+                self.capture_quiesced(pool, &[volume], || draft.capture())?;
             }
             None => draft.capture()?,
         }

@@ -1,4 +1,4 @@
-//! The engine itself, and the look-ups that every operation starts with.
+//! The engine itself, the look-ups that every operation starts with, and the way back from one that failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub struct EngineSettings {
 pub struct AbsentPool {
     pub name: String,
     pub why: Error,
+    /// Calls that touch its disk may wait in the kernel without end.
+    pub is_hung: bool,
 }
 
 /// Which pools there are does not change during a call: a pool that comes later makes another
@@ -87,6 +89,7 @@ impl Engine {
                 ),
             ));
         }
+        self.take_over_moved(&pool)?;
         self.report_unrecorded(&pool)?;
         self.restore_limits(&pool)?;
         self.take_over_local(&pool)?;
@@ -278,4 +281,21 @@ pub(crate) fn check_context(
         return Ok(());
     }
     Err(Error::invalid("volume_context", "is not the one this volume was created with"))
+}
+
+/// The outcome as it is, after `undo` if it is an error. That `undo` fails, too, is logged and does
+/// not hide the error that made it necessary. What stays is on record, and the repeated call, or the
+/// one that takes the volume away, ends it.
+pub(crate) fn rolled_back<T>(
+    outcome: Result<T>,
+    step: &str,
+    volume: &VolumeId,
+    undo: impl FnOnce() -> Result<()>,
+) -> Result<T> {
+    if outcome.is_err()
+        && let Err(error) = undo()
+    {
+        tracing::warn!(%error, %volume, "cannot roll back a failed {step}");
+    }
+    outcome
 }

@@ -5,7 +5,7 @@ use orlop_model::{Error, Reason, Result};
 use crate::engine::{AbsentPool, Engine};
 
 impl Engine {
-    /// Ok while the machine is well and a pool serves: one sick pool is no reason to hold up or to
+    /// Ok while the machine is well and a pool serves: one failed pool is no reason to hold up or to
     /// restart a daemon that others depend on (decision 0045). What is wrong with the rest is
     /// returned. Where nothing serves, it is an error, and one that waiting does not mend comes first.
     pub fn check_health(&self) -> Result<Vec<Error>> {
@@ -15,7 +15,7 @@ impl Engine {
         for pool in self.pools.values() {
             match self.query(pool, |pool| pool.health().check()).and_then(|checked| checked) {
                 Ok(()) => serves = true,
-                Err(sick) => complaints.push(sick),
+                Err(failure) => complaints.push(failure),
             }
         }
         complaints.extend(self.absent.iter().map(AbsentPool::complaint));

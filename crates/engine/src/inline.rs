@@ -10,9 +10,8 @@ use orlop_model::{
     VolumeRecord,
 };
 
-use crate::engine::{Engine, PoolRef};
+use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::request::{CreateVolume, InlineVolume, PublishVolume, VolumeRef};
-use crate::rollback::rolled_back;
 use crate::sharing::inline_elsewhere;
 
 /// May a publish that fails delete the volume?

@@ -3,6 +3,7 @@
 use orlop_model::{Condition, Error, Result, SnapshotId, SnapshotRecord, VolumeId, VolumeRecord};
 
 use crate::engine::{Engine, PoolRef};
+use crate::group_snapshot::in_whole_group;
 use crate::request::{Page, SnapshotFilter, VolumeStatus};
 
 impl Engine {
@@ -83,7 +84,11 @@ impl Engine {
             let after_it = after.is_some_and(|after| after >= id);
             let found =
                 self.pool(id.pool())?.map(|pool| pool.catalogue().snapshot(id)).transpose()?;
-            let entries = found.flatten().into_iter().filter(|r| !after_it && fits(r)).collect();
+            let found = found.flatten().filter(|record| !after_it && fits(record));
+            let entries = match (found, self.pools.get(id.pool())) {
+                (Some(record), Some(pool)) => vec![in_whole_group(pool, record)?],
+                (_, _) => Vec::new(),
+            };
             return Ok(Page { entries, next: None });
         }
         let of_one = filter.source.as_ref().map(VolumeId::pool);
@@ -100,7 +105,9 @@ impl Engine {
             // With a filter, how many to read is not known beforehand.
             let wanted =
                 if filter.source.is_some() { 0 } else { one_more_than(max, entries.len()) };
-            entries.extend(pool.catalogue().snapshots(after, wanted)?.into_iter().filter(fits));
+            for record in pool.catalogue().snapshots(after, wanted)?.into_iter().filter(fits) {
+                entries.push(in_whole_group(pool, record)?);
+            }
             if is_more_than(max, entries.len()) {
                 break;
             }

@@ -5,16 +5,15 @@ use orlop_model::{
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context};
+use crate::engine::{Engine, PoolRef, check_context, rolled_back};
 use crate::mount_group::check_group;
 use crate::node_stage::wants_read_only;
 use crate::request::{PublishVolume, PublishWay, VolumeRef};
-use crate::rollback::rolled_back;
 use crate::sharing::check_reachable;
 
 /// What becomes of the file or directory that a volume was published at.
 #[derive(Clone, Copy)]
-enum TargetPathAfter {
+pub(crate) enum TargetPathAfter {
     Removed,
     Kept,
 }
@@ -193,12 +192,11 @@ impl Engine {
         let _locks = self.lock_volume_at(&volume.digest(), target)?;
         let id = match volume {
             VolumeRef::Issued(id) => Some(id.clone()),
-            VolumeRef::Foreign(text) => self.find_inline_to_clear(text)?,
+            VolumeRef::Foreign(text) => self.find_inline_of_any_pool(text)?,
         };
         let Some(id) = id else { return self.check_vacant(volume, target) };
-        let Some(pool) = self.pool_of(&id)? else {
-            self.check_unused_without_pool(&id, |node| node.publication(target).is_some())?;
-            return self.check_vacant(volume, target);
+        let Some(pool) = self.pools.get(id.pool()) else {
+            return self.unpublish_without_pool(volume, &id, target, after);
         };
         let _guest = match volume {
             VolumeRef::Issued(_) => None,
@@ -237,7 +235,7 @@ impl Engine {
 
     /// NN-03. What was there before the publication goes too if it is empty; a directory or a file with
     /// something in it is its owner's, and was only hidden. So it is if no record says which it was.
-    fn clear_target(
+    pub(crate) fn clear_target(
         &self,
         target: &TargetPath,
         recorded: Option<&Publication>,
@@ -347,7 +345,7 @@ impl Engine {
 
     /// Is another volume published at the path, by its record and by what is there? Of a pool that is
     /// not in service the record has to do.
-    fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
+    pub(crate) fn is_of_another(&self, id: &VolumeId, target: &TargetPath) -> Result<bool> {
         if self.host.mount_at(target)?.is_none() {
             return Ok(false);
         }

@@ -1,26 +1,53 @@
-//! NodeStageVolume and NodeUnstageVolume: from a volume on a pool to a device on this machine
-//! and, for mounts, to a filesystem at the staging path.
+//! NodeStageVolume: from a volume on a pool to a device on this machine and, for mounts, to a filesystem at
+//! the staging path.
 //!
-//! Order of effects: record, device, filesystem, mount. Undone in reverse. So whatever exists
-//! has a record, and a call that comes again after a crash finds out what is missing.
+//! Order of effects: record, device, filesystem, mount. Undone in reverse (`unstage.rs`). So whatever
+//! exists has a record, and a call that comes again after a crash finds out what is missing.
+//!
+//! A record may be lost all the same: the run directory or the driver's name was changed, or files in it
+//! were removed. The kernel then says what is in use, and what is in use is not taken away (decision 0031).
 
 use orlop_model::{
-    AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
-    NodeRecord, Publication, Reason, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    AccessType, Device, DeviceAccess, Error, FsType, MountAccess, MountRequest, NodeRecord,
+    Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context};
+use crate::engine::{Engine, PoolRef, check_context, rolled_back};
 use crate::mount_group::is_published_for;
-use crate::request::{StageVolume, VolumeRef};
-use crate::rollback::rolled_back;
-use crate::sharing::{check_answers, check_can_be_unmounted, check_reachable, stage_access};
+use crate::request::StageVolume;
+use crate::sharing::{check_reachable, stage_access};
 
 mod filesystem;
 mod readers;
-mod unrecorded;
+pub(crate) mod unstage;
 
-pub(crate) use unrecorded::FoundOnNode;
+/// What a call that stages a volume finds on the node. Undoing the call leaves it there.
+#[derive(Clone, Copy)]
+pub(crate) enum FoundOnNode {
+    Nothing,
+    /// In use, and the record of it is lost.
+    Unrecorded(UnrecordedUse),
+    /// The same stage, with its record.
+    Stage,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct UnrecordedUse {
+    read_write_device: bool,
+    read_only_device: bool,
+    /// At the staging path.
+    mount: bool,
+}
+
+impl UnrecordedUse {
+    fn has_device(self, access: DeviceAccess) -> bool {
+        match access {
+            DeviceAccess::ReadWrite => self.read_write_device,
+            DeviceAccess::ReadOnly => self.read_only_device,
+        }
+    }
+}
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
@@ -37,51 +64,6 @@ impl Engine {
             capability: request.capability.clone(),
         };
         self.ensure_staged(pool, &record, wanted).map(drop)
-    }
-
-    /// Undoes everything that staging did (NU-02). A path at which nothing is staged is fine,
-    /// also for a volume that is gone: clean-up must be able to finish (open point 3).
-    pub fn unstage_volume(&self, volume: &VolumeRef, path: &TargetPath) -> Result<()> {
-        let VolumeRef::Issued(id) = volume else {
-            return self.check_vacant(volume, path);
-        };
-        let _locks = self.lock_volume_at(id.digest(), path)?;
-        let Some(pool) = self.pool_of(id)? else {
-            // A raw volume mounts nothing at its staging path.
-            self.check_unused_without_pool(id, |node| !node.is_empty())?;
-            return self.check_vacant(volume, path);
-        };
-        let node = self.host.node_record(id)?;
-        match node.stage {
-            Some(stage) if stage.path == *path => {
-                self.check_unpublished(pool, id)?;
-                check_answers(pool, id)?;
-                self.ensure_unstaged(pool, id, path)
-            }
-            // The same place by another path, or a stage of which the record was lost.
-            Some(stage) if self.is_mounted_from(pool, id, path)? => {
-                self.check_unpublished(pool, id)?;
-                check_answers(pool, id)?;
-                pool.devices().check_detachable(id)?;
-                self.unmount(id, path)?;
-                self.host.ensure_unmounted_elsewhere(path)?;
-                match self.live_stage(pool, id)? {
-                    Some(_) => Ok(()),
-                    None => self.ensure_unstaged(pool, id, &stage.path),
-                }
-            }
-            Some(_) => Ok(()),
-            // The record is lost, but the kernel knows whose this is.
-            None if self.is_mounted_from(pool, id, path)? => {
-                self.check_mounted_only_at(pool, id, path)?;
-                check_answers(pool, id)?;
-                self.ensure_unstaged(pool, id, path)
-            }
-            None => {
-                self.check_vacant(volume, path)?;
-                self.release_unrecorded(pool, id)
-            }
-        }
     }
 
     /// A caller that fails later undoes no more than was done here, by [`Engine::undo_stage`].
@@ -111,6 +93,66 @@ impl Engine {
         let done = self.stage_effects(pool, record, &wanted);
         let undo = || self.undo_stage(pool, &record.id, &wanted, found);
         rolled_back(done.map(|()| found), "stage", &record.id, undo)
+    }
+
+    /// What is there before a stage of which nothing is recorded: the record was lost, and a workload
+    /// may use it. Refused if it is used in another way than is wanted now.
+    fn found_without_record(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        node: &NodeRecord,
+        wanted: &Stage,
+    ) -> Result<FoundOnNode> {
+        if !node.is_empty() {
+            return Ok(FoundOnNode::Nothing);
+        }
+        let mut attached = Vec::new();
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            let Some(device) = pool.devices().attached(id, access)? else { continue };
+            attached.push(access);
+            for there in self.host.mounts_of(&device)? {
+                if there.is_device_node != wanted.capability.is_block() {
+                    return Err(Error::precondition(format!(
+                        "cannot stage volume {id}: it is in use {} at {there}, without a node \
+                         record; unpublish it there first",
+                        if there.is_device_node { "as a raw device" } else { "as a filesystem" }
+                    )));
+                }
+            }
+        }
+        if attached.is_empty() {
+            return Ok(FoundOnNode::Nothing);
+        }
+        Ok(FoundOnNode::Unrecorded(UnrecordedUse {
+            read_write_device: attached.contains(&DeviceAccess::ReadWrite),
+            read_only_device: attached.contains(&DeviceAccess::ReadOnly),
+            mount: self.is_mounted_from(pool, id, &wanted.path)?,
+        }))
+    }
+
+    /// Takes back what the call that staged the volume did, not what it found.
+    pub(crate) fn undo_stage(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        wanted: &Stage,
+        found: FoundOnNode,
+    ) -> Result<()> {
+        let found = match found {
+            FoundOnNode::Stage => return Ok(()),
+            FoundOnNode::Nothing => return self.ensure_unstaged(pool, id, &wanted.path),
+            FoundOnNode::Unrecorded(found) => found,
+        };
+        if !found.mount && self.is_mounted_from(pool, id, &wanted.path)? {
+            self.host.ensure_unmounted(&wanted.path)?;
+        }
+        for access in [DeviceAccess::ReadOnly, DeviceAccess::ReadWrite] {
+            if !found.has_device(access) {
+                self.release_device(pool, id, access)?;
+            }
+        }
+        self.host.save_node_record(id, &NodeRecord::default())
     }
 
     /// What comes after the mount, for a volume that is mounted already: the call before may have
@@ -237,91 +279,6 @@ impl Engine {
         }
     }
 
-    /// The machine knows paths, but not of which volume.
-    pub(crate) fn unmount(&self, id: &VolumeId, path: &TargetPath) -> Result<()> {
-        match self.host.ensure_unmounted(path) {
-            Err(Error::Precondition(reason)) => {
-                let text = format!("cannot unmount volume {id}: {reason}");
-                Err(Error::precondition(Reason::explained(text, reason)))
-            }
-            outcome => outcome,
-        }
-    }
-
-    pub(crate) fn ensure_unstaged(
-        &self,
-        pool: &PoolRef,
-        id: &VolumeId,
-        path: &TargetPath,
-    ) -> Result<()> {
-        let mut node = self.host.node_record(id)?;
-        pool.devices().check_detachable(id)?;
-        if self.is_mounted_from(pool, id, path)? {
-            check_can_be_unmounted(pool, id, node.stage.as_ref())?;
-            self.unmount(id, path)?;
-        }
-        // Also when it was unmounted before: a crash may have come between the two.
-        if node.stage.as_ref().is_none_or(|stage| !stage.capability.is_block()) {
-            self.host.ensure_unmounted_elsewhere(path)?;
-        }
-        if node.stage.as_ref().is_some_and(|stage| stage.read_only) {
-            self.clear_aside(pool, id)?;
-        }
-        self.release_devices(pool, id, node.stage.as_ref())?;
-        self.leave_readers(pool, id)?;
-        node.stage = None;
-        node.publications = self.present_publications(pool, id)?;
-        self.host.save_node_record(id, &node)
-    }
-
-    /// What a crash in [`Engine::grow_aside`] may have left.
-    fn clear_aside(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let aside = self.host.private_stage(id)?;
-        if self.is_mounted_from(pool, id, &aside)? {
-            self.host.ensure_unmounted(&aside)?;
-        }
-        self.host.ensure_target_removed(&aside)
-    }
-
-    /// Limits stick to a device's number, and the number goes to another volume next. So they are
-    /// lifted while the device is still ours, and come back if it has to stay.
-    fn release_devices(&self, pool: &PoolRef, id: &VolumeId, stage: Option<&Stage>) -> Result<()> {
-        // A filesystem keeps its device by itself, and what is staged as one was not bound before:
-        // calls on it need not read the list of all mounts.
-        if stage.is_none_or(|stage| stage.capability.is_block()) {
-            self.check_not_bound(pool, id)?;
-        }
-        self.apply_limits(pool, id, &IoLimits::default())?;
-        let detached = pool
-            .devices()
-            .ensure_detached(id, DeviceAccess::ReadOnly)
-            .and_then(|()| pool.devices().ensure_detached(id, DeviceAccess::ReadWrite));
-        rolled_back(detached, "detachment", id, || match pool.catalogue().volume(id)? {
-            Some(record) => self.apply_limits(pool, id, &record.limits),
-            None => Ok(()),
-        })
-    }
-
-    /// As [`Engine::release_devices`], of one that this call or an earlier one added.
-    pub(crate) fn release_device(
-        &self,
-        pool: &PoolRef,
-        id: &VolumeId,
-        access: DeviceAccess,
-    ) -> Result<()> {
-        if let Some(device) = pool.devices().attached(id, access)? {
-            if let Some(there) = self.host.mounts_of(&device)?.first() {
-                return Err(Error::precondition(format!(
-                    "cannot detach {} of volume {id}: it is in use at {there}; unpublish it there \
-                     first",
-                    device.path.display()
-                )));
-            }
-            self.host.ensure_limits(&device, &IoLimits::default())?;
-        }
-        pool.devices().ensure_detached(id, access)
-    }
-
     /// The stage on record, if the kernel agrees that it is still there.
     pub(crate) fn live_stage(&self, pool: &PoolRef, id: &VolumeId) -> Result<Option<Stage>> {
         let Some(stage) = self.host.node_record(id)?.stage else {
@@ -348,51 +305,6 @@ impl Engine {
         let is_mounted = |device: Option<Device>| device.is_some_and(|d| mounted.is_of(&d));
         Ok(is_mounted(pool.devices().attached(id, DeviceAccess::ReadWrite)?)
             || is_mounted(pool.devices().attached(id, DeviceAccess::ReadOnly)?))
-    }
-
-    /// For a volume of which nothing is recorded here: fine, unless something is at the path.
-    pub(crate) fn check_vacant(&self, volume: &VolumeRef, path: &TargetPath) -> Result<()> {
-        if self.host.mount_at(path)?.is_none() {
-            return Ok(());
-        }
-        let exists = match volume {
-            VolumeRef::Issued(id) => match self.require_volume(id) {
-                Err(unknown @ (Error::Unreachable { .. } | Error::NotServed { .. })) => {
-                    return Err(unknown);
-                }
-                found => found.is_ok(),
-            },
-            VolumeRef::Foreign(_) => false,
-        };
-        if !exists {
-            return Err(Error::NoSuchVolume(volume.to_string()));
-        }
-        Err(Error::precondition(format!(
-            "cannot clear {path}: what is mounted there is not volume {volume}; unmount it by hand"
-        )))
-    }
-
-    /// For a volume whose pool is not configured here: what the node record has of it can be undone
-    /// only with the pool.
-    pub(crate) fn check_unused_without_pool(
-        &self,
-        id: &VolumeId,
-        is_used: impl Fn(&NodeRecord) -> bool,
-    ) -> Result<()> {
-        if is_used(&self.host.node_record(id)?) {
-            let what = format!("volume {id}, which is in use on this node");
-            return Err(Error::not_served(what, id.pool()));
-        }
-        Ok(())
-    }
-
-    fn check_unpublished(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let publications = self.present_publications(pool, id)?;
-        let Some(Publication { target, .. }) = publications.first() else { return Ok(()) };
-        self.check_not_hidden(pool, id, target)?;
-        Err(Error::precondition(format!(
-            "cannot unstage volume {id}: it is still published at {target}; unpublish it first"
-        )))
     }
 }
 

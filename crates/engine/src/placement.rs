@@ -143,8 +143,8 @@ fn able_pools(pools: Vec<PoolRef>, capabilities: &CapabilitySet) -> Result<Vec<P
     if able.is_empty() {
         return Err(Error::invalid(
             "volume_capabilities",
-            "asks for a filesystem that several nodes write, or that some read while another \
-             writes; on a pool that nodes share, that is offered for raw block access only",
+            "asks for a filesystem that several nodes mount while one or more of them write; on a \
+             pool that nodes share, that is offered for raw block access only",
         ));
     }
     Ok(able)

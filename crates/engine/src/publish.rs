@@ -1,14 +1,12 @@
 //! ControllerPublishVolume and ControllerUnpublishVolume: which nodes may use a volume.
 
 use orlop_model::{
-    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, Stage, VolumeId,
-    VolumeRecord,
+    AccessMode, ControllerPublication, Error, NodeId, ReaderState, Result, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
 use crate::engine::{Engine, PoolRef, check_context, note_volume_name};
 use crate::request::{ControllerPublish, PublishContext};
-use crate::sharing::needs_publication;
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
@@ -42,7 +40,7 @@ impl Engine {
             if node.is_some_and(|node| *node != self.settings.node_id) {
                 return Ok(());
             }
-            return self.check_unused_without_pool(volume, |node| !node.is_empty());
+            return self.check_unused_without_pool(volume);
         };
         let Some(record) = pool.catalogue().volume(volume)? else {
             return Ok(());
@@ -64,55 +62,6 @@ impl Engine {
     pub fn check_node_of(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
         self.pool_of(volume)?.map_or(Ok(()), |pool| self.check_node(pool, node))
     }
-
-    pub(crate) fn check_published_here(
-        &self,
-        pool: &PoolRef,
-        record: &VolumeRecord,
-        wanted: &Stage,
-    ) -> Result<()> {
-        if !needs_publication(pool, record) {
-            return Ok(());
-        }
-        let (volume, node) = (record.label(), &self.settings.node_id);
-        match record.published.get(node) {
-            None => Err(Error::precondition(format!(
-                "cannot stage {volume}: it is not published to node {node}; call \
-                 ControllerPublishVolume first"
-            ))),
-            Some(publication) if publication.leaving => Err(Error::precondition(format!(
-                "cannot stage {volume}: it is being unpublished from node {node}; publish it \
-                 again first"
-            ))),
-            Some(publication) => check_as_published(publication, wanted).map_err(|what| {
-                Error::precondition(format!(
-                    "cannot stage {volume}: it is published to node {node} {what}"
-                ))
-            }),
-        }
-    }
-}
-
-/// Other nodes were let in, or kept out, for what this one was to do with the volume. The text says
-/// what that was.
-fn check_as_published(
-    publication: &ControllerPublication,
-    wanted: &Stage,
-) -> std::result::Result<(), &'static str> {
-    let (granted, asked) = (&publication.capability, &wanted.capability);
-    match (granted.is_block(), asked.is_block()) {
-        (true, false) => return Err("as a raw block device, not as a filesystem mount"),
-        (false, true) => return Err("as a filesystem mount, not as a raw block device"),
-        (true, true) | (false, false) => {}
-    }
-    if !wanted.read_only && !publication.writes() {
-        return Err("for reading only");
-    }
-    // A node that is alone replays the journal when it mounts, even to read.
-    if !asked.is_block() && granted.mode.is_multi_node() && !asked.mode.is_multi_node() {
-        return Err("as one of several, not for an access mode of a single node");
-    }
-    Ok(())
 }
 
 /// Where several controllers work, another one may have published the volume since it was looked

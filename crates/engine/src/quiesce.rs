@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use orlop_model::{
-    Consistency, Device, DeviceAccess, DeviceMount, Draft, Error, FsType, Host, Result, TargetPath,
+    Consistency, Device, DeviceAccess, DeviceMount, Error, FsType, Host, Result, TargetPath,
     VolumeId, VolumeRecord,
 };
 
@@ -80,11 +80,11 @@ impl Engine {
     }
 
     /// Holds all writers of all sources still, cuts, lets them go.
-    pub(crate) fn capture_quiesced<Record>(
+    pub(crate) fn capture_quiesced(
         &self,
         pool: &PoolRef,
         sources: &[&VolumeRecord],
-        draft: &mut dyn Draft<Record>,
+        capture: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let mut mounts = Vec::new();
         let mut watched = Vec::new();
@@ -113,9 +113,9 @@ impl Engine {
             }
         }
         if mounts.is_empty() {
-            draft.capture()?;
+            capture()?;
         } else {
-            self.capture_frozen(&mounts, draft)?;
+            self.capture_frozen(&mounts, capture)?;
         }
         watched
             .into_iter()
@@ -142,16 +142,16 @@ impl Engine {
         )))
     }
 
-    fn capture_frozen<Record>(
+    fn capture_frozen(
         &self,
         mounts: &[TargetPath],
-        draft: &mut dyn Draft<Record>,
+        capture: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         // What waits to be written is written before the freeze, not in it.
         in_parallel(mounts, |mount| self.host.sync_filesystem(mount))?;
         let started = Instant::now();
         let frozen = in_parallel(mounts, |mount| Frozen::freeze(self.host.as_ref(), mount))?;
-        draft.capture()?;
+        capture()?;
         let held = in_parallel_owned(frozen, Frozen::thaw)?;
         let microseconds = started.elapsed().as_micros();
         tracing::info!(

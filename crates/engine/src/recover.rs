@@ -10,9 +10,10 @@
 //! mount table. If it were detached, its number would go to another volume, which would then be read
 //! and written there. So it is left alone.
 
-use orlop_model::{PoolId, Result, VolumeId};
+use orlop_model::{DeviceOnOtherFile, PoolId, Result, Stage, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
+use crate::sharing::stage_access;
 
 impl Engine {
     pub(crate) fn report_unrecorded(&self, pool: &PoolRef) -> Result<()> {
@@ -21,10 +22,63 @@ impl Engine {
                 volume = %id,
                 "the volume is attached to this machine, but the run directory has no record of it; \
                  left alone, as it may be in use; check whether the run directory or the driver's \
-                 name was changed"
+                 name was changed; if its files were lost, stage and publish the volume again with the \
+                 same arguments, or unpublish and unstage it"
             );
         }
         Ok(())
+    }
+
+    /// Data that was moved, or a pool that was replaced by a copy, between two starts: what the workload
+    /// writes is on a device that is not on the pool's data. It counts as the volume's all the same, as it
+    /// would if this process had attached it; otherwise the volume would seem unused, and be copied,
+    /// deleted or staged beside it. A device of a copy that another daemon serves has no record here.
+    pub(crate) fn take_over_moved(&self, pool: &PoolRef) -> Result<()> {
+        for other in pool.devices().on_other_files()? {
+            match self.is_recorded(pool, &other) {
+                Ok(true) => {
+                    tracing::error!(
+                        volume = %other.volume,
+                        device = %other.device.path.display(),
+                        file = %other.file.display(),
+                        "a volume in use is not on its data in the pool: it was moved or replaced while \
+                         the volume was attached, and what the workload writes is in this file; the \
+                         volume can be neither copied, grown nor deleted; move the file back, or \
+                         unpublish the volume and copy the device"
+                    );
+                    pool.devices().take_over(&other);
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!(
+                    %error,
+                    volume = %other.volume,
+                    "cannot find out whether a device outside of the pool is in use by this node"
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// Is the device where the node record says that the volume is? A raw volume that is staged and not
+    /// published is nowhere: for that the record has to do.
+    fn is_recorded(&self, pool: &PoolRef, other: &DeviceOnOtherFile) -> Result<bool> {
+        let node = self.host.node_record(&other.volume)?;
+        if node.is_empty() {
+            return Ok(false);
+        }
+        let is_raw = |stage: &Stage| {
+            stage.capability.is_block() && stage_access(pool, stage) == other.access
+        };
+        if node.stage.as_ref().is_some_and(is_raw)
+            && pool.devices().attached(&other.volume, other.access)?.is_none()
+        {
+            return Ok(true);
+        }
+        let targets = node.publications.iter().map(|publication| &publication.target);
+        let paths = node.stage.iter().map(|stage| &stage.path).chain(targets);
+        let paths: Vec<_> = paths.map(|path| self.host.resolved(path)).collect();
+        let mounts = self.host.mounts_of(&other.device)?;
+        Ok(mounts.iter().any(|there| paths.contains(&there.mount_point)))
     }
 
     /// Volumes that are in use here by their node records, and whose pool is not configured any more.
@@ -47,8 +101,8 @@ impl Engine {
                     tracing::warn!(
                         volume = %id,
                         pool = %id.pool(),
-                        "the volume is in use here, but its pool is not configured: it cannot be \
-                         unpublished or unstaged until the pool is configured again"
+                        "the volume is in use here, but its pool is not configured: it can be unpublished \
+                         and unstaged, and not be used again until the pool is configured again"
                     );
                 }
             }

@@ -220,6 +220,19 @@ pub struct CreateGroupSnapshot {
     pub sources: BTreeSet<VolumeId>,
 }
 
+/// How far the creation of a group snapshot has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupStage {
+    /// All is reserved and locked, and nothing is held still yet.
+    Begun,
+    /// No writer writes.
+    Quiesced,
+    /// Every member has its data.
+    Captured,
+    /// Writers go on, and none was let go too early.
+    Thawed,
+}
+
 /// A group snapshot with what its members are.
 #[derive(Debug, Clone)]
 pub struct GroupSnapshot {

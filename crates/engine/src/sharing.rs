@@ -87,6 +87,34 @@ impl Engine {
         if is_known { Ok(()) } else { Err(Error::NoSuchNode(node.to_string())) }
     }
 
+    /// Before a volume is staged here.
+    pub(crate) fn check_published_here(
+        &self,
+        pool: &PoolRef,
+        record: &VolumeRecord,
+        wanted: &Stage,
+    ) -> Result<()> {
+        if !needs_publication(pool, record) {
+            return Ok(());
+        }
+        let (volume, node) = (record.label(), &self.settings.node_id);
+        match record.published.get(node) {
+            None => Err(Error::precondition(format!(
+                "cannot stage {volume}: it is not published to node {node}; call \
+                 ControllerPublishVolume first"
+            ))),
+            Some(publication) if publication.leaving => Err(Error::precondition(format!(
+                "cannot stage {volume}: it is being unpublished from node {node}; publish it \
+                 again first"
+            ))),
+            Some(publication) => check_as_published(publication, wanted).map_err(|what| {
+                Error::precondition(format!(
+                    "cannot stage {volume}: it is published to node {node} {what}"
+                ))
+            }),
+        }
+    }
+
     /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
     pub(crate) fn check_room_for(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
         let most = self.settings.max_volumes;
@@ -137,8 +165,30 @@ impl Engine {
 
 /// A shared pool cannot tell from the outside who uses a volume; being published to a node is
 /// what gives it the right, and what others are kept away by.
-pub(crate) fn needs_publication(pool: &PoolRef, record: &VolumeRecord) -> bool {
+fn needs_publication(pool: &PoolRef, record: &VolumeRecord) -> bool {
     pool.shared().is_some() && !record.ephemeral
+}
+
+/// Other nodes were let in, or kept out, for what this one was to do with the volume. The text says
+/// what that was.
+fn check_as_published(
+    publication: &ControllerPublication,
+    wanted: &Stage,
+) -> std::result::Result<(), &'static str> {
+    let (granted, asked) = (&publication.capability, &wanted.capability);
+    match (granted.is_block(), asked.is_block()) {
+        (true, false) => return Err("as a raw block device, not as a filesystem mount"),
+        (false, true) => return Err("as a filesystem mount, not as a raw block device"),
+        (true, true) | (false, false) => {}
+    }
+    if !wanted.read_only && !publication.writes() {
+        return Err("for reading only");
+    }
+    // A node that is alone replays the journal when it mounts, even to read.
+    if !asked.is_block() && granted.mode.is_multi_node() && !asked.mode.is_multi_node() {
+        return Err("as one of several, not for an access mode of a single node");
+    }
+    Ok(())
 }
 
 /// A filesystem that two nodes mount at once, one of them to write, is destroyed by it. Where a

@@ -5,6 +5,7 @@ use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRe
 use crate::create::copied_format;
 use crate::difference::differs;
 use crate::engine::{Engine, PoolRef, note_snapshot_name};
+use crate::group_snapshot::in_whole_group;
 use crate::locks::Key;
 use crate::request::CreateSnapshot;
 
@@ -33,7 +34,7 @@ impl Engine {
             source: source.clone(),
         };
         let mut draft = pool.provisioner().begin_snapshot(&new)?;
-        self.capture_quiesced(pool, &[&source], draft.as_mut())?;
+        self.capture_quiesced(pool, &[&source], || draft.capture())?;
         // On a shared pool another controller may have been faster.
         of_source(draft.commit()?, &request.source)
     }
@@ -57,7 +58,8 @@ impl Engine {
     }
 
     pub fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord> {
-        self.require_snapshot(id).map(|(_, record)| record)
+        let (pool, record) = self.require_snapshot(id)?;
+        in_whole_group(pool, record)
     }
 
     pub(crate) fn require_snapshot(&self, id: &SnapshotId) -> Result<(&PoolRef, SnapshotRecord)> {

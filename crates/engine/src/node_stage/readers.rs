@@ -11,8 +11,7 @@ use orlop_model::{
     VolumeRecord,
 };
 
-use crate::engine::{Engine, PoolRef};
-use crate::rollback::rolled_back;
+use crate::engine::{Engine, PoolRef, rolled_back};
 
 impl Engine {
     pub(super) fn prepare_for_readers(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use orlop_engine::request::{CapacityQuery, CreateVolume, SnapshotFilter};
 use orlop_engine::{AbsentPool, Engine};
-use orlop_model::{ContentSource, Error, VolumeParameters};
+use orlop_host::memory::Op;
+use orlop_model::{ContentSource, DeviceAccess, Error, Pool, UnservedDevice, VolumeParameters};
 
 use crate::fixture::*;
 
@@ -17,7 +18,7 @@ fn away() -> Error {
 fn without_far(fixture: &Fixture) -> Engine {
     let near = Arc::clone(&fixture.pools[0]);
     let near = Engine::new(vec![near], Arc::clone(&fixture.host) as _, settings()).unwrap();
-    near.with_absent(AbsentPool { name: "far".to_owned(), why: away() })
+    near.with_absent(AbsentPool { name: "far".to_owned(), why: away(), is_hung: false })
 }
 
 fn fixture() -> Fixture {
@@ -99,7 +100,7 @@ fn one_healthy_pool_keeps_the_plugin_healthy() {
     };
     assert!(doing.contains("pool far"), "{doing}");
     let mistake = Error::failed("open", "not for you");
-    let far = AbsentPool { name: "far".to_owned(), why: mistake.clone() };
+    let far = AbsentPool { name: "far".to_owned(), why: mistake.clone(), is_hung: false };
     let mistaken = engine.with_absent(far);
     assert_eq!(mistaken.check_health(), Ok(vec![mistake.clone()]));
 
@@ -215,4 +216,39 @@ fn nothing_is_of_an_unknown_pool_while_one_is_absent() {
     let id = fixture.create_as(on("v", "far"));
     fixture.stage(&id);
     assert_eq!(without_far(&fixture).in_use_of_unknown_pools().unwrap(), []);
+}
+
+/// What was done on the node can be undone there, unless it would wait for a disk that hangs.
+#[test]
+fn volume_of_an_absent_pool_is_let_go_unless_it_hangs() {
+    let fixture = fixture();
+    let id = fixture.create_as(on("v", "far"));
+    fixture.stage(&id);
+    fixture.engine.publish_volume(&publish(&id, TARGET)).unwrap();
+    let device = fixture.pools[1].devices().attached(&id, DeviceAccess::ReadWrite).unwrap();
+    let known = |is_only_copy| {
+        let device = device.clone().unwrap();
+        let unserved = UnservedDevice { device, access: DeviceAccess::ReadWrite, is_only_copy };
+        fixture.host.know_devices_of(&id, vec![unserved]);
+    };
+    known(true);
+    let absent = without_far(&fixture);
+    let hung = AbsentPool { name: "far".to_owned(), why: away(), is_hung: true };
+    let hung = absent.with_absent(hung);
+    let (volume, staging, target) = (issued(&id), path(STAGING), path(TARGET));
+    refused!(hung.unpublish_volume(&volume, &target), Error::Unreachable { .. });
+    refused!(hung.unstage_volume(&volume, &staging), Error::Unreachable { .. });
+    refused!(absent.unstage_volume(&volume, &staging), Error::Precondition(_));
+    for _ in 0..2 {
+        absent.unpublish_volume(&volume, &target).unwrap();
+    }
+    assert!(!fixture.host.has_target(&target));
+    refused!(absent.unstage_volume(&volume, &staging), Error::Precondition(_));
+    assert_eq!(fixture.host.count(Op::Detach), 0, "the only copy is gone");
+    known(false);
+    for _ in 0..2 {
+        absent.unstage_volume(&volume, &staging).unwrap();
+    }
+    assert!(fixture.host.mounts().is_empty());
+    assert_eq!(fixture.host.count(Op::Detach), 1);
 }

@@ -90,7 +90,7 @@ fn unknown_volumes_and_nodes_are_not_found() {
 fn access_modes_decide_about_a_second_node() {
     const RW: bool = false;
     const RO: bool = true;
-    // Mode and readonly of the node that has it, of the one that asks, and whether it gets it.
+    // (mode, readonly) of the first node, the same of the second, and whether the second may publish.
     let table = [
         ((SingleNodeWriter, RW), (SingleNodeWriter, RW), false),
         ((SingleNodeWriter, RO), (SingleNodeWriter, RO), false),
@@ -191,7 +191,7 @@ fn unpublish_fails_if_the_lookup_fails() {
     let fixture = Fixture::new();
     let id = fixture.create("v");
     fixture.engine.controller_publish(&controller_publish(&id, HERE)).unwrap();
-    fixture.pool().break_down("the disk is away");
+    fixture.pool().break_down("the disk is missing");
     for nodes in [None, Some(node(HERE)), Some(node("lost-node"))] {
         fixture.engine.controller_unpublish(&id, nodes.as_ref()).unwrap_err();
     }
@@ -211,7 +211,7 @@ fn node_volume_limit_holds_across_a_restart() {
     publish(&fixture, &a).unwrap();
     publish(&fixture, &b).unwrap();
     refused!(publish(&fixture, &c), Error::Exhausted(_));
-    publish(&fixture, &a).expect("what is there already needs no room");
+    publish(&fixture, &a).expect("a repeated publish does not count twice");
 
     fixture.restart();
     refused!(publish(&fixture, &c), Error::Exhausted(_));
