@@ -17,6 +17,8 @@ const PROTOS: [&str; 5] = [
     "csiaddons/reclaimspace.proto",
 ];
 
+const PEER: &str = "orlop/peer.proto";
+
 fn main() -> Result<(), Box<dyn Error>> {
     // Relative, so that a build directory stays good when the checkout moves.
     let include = Path::new("../../proto");
@@ -35,6 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         .skip_debug(messages_without_debug(&compiler.descriptor_pool())?)
         .compile_fds(compiler.file_descriptor_set())?;
+
+    // Apart: it is no part of what plugins serve.
+    println!("cargo::rerun-if-changed={}", include.join(PEER).display());
+    let mut compiler = protox::Compiler::new([include])?;
+    compiler.include_imports(true).include_source_info(true).open_files([PEER])?;
+    tonic_prost_build::configure().btree_map(".").compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }
 

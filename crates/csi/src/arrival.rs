@@ -20,9 +20,9 @@ use crate::connections::{ConnectionRef, InFlight};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of all messages that are on their way or belong to a call that has not been answered, over what each
-/// call may send without being counted. So many bytes and what they are parsed to fit into the memory
-/// that a daemon is given (docs/deploy/requirements.md).
-const MESSAGE_BYTES: usize = 16 << 20;
+/// call may send without being counted: one message of the largest size. Parsed, an entry of two bytes may
+/// take ninety, and that has to fit into the memory that a daemon is given (docs/deploy/requirements.md).
+const MESSAGE_BYTES: usize = LARGEST_MESSAGE;
 
 /// Messages of the orchestrators are smaller, so however large others are, theirs come through.
 const UNCOUNTED_BYTES: usize = 16 << 10;
@@ -58,6 +58,8 @@ pub(crate) struct CallClass {
     pub(crate) is_counted: bool,
     /// Can its message be large?
     pub(crate) is_small: bool,
+    /// Does it have further messages, which come when their turn is?
+    pub(crate) is_stream: bool,
 }
 
 /// What is kept for a call from the moment its message begins to come, until this is dropped.
@@ -96,6 +98,7 @@ impl Arrival {
         let arrival = Self { state: Arc::new(Mutex::new(state)) };
         let arriving = |body| Arriving {
             body,
+            is_stream: class.is_stream,
             limit: None,
             framing: Framing::default(),
             arrival: arrival.clone(),
@@ -144,7 +147,7 @@ impl ArrivalState {
         self.announced = self.announced.saturating_add(length);
         if self.class.is_small && self.announced > SMALL_MESSAGE {
             return Err(Status::out_of_range(format!(
-                "the call's message is larger than the {SMALL_MESSAGE} bytes that it may have"
+                "the call's message is larger than the limit of {SMALL_MESSAGE} bytes"
             )));
         }
         let counted = self.announced.saturating_sub(UNCOUNTED_BYTES);
@@ -209,6 +212,7 @@ impl Framing {
 /// A message that is bound to come.
 struct Arriving {
     body: Body,
+    is_stream: bool,
     /// From the first time that it was not there yet.
     limit: Option<Pin<Box<Sleep>>>,
     framing: Framing,
@@ -222,6 +226,9 @@ impl Arriving {
     ) -> Poll<Option<Result<Frame<Data>, Status>>> {
         if let Poll::Ready(piece) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(piece.map(|piece| self.accepted(piece)));
+        }
+        if self.is_stream {
+            return Poll::Pending;
         }
         let limit = self.limit.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
         ready!(limit.as_mut().poll(context));

@@ -25,7 +25,9 @@ pub(crate) async fn passed(deadline: Option<Sleep>) {
 }
 
 pub(crate) fn exceeded() -> Status {
-    Status::deadline_exceeded("the caller's deadline has passed; what has begun goes on")
+    Status::deadline_exceeded(
+        "the caller's deadline has passed; an operation that has begun continues",
+    )
 }
 
 fn parse(text: &str) -> Option<Duration> {

@@ -3,20 +3,22 @@
 //! Each pool has its own request limits, one for calls of the controller and one for those of the node: a
 //! call that is blocked in the kernel by a hung pool keeps its permit, and must not use up those of others.
 
+mod draining;
+
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use orlop_engine::Engine;
 use orlop_engine::request::{CreateVolume, VolumeRef};
+use orlop_engine::{Engine, WaiterLimit};
 use orlop_model::{Error, PoolId, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::task::JoinError;
+use tracing::Span;
 
 use crate::readiness::Readiness;
-
-use request_limit::{RequestLimit, begin, permits};
-
-mod request_limit;
+use draining::ON_THE_NODE;
 
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
@@ -41,16 +43,17 @@ const UNREAD_STREAM: Duration = Duration::from_secs(300);
 /// The interval at which pools are checked for an answer, with and without calls that wait.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// So long a stop waits for calls of the node: what they wait for in the kernel, be it a cluster or the
-/// filesystem of a target path, the pool cannot tell (decision 0041).
-const ON_THE_NODE: Duration = Duration::from_secs(60);
-
 /// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
 /// the threads of another.
 pub fn most_threads(pools: usize) -> usize {
     const SPARE: usize = 32;
     let of_one = 2 * permits(OPERATIONS) + permits(READING_STREAMS);
     pools.saturating_add(1).saturating_mul(of_one).saturating_add(SPARE)
+}
+
+/// A u32 always fits where Linux runs; fewer permits would be correct too.
+fn permits(width: u32) -> usize {
+    usize::try_from(width).unwrap_or(1)
 }
 
 /// What a call is about, which decides the request limit that it counts for.
@@ -117,11 +120,83 @@ struct LimitKey {
     pool: Option<PoolId>,
 }
 
-/// What becomes of a request limit once nothing runs under it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AfterWait {
-    GoOn,
-    Close,
+/// How many calls of one kind, on one pool, run at once.
+struct RequestLimit {
+    width: u32,
+    free: Arc<Semaphore>,
+    /// Not what is missing from `free`: who waits until all are free has those that are.
+    running: Arc<AtomicUsize>,
+    /// For those of them that wait for a lock.
+    waiters: WaiterLimit,
+}
+
+/// The right to run one call, for as long as it is held.
+struct Permit {
+    running: Arc<AtomicUsize>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl RequestLimit {
+    fn new(width: u32) -> Self {
+        let free = Arc::new(Semaphore::new(permits(width)));
+        Self { width, free, running: Arc::default(), waiters: WaiterLimit::default() }
+    }
+
+    fn counted(&self, permit: OwnedSemaphorePermit) -> Permit {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Permit { running: Arc::clone(&self.running), _permit: permit }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        begin(self.permit(|| Ok(())).await?, work).await
+    }
+
+    /// A caller that hangs up while it waits is forgotten. `check` is asked now and then
+    /// whether there is still a reason to wait.
+    async fn permit(&self, check: impl Fn() -> Result<()>) -> Result<Permit> {
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(self.counted(permit));
+        }
+        let permit = Arc::clone(&self.free).acquire_owned();
+        tokio::pin!(permit);
+        loop {
+            tokio::select! {
+                permit = &mut permit => {
+                    return permit.map(|permit| self.counted(permit)).map_err(|_| Error::Stopping);
+                }
+                () = tokio::time::sleep(LOOK_AGAIN) => check()?,
+            }
+        }
+    }
+}
+
+/// Once begun, the work is finished whether or not the caller still listens (GEN-26), and keeps its
+/// permit until then.
+async fn begin<T: Send + 'static>(
+    permit: Permit,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let span = Span::current();
+    let running = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        span.in_scope(work)
+    });
+    running.await.unwrap_or_else(|error| Err(interrupted(&error)))
+}
+
+/// The operation ended without a result: it panicked, or the runtime went away under it.
+fn interrupted(error: &JoinError) -> Error {
+    tracing::error!(%error, "an operation ended without a result");
+    Error::failed("finish the operation", "a thread panicked; this plugin's log says where")
 }
 
 #[derive(Default)]
@@ -163,27 +238,9 @@ impl Executor {
         *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
     }
 
-    fn engine(&self) -> Result<Arc<Engine>> {
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
         engine.clone().ok_or(Error::Starting)
-    }
-
-    /// Pools that do not answer: what runs on them is not waited for.
-    pub fn hung_pools(&self) -> Vec<PoolId> {
-        self.engine().map(|engine| engine.hung_pools()).unwrap_or_default()
-    }
-
-    /// Waits until nothing runs any more, also what runs for callers that hung up, and lets
-    /// nothing begin after that. What runs on a pool that does not answer is not waited for: it
-    /// cannot be called off, and ends as if the daemon had been killed.
-    pub async fn drained(&self) {
-        for (name, limit) in self.close_limits() {
-            self.wait_for(&name, &limit, AfterWait::Close).await;
-        }
-        self.health_checks.drained().await;
-        while self.engine().is_ok_and(|engine| engine.is_probing()) {
-            tokio::time::sleep(LOOK_AGAIN / 10).await;
-        }
     }
 
     /// Looks after the pools for as long as it is polled.
@@ -194,83 +251,6 @@ impl Executor {
                 engine.watch_pools();
             }
         }
-    }
-
-    /// Waits for a moment in which nothing runs, but for pools that do not answer.
-    pub(crate) async fn idle(&self) {
-        for (name, limit) in self.limits() {
-            self.wait_for(&name, &limit, AfterWait::GoOn).await;
-        }
-    }
-
-    async fn wait_for(&self, name: &LimitKey, limit: &RequestLimit, then: AfterWait) {
-        const SAY_AGAIN: u32 = 10;
-        self.stopping_since.get_or_init(Instant::now);
-        let all = limit.free.acquire_many(limit.width);
-        tokio::pin!(all);
-        for second in 0u32.. {
-            tokio::select! {
-                // Fails only if the limit is closed, and then it was drained before.
-                all = &mut all => {
-                    if then == AfterWait::Close {
-                        limit.free.close();
-                    }
-                    drop(all);
-                    return;
-                }
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
-            }
-            let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
-            let running = limit.running();
-            if self.is_lost(name, running) {
-                tracing::error!(
-                    pool,
-                    running,
-                    "stopping without waiting for calls that are blocked in the kernel"
-                );
-                if then == AfterWait::Close {
-                    limit.free.close();
-                }
-                return;
-            }
-            if second % SAY_AGAIN == 0 {
-                tracing::info!(pool, running, "stopping: waiting for running calls to end");
-            }
-        }
-    }
-
-    /// Will nothing that runs under the limit end before a pool responds again?
-    fn is_lost(&self, name: &LimitKey, running: usize) -> bool {
-        if name.kind == CallKind::Node && self.is_over_for_nodes() {
-            return true;
-        }
-        let Ok(engine) = self.engine() else { return false };
-        let hung = engine.hung_pools();
-        let lost_elsewhere = |pool: &PoolId| {
-            let lost = engine.calls_hung_elsewhere(pool);
-            lost > 0 && lost >= running
-        };
-        match (name.kind, &name.pool) {
-            (_, None) => !hung.is_empty(),
-            (_, Some(pool)) if hung.contains(pool) => true,
-            // Another pool may have taken the volume that it is to create.
-            (CallKind::Controller, Some(pool)) => lost_elsewhere(pool),
-            (CallKind::Node | CallKind::Stream, Some(_)) => false,
-        }
-    }
-
-    fn is_over_for_nodes(&self) -> bool {
-        self.stopping_since.get().is_some_and(|since| since.elapsed() >= self.node_patience)
-    }
-
-    fn limits(&self) -> BTreeMap<LimitKey, Arc<RequestLimit>> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
-    }
-
-    fn close_limits(&self) -> BTreeMap<LimitKey, Arc<RequestLimit>> {
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.closed = true;
-        limits.all.clone()
     }
 
     fn limit(&self, name: LimitKey) -> Result<Arc<RequestLimit>> {
@@ -284,12 +264,6 @@ impl Executor {
         let limit = Arc::new(RequestLimit::new(name.kind.width()));
         limits.all.insert(name, Arc::clone(&limit));
         Ok(limit)
-    }
-
-    /// Streams end at their next step: its reader can take it up again later, from
-    /// where it broke off.
-    pub(crate) fn end_streams(&self) {
-        self.open_streams.close();
     }
 
     pub(crate) async fn run<T: Send + 'static>(

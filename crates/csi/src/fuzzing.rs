@@ -1,5 +1,4 @@
-//! The services without a socket: requests are arbitrary bytes, and something must hold of every
-//! answer.
+//! Fuzzes the services without a socket: requests are arbitrary bytes, and every answer is checked.
 
 pub mod http2;
 mod methods;
@@ -27,8 +26,8 @@ pub fn request(features: &Features, input: &[u8]) {
     check(method, &answer);
 }
 
-/// Requests one after the other, each made twice: once answered, the same call again is answered
-/// in the same way (GEN-20). Each is a method, the length of the message, and the message.
+/// Requests one after the other, each sent twice: both answers must be the same (GEN-20). Each request is
+/// encoded as a method, the length of the message, and the message.
 pub fn calls(engine: Engine, features: &Features, input: &[u8]) {
     let executor = Arc::new(Executor::starting());
     executor.ready(Arc::new(engine));
@@ -58,8 +57,8 @@ impl<'a> Iterator for Requests<'a> {
     }
 }
 
-/// What a peer may count on: a code that says whose fault it is, a text that fits into a header,
-/// and ids that fit where ids are put.
+/// What a peer may rely on: a code that says whose fault it is, a text that fits into a header, and ids
+/// without slashes of at most 128 bytes.
 fn check(method: &str, answer: &Answer) {
     let text = &answer.message;
     match answer.code {
@@ -79,7 +78,7 @@ fn check(method: &str, answer: &Answer) {
         | Code::OutOfRange
         | Code::Unimplemented
         | Code::Unavailable
-        // A copy whose original was formatted: a machine in memory copies no superblock.
+        // A copy of a formatted volume: the pool in memory does not copy the superblock.
         | Code::DataLoss
         | Code::Unauthenticated => assert!(!text.is_empty(), "{method}: no text"),
     }

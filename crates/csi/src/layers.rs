@@ -128,7 +128,8 @@ struct CallSpan {
 }
 
 /// Change nothing, and are asked all the time: a good answer is of no interest.
-const QUESTIONS: [&str; 10] = [
+const QUESTIONS: [&str; 11] = [
+    "Describe",
     "GetCapacity",
     "NodeGetVolumeStats",
     "ListVolumes",
@@ -153,6 +154,9 @@ const ROUTINE: [&str; 8] = [
     "GetCapabilities",
 ];
 
+/// The one call with more than one message, between daemons.
+const STREAMED: &str = "TakeGroupPart";
+
 /// Beside [`ROUTINE`]: their messages hold some ids, paths and capabilities, and no secrets.
 const SMALL: [&str; 9] = [
     "GetCapacity",
@@ -174,7 +178,8 @@ impl CallSpan {
         let is_routine = ROUTINE.contains(&method.as_str());
         // Probes are neither kept waiting nor counted: they come through when all else is too much.
         let is_small = is_routine || SMALL.contains(&method.as_str());
-        let class = CallClass { is_counted: !is_routine, is_small };
+        let is_stream = method == STREAMED;
+        let class = CallClass { is_counted: !is_routine, is_small, is_stream };
         let is_question = is_routine || QUESTIONS.contains(&method.as_str());
         // At a level that no setting leaves out: whatever is logged in it names its call.
         let span = tracing::error_span!(
@@ -250,7 +255,7 @@ fn importance(code: Code, is_question: bool) -> Importance {
 impl Drop for CallSpan {
     fn drop(&mut self) {
         if !self.has_ended {
-            let message = "the caller hung up; what has begun goes on";
+            let message = "the caller hung up; an operation that has begun continues";
             self.tell(Code::Cancelled, message);
         }
     }

@@ -5,6 +5,7 @@
 //! blocking thread, and is answered. Errors become gRPC codes in `status.rs` and nowhere else.
 
 mod arrival;
+mod cluster_memory;
 mod connections;
 mod deadline;
 mod executor;
@@ -13,17 +14,23 @@ mod features;
 pub mod fuzzing;
 mod http2;
 mod layers;
+mod name_holds;
 mod parse;
 pub mod proto;
 mod readiness;
 mod reply;
 mod routes;
+pub mod routing;
 pub mod server;
 mod services;
 mod socket;
+mod socket_watch;
 mod status;
 
+pub use cluster_memory::{ClusterMemory, Verdict};
 pub use executor::{Executor, most_threads};
 pub use features::{Features, Mode};
-pub use server::{ServeError, serve, serve_addons};
+pub use name_holds::SESSION;
+pub use routes::{Answering, Routes};
+pub use server::{CallService, ServeError, serve, serve_peers};
 pub use socket::{BindError, Socket, bind, check as check_socket};

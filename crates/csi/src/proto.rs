@@ -31,7 +31,12 @@ pub mod reclaimspace {
     tonic::include_proto!("reclaimspace");
 }
 
-/// All of the above as an encoded `google.protobuf.FileDescriptorSet`, options included.
+/// What daemons ask each other; no part of any specification.
+pub mod peer {
+    tonic::include_proto!("orlop.peer.v1");
+}
+
+/// All of the above but `peer` as an encoded `google.protobuf.FileDescriptorSet`, options included.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("wire");
 
 #[cfg(test)]

@@ -3,18 +3,63 @@
 
 mod snapshot;
 mod usage;
-mod volume;
 
 pub(crate) use snapshot::{group_snapshot, snapshot, with_consistency, with_group_consistency};
 pub(crate) use usage::{condition, usage};
-pub(crate) use volume::{READ_ONLY_KEY, publish_context, published_nodes, status_volume, volume};
 
-use orlop_model::{ByteRange, Topology};
+use std::collections::BTreeMap;
+
+use orlop_engine::request::{PublishContext, Volume, VolumeStatus};
+use orlop_model::{ByteRange, ContentSource, Topology};
 
 use crate::proto::csi::v1;
+use crate::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
 
 /// GEN-01: response strings without a limit of their own.
 pub(crate) const LONGEST_TEXT: usize = 128;
+
+/// The one entry of a publish context.
+pub(crate) const READ_ONLY_KEY: &str = "readonly";
+
+pub(crate) fn volume(volume: &Volume) -> v1::Volume {
+    let anywhere = volume.place.is_empty();
+    v1::Volume {
+        capacity_bytes: bytes(volume.record.capacity_bytes),
+        volume_id: volume.record.id.to_string(),
+        volume_context: volume.context.clone(),
+        content_source: volume.record.source.as_ref().map(content_source),
+        accessible_topology: if anywhere { Vec::new() } else { vec![topology(&volume.place)] },
+    }
+}
+
+/// VO-11.
+fn content_source(source: &ContentSource) -> v1::VolumeContentSource {
+    let source = match source {
+        ContentSource::Snapshot(id) => {
+            Type::Snapshot(SnapshotSource { snapshot_id: id.to_string() })
+        }
+        ContentSource::Volume(id) => Type::Volume(VolumeSource { volume_id: id.to_string() }),
+    };
+    v1::VolumeContentSource { r#type: Some(source) }
+}
+
+/// A volume whose record cannot be read still has its id; its condition tells the rest.
+pub(crate) fn status_volume(status: &VolumeStatus) -> v1::Volume {
+    match &status.volume {
+        Some(known) => volume(known),
+        None => v1::Volume { volume_id: status.id.to_string(), ..Default::default() },
+    }
+}
+
+pub(crate) fn published_nodes(status: &VolumeStatus) -> Vec<String> {
+    let nodes = status.volume.iter().flat_map(|known| known.record.published.keys());
+    nodes.map(ToString::to_string).collect()
+}
+
+/// CP-19: the same for the same publication, whenever it is asked for.
+pub(crate) fn publish_context(context: PublishContext) -> BTreeMap<String, String> {
+    BTreeMap::from([(READ_ONLY_KEY.to_owned(), context.read_only.to_string())])
+}
 
 /// The wire counts bytes with a sign; nothing real comes near its end.
 pub(crate) fn bytes(count: u64) -> i64 {

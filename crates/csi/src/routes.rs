@@ -14,36 +14,41 @@ use tonic::server::NamedService;
 use tower::Service;
 use tower::util::BoxCloneSyncService;
 
+use crate::cluster_memory::ClusterMemory;
 use crate::executor::Executor;
 use crate::features::Features;
+use crate::name_holds::{NameHolds, with_hold};
 use crate::proto::csi::v0;
 use crate::proto::csi::v1::controller_server::ControllerServer;
 use crate::proto::csi::v1::group_controller_server::GroupControllerServer;
 use crate::proto::csi::v1::identity_server::IdentityServer;
 use crate::proto::csi::v1::node_server::NodeServer;
 use crate::proto::csi::v1::snapshot_metadata_server::SnapshotMetadataServer;
+use crate::proto::peer::peer_server::PeerServer;
 use crate::proto::reclaimspace::reclaim_space_controller_server::ReclaimSpaceControllerServer;
 use crate::proto::reclaimspace::reclaim_space_node_server::ReclaimSpaceNodeServer;
 use crate::proto::{identity, volumegroup};
 use crate::services::{
-    AddonsIdentity, Controller, GroupController, Identity, Node, ReclaimSpace, SnapshotMetadata,
-    V0Controller, V0Identity, V0Node, VolumeGroups,
+    AddonsIdentity, Controller, GroupController, Identity, Node, Peer, ReclaimSpace,
+    SnapshotMetadata, V0Controller, V0Identity, V0Node, VolumeGroups,
 };
 
-pub(crate) type Answering =
-    Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+/// What comes of a call.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 type Served = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// The services that one socket has, by the name that paths begin with.
 #[derive(Clone, Default)]
-pub(crate) struct Routes {
+pub struct Routes {
     services: BTreeMap<&'static str, Served>,
+    /// For calls that run under a name that their router holds.
+    holds: NameHolds,
 }
 
 impl Routes {
     /// Everything that this instance's mode serves.
-    pub(crate) fn csi(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
+    pub fn csi(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
         let mut routes = Self::addons(executor, features);
         let (mode, group_snapshots) = (features.mode, features.group_snapshots);
         let (executor, features) = (|| Arc::clone(executor), || Arc::clone(features));
@@ -68,7 +73,7 @@ impl Routes {
     }
 
     /// What a CSI-Addons sidecar asks for, and who this is.
-    pub(crate) fn addons(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
+    pub fn addons(executor: &Arc<Executor>, features: &Arc<Features>) -> Self {
         let mut routes = Self::default();
         let mode = features.mode;
         let (executor, features) = (|| Arc::clone(executor), || Arc::clone(features));
@@ -86,6 +91,35 @@ impl Routes {
             routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(executor())));
         }
         routes
+    }
+
+    /// Is there a service of this path here?
+    pub fn serves(&self, path: &str) -> bool {
+        self.services.contains_key(service_name(path))
+    }
+
+    /// With what routers ask, among them the one of this daemon.
+    #[must_use]
+    pub fn with_peer(
+        mut self,
+        executor: &Arc<Executor>,
+        features: &Arc<Features>,
+        memory: &ClusterMemory,
+    ) -> Self {
+        let holds = self.holds.clone();
+        let peer = Peer::new(Arc::clone(executor), Arc::clone(features), holds, memory.clone());
+        self.add(PeerServer::new(peer));
+        self
+    }
+
+    /// What other daemons may call: all that a controller does, and nothing of a node.
+    #[must_use]
+    pub fn for_peers(&self) -> Self {
+        let is_of_node =
+            |name: &str| name.ends_with(".Node") || name == "reclaimspace.ReclaimSpaceNode";
+        let services = self.services.iter().filter(|(name, _)| !is_of_node(name));
+        let services = services.map(|(name, service)| (*name, service.clone())).collect();
+        Self { services, holds: self.holds.clone() }
     }
 
     fn add<S>(&mut self, service: S)
@@ -109,9 +143,13 @@ impl Service<Request<Body>> for Routes {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answering {
-        match self.services.get_mut(service_name(request.uri().path())) {
-            Some(service) => service.call(request),
-            None => Box::pin(std::future::ready(Ok(not_served()))),
+        let Some(service) = self.services.get_mut(service_name(request.uri().path())) else {
+            return Box::pin(std::future::ready(Ok(not_served())));
+        };
+        match self.holds.take(request.headers()) {
+            Ok(None) => service.call(request),
+            Ok(hold) => Box::pin(with_hold(hold, service.call(request))),
+            Err(gone) => Box::pin(std::future::ready(Ok(gone.into_http()))),
         }
     }
 }
@@ -123,6 +161,6 @@ fn service_name(path: &str) -> &str {
 }
 
 fn not_served() -> Response<Body> {
-    Status::unimplemented("no such service here; this instance's mode says which ones it has")
+    Status::unimplemented("this service is not offered here; ORLOP_MODE decides which ones are")
         .into_http()
 }

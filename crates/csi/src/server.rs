@@ -1,5 +1,6 @@
 //! Serves the services on a socket until a signal stops it.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -8,22 +9,29 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
 use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use tower::Service;
 
 use crate::connections::{Connection, ConnectionTable};
 use crate::executor::Executor;
-use crate::features::Features;
 use crate::http2::Lenient;
 use crate::layers::ObserveCalls;
-use crate::routes::Routes;
 use crate::socket::Socket;
+use crate::socket_watch::keep_reachable;
 
 /// Calls at once on one connection; more than any orchestrator makes, and a bound.
 const CALLS_PER_CONNECTION: u32 = 256;
+
+/// Twice this long after it has lost its power, a peer holds nothing any more.
+const PEER_KEEPALIVE: Duration = Duration::from_secs(10);
 
 const SLOW_READER_GRACE: Duration = Duration::from_secs(3);
 
@@ -36,43 +44,43 @@ pub enum ServeError {
     Serve(#[from] tonic::transport::Error),
 }
 
+/// What answers the calls of a socket: [`Routes`](crate::Routes), or a router before them.
+pub trait CallService:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> CallService for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Answers calls until `shutdown` is done. Then no new connection is accepted, calls that run
 /// are answered, streams are ended, operations whose callers hung up are waited for, and the
 /// socket is removed. How long that may take is up to the caller: dropping the future ends it,
 /// and removes the socket all the same.
 pub async fn serve(
-    socket: Socket,
-    executor: Arc<Executor>,
-    features: Features,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
-    let routes = Routes::csi(&executor, &Arc::new(features));
-    answer(socket, executor, routes, shutdown).await
-}
-
-/// As [`serve`], but only what a CSI-Addons sidecar needs, for one that is not to see the rest.
-pub async fn serve_addons(
-    socket: Socket,
-    executor: Arc<Executor>,
-    features: Features,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
-    let routes = Routes::addons(&executor, &Arc::new(features));
-    answer(socket, executor, routes, shutdown).await
-}
-
-async fn answer(
     mut socket: Socket,
     executor: Arc<Executor>,
-    routes: Routes,
+    service: impl CallService,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let listener = socket.take_listener();
-    let listener = listener.ok_or_else(|| io::Error::other("it was taken before"))?;
+    let listener =
+        listener.ok_or_else(|| io::Error::other("the socket's listener is already in use"))?;
     let listener = UnixListener::from_std(listener)?;
     let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
+    let (renew, renewed) = mpsc::channel(1);
     let connections =
-        Connections { listener, table: table.clone(), pause: None, has_accepted: false };
+        Connections { listener, renewed, table: table.clone(), pause: None, has_accepted: false };
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
@@ -83,11 +91,12 @@ async fn answer(
     let serving = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION)
         .layer(ObserveCalls::default())
-        .serve_with_incoming_shutdown(routes, connections, shutdown);
+        .serve_with_incoming_shutdown(service, connections, shutdown);
     tokio::select! {
         served = serving => served?,
         // With two sockets, both look: a pool is asked when it is due, however many do.
         () = executor.watch_pools() => {}
+        never = keep_reachable(&mut socket, renew) => match never {},
         () = left_unread(&executor, stopping) => {
             tracing::warn!("stopping without waiting for clients that do not read their responses");
             table.hang_up();
@@ -95,6 +104,38 @@ async fn answer(
     }
     executor.drained().await;
     Ok(())
+}
+
+/// As [`serve`], for the connections of other daemons. One that is gone without a word is noticed, as it may
+/// hold names.
+pub async fn serve_peers<C>(
+    connections: impl Stream<Item = io::Result<C>>,
+    executor: Arc<Executor>,
+    service: impl CallService,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError>
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
+    let (stop, stopping) = oneshot::channel();
+    let shutdown = async {
+        shutdown.await;
+        // The receiver is gone only if serving has ended by itself.
+        let _ = stop.send(());
+    };
+    let serving = Server::builder()
+        .max_concurrent_streams(CALLS_PER_CONNECTION)
+        .http2_keepalive_interval(Some(PEER_KEEPALIVE))
+        .http2_keepalive_timeout(Some(PEER_KEEPALIVE))
+        .layer(ObserveCalls::default())
+        .serve_with_incoming_shutdown(service, connections, shutdown);
+    tokio::select! {
+        served = serving => Ok(served?),
+        () = left_unread(&executor, stopping) => {
+            tracing::warn!("stopping without waiting for peers that keep their calls open");
+            Ok(())
+        }
+    }
 }
 
 /// A client that stops reading would keep its connection busy. Once the last call has been answered,
@@ -111,6 +152,8 @@ async fn left_unread(executor: &Executor, stopping: oneshot::Receiver<()>) {
 /// again after a pause.
 struct Connections {
     listener: UnixListener,
+    /// Listeners of the socket that was made again.
+    renewed: mpsc::Receiver<std::os::unix::net::UnixListener>,
     table: ConnectionTable,
     pause: Option<Pin<Box<Sleep>>>,
     /// The last poll gave out a connection.
@@ -132,6 +175,12 @@ impl Stream for Connections {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
                 self.pause = None;
+            }
+            while let Poll::Ready(Some(listener)) = self.renewed.poll_recv(context) {
+                match UnixListener::from_std(listener) {
+                    Ok(listener) => self.listener = listener,
+                    Err(error) => tracing::error!(%error, "cannot listen on the renewed socket"),
+                }
             }
             match ready!(self.listener.poll_accept(context)) {
                 Ok((stream, _)) => match self.table.admit(stream) {

@@ -5,6 +5,7 @@ mod controller;
 mod group_controller;
 mod identity;
 mod node;
+mod peer;
 mod snapshot_metadata;
 mod v0;
 
@@ -19,14 +20,16 @@ pub(crate) use controller::Controller;
 pub(crate) use group_controller::GroupController;
 pub(crate) use identity::Identity;
 pub(crate) use node::Node;
+pub(crate) use peer::Peer;
 pub(crate) use snapshot_metadata::SnapshotMetadata;
 pub(crate) use v0::{V0Controller, V0Identity, V0Node};
 
 use crate::executor::Executor;
 use crate::status;
 
-/// The unary calls of a service. Each is carried out by the method of the same name of the type itself,
-/// which takes the message and returns the reply; those of the second block return it with metadata.
+/// Implements the unary calls of a service trait. Each calls the type's inherent method of the same name,
+/// which takes the message and returns the reply; those of the second block return a `Response`, which
+/// carries metadata as well.
 macro_rules! unary_calls {
     (impl $service:path, for $type:ty, with $messages:ident {
         $($method:ident($request:ident) -> $reply:ident;)*
@@ -45,7 +48,7 @@ macro_rules! unary_calls {
                 &self,
                 request: tonic::Request<$messages::$whole_request>,
             ) -> $crate::services::Answer<$messages::$whole_reply> {
-                $crate::services::answer_whole(self.$whole(request.into_inner()).await)
+                $crate::services::answer_with_metadata(self.$whole(request.into_inner()).await)
             })*)?
         }
     };
@@ -55,19 +58,18 @@ use unary_calls;
 type Answer<Reply> = std::result::Result<Response<Reply>, Status>;
 
 fn answer<Reply>(outcome: Result<Reply>) -> Answer<Reply> {
-    answer_whole(outcome.map(Response::new))
+    answer_with_metadata(outcome.map(Response::new))
 }
 
-/// A reply that comes with its own metadata.
-fn answer_whole<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
+fn answer_with_metadata<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply> {
     outcome.map_err(|error| status::from_error(&error))
 }
 
-/// What every kind of Probe tells: ready, still starting, or why it is not well (ID-24, ID-25,
-/// CA-17, CA-18, V0-43). Ready while any pool serves: sidecars wait for that, and liveness probes
-/// restart what is not, for the sake of one pool among several. Where none serves, whatever is wrong
-/// with a pool or a tool is one thing to a prober. A pool that is away is not: it comes back by
-/// itself, and a plugin that is restarted for it would only have to wait again, as when it starts
+/// The answer to every kind of Probe: ready, not ready yet, or an error (ID-24, ID-25, CA-17, CA-18,
+/// V0-43). Ready while at least one pool serves: sidecars wait for readiness, and a liveness probe must
+/// not restart the daemon because of one pool among several. If no pool serves, any failure of a pool or
+/// a tool is FAILED_PRECONDITION. If the only trouble is an absent pool, the answer is "not ready yet"
+/// instead: the pool may come back by itself, and a restarted daemon would only wait for it again
 /// (ID-26).
 async fn readiness(executor: &Executor) -> Result<bool> {
     match executor.check_health().await {
@@ -87,8 +89,8 @@ async fn readiness(executor: &Executor) -> Result<bool> {
     }
 }
 
-/// Names the volume in the span of this call. Before anything is checked, so that a refusal is not
-/// about a volume that the log does not name.
+/// Names the volume in the span of this call. Called before any check, so that the log line of a refused
+/// call names the volume too.
 fn note_volume(id: &impl Display) {
     note("volume", id);
 }
@@ -103,8 +105,8 @@ fn note_group(id: &impl Display) {
     note("group", id);
 }
 
-/// What the orchestrator calls that which is to be made: it has no id yet, and has none ever if it is
-/// refused.
+/// For a call that creates an object: records the orchestrator's name for it, as the object has no id
+/// yet, and never gets one if the call is refused.
 fn note_name(field: &'static str, name: &str) {
     note(field, &name);
 }
@@ -116,7 +118,7 @@ fn note(field: &'static str, text: &impl Display) {
     }
 }
 
-/// A message that `require` has seen; were it missing all the same, an error and no panic.
+/// Unwraps a message whose presence `parse::require` has checked; an error rather than a panic if not.
 fn given<T>(field: &'static str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::invalid(field, "is missing"))
 }

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,9 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, listen, socket_with,
 };
 
-/// Connections that the kernel holds for us while all of ours are busy.
-const BACKLOG: i32 = 128;
+/// Connections that the kernel holds until they are accepted, without descriptors of this process; one more
+/// gets EAGAIN.
+const BACKLOG: i32 = 1024;
 
 /// Daemons hold the lock on the directory for a moment only. Longer, another program has it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -54,12 +56,18 @@ pub struct Socket {
     path: PathBuf,
     /// The file that was made. Held, because the inode number of a removed file is soon that of
     /// the next one.
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
 }
 
 impl Socket {
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Is the file that was made still the one by which callers find the socket? May block.
+    pub(crate) fn presence(&self) -> impl FnOnce() -> bool + Send + use<> {
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        move || is_same_file(&file, &path)
     }
 
     /// Takes the listener out; the file stays until the rest is dropped.
@@ -106,7 +114,7 @@ fn bind_within(path: &Path, patience: Duration) -> Result<Socket, BindError> {
     ensure_no_dead_socket(path, &address)?;
     let listener = listen_at(&address).map_err(|errno| failed(errno.into()))?;
     let file = open_itself(path).map_err(|errno| failed(errno.into()))?;
-    Ok(Socket { listener: Some(listener), path: path.to_owned(), file })
+    Ok(Socket { listener: Some(listener), path: path.to_owned(), file: Arc::new(file) })
 }
 
 /// Would [`bind`] refuse this path whatever else runs? Changes nothing. A daemon that answers there may

@@ -114,7 +114,7 @@ impl Inbound {
         let taken = expected.len().min(rest.len());
         passed.extend_from_slice(&rest[..taken]);
         self.at = if rest[..taken] != expected[..taken] {
-            self.notice = Some(Malformed("something else than HTTP/2"));
+            self.notice = Some(Malformed("something other than HTTP/2"));
             At::Left
         } else if taken == expected.len() {
             At::Head

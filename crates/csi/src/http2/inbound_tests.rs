@@ -149,7 +149,7 @@ fn malformed_frames_are_left_to_the_library() {
     let mut inbound = Inbound::default();
     inbound.take(b"GET / HTTP/1.1\r\n\r\n", &mut passed).unwrap();
     assert_eq!(passed, b"GET / HTTP/1.1\r\n\r\n");
-    assert_eq!(inbound.notice(), Some(Malformed("something else than HTTP/2")));
+    assert_eq!(inbound.notice(), Some(Malformed("something other than HTTP/2")));
 }
 
 /// The library's table is no longer the peer's: passed on, a reference would mean something else.

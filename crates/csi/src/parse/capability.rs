@@ -4,7 +4,7 @@ use orlop_model::{
     AccessMode, AccessType, CapabilitySet, Error, MountAccess, MountFlags, Result, VolumeCapability,
 };
 
-use super::fields::check_length;
+use super::check_length;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::volume_capability::access_mode::Mode;
 use crate::proto::csi::v1::volume_capability::{AccessType as WireAccess, MountVolume};

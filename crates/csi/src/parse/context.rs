@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use orlop_engine::request::{InlineVolume, PublishContext, VolumeContext};
 use orlop_model::{CapacityRange, Error, Result, parse_quantity};
 
-use super::fields::{about, check_map_size};
-use super::parameters::volume_parameters;
+use super::creation::volume_parameters;
+use super::{about, check_map_size};
 use crate::features::Features;
 use crate::reply::READ_ONLY_KEY;
 
@@ -74,7 +74,7 @@ pub(crate) fn inline_volume(
 
 fn inline_size(text: &str) -> Result<CapacityRange> {
     let bytes = parse_quantity(text).ok_or_else(|| {
-        Error::invalid(VOLUME_CONTEXT, "size is not a size such as 500Mi, 1Gi or 10G")
+        Error::invalid(VOLUME_CONTEXT, "size is not a quantity such as 500Mi, 1Gi or 10G")
     })?;
     CapacityRange::parse(bytes, 0)
 }

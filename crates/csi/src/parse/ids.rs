@@ -9,15 +9,15 @@ use orlop_model::{
     Error, GroupSnapshotId, NodeId, Result, SnapshotId, TargetPath, VolumeGroupId, VolumeId,
 };
 
-use super::fields::check_length;
+use super::check_length;
 
 pub(crate) fn volume_id(field: &'static str, text: &str) -> Result<VolumeId> {
     check_length(field, text)?;
     text.parse()
 }
 
-/// All of them are looked at before the first is said not to exist. Order and repetitions mean
-/// nothing.
+/// Checks the form of every id before any of them can be reported as not found. Order and repetitions do
+/// not matter.
 pub(crate) fn volume_ids(field: &'static str, texts: &[String]) -> Result<BTreeSet<VolumeId>> {
     for text in texts {
         if text.is_empty() {
@@ -82,8 +82,8 @@ pub(crate) fn optional_node(text: &str) -> Result<Option<NodeId>> {
     text.parse().map(Some)
 }
 
-/// Where a volume is said to be now. No volume is ever at a relative path, so such a path is a
-/// wrong one and not a malformed one (ST-05, NE-04).
+/// The path at which the caller expects the volume. No volume is ever at a relative path, so a relative
+/// path is answered with NOT_FOUND, not INVALID_ARGUMENT (ST-05, NE-04).
 pub(crate) fn volume_path(volume: &VolumeRef, text: &str) -> Result<TargetPath> {
     if text.starts_with('/') {
         return TargetPath::parse("volume_path", text);

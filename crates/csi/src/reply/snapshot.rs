@@ -23,7 +23,7 @@ pub(crate) fn snapshot(record: &SnapshotRecord) -> v1::Snapshot {
 /// GG-18 to GG-24. Ready, as all its members are.
 pub(crate) fn group_snapshot(group: &GroupSnapshot) -> v1::VolumeGroupSnapshot {
     v1::VolumeGroupSnapshot {
-        group_snapshot_id: group.record.id.to_string(),
+        group_snapshot_id: group.record.whole().to_string(),
         snapshots: group.members.iter().map(snapshot).collect(),
         creation_time: Some(timestamp(group.record.created)),
         ready_to_use: true,
@@ -62,7 +62,7 @@ pub(crate) fn with_group_consistency<Reply>(
     }
     let least = group.members.iter().map(|member| member.consistency).min().unwrap_or_default();
     let mut response = Response::new(reply);
-    guarantee(response.metadata_mut(), &group.record.id.to_string(), least);
+    guarantee(response.metadata_mut(), &group.record.whole().to_string(), least);
     response
 }
 

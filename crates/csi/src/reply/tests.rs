@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use orlop_engine::request::{PublishContext, VolumeStatus, VolumeUsage};
-use orlop_model::{Condition, Topology, Usage};
+use orlop_engine::request::VolumeUsage;
+use orlop_model::{Condition, Usage};
 
 use super::*;
 use crate::proto::csi::v1::volume_usage::Unit;

@@ -1,43 +1,23 @@
-//! csi.v1.Controller. The table at the end says which calls there are; the files below say what each of
-//! them reads from its request and what it answers.
+//! csi.v1.Controller: making, deleting, growing and changing volumes here, other calls in the files below.
+//! The table at the end says which calls there are.
 
 mod inspection;
 mod publication;
 mod snapshots;
 mod validation;
-mod volumes;
 
 use std::sync::Arc;
 
+use orlop_engine::Engine;
+use orlop_engine::request::CreateVolume;
 use orlop_model::Result;
 
-use super::unary_calls;
-use crate::executor::Executor;
+use super::{given, note_name, note_volume, unary_calls};
+use crate::executor::{Executor, Subject};
 use crate::features::Features;
+use crate::name_holds::take_held;
 use crate::proto::csi::v1;
-use crate::proto::csi::v1::controller_service_capability::{self, Rpc, rpc};
-
-const ALWAYS: [rpc::Type; 11] = [
-    rpc::Type::CreateDeleteVolume,
-    rpc::Type::ListVolumes,
-    rpc::Type::GetCapacity,
-    rpc::Type::CreateDeleteSnapshot,
-    rpc::Type::ListSnapshots,
-    rpc::Type::CloneVolume,
-    rpc::Type::ExpandVolume,
-    rpc::Type::VolumeCondition,
-    rpc::Type::GetVolume,
-    rpc::Type::SingleNodeMultiWriter,
-    rpc::Type::GetSnapshot,
-];
-
-const WITH_ATTACH: [rpc::Type; 3] = [
-    rpc::Type::PublishUnpublishVolume,
-    rpc::Type::PublishReadonly,
-    rpc::Type::ListVolumesPublishedNodes,
-];
-
-const WITH_LIMITS: [rpc::Type; 1] = [rpc::Type::ModifyVolume];
+use crate::{parse, reply};
 
 pub(crate) struct Controller {
     executor: Arc<Executor>,
@@ -49,27 +29,99 @@ impl Controller {
         Self { executor, features }
     }
 
-    /// Exactly what works (CC-02).
-    async fn controller_get_capabilities(
+    pub(super) async fn create_volume(
         &self,
-        _: v1::ControllerGetCapabilitiesRequest,
-    ) -> Result<v1::ControllerGetCapabilitiesResponse> {
-        let capability = |r#type: rpc::Type| v1::ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: r#type.into() })),
-        };
-        Ok(v1::ControllerGetCapabilitiesResponse {
-            capabilities: offered(&self.features).map(capability).collect(),
+        request: v1::CreateVolumeRequest,
+    ) -> Result<v1::CreateVolumeResponse> {
+        note_name("volume_name", &request.name);
+        let hold = take_held();
+        let wanted = parse_creation(request, &self.features)?;
+        let home = self.executor.home_of(&wanted).await?;
+        let subject = home.clone().map_or(Subject::Any, Subject::Pool);
+        let create = move |engine: &Engine| engine.create_volume_from(&wanted, home.as_ref(), hold);
+        let made = self.executor.run(subject, create).await?;
+        note_volume(&made.record.id);
+        Ok(v1::CreateVolumeResponse { volume: Some(reply::volume(&made)) })
+    }
+
+    pub(super) async fn delete_volume(
+        &self,
+        request: v1::DeleteVolumeRequest,
+    ) -> Result<v1::DeleteVolumeResponse> {
+        note_volume(&request.volume_id);
+        parse::require([("volume_id", !request.volume_id.is_empty())])?;
+        parse::discard_secrets(request.secrets)?;
+        if let Some(id) = parse::issued_volume("volume_id", &request.volume_id)? {
+            let home = Subject::Pool(id.pool().clone());
+            self.executor.run(home, move |engine| engine.delete_volume(&id)).await?;
+        }
+        Ok(v1::DeleteVolumeResponse {})
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: v1::ControllerExpandVolumeRequest,
+    ) -> Result<v1::ControllerExpandVolumeResponse> {
+        note_volume(&request.volume_id);
+        parse::require([
+            ("volume_id", !request.volume_id.is_empty()),
+            ("capacity_range", request.capacity_range.is_some()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        let range = parse::capacity_range(request.capacity_range)?;
+        let range = given("capacity_range", range)?;
+        let capability = request.volume_capability.map(parse::capability).transpose()?;
+        let id = parse::volume_id("volume_id", &request.volume_id)?;
+        let expanded = self
+            .executor
+            .run(Subject::Pool(id.pool().clone()), move |engine| {
+                engine.expand_volume(&id, &range, capability.as_ref())
+            })
+            .await?;
+        Ok(v1::ControllerExpandVolumeResponse {
+            capacity_bytes: reply::bytes(expanded.capacity_bytes),
+            node_expansion_required: expanded.node_expansion_required,
         })
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: v1::ControllerModifyVolumeRequest,
+    ) -> Result<v1::ControllerModifyVolumeResponse> {
+        note_volume(&request.volume_id);
+        self.features.require_limits("ControllerModifyVolume")?;
+        parse::require([
+            ("volume_id", !request.volume_id.is_empty()),
+            ("mutable_parameters", !request.mutable_parameters.is_empty()),
+        ])?;
+        parse::discard_secrets(request.secrets)?;
+        let change = parse::mutable_parameters(&request.mutable_parameters, &self.features)?;
+        let id = parse::volume_id("volume_id", &request.volume_id)?;
+        let home = Subject::Pool(id.pool().clone());
+        self.executor.run(home, move |engine| engine.modify_volume(&id, &change)).await?;
+        Ok(v1::ControllerModifyVolumeResponse {})
     }
 }
 
-fn offered(features: &Features) -> impl Iterator<Item = rpc::Type> {
-    let when = |condition: bool, types: &'static [rpc::Type]| if condition { types } else { &[] };
-    ALWAYS
-        .iter()
-        .chain(when(features.attach, &WITH_ATTACH))
-        .chain(when(features.limits, &WITH_LIMITS))
-        .copied()
+fn parse_creation(request: v1::CreateVolumeRequest, features: &Features) -> Result<CreateVolume> {
+    parse::require([
+        ("name", !request.name.is_empty()),
+        ("volume_capabilities", !request.volume_capabilities.is_empty()),
+    ])?;
+    parse::discard_secrets(request.secrets)?;
+    let (parameters, limits) = parse::volume_parameters(&request.parameters, features)?;
+    let mutable = parse::mutable_parameters(&request.mutable_parameters, features)?;
+    Ok(CreateVolume {
+        name: request.name.parse()?,
+        range: parse::capacity_range(request.capacity_range)?,
+        capabilities: parse::capability_set(request.volume_capabilities)?,
+        parameters,
+        // CV-19
+        limits: limits.then(mutable),
+        topology: parse::topology_requirement(request.accessibility_requirements)?,
+        // Last, as it can tell that something does not exist.
+        source: parse::content_source(request.volume_content_source)?,
+    })
 }
 
 unary_calls! {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use orlop_csi::Mode;
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::identity as wire;
@@ -10,6 +9,7 @@ use orlop_csi::proto::identity::capability::{Type, reclaim_space, service, volum
 use orlop_csi::proto::identity::identity_client::IdentityClient;
 use orlop_csi::proto::volumegroup as vg;
 use orlop_csi::proto::volumegroup::controller_client::ControllerClient as GroupsClient;
+use orlop_csi::{Mode, Routes};
 use orlop_model::Error;
 use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
@@ -104,12 +104,8 @@ async fn addons_socket_serves_only_addons() {
         stopped.await.ok();
     };
     let executor = Arc::clone(&plugin.executor);
-    let serving = tokio::spawn(orlop_csi::serve_addons(
-        socket,
-        executor,
-        features(&Setup::default()),
-        stopped,
-    ));
+    let routes = Routes::addons(&executor, &Arc::new(features(&Setup::default())));
+    let serving = tokio::spawn(orlop_csi::serve(socket, executor, routes, stopped));
     let endpoint = Endpoint::from_shared(format!("unix://{}", path.display())).unwrap();
     let channel = endpoint.connect().await.unwrap();
 

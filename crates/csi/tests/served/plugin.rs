@@ -9,7 +9,7 @@ use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
 use orlop_csi::proto::csi::v1::identity_client::IdentityClient;
 use orlop_csi::proto::csi::v1::node_client::NodeClient;
-use orlop_csi::{Executor, Features, Mode, ServeError};
+use orlop_csi::{Executor, Features, Mode, Routes, ServeError};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
@@ -80,12 +80,9 @@ impl Plugin {
         let shutdown = async {
             stopped.await.ok();
         };
-        let serving = tokio::spawn(orlop_csi::serve(
-            bound,
-            Arc::clone(&executor),
-            features(&setup),
-            shutdown,
-        ));
+        let routes = Routes::csi(&executor, &Arc::new(features(&setup)));
+        let serving =
+            tokio::spawn(orlop_csi::serve(bound, Arc::clone(&executor), routes, shutdown));
         let endpoint = endpoint(&socket);
         Self {
             pool,

@@ -12,8 +12,8 @@ use crate::proto::volumegroup::list_volume_groups_response::Entry;
 use crate::services::{note_group, note_name, unary_calls};
 use crate::{parse, reply};
 
-/// Where the parameters do not say.
-const USUAL_MAX_VOLUMES: u32 = 100;
+/// If the parameters do not name a limit.
+const DEFAULT_MAX_VOLUMES: u32 = 100;
 
 pub(crate) struct VolumeGroups {
     executor: Arc<Executor>,
@@ -34,7 +34,7 @@ impl VolumeGroups {
         let most = parse::volume_group_parameters(&request.parameters)?;
         let wanted = CreateVolumeGroup {
             name: request.name.parse()?,
-            max_members: most.unwrap_or(USUAL_MAX_VOLUMES),
+            max_members: most.unwrap_or(DEFAULT_MAX_VOLUMES),
             members: parse::volume_ids("volume_ids", &request.volume_ids)?,
         };
         let first = wanted.members.first().map(|id| id.pool().clone());
@@ -58,10 +58,13 @@ impl VolumeGroups {
         let modified = self
             .executor
             .run(Subject::Pool(id.pool().clone()), move |engine| {
-                // VG-32: what a group was made with can be said again, not changed.
+                // VG-32: a group's parameters may be repeated, but not changed.
                 let group = engine.volume_group(&id)?;
                 if most.is_some_and(|most| most != group.record.max_members) {
-                    return Err(Error::invalid("parameters", "maxVolumes of a group is fixed"));
+                    return Err(Error::invalid(
+                        "parameters",
+                        "maxVolumes of a group cannot be changed",
+                    ));
                 }
                 engine.modify_volume_group(&id, &members)
             })
@@ -118,7 +121,7 @@ impl VolumeGroups {
 fn message(group: &VolumeGroup) -> wire::VolumeGroup {
     wire::VolumeGroup {
         volume_group_id: group.record.id.to_string(),
-        // VG-09: static, since there is nothing in it.
+        // VG-09: an empty context never changes.
         volume_group_context: BTreeMap::new(),
         volumes: group.volumes.iter().map(reply::volume).collect(),
     }

@@ -1,4 +1,4 @@
-//! ListVolumes, ControllerGetVolume and GetCapacity.
+//! ControllerGetCapabilities, ListVolumes, ControllerGetVolume and GetCapacity.
 
 use orlop_engine::Engine;
 use orlop_engine::request::{CapacityQuery, VolumeStatus};
@@ -6,12 +6,49 @@ use orlop_model::Result;
 
 use super::Controller;
 use crate::executor::Subject;
+use crate::features::Features;
 use crate::proto::csi::v1;
+use crate::proto::csi::v1::controller_service_capability::{self, Rpc, rpc};
 use crate::proto::csi::v1::{controller_get_volume_response, list_volumes_response};
 use crate::services::note_volume;
 use crate::{parse, reply};
 
+const ALWAYS: [rpc::Type; 11] = [
+    rpc::Type::CreateDeleteVolume,
+    rpc::Type::ListVolumes,
+    rpc::Type::GetCapacity,
+    rpc::Type::CreateDeleteSnapshot,
+    rpc::Type::ListSnapshots,
+    rpc::Type::CloneVolume,
+    rpc::Type::ExpandVolume,
+    rpc::Type::VolumeCondition,
+    rpc::Type::GetVolume,
+    rpc::Type::SingleNodeMultiWriter,
+    rpc::Type::GetSnapshot,
+];
+
+const WITH_ATTACH: [rpc::Type; 3] = [
+    rpc::Type::PublishUnpublishVolume,
+    rpc::Type::PublishReadonly,
+    rpc::Type::ListVolumesPublishedNodes,
+];
+
+const WITH_LIMITS: [rpc::Type; 1] = [rpc::Type::ModifyVolume];
+
 impl Controller {
+    /// Exactly what works (CC-02).
+    pub(super) async fn controller_get_capabilities(
+        &self,
+        _: v1::ControllerGetCapabilitiesRequest,
+    ) -> Result<v1::ControllerGetCapabilitiesResponse> {
+        let capability = |r#type: rpc::Type| v1::ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: r#type.into() })),
+        };
+        Ok(v1::ControllerGetCapabilitiesResponse {
+            capabilities: offered(&self.features).map(capability).collect(),
+        })
+    }
+
     pub(in crate::services) async fn list_volumes(
         &self,
         request: v1::ListVolumesRequest,
@@ -70,6 +107,15 @@ impl Controller {
     fn published_nodes(&self, status: &VolumeStatus) -> Vec<String> {
         if self.features.attach { reply::published_nodes(status) } else { Vec::new() }
     }
+}
+
+fn offered(features: &Features) -> impl Iterator<Item = rpc::Type> {
+    let when = |condition: bool, types: &'static [rpc::Type]| if condition { types } else { &[] };
+    ALWAYS
+        .iter()
+        .chain(when(features.attach, &WITH_ATTACH))
+        .chain(when(features.limits, &WITH_LIMITS))
+        .copied()
 }
 
 fn parse_query(request: v1::GetCapacityRequest) -> Result<CapacityQuery> {

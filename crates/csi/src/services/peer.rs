@@ -1,0 +1,162 @@
+//! orlop.peer.v1.Peer: what a router asks a daemon beyond CSI.
+
+mod group_part;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use orlop_engine::Engine;
+use orlop_model::{Error, Result, Topology};
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use group_part::PartStream;
+
+use super::{Answer, answer, note_name};
+use crate::cluster_memory::{ClusterMemory, Verdict};
+use crate::executor::{Executor, Subject};
+use crate::features::Features;
+use crate::name_holds::{NameHolds, Session};
+use crate::parse;
+use crate::proto::peer;
+
+pub(crate) struct Peer {
+    executor: Arc<Executor>,
+    features: Arc<Features>,
+    holds: NameHolds,
+    memory: ClusterMemory,
+    instance: String,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        executor: Arc<Executor>,
+        features: Arc<Features>,
+        holds: NameHolds,
+        memory: ClusterMemory,
+    ) -> Self {
+        // Without one, it is taken for every other daemon of this node id, as before.
+        let instance = random_id().unwrap_or_default();
+        Self { executor, features, holds, memory, instance }
+    }
+
+    /// Answered from memory, so that a pool that hangs does not make the whole node seem to be away.
+    fn describe(&self) -> peer::DescribeResponse {
+        let (pools, complete) = match self.executor.engine() {
+            Ok(engine) => (engine.pool_summaries(), engine.knows_all_pools()),
+            Err(_starting) => (Vec::new(), false),
+        };
+        let pool = |pool: orlop_engine::PoolSummary| peer::Pool {
+            id: pool.id.to_string(),
+            name: pool.name,
+            segments: segments(&pool.topology),
+        };
+        let verdicts = self.memory.verdicts();
+        peer::DescribeResponse {
+            node_id: self.features.node.id.to_string(),
+            pools: pools.into_iter().map(pool).collect(),
+            complete,
+            version: self.features.version.clone(),
+            members: self.memory.members(),
+            verdicts: verdicts.iter().map(|(node, verdict)| verdict.spelled(node)).collect(),
+            instance: self.instance.clone(),
+        }
+    }
+
+    fn forget(&self, request: peer::ForgetRequest) -> Result<peer::ForgetResponse> {
+        let verdict = request.verdict.as_ref().and_then(Verdict::parse);
+        let (node, verdict) =
+            verdict.ok_or_else(|| Error::invalid("verdict", "is missing or names no pools"))?;
+        self.memory.judge(&node, verdict);
+        Ok(peer::ForgetResponse {})
+    }
+
+    async fn hold(&self, request: peer::HoldNameRequest) -> Result<HoldStream> {
+        note_name("volume_name", &request.name);
+        parse::require([("name", !request.name.is_empty())])?;
+        let name = request.name.parse()?;
+        let hold = move |engine: &Engine| engine.hold_name(&name);
+        let (hold, found) = self.executor.run(Subject::Any, hold).await?;
+        let session = self.holds.insert(random_id()?, hold);
+        let response = peer::HoldNameResponse {
+            session: session.id.clone(),
+            volume_id: found.map(String::from).unwrap_or_default(),
+        };
+        Ok(HoldStream { response: Some(response), _session: session })
+    }
+}
+
+fn segments(topology: &Topology) -> std::collections::BTreeMap<String, String> {
+    topology.segments().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// Of a session, not a counter: a router may name a session of the daemon before this one.
+fn random_id() -> Result<String> {
+    let mut bytes = [0; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
+        Error::failed("draw a random id", std::io::Error::from(errno).to_string())
+    })?;
+    Ok(bytes[..filled].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// One message, and then none until the caller hangs up.
+pub(crate) struct HoldStream {
+    response: Option<peer::HoldNameResponse>,
+    _session: Session,
+}
+
+impl Stream for HoldStream {
+    type Item = std::result::Result<peer::HoldNameResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.response.take() {
+            Some(response) => Poll::Ready(Some(Ok(response))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl peer::peer_server::Peer for Peer {
+    async fn describe(&self, _: Request<peer::DescribeRequest>) -> Answer<peer::DescribeResponse> {
+        answer(Ok(self.describe()))
+    }
+
+    async fn forget(&self, request: Request<peer::ForgetRequest>) -> Answer<peer::ForgetResponse> {
+        answer(self.forget(request.into_inner()))
+    }
+
+    type TakeGroupPartStream = PartStream;
+
+    async fn take_group_part(
+        &self,
+        request: Request<Streaming<peer::TakeGroupPartRequest>>,
+    ) -> Answer<Self::TakeGroupPartStream> {
+        self.take_part(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_group_part(
+        &self,
+        request: Request<peer::GroupPart>,
+    ) -> Answer<peer::TakeGroupPartResponse> {
+        answer(self.get_part(request.into_inner()).await)
+    }
+
+    async fn delete_group_part(
+        &self,
+        request: Request<peer::GroupPart>,
+    ) -> Answer<peer::DeleteGroupPartResponse> {
+        answer(self.delete_part(request.into_inner()).await)
+    }
+
+    type HoldNameStream = HoldStream;
+
+    async fn hold_name(
+        &self,
+        request: Request<peer::HoldNameRequest>,
+    ) -> Answer<Self::HoldNameStream> {
+        answer(self.hold(request.into_inner()).await)
+    }
+}

@@ -1,0 +1,146 @@
+//! The part of a group snapshot that is on this daemon, while a router leads all parts through its stages.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc as blocking;
+use std::time::Duration;
+
+use orlop_engine::Engine;
+use orlop_engine::request::{CreateGroupSnapshot, GroupSnapshot, GroupStage};
+use orlop_model::{Error, GroupSnapshotId, PoolId, Result};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::Peer;
+use crate::executor::Subject;
+use crate::proto::peer;
+use crate::proto::peer::take_group_part_response::Stage;
+use crate::services::note_group;
+use crate::services::note_name;
+use crate::{parse, reply, status};
+
+/// Between two stages. A router that takes longer has lost its way, and writers wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) type PartStream =
+    ReceiverStream<std::result::Result<peer::TakeGroupPartResponse, Status>>;
+
+/// What is known of a part beside its pool.
+struct Part {
+    id: GroupSnapshotId,
+    members: BTreeSet<String>,
+    pools: BTreeSet<PoolId>,
+}
+
+impl Peer {
+    pub(super) async fn take_part(
+        &self,
+        mut steps: Streaming<peer::TakeGroupPartRequest>,
+    ) -> std::result::Result<PartStream, Status> {
+        let first = steps.message().await?.ok_or_else(|| Status::cancelled("no part was named"))?;
+        let (wanted, pools) = parse_part(&first).map_err(|error| status::from_error(&error))?;
+        let home = wanted.sources.first().map(|id| Subject::Pool(id.pool().clone()));
+        let (states, answers) = mpsc::channel(1);
+        let (advance, may_advance) = blocking::channel();
+        // Ends with the call, and then nothing may advance any more.
+        let answered = states.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    step = steps.message() => match step {
+                        Ok(Some(_)) if advance.send(()).is_ok() => {}
+                        Ok(_) | Err(_) => return,
+                    },
+                    () = answered.closed() => return,
+                }
+            }
+        });
+        let reports = states.clone();
+        let reached = move |stage| {
+            let state =
+                peer::TakeGroupPartResponse { stage: named(stage).into(), ..Default::default() };
+            let given_up =
+                || Error::failed("take a group snapshot", "the router that leads it has given up");
+            reports.blocking_send(Ok(state)).map_err(|_| given_up())?;
+            may_advance.recv_timeout(PATIENCE).map_err(|_| given_up())
+        };
+        let executor = std::sync::Arc::clone(&self.executor);
+        let take = move |engine: &Engine| engine.create_group_part(&wanted, &pools, reached);
+        tokio::spawn(async move {
+            let taken = executor.run(home.unwrap_or(Subject::Any), take).await;
+            let last = match taken {
+                Ok((group, true)) => Ok(described(&group, Stage::Existed)),
+                Ok((group, false)) => Ok(described(&group, Stage::Committed)),
+                Err(error) => Err(status::from_error(&error)),
+            };
+            // The router may be gone; then it asks again.
+            let _ = states.send(last).await;
+        });
+        Ok(ReceiverStream::new(answers))
+    }
+
+    pub(super) async fn get_part(
+        &self,
+        request: peer::GroupPart,
+    ) -> Result<peer::TakeGroupPartResponse> {
+        let Part { id, members, pools } = parse_known_part(&request)?;
+        let home = Subject::Pool(id.pool().clone());
+        let get = move |engine: &Engine| engine.group_part(&id, &members, &pools);
+        let group = self.executor.run(home, get).await?;
+        Ok(described(&group, Stage::Existed))
+    }
+
+    pub(super) async fn delete_part(
+        &self,
+        request: peer::GroupPart,
+    ) -> Result<peer::DeleteGroupPartResponse> {
+        let Part { id, members, pools } = parse_known_part(&request)?;
+        let home = Subject::Pool(id.pool().clone());
+        let delete = move |engine: &Engine| engine.delete_group_part(&id, &members, &pools);
+        self.executor.run(home, delete).await?;
+        Ok(peer::DeleteGroupPartResponse {})
+    }
+}
+
+fn parse_part(
+    request: &peer::TakeGroupPartRequest,
+) -> Result<(CreateGroupSnapshot, BTreeSet<PoolId>)> {
+    note_name("group_name", &request.name);
+    let sources = parse::volume_ids("source_volume_ids", &request.source_volume_ids)?;
+    let wanted = CreateGroupSnapshot { name: request.name.parse()?, sources };
+    Ok((wanted, parse_pools(&request.pools)?))
+}
+
+fn parse_known_part(request: &peer::GroupPart) -> Result<Part> {
+    note_group(&request.group_snapshot_id);
+    Ok(Part {
+        id: parse::group_snapshot_id(&request.group_snapshot_id)?,
+        members: request.snapshot_ids.iter().cloned().collect(),
+        pools: parse_pools(&request.pools)?,
+    })
+}
+
+fn parse_pools(pools: &[String]) -> Result<BTreeSet<PoolId>> {
+    pools.iter().map(|pool| pool.parse()).collect()
+}
+
+fn named(stage: GroupStage) -> Stage {
+    match stage {
+        GroupStage::Begun => Stage::Begun,
+        GroupStage::Quiesced => Stage::Quiesced,
+        GroupStage::Captured => Stage::Captured,
+        GroupStage::Thawed => Stage::Thawed,
+    }
+}
+
+fn described(group: &GroupSnapshot, stage: Stage) -> peer::TakeGroupPartResponse {
+    let guarantee = |member: &orlop_model::SnapshotRecord| {
+        (member.id.to_string(), member.consistency.as_str().to_owned())
+    };
+    peer::TakeGroupPartResponse {
+        stage: stage.into(),
+        group_snapshot: reply::group_snapshot(group).encode_to_vec(),
+        consistency: group.members.iter().map(guarantee).collect(),
+    }
+}
