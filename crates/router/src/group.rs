@@ -1,0 +1,330 @@
+//! Group snapshots over several pools: all parts are led through their stages together, so that no writer of
+//! any part writes between the first and the last capture. All parts are committed, or none remains.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::peer;
+use orlop_csi::proto::peer::peer_client::PeerClient;
+use orlop_csi::proto::peer::take_group_part_response::Stage;
+use orlop_model::{GroupSnapshotId, PoolId, SnapshotId, VolumeId};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderValue, Response};
+use tonic::{Code, Status, Streaming};
+
+use crate::gather::decoded;
+use crate::members::{Member, Members};
+use crate::message::{Call, reply};
+use crate::router::Router;
+use crate::target::Target;
+
+const CONSISTENCY: &str = "orlop-consistency";
+/// The stages that parts wait at for each other.
+const STAGES: [Stage; 4] = [Stage::Begun, Stage::Quiesced, Stage::Captured, Stage::Thawed];
+
+/// A call that was interrupted is repeated sooner than this.
+const INTERRUPTED_SECONDS: i64 = 3600;
+
+/// A part that is being taken. Dropped before it is committed, it is undone.
+struct Part {
+    target: Target,
+    pool: PoolId,
+    advance: mpsc::Sender<peer::TakeGroupPartRequest>,
+    states: Streaming<peer::TakeGroupPartResponse>,
+    state: peer::TakeGroupPartResponse,
+}
+
+impl Router {
+    pub(crate) async fn create_group(
+        &self,
+        members: &Members,
+        call: &Call,
+        pools: &[PoolId],
+    ) -> Result<Response<Body>, Status> {
+        let request: v1::CreateVolumeGroupSnapshotRequest = decoded(call)?;
+        let mut homes = Vec::new();
+        for pool in pools {
+            homes.push((required_owner(members, pool)?, pool));
+        }
+        // In the same order by every router: of two, one gets no further than the first part.
+        homes.sort_by(|(one, of_one), (other, of_other)| {
+            (&one.node, of_one).cmp(&(&other.node, of_other))
+        });
+        if let Some([(home, one), (_, other)]) = same_home(&homes) {
+            return Err(Status::failed_precondition(format!(
+                "cannot take a group snapshot: node {} has some of the volumes on pool {one} and some on \
+                 pool {other}; of each node, a group holds volumes of one pool",
+                home.node
+            )));
+        }
+        let _turn = self.creation_turn().await?;
+        let mut parts = Vec::new();
+        for (home, pool) in homes {
+            parts.push(begin(home, pool, &request, pools).await?);
+        }
+        if parts.iter().any(Part::existed) {
+            return self.with_existing(parts, pools).await;
+        }
+        for stage in STAGES {
+            if let Err(status) = advance(&mut parts, stage).await {
+                return Err(undo(parts, pools, status).await);
+            }
+        }
+        Ok(merged(parts.iter().map(|part| &part.state), pools))
+    }
+
+    /// The same call before this one made all of it, or was interrupted between two commits.
+    async fn with_existing(
+        &self,
+        parts: Vec<Part>,
+        pools: &[PoolId],
+    ) -> Result<Response<Body>, Status> {
+        if parts.iter().all(Part::existed) {
+            return Ok(merged(parts.iter().map(|part| &part.state), pools));
+        }
+        if let Some(part) = parts.iter().find(|part| part.existed() && !part.is_recent()) {
+            return Err(Status::data_loss(format!(
+                "group snapshot on pool {} exists since long, and parts of it on other pools are missing; \
+                 restore them, or delete the group snapshot",
+                part.pool
+            )));
+        }
+        let interrupted = Status::aborted(
+            "an earlier attempt at this group snapshot was interrupted, and what it left has been \
+             removed; try again",
+        );
+        Err(undo(parts, pools, interrupted).await)
+    }
+
+    pub(crate) async fn get_group(
+        &self,
+        members: &Members,
+        call: &Call,
+    ) -> Result<Response<Body>, Status> {
+        let request: v1::GetVolumeGroupSnapshotRequest = decoded(call)?;
+        let parts = known_parts(&request.group_snapshot_id, &request.snapshot_ids);
+        let Some(parts) = parts else {
+            return self.to_owner_of(members, &request.group_snapshot_id, call).await;
+        };
+        let mut states = Vec::new();
+        for (pool, part) in &parts {
+            let target = required_owner(members, pool)?.target.clone();
+            let asked = PeerClient::new(target).get_group_part(call.beside(part.clone())).await;
+            states.push(asked?.into_inner());
+        }
+        let pools: Vec<PoolId> = parts.into_keys().collect();
+        let group_snapshot = Some(united(&states, &pools));
+        Ok(reply(&v1::GetVolumeGroupSnapshotResponse { group_snapshot }))
+    }
+
+    pub(crate) async fn delete_group(
+        &self,
+        members: &Members,
+        call: &Call,
+    ) -> Result<Response<Body>, Status> {
+        let request: v1::DeleteVolumeGroupSnapshotRequest = decoded(call)?;
+        let parts = known_parts(&request.group_snapshot_id, &request.snapshot_ids);
+        let Some(parts) = parts else {
+            return self.to_owner_of(members, &request.group_snapshot_id, call).await;
+        };
+        // All of them are asked first: if the list is wrong, nothing is deleted.
+        let mut homes = Vec::new();
+        for (pool, part) in &parts {
+            if members.is_gone(pool) {
+                continue;
+            }
+            let target = required_owner(members, pool)?.target.clone();
+            let mut client = PeerClient::new(target.clone());
+            match client.get_group_part(call.beside(part.clone())).await {
+                Err(status) if status.code() == Code::NotFound => {}
+                asked => drop(asked?),
+            }
+            homes.push((target, part));
+        }
+        for (target, part) in homes {
+            PeerClient::new(target).delete_group_part(call.beside(part.clone())).await?;
+        }
+        Ok(reply(&v1::DeleteVolumeGroupSnapshotResponse {}))
+    }
+
+    async fn to_owner_of(
+        &self,
+        members: &Members,
+        group: &str,
+        call: &Call,
+    ) -> Result<Response<Body>, Status> {
+        match group.parse::<GroupSnapshotId>() {
+            Ok(id) => self.to_owner(members, id.pool(), call).await,
+            Err(_) => self.here().carry(call.request()).await,
+        }
+    }
+}
+
+/// GG-27: two parts of one daemon would wait for each other.
+fn same_home<'a, 'b>(
+    homes: &'b [(&'a Member, &'a PoolId)],
+) -> Option<[&'b (&'a Member, &'a PoolId); 2]> {
+    let is_same =
+        |pair: &&[(&Member, &PoolId)]| matches!(pair, [one, other] if one.0.node == other.0.node);
+    match homes.windows(2).find(is_same) {
+        Some([one, other]) => Some([one, other]),
+        Some(_) | None => None,
+    }
+}
+
+fn required_owner<'a>(members: &'a Members, pool: &PoolId) -> Result<&'a Member, Status> {
+    let unknown = || Status::not_found(format!("no node serves pool {pool}"));
+    members.owner(pool)?.ok_or_else(unknown)
+}
+
+impl Part {
+    fn existed(&self) -> bool {
+        self.state.stage() == Stage::Existed
+    }
+
+    /// May it be what an interrupted call has just left? An older one was whole once, and is kept.
+    fn is_recent(&self) -> bool {
+        let group = v1::VolumeGroupSnapshot::decode(self.state.group_snapshot.as_slice());
+        let created = group.ok().and_then(|group| group.creation_time).map_or(0, |at| at.seconds);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        i64::try_from(now).unwrap_or(i64::MAX) - created < INTERRUPTED_SECONDS
+    }
+
+    async fn go_on(&self) -> Result<(), Status> {
+        let step = peer::TakeGroupPartRequest::default();
+        let ended = |_| Status::unavailable("a node has ended the call");
+        self.advance.send(step).await.map_err(ended)
+    }
+
+    /// After `from`, the next one.
+    async fn reach(&mut self, from: Stage) -> Result<(), Status> {
+        let ended = || Status::unavailable("a node has ended the call");
+        self.state = self.states.message().await?.ok_or_else(ended)?;
+        let expected = STAGES.iter().skip_while(|stage| **stage != from).nth(1);
+        match self.state.stage() == *expected.unwrap_or(&Stage::Committed) {
+            true => Ok(()),
+            false => Err(Status::internal("a node is at another stage of the group snapshot")),
+        }
+    }
+}
+
+/// All of them from `stage` to the next one.
+async fn advance(parts: &mut [Part], stage: Stage) -> Result<(), Status> {
+    for part in parts.iter() {
+        part.go_on().await?;
+    }
+    for part in parts {
+        part.reach(stage).await?;
+    }
+    Ok(())
+}
+
+async fn begin(
+    home: &Member,
+    pool: &PoolId,
+    request: &v1::CreateVolumeGroupSnapshotRequest,
+    pools: &[PoolId],
+) -> Result<Part, Status> {
+    let is_here = |id: &&String| id.parse::<VolumeId>().is_ok_and(|id| id.pool() == pool);
+    let first = peer::TakeGroupPartRequest {
+        name: request.name.clone(),
+        source_volume_ids: request.source_volume_ids.iter().filter(is_here).cloned().collect(),
+        pools: pools.iter().map(ToString::to_string).collect(),
+    };
+    let (advance, steps) = mpsc::channel(1);
+    let ended = || Status::unavailable(format!("node {} has ended the call", home.node));
+    advance.send(first).await.map_err(|_| ended())?;
+    let mut client = PeerClient::new(home.target.clone());
+    let mut states = client.take_group_part(ReceiverStream::new(steps)).await?.into_inner();
+    let state = states.message().await?.ok_or_else(ended)?;
+    Ok(Part { target: home.target.clone(), pool: pool.clone(), advance, states, state })
+}
+
+/// What was committed is deleted; the rest ends with its call. What cannot be deleted now is, by the next
+/// call of this name.
+async fn undo(parts: Vec<Part>, pools: &[PoolId], status: Status) -> Status {
+    for mut part in parts {
+        drop(part.advance);
+        while let Ok(Some(state)) = part.states.message().await {
+            part.state = state;
+        }
+        if !matches!(part.state.stage(), Stage::Committed | Stage::Existed) {
+            continue;
+        }
+        let Ok(group) = v1::VolumeGroupSnapshot::decode(part.state.group_snapshot.as_slice())
+        else {
+            continue;
+        };
+        let Ok(whole) = group.group_snapshot_id.parse::<GroupSnapshotId>() else { continue };
+        let request = peer::GroupPart {
+            group_snapshot_id: GroupSnapshotId::new(part.pool, whole.digest().clone()).to_string(),
+            snapshot_ids: group.snapshots.into_iter().map(|member| member.snapshot_id).collect(),
+            pools: pools.iter().map(ToString::to_string).collect(),
+        };
+        if let Err(error) = PeerClient::new(part.target).delete_group_part(request).await {
+            tracing::warn!(%error, "cannot remove a part of a group snapshot that was not completed");
+        }
+    }
+    status
+}
+
+/// By pool, if there are several: the ids of members name them.
+fn known_parts(group: &str, members: &[String]) -> Option<BTreeMap<PoolId, peer::GroupPart>> {
+    let group = group.parse::<GroupSnapshotId>().ok()?;
+    let mut parts: BTreeMap<PoolId, peer::GroupPart> = BTreeMap::new();
+    for member in members {
+        let pool = member.parse::<SnapshotId>().ok()?.pool().clone();
+        let id = GroupSnapshotId::new(pool.clone(), group.digest().clone());
+        let part = parts.entry(pool).or_insert_with(|| peer::GroupPart {
+            group_snapshot_id: id.to_string(),
+            ..Default::default()
+        });
+        part.snapshot_ids.push(member.clone());
+    }
+    if parts.len() < 2 || !parts.contains_key(group.pool()) {
+        return None;
+    }
+    let pools: Vec<String> = parts.keys().map(ToString::to_string).collect();
+    parts.values_mut().for_each(|part| part.pools.clone_from(&pools));
+    Some(parts)
+}
+
+/// A group of all parts' members, as old as the oldest of them.
+fn united(states: &[peer::TakeGroupPartResponse], pools: &[PoolId]) -> v1::VolumeGroupSnapshot {
+    let decode = |state: &peer::TakeGroupPartResponse| {
+        v1::VolumeGroupSnapshot::decode(state.group_snapshot.as_slice()).unwrap_or_default()
+    };
+    let mut whole = v1::VolumeGroupSnapshot { ready_to_use: true, ..Default::default() };
+    let mut ids = BTreeSet::new();
+    for part in states.iter().map(decode) {
+        ids.insert(part.group_snapshot_id);
+        whole.snapshots.extend(part.snapshots);
+        let time = |time: &Option<_>| time.map(|it: prost_types::Timestamp| (it.seconds, it.nanos));
+        if time(&whole.creation_time).is_none_or(|so_far| time(&part.creation_time) < Some(so_far))
+        {
+            whole.creation_time = part.creation_time;
+        }
+    }
+    debug_assert!(ids.len() == 1 && !pools.is_empty());
+    whole.group_snapshot_id = ids.into_iter().next().unwrap_or_default();
+    whole
+}
+
+fn merged<'a>(
+    states: impl Iterator<Item = &'a peer::TakeGroupPartResponse>,
+    pools: &[PoolId],
+) -> Response<Body> {
+    let states: Vec<_> = states.cloned().collect();
+    let group_snapshot = Some(united(&states, pools));
+    let mut response = reply(&v1::CreateVolumeGroupSnapshotResponse { group_snapshot });
+    for (id, guarantee) in states.iter().flat_map(|state| &state.consistency) {
+        if let Ok(value) = HeaderValue::from_str(&format!("{id}={guarantee}")) {
+            response.headers_mut().append(CONSISTENCY, value);
+        }
+    }
+    response
+}

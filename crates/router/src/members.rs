@@ -1,0 +1,160 @@
+//! What a router knows of the daemons, at one moment.
+
+use std::collections::BTreeMap;
+
+use orlop_csi::routing::Creation;
+use orlop_model::{PoolId, Topology};
+use tonic::Status;
+
+use crate::target::Target;
+
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) node: String,
+    pub(crate) target: Target,
+    pub(crate) pools: Vec<MemberPool>,
+    /// False while it has pools that it cannot name yet.
+    pub(crate) complete: bool,
+    /// Why it is away.
+    pub(crate) away: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemberPool {
+    pub(crate) id: PoolId,
+    pub(crate) name: String,
+    pub(crate) topology: Topology,
+}
+
+/// The daemons, this one first, then by node id.
+#[derive(Clone)]
+pub(crate) struct Members {
+    pub(crate) all: Vec<Member>,
+    /// Pools that are gone for good, and the node that each was on.
+    pub(crate) forgotten: BTreeMap<PoolId, String>,
+    /// Addresses at which no daemon has answered yet, and why.
+    pub(crate) silent: Vec<(String, String)>,
+}
+
+impl Member {
+    pub(crate) fn serves(&self, pool: &PoolId) -> bool {
+        self.pools.iter().any(|served| served.id == *pool)
+    }
+
+    pub(crate) fn refusal(&self, doing: &str) -> Status {
+        let why = self.away.as_deref().unwrap_or("it does not answer");
+        Status::unavailable(format!(
+            "cannot {doing}: node {} is away: {why}; try again when it is back",
+            self.node
+        ))
+    }
+
+    /// Could it have a volume that was asked for in this way before? Its place and its source are fixed, while
+    /// the pool of a name may have been another one.
+    pub(crate) fn may_have(&self, wanted: &Creation) -> bool {
+        let mut anywhere = wanted.clone();
+        anywhere.capacity.parameters.remove("pool");
+        self.rank(&anywhere).is_some()
+    }
+
+    /// How well it suits a new volume; lower is better, `None` not at all.
+    pub(crate) fn rank(&self, wanted: &Creation) -> Option<usize> {
+        if let Some(source) = &wanted.source {
+            return self.serves(source).then_some(0);
+        }
+        let named = wanted.capacity.parameters.get("pool");
+        let suits = |pool: &&MemberPool| named.is_none_or(|name| *name == pool.name);
+        let rank = |pool: &MemberPool| match &wanted.topology {
+            Some(topology) if !pool.topology.is_empty() => topology.rank(&pool.topology),
+            Some(_) | None => Some(0),
+        };
+        self.pools.iter().filter(suits).filter_map(rank).min()
+    }
+}
+
+impl Members {
+    pub(crate) fn reachable(&self) -> impl Iterator<Item = &Member> {
+        self.all.iter().filter(|member| member.away.is_none())
+    }
+
+    /// Was it forgotten, and has not come back?
+    pub(crate) fn is_gone(&self, pool: &PoolId) -> bool {
+        self.forgotten.contains_key(pool) && !self.serves(pool)
+    }
+
+    pub(crate) fn serves(&self, pool: &PoolId) -> bool {
+        self.all.iter().any(|member| member.serves(pool))
+    }
+
+    /// Daemons that are away, and have something that no other one serves.
+    pub(crate) fn away(&self) -> impl Iterator<Item = &Member> {
+        let is_served = |pool: &MemberPool| self.reachable().any(|member| member.serves(&pool.id));
+        let is_missing =
+            move |member: &&Member| !member.complete || !member.pools.iter().all(is_served);
+        self.all.iter().filter(|member| member.away.is_some()).filter(is_missing)
+    }
+
+    /// The daemon that serves a pool: this one before others, as several may serve one that they share.
+    pub(crate) fn owner(&self, pool: &PoolId) -> Result<Option<&Member>, Status> {
+        let mut away = None;
+        let mut owner: Option<&Member> = None;
+        for member in self.all.iter().filter(|member| member.serves(pool)) {
+            match (&member.away, owner) {
+                (None, None) => owner = Some(member),
+                (None, Some(other)) => check_shared(pool, other, member)?,
+                (Some(_), _) => away = Some(member),
+            }
+        }
+        if owner.is_some() {
+            return Ok(owner);
+        }
+        match away {
+            Some(member) => Err(member.refusal(&format!("reach pool {pool}"))),
+            None => self.check_all_known(&format!("find pool {pool}")).map(|()| None),
+        }
+    }
+
+    /// Could a daemon that has not said so have something? Then "there is none" would be wrong.
+    pub(crate) fn check_all_known(&self, doing: &str) -> Result<(), Status> {
+        if let Some((address, why)) = self.silent.first() {
+            return Err(Status::unavailable(format!(
+                "cannot {doing}: the peer at {address} has not answered yet: {why}; try again when \
+                 it is there, or take it out of the list of peers"
+            )));
+        }
+        match self.all.iter().find(|member| !member.complete) {
+            None => Ok(()),
+            Some(member) if member.away.is_some() => Err(member.refusal(doing)),
+            Some(member) => Err(Status::unavailable(format!(
+                "cannot {doing}: node {} is still opening its pools, or one of them is absent; try \
+                 again later",
+                member.node
+            ))),
+        }
+    }
+
+    /// For what is about everything that exists.
+    pub(crate) fn require_all(&self, doing: &str) -> Result<(), Status> {
+        self.check_all_known(doing)?;
+        match self.away().next() {
+            None => Ok(()),
+            Some(member) => Err(member.refusal(doing)),
+        }
+    }
+}
+
+/// A pool that several nodes reach has no place; one that is bound to a place and is on two was copied.
+fn check_shared(pool: &PoolId, one: &Member, other: &Member) -> Result<(), Status> {
+    let place = |member: &Member| {
+        let served = member.pools.iter().find(|served| served.id == *pool);
+        served.is_some_and(|served| !served.topology.is_empty())
+    };
+    if !place(one) && !place(other) {
+        return Ok(());
+    }
+    Err(Status::failed_precondition(format!(
+        "cannot use pool {pool}: node {} and node {} both serve it, so one of them has a copy; stop the \
+         daemon of the copy",
+        one.node, other.node
+    )))
+}

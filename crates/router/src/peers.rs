@@ -1,0 +1,257 @@
+//! Finds the peers, and finds out what they serve.
+
+mod connection;
+mod description;
+mod known;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use orlop_csi::proto::peer;
+use orlop_csi::proto::peer::peer_client::PeerClient;
+use orlop_csi::{ClusterMemory, Routes, Verdict};
+use orlop_model::PoolId;
+use tokio::net::lookup_host;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tonic::codegen::http::HeaderValue;
+
+use crate::forgotten;
+use crate::members::{Member, Members};
+use crate::target::Target;
+use crate::tls::TlsIdentity;
+use connection::{Channels, ask};
+use description::{Description, Heard};
+use known::Known;
+
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Many calls may fail at once.
+const AFTER_DOUBT: Duration = Duration::from_millis(200);
+/// For a connection, and for the answer to a question that needs nothing but memory.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Clone)]
+pub struct PeersConfig {
+    /// The node id of this daemon.
+    pub node: String,
+    /// `HOST:PORT` each. A name may stand for many, as that of a headless service does.
+    pub addresses: Vec<String>,
+    /// Where to keep which pools were forgotten, so that a restart does not forget that.
+    pub forgotten: Option<PathBuf>,
+    /// Is this no daemon, but a command beside one? Then that one counts as any other.
+    pub is_observer: bool,
+}
+
+pub struct Peers {
+    config: PeersConfig,
+    caller: HeaderValue,
+    routes: Routes,
+    identity: Arc<TlsIdentity>,
+    memory: ClusterMemory,
+    known: RwLock<Known>,
+    /// As it was written last.
+    written: Mutex<BTreeMap<String, Verdict>>,
+    /// A call has just found that a peer does not answer.
+    doubt: Notify,
+}
+
+impl Peers {
+    /// `routes` are the services of this daemon.
+    pub fn new(
+        config: PeersConfig,
+        routes: Routes,
+        identity: Arc<TlsIdentity>,
+        memory: ClusterMemory,
+    ) -> Result<Self, String> {
+        let caller = HeaderValue::from_str(&config.node)
+            .map_err(|_| format!("the node id {:?} cannot be sent to peers", config.node))?;
+        let written = config.forgotten.as_deref().map(forgotten::read).unwrap_or_default();
+        for (node, verdict) in &written {
+            memory.judge(node, verdict.clone());
+        }
+        Ok(Self {
+            config,
+            caller,
+            routes,
+            identity,
+            memory,
+            known: RwLock::default(),
+            written: Mutex::new(written),
+            doubt: Notify::new(),
+        })
+    }
+
+    /// For as long as it is polled.
+    pub async fn watch(&self) {
+        loop {
+            self.look().await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = self.doubt.notified() => tokio::time::sleep(AFTER_DOUBT).await,
+            }
+        }
+    }
+
+    /// Asks all of them again soon.
+    pub(crate) fn look_soon(&self) {
+        self.doubt.notify_one();
+    }
+
+    /// Asks all of them who they are.
+    pub async fn look(&self) {
+        self.identity.refresh();
+        let (addresses, unresolved) = self.resolve().await;
+        let mut asking = JoinSet::new();
+        for address in &addresses {
+            let (address, known) = (*address, self.channels_to(address));
+            let (identity, caller) = (Arc::clone(&self.identity), self.caller.clone());
+            asking.spawn(async move {
+                let asked = tokio::time::timeout(PATIENCE, ask(address, known, identity, caller));
+                let late = || Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
+                (address, asked.await.unwrap_or_else(|_| late()))
+            });
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = asking.join_next().await {
+            // A look that panicked is as one without an answer, and the next one comes soon.
+            answers.extend(answer.ok());
+        }
+        let mut heard = Heard::default();
+        answers.iter().flat_map(|(_, answer)| answer).for_each(|seen| heard.add(&seen.heard));
+        for (node, verdict) in heard.verdicts.drain(..) {
+            self.memory.judge(&node, verdict);
+        }
+        let this = self.describe_this().await.filter(|_| !self.config.is_observer);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.set_unresolved(unresolved);
+        known.take_in(answers, &addresses, this.as_ref());
+        known.hear_of(heard, this.as_ref());
+        // A verdict is needed only where an earlier one has to be revoked.
+        for node in known.answering().filter(|node| self.memory.is_forgotten(node)) {
+            self.memory.judge(node, Verdict::now(BTreeSet::new(), false));
+        }
+        known.forget(|node| self.memory.is_forgotten(node));
+        self.memory.set_members(known.described());
+        drop(known);
+        self.write_verdicts();
+    }
+
+    fn write_verdicts(&self) {
+        let Some(path) = &self.config.forgotten else { return };
+        let verdicts = self.memory.verdicts();
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written != verdicts {
+            forgotten::write(path, &verdicts);
+            *written = verdicts;
+        }
+    }
+
+    /// Has every peer been asked once?
+    pub fn have_been_asked(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).has_looked()
+    }
+
+    pub(crate) fn is_any_reachable(&self) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.answering().next().is_some()
+    }
+
+    /// This daemon is asked each time, as its pools come and go without a word.
+    pub(crate) async fn members(&self) -> Members {
+        let this = self.describe_this().await;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let here = Target::Here(self.routes.clone());
+        let this = match &this {
+            Some(this) => this.member(here, None),
+            None => Member {
+                node: self.config.node.clone(),
+                target: here,
+                pools: Vec::new(),
+                complete: false,
+                away: None,
+            },
+        };
+        let all = std::iter::once(this).chain(known.members(&self.caller)).collect();
+        let silent = known.silent();
+        Members { all, forgotten: self.memory.forgotten(), silent }
+    }
+
+    /// What is known, in the words of the protocol.
+    pub fn described(&self) -> Vec<peer::Member> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).described()
+    }
+
+    /// Pools that are gone for good, and the node that each was on.
+    pub fn forgotten(&self) -> BTreeMap<PoolId, String> {
+        self.memory.forgotten()
+    }
+
+    /// Addresses at which no daemon has answered yet, and why.
+    pub fn silent(&self) -> Vec<(String, String)> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).silent()
+    }
+
+    /// Can this daemon, or one that it can reach, reach that node?
+    pub fn is_reached(&self, node: &str) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).is_reached(node)
+    }
+
+    /// Tells every daemon that can be reached, and returns their names.
+    pub async fn forget(
+        &self,
+        node: &str,
+        pools: BTreeSet<PoolId>,
+    ) -> Vec<(String, Result<(), String>)> {
+        let verdict = Some(Verdict::now(pools, true).spelled(node));
+        let request = peer::ForgetRequest { verdict };
+        let mut informed = Vec::new();
+        for member in self.members().await.reachable().skip(1) {
+            let mut client = PeerClient::new(member.target.clone());
+            let outcome = client.forget(request.clone()).await;
+            let outcome = outcome.map(drop).map_err(|status| status.message().to_owned());
+            informed.push((member.node.clone(), outcome));
+        }
+        informed
+    }
+
+    pub(crate) fn here(&self) -> Target {
+        Target::Here(self.routes.clone())
+    }
+
+    async fn describe_this(&self) -> Option<Description> {
+        let mut client = PeerClient::new(self.here());
+        let described = client.describe(peer::DescribeRequest {}).await.ok()?;
+        Description::parse(&described.into_inner()).ok()
+    }
+
+    async fn resolve(&self) -> (BTreeSet<SocketAddr>, BTreeMap<String, String>) {
+        let mut resolving = JoinSet::new();
+        for name in self.config.addresses.clone() {
+            resolving.spawn(async move {
+                let found = tokio::time::timeout(PATIENCE, lookup_host(name.clone())).await;
+                let found = match found {
+                    Ok(Ok(addresses)) => Ok(addresses.collect::<Vec<_>>()),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err("the name service is silent".to_owned()),
+                };
+                (name, found)
+            });
+        }
+        let mut found = BTreeSet::new();
+        let mut unresolved = BTreeMap::new();
+        for (name, outcome) in resolving.join_all().await {
+            match outcome {
+                Ok(addresses) => found.extend(addresses),
+                Err(why) => drop(unresolved.insert(name, why)),
+            }
+        }
+        (found, unresolved)
+    }
+
+    fn channels_to(&self, address: &SocketAddr) -> Option<Channels> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).channels_to(address)
+    }
+}

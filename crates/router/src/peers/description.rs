@@ -1,0 +1,118 @@
+//! What a daemon says of itself and of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use orlop_csi::Verdict;
+use orlop_csi::proto::peer;
+use orlop_model::Topology;
+
+use crate::members::{Member, MemberPool};
+use crate::target::Target;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Description {
+    pub(super) node: String,
+    pub(super) pools: Vec<MemberPool>,
+    pub(super) complete: bool,
+    /// Drawn when the daemon started.
+    pub(super) instance: String,
+}
+
+impl Description {
+    pub(super) fn parse(described: &peer::DescribeResponse) -> Result<Self, String> {
+        let pools = parse_pools(&described.pools)?;
+        Ok(Self {
+            node: described.node_id.clone(),
+            pools,
+            complete: described.complete,
+            instance: described.instance.clone(),
+        })
+    }
+
+    /// While a daemon does not know all its pools, it has those that it had before.
+    pub(super) fn adopt_pools(&mut self, before: &Self) {
+        if self.complete {
+            return;
+        }
+        let known = |pool: &&MemberPool| !self.pools.iter().any(|own| own.id == pool.id);
+        let missing: Vec<MemberPool> = before.pools.iter().filter(known).cloned().collect();
+        self.pools.extend(missing);
+    }
+
+    pub(super) fn spelled(&self, away: &str) -> peer::Member {
+        let pool = |pool: &MemberPool| peer::Pool {
+            id: pool.id.to_string(),
+            name: pool.name.clone(),
+            segments: pool.topology.clone().into(),
+        };
+        peer::Member {
+            node_id: self.node.clone(),
+            pools: self.pools.iter().map(pool).collect(),
+            away: away.to_owned(),
+            incomplete: !self.complete,
+        }
+    }
+
+    pub(super) fn member(&self, target: Target, away: Option<String>) -> Member {
+        Member {
+            node: self.node.clone(),
+            target,
+            pools: self.pools.clone(),
+            complete: self.complete,
+            away,
+        }
+    }
+}
+
+fn parse_pools(pools: &[peer::Pool]) -> Result<Vec<MemberPool>, String> {
+    let pool = |pool: &peer::Pool| {
+        Ok(MemberPool {
+            id: pool.id.parse().map_err(|_| format!("it names a pool {:?}", pool.id))?,
+            name: pool.name.clone(),
+            topology: Topology::parse(pool.segments.clone())?,
+        })
+    };
+    pools.iter().map(pool).collect()
+}
+
+/// What peers say of others.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) members: BTreeMap<String, Description>,
+    /// Nodes that one of them can reach.
+    pub(super) reached: BTreeSet<String>,
+    pub(super) verdicts: Vec<(String, Verdict)>,
+}
+
+impl Heard {
+    pub(super) fn parse(described: &peer::DescribeResponse) -> Self {
+        let mut heard = Self::default();
+        for member in &described.members {
+            // One that cannot be understood is left to those who can.
+            let Ok(pools) = parse_pools(&member.pools) else { continue };
+            let node = member.node_id.clone();
+            if member.away.is_empty() {
+                heard.reached.insert(node.clone());
+            }
+            let (complete, instance) = (!member.incomplete, String::new());
+            heard.members.insert(node.clone(), Description { node, pools, complete, instance });
+        }
+        heard.verdicts = described.verdicts.iter().filter_map(Verdict::parse).collect();
+        heard
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (node, description) in &other.members {
+            let mut description = description.clone();
+            if let Some(before) = self.members.get(node) {
+                description.complete |= before.complete;
+                description.pools.extend(before.pools.clone());
+                description.pools.sort_by(|one, other| one.id.cmp(&other.id));
+                description.pools.dedup_by(|one, other| one.id == other.id);
+            }
+            self.members.insert(node.clone(), description);
+        }
+        self.reached.extend(other.reached.clone());
+        self.verdicts.extend(other.verdicts.clone());
+    }
+}

@@ -1,0 +1,214 @@
+//! What the looks at the peers have found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use orlop_csi::proto::peer;
+use tonic::codegen::http::HeaderValue;
+
+use super::connection::{Answer, Channels, Seen};
+use super::description::{Description, Heard};
+use crate::members::Member;
+use crate::target::{PeerTarget, Target};
+
+const HEARD_OF: &str = "only other nodes have seen it";
+
+#[derive(Default)]
+pub(super) struct Known {
+    members: BTreeMap<String, Peer>,
+    /// Daemons that peers know and that have not answered here.
+    heard_of: BTreeMap<String, Description>,
+    /// Nodes that a peer can reach.
+    reached: BTreeSet<String>,
+    /// Addresses without a usable answer, and why: none came, or another daemon has the same node id.
+    silent: BTreeMap<SocketAddr, String>,
+    /// Where forgotten daemons were: that none answers there is no news.
+    abandoned: BTreeSet<SocketAddr>,
+    /// Names that could not be resolved, and why.
+    unresolved: BTreeMap<String, String>,
+    has_looked: bool,
+}
+
+struct Peer {
+    address: SocketAddr,
+    channels: Channels,
+    description: Description,
+    away: Option<String>,
+}
+
+impl Known {
+    pub(super) fn has_looked(&self) -> bool {
+        self.has_looked
+    }
+
+    pub(super) fn set_unresolved(&mut self, unresolved: BTreeMap<String, String>) {
+        for (name, why) in &unresolved {
+            if !self.unresolved.contains_key(name) {
+                tracing::warn!(name, why, "cannot resolve the name of peers");
+            }
+        }
+        self.unresolved = unresolved;
+        self.has_looked = true;
+    }
+
+    pub(super) fn answering(&self) -> impl Iterator<Item = &str> {
+        let answers = self.members.iter().filter(|(_, peer)| peer.away.is_none());
+        answers.map(|(node, _)| node.as_str())
+    }
+
+    pub(super) fn is_reached(&self, node: &str) -> bool {
+        self.reached.contains(node) || self.answering().any(|other| other == node)
+    }
+
+    pub(super) fn channels_to(&self, address: &SocketAddr) -> Option<Channels> {
+        let peer = self.members.values().find(|peer| peer.address == *address);
+        peer.filter(|peer| peer.away.is_none()).map(|peer| peer.channels.clone())
+    }
+
+    pub(super) fn members(&self, caller: &HeaderValue) -> impl Iterator<Item = Member> {
+        let peers = self.members.values().map(|peer| {
+            let target = PeerTarget {
+                node: peer.description.node.clone(),
+                channel: peer.channels.calls.clone(),
+                caller: caller.clone(),
+            };
+            peer.description.member(Target::Peer(target), peer.away.clone())
+        });
+        let heard_of = self.heard_of.values().map(|description| {
+            let target = Target::Nowhere { node: description.node.clone() };
+            description.member(target, Some(HEARD_OF.to_owned()))
+        });
+        peers.chain(heard_of)
+    }
+
+    /// `this` is the daemon that looks.
+    pub(super) fn take_in(
+        &mut self,
+        answers: Vec<(SocketAddr, Answer)>,
+        addresses: &BTreeSet<SocketAddr>,
+        this: Option<&Description>,
+    ) {
+        let before = std::mem::take(&mut self.silent);
+        let mut instances: BTreeMap<String, String> =
+            this.map(|this| (this.node.clone(), this.instance.clone())).into_iter().collect();
+        let mut taken = BTreeMap::new();
+        for (address, answer) in answers {
+            match answer {
+                Ok(seen) => {
+                    let node = seen.description.node.clone();
+                    let instance = seen.description.instance.clone();
+                    match instances.get(&node) {
+                        None => {
+                            instances.insert(node.clone(), instance);
+                            taken.insert(address, node);
+                            self.answered(address, seen);
+                        }
+                        // Under another address, or this daemon itself.
+                        Some(known) if *known == instance => {}
+                        Some(_) => self.conflict(address, &node),
+                    }
+                }
+                Err(why) => self.failed(address, why),
+            }
+        }
+        for (node, peer) in &mut self.members {
+            let other = taken.get(&peer.address).filter(|other| *other != node);
+            match other {
+                Some(other) => {
+                    note_away(node, peer, format!("at its address there is node {other} now"));
+                }
+                None if !addresses.contains(&peer.address) => {
+                    note_away(node, peer, "its address is no longer among the peers".to_owned());
+                }
+                None => {}
+            }
+        }
+        for (address, why) in &self.silent {
+            if before.get(address) != Some(why) {
+                tracing::warn!(%address, why, "a peer has not answered yet");
+            }
+        }
+    }
+
+    /// Two daemons with one node id: calls cannot be routed by it, so the second address counts as silent.
+    fn conflict(&mut self, address: SocketAddr, node: &str) {
+        let why = format!("another daemon has the node id {node} too; give each daemon its own");
+        self.silent.insert(address, why);
+    }
+
+    fn answered(&mut self, address: SocketAddr, seen: Seen) {
+        let Seen { mut description, channels, .. } = seen;
+        let node = description.node.clone();
+        match self.members.get(&node) {
+            Some(before) => {
+                if before.away.is_some() || before.address != address {
+                    tracing::info!(node, %address, "a peer is back");
+                }
+                description.adopt_pools(&before.description);
+            }
+            None => {
+                tracing::info!(node, %address, "found a peer");
+                if let Some(before) = self.heard_of.get(&node) {
+                    description.adopt_pools(before);
+                }
+            }
+        }
+        self.members.insert(node, Peer { address, channels, description, away: None });
+    }
+
+    fn failed(&mut self, address: SocketAddr, why: String) {
+        let mut is_known = false;
+        for (node, peer) in self.members.iter_mut().filter(|(_, peer)| peer.address == address) {
+            note_away(node, peer, why.clone());
+            is_known = true;
+        }
+        if !is_known {
+            self.silent.insert(address, why);
+        }
+    }
+
+    pub(super) fn silent(&self) -> Vec<(String, String)> {
+        let silent = self.silent.iter().map(|(address, why)| (address.to_string(), why.clone()));
+        silent.chain(self.unresolved.clone()).collect()
+    }
+
+    /// A daemon that has answered here is known better.
+    pub(super) fn hear_of(&mut self, heard: Heard, this: Option<&Description>) {
+        for (node, mut description) in heard.members {
+            if let Some(before) = self.heard_of.get(&node) {
+                description.adopt_pools(before);
+            }
+            self.heard_of.insert(node, description);
+        }
+        let is_this = |node: &String| this.is_some_and(|this| this.node == *node);
+        self.heard_of.retain(|node, _| !is_this(node) && !self.members.contains_key(node));
+        self.reached = heard.reached;
+    }
+
+    /// A daemon that is away counts no more if it was forgotten.
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&str) -> bool) {
+        let gone = |node: &str, peer: &Peer| peer.away.is_some() && is_forgotten(node);
+        let left = self.members.iter().filter(|(node, peer)| gone(node, peer));
+        self.abandoned.extend(left.map(|(_, peer)| peer.address));
+        self.members.retain(|node, peer| !gone(node, peer));
+        self.heard_of.retain(|node, _| !is_forgotten(node));
+        let abandoned = &self.abandoned;
+        self.silent.retain(|address, _| !abandoned.contains(address));
+    }
+
+    pub(super) fn described(&self) -> Vec<peer::Member> {
+        let answered = self
+            .members
+            .values()
+            .map(|peer| peer.description.spelled(peer.away.as_deref().unwrap_or_default()));
+        let others = self.heard_of.values().map(|other| other.spelled(HEARD_OF));
+        answered.chain(others).collect()
+    }
+}
+
+fn note_away(node: &str, peer: &mut Peer, why: String) {
+    if peer.away.is_none() {
+        tracing::warn!(node, address = %peer.address, why, "a peer is away");
+    }
+    peer.away = Some(why);
+}

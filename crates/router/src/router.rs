@@ -1,0 +1,246 @@
+//! The way of each call.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::routing::{Scope, scope};
+use orlop_csi::{Answering, Routes};
+use orlop_model::{NameDigest, ObjectName, PoolId, SnapshotId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::{Code, Status};
+use tower::Service;
+
+use crate::members::{Member, Members};
+use crate::message::{Call, reply};
+use crate::peers::{PATIENCE, Peers};
+use crate::target::Target;
+
+pub(crate) type Controller = v1::controller_client::ControllerClient<Target>;
+
+/// Creations that are under way at once.
+const CREATIONS: usize = 64;
+
+/// Services whose calls may be for another daemon.
+const ROUTED: [&str; 6] = [
+    "/csi.v1.Controller/",
+    "/csi.v1.GroupController/",
+    "/csi.v1.SnapshotMetadata/",
+    "/csi.v0.Controller/",
+    "/volumegroup.Controller/",
+    "/reclaimspace.ReclaimSpaceController/",
+];
+
+/// Before the services of a socket: calls of those for which another daemon may be right are carried to it.
+#[derive(Clone)]
+pub struct Router {
+    routes: Routes,
+    peers: Arc<Peers>,
+    /// Has this daemon pools, so that it is ready without any peer?
+    has_pools: bool,
+    /// A creation keeps a call open on each peer, and a connection has a limit of those.
+    creations: Arc<Semaphore>,
+}
+
+impl Router {
+    pub fn new(routes: Routes, peers: Arc<Peers>, has_pools: bool) -> Self {
+        Self { routes, peers, has_pools, creations: Arc::new(Semaphore::new(CREATIONS)) }
+    }
+
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// A call that finds no turn waits, for as long as its caller does.
+    pub(crate) async fn creation_turn(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let turn = Arc::clone(&self.creations).acquire_owned().await;
+        turn.map_err(|_| Status::unavailable("stopping; try again"))
+    }
+
+    async fn route(self, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let call = Call::read(request).await?;
+        let scope = scope(call.path(), call.message());
+        if !self.peers.have_been_asked() && scope != Scope::Here {
+            return Err(Status::unavailable(
+                "starting: the peers have not been asked yet; try again",
+            ));
+        }
+        let members = self.peers.members().await;
+        match scope {
+            Scope::Here => self.peers.here().carry(call.request()).await,
+            Scope::Pool(pool) => self.to_owner(&members, &pool, &call).await,
+            Scope::Snapshot { name, pool } => {
+                check_no_other_snapshot(&members, &call, &name, &pool).await?;
+                self.to_owner(&members, &pool, &call).await
+            }
+            Scope::Volume(wanted) => self.create(&members, &call, &wanted).await,
+            Scope::Group(pools) => self.to_one_owner(&members, &pools, &call).await,
+            Scope::GroupSnapshot(pools) => self.create_group(&members, &call, &pools).await,
+            Scope::GroupSnapshotParts if call.path().contains("/Delete") => {
+                self.delete_group(&members, &call).await
+            }
+            Scope::GroupSnapshotParts => self.get_group(&members, &call).await,
+            Scope::Membership { pool, members: others } => {
+                check_one_node(&members, &pool, &others)?;
+                self.to_owner(&members, &pool, &call).await
+            }
+            Scope::Everywhere => self.gather(&members, &call).await,
+        }
+    }
+
+    pub(crate) async fn to_owner(
+        &self,
+        members: &Members,
+        pool: &PoolId,
+        call: &Call,
+    ) -> Result<Response<Body>, Status> {
+        let forgotten = members.forgotten.get(pool);
+        let owner = match (members.owner(pool), forgotten) {
+            // Also while others are away: it is known where the pool was.
+            (Ok(None) | Err(_), Some(node)) if !members.serves(pool) => {
+                return without_pool(call.path(), node);
+            }
+            (owner, _) => owner?.map(|owner| owner.target.clone()),
+        };
+        owner.unwrap_or_else(|| self.peers.here()).carry(call.request()).await
+    }
+
+    /// GG-27: volumes of one group are on one pool.
+    async fn to_one_owner(
+        &self,
+        members: &Members,
+        pools: &[PoolId],
+        call: &Call,
+    ) -> Result<Response<Body>, Status> {
+        let mut owners: Vec<&Member> = Vec::new();
+        for pool in pools {
+            owners.extend(members.owner(pool)?);
+        }
+        owners.dedup_by(|one, other| one.node == other.node);
+        match owners.as_slice() {
+            [first, second, ..] => Err(Status::failed_precondition(format!(
+                "cannot group these volumes: some are on node {} and some on node {}; a group has \
+                 volumes of one pool",
+                first.node, second.node
+            ))),
+            [only] => only.target.clone().carry(call.request()).await,
+            [] => self.peers.here().carry(call.request()).await,
+        }
+    }
+
+    /// Ready as soon as any daemon can do something (ID-24), and it is known which ones there are.
+    async fn probe(self, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let is_ready =
+            self.peers.have_been_asked() && (self.has_pools || self.peers.is_any_reachable());
+        match is_ready && self.has_pools {
+            true => self.peers.here().carry(request).await,
+            false => Ok(reply(&v1::ProbeResponse { ready: Some(is_ready) })),
+        }
+    }
+}
+
+/// VG-28: the daemon of the group does not know volumes of others.
+fn check_one_node(members: &Members, pool: &PoolId, others: &[PoolId]) -> Result<(), Status> {
+    let node_of = |pool: &PoolId| members.all.iter().find(|member| member.serves(pool));
+    let Some(home) = node_of(pool) else { return Ok(()) };
+    let elsewhere = others.iter().filter(|other| !home.serves(other)).find_map(node_of);
+    match elsewhere {
+        None => Ok(()),
+        Some(other) => Err(Status::invalid_argument(format!(
+            "volume_ids: the group is on node {}, and some volumes are on node {}; a group has \
+             volumes of one pool",
+            home.node, other.node
+        ))),
+    }
+}
+
+/// What was on a pool that is gone for good is gone too: so it is deleted, and nothing else can be done
+/// with it.
+fn without_pool(path: &str, node: &str) -> Result<Response<Body>, Status> {
+    match path.rsplit('/').next().unwrap_or_default() {
+        "DeleteVolume" => Ok(reply(&v1::DeleteVolumeResponse {})),
+        "DeleteSnapshot" => Ok(reply(&v1::DeleteSnapshotResponse {})),
+        "ListSnapshots" => Ok(reply(&v1::ListSnapshotsResponse::default())),
+        "ControllerUnpublishVolume" => Ok(reply(&v1::ControllerUnpublishVolumeResponse {})),
+        "DeleteVolumeGroupSnapshot" => Ok(reply(&v1::DeleteVolumeGroupSnapshotResponse {})),
+        "DeleteVolumeGroup" => {
+            Ok(reply(&orlop_csi::proto::volumegroup::DeleteVolumeGroupResponse {}))
+        }
+        _ => Err(Status::not_found(format!(
+            "it was on node {node}, which was forgotten with `orlop node forget`"
+        ))),
+    }
+}
+
+/// A snapshot's id has the pool of its source, so one of the same name from a volume elsewhere would not be
+/// met by the call itself (CS-09).
+async fn check_no_other_snapshot(
+    members: &Members,
+    call: &Call,
+    name: &str,
+    pool: &PoolId,
+) -> Result<(), Status> {
+    let Ok(parsed) = name.parse::<ObjectName>() else { return Ok(()) };
+    let digest = NameDigest::of(&parsed);
+    let mut asking = JoinSet::new();
+    for member in members.reachable() {
+        for other in member.pools.iter().filter(|other| other.id != *pool) {
+            let snapshot_id = SnapshotId::new(other.id.clone(), digest.clone()).to_string();
+            let request = v1::GetSnapshotRequest { snapshot_id, ..Default::default() };
+            let (mut client, request) =
+                (Controller::new(member.target.clone()), call.beside(request));
+            asking.spawn(async move {
+                tokio::time::timeout(PATIENCE, client.get_snapshot(request)).await
+            });
+        }
+    }
+    while let Some(answer) = asking.join_next().await {
+        // What cannot be asked is no reason to refuse: there it would have another id.
+        if matches!(answer, Ok(Ok(Ok(_)))) {
+            return Err(Status::already_exists(format!(
+                "snapshot {name} exists already and differs: it is of another volume"
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Service<Request<Body>> for Router {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answering {
+        let path = request.uri().path();
+        let router = self.clone();
+        if !self.routes.serves(path) {
+            return self.routes.call(request);
+        }
+        if ROUTED.iter().any(|service| path.starts_with(service)) {
+            return Box::pin(async move {
+                let peers = Arc::clone(&router.peers);
+                let outcome = router.route(request).await;
+                if outcome.as_ref().is_err_and(|status| status.code() == Code::Unavailable) {
+                    peers.look_soon();
+                }
+                Ok(answered(outcome))
+            });
+        }
+        if path.ends_with(".Identity/Probe") && path.starts_with("/csi.v1.") {
+            return Box::pin(async { Ok(answered(router.probe(request).await)) });
+        }
+        self.routes.call(request)
+    }
+}
+
+fn answered(outcome: Result<Response<Body>, Status>) -> Response<Body> {
+    outcome.unwrap_or_else(|status| status.into_http())
+}

@@ -1,0 +1,214 @@
+//! Several daemons in this process, each with a pool in memory and a port for its peers, and a router
+//! before one of them, or before none.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::{ClusterMemory, Executor, Features, Mode, Routes};
+use orlop_engine::request::NodeInfo;
+use orlop_engine::{Engine, EngineSettings};
+use orlop_host::MemoryHost;
+use orlop_model::Topology;
+use orlop_pools::{MemoryPool, MemoryPoolConfig};
+use orlop_router::{PeerGate, PeerListener, Peers, PeersConfig, Router, TlsFiles, TlsIdentity};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+pub(crate) const NODE_KEY: &str = "orlop.example/node";
+
+/// Issues certificates for nodes.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    ca: String,
+    directory: tempfile::TempDir,
+    issued: Mutex<u32>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = params.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(params, key);
+        Self { issuer, ca, directory: tempfile::tempdir().unwrap(), issued: Mutex::default() }
+    }
+
+    pub(crate) fn files(&self, node: &str) -> TlsFiles {
+        let mut issued = self.issued.lock().unwrap();
+        *issued += 1;
+        let directory = self.directory.path().join(format!("{node}.{issued}"));
+        std::fs::create_dir(&directory).unwrap();
+        self.write(node, &directory)
+    }
+
+    pub(crate) fn write(&self, node: &str, directory: &Path) -> TlsFiles {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![node.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        TlsFiles {
+            certificate: write("tls.crt", &certificate.pem()),
+            key: write("tls.key", &key.serialize_pem()),
+            ca: write("ca.crt", &self.ca),
+        }
+    }
+}
+
+/// One daemon.
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) pool: Arc<MemoryPool>,
+    pub(crate) routes: Routes,
+    pub(crate) address: SocketAddr,
+    pub(crate) memory: ClusterMemory,
+    /// Of its own, so that all that it does ends with it.
+    runtime: Option<Runtime>,
+}
+
+pub(crate) fn place(node: &str) -> Topology {
+    Topology::parse([(NODE_KEY.to_owned(), node.to_owned())]).unwrap()
+}
+
+fn routes(
+    name: &str,
+    pools: Vec<Arc<MemoryPool>>,
+    memory: &ClusterMemory,
+) -> (Routes, Arc<Executor>) {
+    let place = place(name);
+    let settings = EngineSettings {
+        node_id: name.parse().unwrap(),
+        place: place.clone(),
+        attach: false,
+        max_volumes: 8,
+        default_capacity: 1 << 30,
+        lock_patience: Duration::from_secs(5),
+    };
+    let pools = pools.into_iter().map(|pool| pool as Arc<dyn orlop_model::Pool>).collect();
+    let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();
+    let executor = Arc::new(Executor::starting());
+    executor.ready(Arc::new(engine));
+    let features = Arc::new(Features {
+        driver_name: "orlop.example".to_owned(),
+        version: "1.2.3".to_owned(),
+        node: NodeInfo { id: name.parse().unwrap(), place, max_volumes: 8 },
+        attach: false,
+        limits: true,
+        group_snapshots: true,
+        mode: Mode::All,
+    });
+    let routes = Routes::csi(&executor, &features).with_peer(&executor, &features, memory);
+    (routes, executor)
+}
+
+impl Node {
+    pub(crate) async fn start(name: &str, authority: &Authority, capacity_bytes: u64) -> Self {
+        let config =
+            MemoryPoolConfig { topology: place(name), capacity_bytes, ..Default::default() };
+        let pool = Arc::new(MemoryPool::new(config));
+        Self::serve(name, authority.files(name), pool, "127.0.0.1:0".parse().unwrap()).await
+    }
+
+    pub(crate) async fn serve(
+        name: &str,
+        files: TlsFiles,
+        pool: Arc<MemoryPool>,
+        address: SocketAddr,
+    ) -> Self {
+        Self::serve_at(name, name, files, pool, address).await
+    }
+
+    /// With a certificate of another node than it says that it is.
+    pub(crate) async fn serve_as(
+        name: &str,
+        certified: &str,
+        files: TlsFiles,
+        pool: Arc<MemoryPool>,
+    ) -> Self {
+        Self::serve_at(name, certified, files, pool, "127.0.0.1:0".parse().unwrap()).await
+    }
+
+    async fn serve_at(
+        name: &str,
+        certified: &str,
+        files: TlsFiles,
+        pool: Arc<MemoryPool>,
+        address: SocketAddr,
+    ) -> Self {
+        let memory = ClusterMemory::default();
+        let (routes, executor) = routes(name, vec![Arc::clone(&pool)], &memory);
+        let identity = Arc::new(TlsIdentity::load(files, certified).unwrap());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let service = PeerGate::before(routes.for_peers());
+        let (listening, bound) = oneshot::channel();
+        runtime.spawn(async move {
+            let listener = PeerListener::bind(address, identity).await.unwrap();
+            listening.send(listener.address()).unwrap();
+            orlop_csi::serve_peers(listener, executor, service, std::future::pending())
+                .await
+                .unwrap();
+        });
+        let address = bound.await.unwrap();
+        Self { name: name.to_owned(), pool, routes, address, memory, runtime: Some(runtime) }
+    }
+
+    /// At once, with all its connections.
+    pub(crate) fn stop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A runtime must not be waited for within another one.
+            let stopping = move || runtime.shutdown_timeout(Duration::from_secs(10));
+            std::thread::spawn(stopping).join().unwrap();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A router of its own, in front of nothing.
+pub(crate) async fn router_before(nodes: &[&Node], authority: &Authority) -> (Router, Arc<Peers>) {
+    let addresses = nodes.iter().map(|node| node.address.to_string()).collect();
+    router_at(addresses, "router", authority.files("router")).await
+}
+
+pub(crate) async fn router_at(
+    addresses: Vec<String>,
+    name: &str,
+    files: TlsFiles,
+) -> (Router, Arc<Peers>) {
+    router_called(name, name, addresses, files).await
+}
+
+/// With a certificate of another node than it says that it is.
+pub(crate) async fn router_called(
+    name: &str,
+    certified: &str,
+    addresses: Vec<String>,
+    files: TlsFiles,
+) -> (Router, Arc<Peers>) {
+    let identity = Arc::new(TlsIdentity::load(files, certified).unwrap());
+    let config =
+        PeersConfig { node: name.to_owned(), addresses, forgotten: None, is_observer: false };
+    let memory = ClusterMemory::default();
+    let (routes, _) = routes(name, Vec::new(), &memory);
+    let peers = Arc::new(Peers::new(config, routes.clone(), identity, memory).unwrap());
+    peers.look().await;
+    (Router::new(routes, Arc::clone(&peers), false), peers)
+}
+
+pub(crate) fn controller(router: &Router) -> ControllerClient<Router> {
+    ControllerClient::new(router.clone())
+}

@@ -1,0 +1,216 @@
+//! Clusters that are not what they seem: node ids twice, pools moved or copied, nodes forgotten and back.
+
+use std::sync::Arc;
+
+use orlop_csi::Verdict;
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::peer;
+use orlop_model::Pool;
+use tonic::Code;
+
+use crate::cluster::{Authority, Node, controller, router_at, router_before};
+use crate::requests::{create, delete, expect, new_volume, new_volume_at};
+
+const SIZE: u64 = 1 << 30;
+
+async fn two_nodes() -> (Authority, Node, Node) {
+    let authority = Authority::new();
+    let a = Node::start("a", &authority, SIZE).await;
+    let b = Node::start("b", &authority, SIZE).await;
+    (authority, a, b)
+}
+
+fn list() -> v1::ListVolumesRequest {
+    v1::ListVolumesRequest::default()
+}
+
+/// Each keeps a call open on every node, and a connection has a limit of calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_creations_at_once_all_end() {
+    let (authority, a, b) = two_nodes().await;
+    let (router, _) = router_before(&[&a, &b], &authority).await;
+    let mut creating = tokio::task::JoinSet::new();
+    for number in 0..400 {
+        let mut client = controller(&router);
+        creating.spawn(async move { create(&mut client, new_volume(&format!("v{number}"))).await });
+    }
+    for made in creating.join_all().await {
+        made.unwrap();
+    }
+    let listed = controller(&router).list_volumes(list()).await.unwrap();
+    assert_eq!(listed.into_inner().entries.len(), 400);
+}
+
+/// A router has no volumes, and need not be known to another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn routers_with_low_names_do_not_block_each_other() {
+    let (authority, a, b) = two_nodes().await;
+    let addresses: Vec<String> = [&a, &b].iter().map(|node| node.address.to_string()).collect();
+    let mut routers = Vec::new();
+    for name in ["0-router", "1-router"] {
+        routers.push(router_at(addresses.clone(), name, authority.files(name)).await.0);
+    }
+    for round in 0..20 {
+        let (mut one, mut two) = (controller(&routers[0]), controller(&routers[1]));
+        let request = new_volume(&format!("v{round}"));
+        let (one, two) =
+            tokio::join!(create(&mut one, request.clone()), create(&mut two, request.clone()));
+        assert!(one.is_ok() || two.is_ok(), "round {round}: {one:?} {two:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_node_that_comes_back_counts_again() {
+    let (authority, a, mut b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
+    b.stop();
+    peers.look().await;
+    peers.forget("b", [b.pool.id().clone()].into()).await;
+    peers.look().await;
+    delete(&mut client, &volume).await.unwrap();
+    let mut b = Node::serve("b", authority.files("b"), Arc::clone(&b.pool), b.address).await;
+    peers.look().await;
+    client.list_volumes(list()).await.unwrap();
+    // It is away once more, and was not given up this time.
+    b.stop();
+    for _ in 0..2 {
+        peers.look().await;
+        expect(delete(&mut client, &volume).await, Code::Unavailable);
+        expect(client.list_volumes(list()).await, Code::Unavailable);
+        expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
+    }
+    // An older verdict, from a daemon that was down meanwhile, changes nothing.
+    let old = Verdict { pools: [b.pool.id().clone()].into(), forgotten: true, at: 1 };
+    a.memory.judge("b", old);
+    peers.look().await;
+    expect(delete(&mut client, &volume).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_node_that_another_one_reaches_is_not_gone() {
+    let (authority, a, b) = two_nodes().await;
+    let (_, all) = router_before(&[&a, &b], &authority).await;
+    a.memory.set_members(all.described());
+    let (router, peers) = router_before(&[&a], &authority).await;
+    assert!(peers.is_reached("b"));
+    expect(controller(&router).list_volumes(list()).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn two_daemons_with_one_node_id_are_not_trusted() {
+    let (authority, a, b) = two_nodes().await;
+    let pool = Arc::clone(&Node::start("x", &authority, SIZE).await.pool);
+    let twin = Node::serve("b", authority.files("b"), pool, "127.0.0.1:0".parse().unwrap()).await;
+    let (router, _) = router_before(&[&a, &b, &twin], &authority).await;
+    let mut client = controller(&router);
+    expect(client.list_volumes(list()).await, Code::Unavailable);
+    let why = expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
+    assert!(why.contains("node id b"), "{why}");
+    // Nor a router that has the id of a node.
+    let addresses = vec![a.address.to_string(), b.address.to_string()];
+    let (router, _) = router_at(addresses, "a", authority.files("a")).await;
+    let mut client = controller(&router);
+    expect(client.list_volumes(list()).await, Code::Unavailable);
+    expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn one_daemon_under_two_addresses_is_one() {
+    let (authority, a, b) = two_nodes().await;
+    let port = b.address.port();
+    let addresses = vec![a.address.to_string(), b.address.to_string(), format!("localhost:{port}")];
+    let (router, peers) = router_at(addresses, "router", authority.files("router")).await;
+    // Where localhost is IPv6 too, none answers there.
+    assert!(
+        peers.silent().iter().all(|(address, _)| address.contains("[::1]")),
+        "{:?}",
+        peers.silent()
+    );
+    if peers.silent().is_empty() {
+        controller(&router).list_volumes(list()).await.unwrap();
+    }
+}
+
+/// Its disk was put into another machine.
+#[tokio::test]
+async fn a_node_whose_pool_is_served_elsewhere_is_not_missed() {
+    let (authority, a, mut b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
+    b.stop();
+    let c = Node::serve("c", authority.files("c"), Arc::clone(&b.pool), b.address).await;
+    peers.look().await;
+    client.list_volumes(list()).await.unwrap();
+    create(&mut client, new_volume("w")).await.unwrap();
+    delete(&mut client, &volume).await.unwrap();
+    drop(c);
+}
+
+#[tokio::test]
+async fn a_copied_pool_is_refused() {
+    let (authority, a, b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
+    let address = "127.0.0.1:0".parse().unwrap();
+    let c = Node::serve("c", authority.files("c"), Arc::clone(&b.pool), address).await;
+    let (router, _) = router_before(&[&a, &b, &c], &authority).await;
+    let why = expect(delete(&mut controller(&router), &volume).await, Code::FailedPrecondition);
+    assert!(why.contains("node b") && why.contains("node c"), "{why}");
+    drop(peers);
+}
+
+/// A daemon that cannot read its disk does not know its pools.
+#[tokio::test]
+async fn a_node_with_unknown_pools_is_not_taken_for_empty() {
+    let (authority, a, mut b) = two_nodes().await;
+    b.stop();
+    a.memory.set_members(vec![peer::Member {
+        node_id: "b".to_owned(),
+        away: "gone".to_owned(),
+        incomplete: true,
+        ..Default::default()
+    }]);
+    let (router, peers) = router_before(&[&a], &authority).await;
+    let mut client = controller(&router);
+    expect(client.list_volumes(list()).await, Code::Unavailable);
+    expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
+    peers.forget("b", [].into()).await;
+    peers.look().await;
+    client.list_volumes(list()).await.unwrap();
+}
+
+/// The same name was asked for on the other pool before.
+#[tokio::test]
+async fn a_pool_that_is_named_excludes_no_node_that_is_away() {
+    let (authority, a, mut b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    create(&mut client, new_volume_at("v", &["b"])).await.unwrap();
+    b.stop();
+    peers.look().await;
+    let mut request = new_volume("v");
+    request.parameters.insert("pool".to_owned(), a.pool.name().to_owned());
+    expect(create(&mut client, request).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_call_with_two_messages_is_refused() {
+    use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+    use tonic::codegen::http::uri::PathAndQuery;
+    let (authority, a, b) = two_nodes().await;
+    let (router, _) = router_before(&[&a, &b], &authority).await;
+    drop(ControllerClient::new(router.clone()));
+    let mut grpc = tonic::client::Grpc::new(router.clone());
+    let path = PathAndQuery::from_static("/csi.v1.Controller/CreateVolume");
+    let codec =
+        tonic_prost::ProstCodec::<v1::CreateVolumeRequest, v1::CreateVolumeResponse>::default();
+    let twice = tokio_stream::iter([new_volume("one"), new_volume("two")]);
+    let refused = grpc.client_streaming(tonic::Request::new(twice), path, codec).await;
+    expect(refused, Code::InvalidArgument);
+    let listed = controller(&router).list_volumes(list()).await.unwrap();
+    assert!(listed.into_inner().entries.is_empty());
+}

@@ -1,0 +1,164 @@
+//! Group snapshots of volumes on several nodes.
+
+use orlop_csi::proto::csi::v1;
+use orlop_csi::proto::csi::v1::controller_client::ControllerClient;
+use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
+use orlop_model::Pool;
+use orlop_router::Router;
+use tonic::Code;
+
+use crate::cluster::{Authority, Node, controller, router_before};
+use crate::requests::{create, expect, new_volume_at};
+
+const SIZE: u64 = 1 << 30;
+
+struct Fixture {
+    authority: Authority,
+    nodes: Vec<Node>,
+    router: Router,
+    client: ControllerClient<Router>,
+    groups: GroupControllerClient<Router>,
+    sources: Vec<String>,
+}
+
+/// Two volumes on each of two nodes.
+async fn fixture() -> Fixture {
+    let authority = Authority::new();
+    let mut nodes = Vec::new();
+    for name in ["a", "b"] {
+        nodes.push(Node::start(name, &authority, SIZE).await);
+    }
+    let (router, _) = router_before(&nodes.iter().collect::<Vec<_>>(), &authority).await;
+    let mut client = controller(&router);
+    let mut sources = Vec::new();
+    for (name, node) in [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")] {
+        sources.push(create(&mut client, new_volume_at(name, &[node])).await.unwrap().volume_id);
+    }
+    let groups = GroupControllerClient::new(router.clone());
+    Fixture { authority, nodes, router, client, groups, sources }
+}
+
+fn request(name: &str, sources: &[String]) -> v1::CreateVolumeGroupSnapshotRequest {
+    v1::CreateVolumeGroupSnapshotRequest {
+        name: name.to_owned(),
+        source_volume_ids: sources.to_vec(),
+        ..Default::default()
+    }
+}
+
+fn ids(group: &v1::VolumeGroupSnapshot) -> Vec<String> {
+    group.snapshots.iter().map(|member| member.snapshot_id.clone()).collect()
+}
+
+impl Fixture {
+    async fn snapshots(&mut self) -> usize {
+        let listed = self.client.list_snapshots(v1::ListSnapshotsRequest::default()).await;
+        listed.unwrap().into_inner().entries.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_over_all_nodes_or_nowhere() {
+    let mut fixture = fixture().await;
+    let sources = fixture.sources.clone();
+    let made = fixture.groups.create_volume_group_snapshot(request("g", &sources)).await.unwrap();
+    let guarantees = made.metadata().get_all("orlop-consistency").iter().count();
+    assert_eq!(guarantees, 4);
+    let group = made.into_inner().group_snapshot.unwrap();
+    assert_eq!(group.snapshots.len(), 4);
+    assert!(group.snapshots.iter().all(|it| it.group_snapshot_id == group.group_snapshot_id));
+    // Also where each is looked at by itself.
+    let listed = fixture.client.list_snapshots(v1::ListSnapshotsRequest::default()).await.unwrap();
+    for entry in listed.into_inner().entries {
+        assert_eq!(entry.snapshot.unwrap().group_snapshot_id, group.group_snapshot_id);
+    }
+    let again = fixture.groups.create_volume_group_snapshot(request("g", &sources)).await.unwrap();
+    let mut again = again.into_inner().group_snapshot.unwrap();
+    let mut first = group.clone();
+    for group in [&mut again, &mut first] {
+        group.snapshots.sort_by(|one, other| one.snapshot_id.cmp(&other.snapshot_id));
+    }
+    assert_eq!(again, first);
+    let other = fixture.groups.create_volume_group_snapshot(request("g", &sources[..3])).await;
+    expect(other, Code::AlreadyExists);
+    let one = fixture.groups.create_volume_group_snapshot(request("g", &sources[..1])).await;
+    expect(one, Code::AlreadyExists);
+
+    let get = |snapshot_ids: Vec<String>| v1::GetVolumeGroupSnapshotRequest {
+        group_snapshot_id: group.group_snapshot_id.clone(),
+        snapshot_ids,
+        ..Default::default()
+    };
+    let found = fixture.groups.get_volume_group_snapshot(get(ids(&group))).await.unwrap();
+    assert_eq!(found.into_inner().group_snapshot.unwrap().snapshots.len(), 4);
+    // Those of one node alone, and all but one.
+    let of_first = group.group_snapshot_id.split('-').nth(1).unwrap().to_owned();
+    let part = ids(&group).into_iter().filter(|id| id.contains(&of_first)).collect::<Vec<_>>();
+    for wrong in [part, ids(&group)[1..].to_vec()] {
+        let refused = fixture.groups.get_volume_group_snapshot(get(wrong.clone())).await;
+        expect(refused, Code::InvalidArgument);
+        let request = v1::DeleteVolumeGroupSnapshotRequest {
+            group_snapshot_id: group.group_snapshot_id.clone(),
+            snapshot_ids: wrong,
+            ..Default::default()
+        };
+        let refused = fixture.groups.delete_volume_group_snapshot(request).await;
+        expect(refused, Code::InvalidArgument);
+    }
+    assert_eq!(fixture.snapshots().await, 4);
+    let request = v1::DeleteVolumeGroupSnapshotRequest {
+        group_snapshot_id: group.group_snapshot_id.clone(),
+        snapshot_ids: ids(&group),
+        ..Default::default()
+    };
+    for _ in 0..2 {
+        fixture.groups.delete_volume_group_snapshot(request.clone()).await.unwrap();
+        assert_eq!(fixture.snapshots().await, 0);
+    }
+}
+
+/// The second node cannot take its part: neither does the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_fails_undoes_the_others() {
+    let mut fixture = fixture().await;
+    let mut sources = fixture.sources.clone();
+    sources.push(format!("v-{}-{}", fixture.nodes[1].pool.id(), "0".repeat(32)));
+    let refused = fixture.groups.create_volume_group_snapshot(request("g", &sources)).await;
+    expect(refused, Code::NotFound);
+    assert_eq!(fixture.snapshots().await, 0);
+    let sources = fixture.sources.clone();
+    fixture.groups.create_volume_group_snapshot(request("g", &sources)).await.unwrap();
+    assert_eq!(fixture.snapshots().await, 4);
+}
+
+/// A caller that hangs up at any moment leaves a whole group, or what the next call replaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_group_is_completed_by_the_next_call() {
+    let fixture = fixture().await;
+    let mut client = fixture.client.clone();
+    for round in 0..30u64 {
+        let name = format!("g{round}");
+        let mut groups = fixture.groups.clone();
+        let first = groups.create_volume_group_snapshot(request(&name, &fixture.sources));
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(round * 250), first).await;
+        let nodes: Vec<_> = fixture.nodes.iter().collect();
+        let (other, _) = router_before(&nodes, &fixture.authority).await;
+        let mut groups = GroupControllerClient::new(other);
+        let group = loop {
+            match groups.create_volume_group_snapshot(request(&name, &fixture.sources)).await {
+                Ok(made) => break made.into_inner().group_snapshot.unwrap(),
+                Err(status) => assert_eq!(status.code(), Code::Aborted, "{status}"),
+            }
+        };
+        assert_eq!(group.snapshots.len(), 4);
+        let listed = client.list_snapshots(v1::ListSnapshotsRequest::default()).await.unwrap();
+        assert_eq!(listed.into_inner().entries.len(), 4, "round {round}");
+        let request = v1::DeleteVolumeGroupSnapshotRequest {
+            group_snapshot_id: group.group_snapshot_id.clone(),
+            snapshot_ids: ids(&group),
+            ..Default::default()
+        };
+        groups.delete_volume_group_snapshot(request).await.unwrap();
+    }
+    drop(fixture.router);
+}
