@@ -4,15 +4,18 @@
 
 mod overlap;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
 use orlop_host::LinuxHost;
+use orlop_model::Bytes;
 use orlop_pools::image::{ImagePool, Start};
 use orlop_pools::rbd::RbdPool;
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 
+use crate::cluster;
 use crate::config::{Config, ConfigError, Origin, PoolConfig, Sockets};
 use crate::serve::host_config;
 use crate::telemetry;
@@ -41,8 +44,61 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
     }
     for pool in &config.pools {
         plan.extend(check_pool(&config.origin, pool)?);
+        plan.extend(oversize(pool).map(|warning| format!("warning: {warning}")));
     }
+    check_ids(&config.pools)?;
+    plan.extend(half_served(config).map(|warning| format!("warning: {warning}")));
     Ok(plan)
+}
+
+/// A daemon locks an image pool that it serves, so no other one can serve the rest of it.
+fn half_served(config: &Config) -> Option<String> {
+    let serves_all = config.mode.serves_controller() && config.mode.serves_node();
+    (!serves_all && config.has_image_pool()).then(|| {
+        "with this ORLOP_MODE half of the calls for volumes of image pools are not served, and no other \
+         daemon can serve them beside this one; choose ORLOP_MODE=all"
+            .to_owned()
+    })
+}
+
+fn check_ids(pools: &[PoolConfig]) -> Result<(), CheckError> {
+    let mut seen = BTreeMap::new();
+    for pool in pools {
+        let PoolConfig::Image(image) = pool else { continue };
+        // One that cannot be read is waited for.
+        let Ok(Some(id)) = ImagePool::id_at(&image.path) else { continue };
+        if let Some(by) = seen.insert(id, pool.name()) {
+            return Err(is_copy(pool.name(), by).into());
+        }
+    }
+    Ok(())
+}
+
+/// A pool directory that was copied has its original's id, and so have all volumes in it.
+pub(crate) fn is_copy(name: &str, by: &str) -> orlop_model::Error {
+    orlop_model::Error::failed(
+        format!("open pool {name}"),
+        format!(
+            "it has the same id as pool {by}: one is a copy of the other; configure only one of them"
+        ),
+    )
+}
+
+/// The image of a managed pool takes space as it is written, so nothing else would tell in time.
+fn oversize(pool: &PoolConfig) -> Option<String> {
+    let PoolConfig::Image(image) = pool else { return None };
+    let size = image.managed_size?;
+    let disk = image.path.ancestors().find_map(|path| orlop_sys::file::space(path).ok())?.total;
+    (size > disk).then(|| {
+        format!(
+            "the image of pool {} may grow to {}, and the disk at {} has {}: when that is full, \
+             writes to volumes fail; choose a smaller ORLOP_POOL_IMAGE_SIZE or a larger disk",
+            image.name,
+            Bytes(size),
+            image.path.display(),
+            Bytes(disk)
+        )
+    })
 }
 
 /// All but the pools: a pool's disk may hang, and a start answers before it reads them.
@@ -57,14 +113,18 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
         orlop_csi::check_socket(socket)?;
         check_can_be_made(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }
+    if let Some(peers) = &config.peers {
+        cluster::load(peers, config).map_err(located)?;
+    }
     let host = host_config(config);
     check_can_be_made("ORLOP_RUN_DIR", &host.run_dir, None).map_err(located)?;
     LinuxHost::check(&host).map_err(|error| refusal(&config.origin, error, None))
 }
 
 /// A start asks this of a pool that did not open, to tell a mistake from a failure.
-pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<String>, CheckError> {
+pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Vec<String>, CheckError> {
     let name = pool.name();
+    let mut plan = Vec::from_iter(volatility(pool).map(|warning| format!("warning: {warning}")));
     let checked = match pool {
         PoolConfig::Image(image) => {
             // A disk that is read-only for now is waited for.
@@ -78,11 +138,21 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Option<St
         PoolConfig::Rbd(rbd) => RbdPool::check(rbd).map(|()| None),
     };
     match checked {
-        Ok(plan) => Ok(plan),
+        Ok(made) => plan.extend(made),
         Err(away @ orlop_model::Error::Unreachable { .. }) => {
-            Ok(Some(format!("would start without pool {name} and wait for it: {away}")))
+            plan.push(format!("would start without pool {name} and wait for it: {away}"));
         }
-        Err(error) => Err(refusal(origin, error, Some(name))),
+        Err(error) => return Err(refusal(origin, error, Some(name))),
+    }
+    Ok(plan)
+}
+
+/// Why the volumes of this pool do not last, in words.
+pub(crate) fn volatility(pool: &PoolConfig) -> Option<String> {
+    match pool {
+        PoolConfig::Image(image) => ImagePool::volatility_at(&image.path)
+            .map(|why| format!("pool {} at {} {why}", image.name, image.path.display())),
+        PoolConfig::Rbd(_) => None,
     }
 }
 

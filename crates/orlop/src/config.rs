@@ -14,12 +14,14 @@ mod file;
 pub(crate) mod fuzzing;
 mod names;
 mod origin;
+mod peers;
 mod pools;
 mod validate;
 mod variables;
 
 pub(crate) use file::LogFormat;
 pub(crate) use origin::Origin;
+pub(crate) use peers::PeerConfig;
 pub(crate) use pools::PoolConfig;
 
 /// What is wrong, and where it was said.
@@ -47,6 +49,9 @@ impl ConfigError {
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) mode: Mode,
+    /// A controller without pools, which carries every call to its peers.
+    pub(crate) is_router: bool,
+    pub(crate) peers: Option<PeerConfig>,
     pub(crate) driver_name: String,
     pub(crate) node_id: NodeId,
     pub(crate) place: Topology,
@@ -109,8 +114,11 @@ pub(crate) fn load(
 
 fn fit(settings: file::Settings, endpoint: Option<&str>) -> Result<(Config, Sockets), ConfigError> {
     let sockets = endpoint::validate(&settings, endpoint)?;
-    pools::require_one(&settings.pools)?;
+    let has_pool = pools::require_one(&settings.pools);
     let config = validate::validate(settings)?;
+    if !config.is_router {
+        has_pool?;
+    }
     endpoint::check_apart(&sockets, &config)?;
     Ok((config, sockets))
 }

@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use orlop_model::{Finding, Remedy};
 
 use crate::config;
-pub(crate) use examination::Examination;
+use crate::served_before::remember_served_pools;
+use examination::{Examination, PoolSeen};
 pub(crate) use report::{
-    COULD_NOT_LOOK, FINDINGS, Line, RepairOutcome, contents, hint_at_root, say,
+    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint_at_root,
 };
 
 #[derive(clap::Args)]
@@ -43,14 +44,33 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
         config::require_pool(&config)?;
         Ok((config, sockets))
     });
-    let (config, sockets) = match loaded {
+    let (mut config, sockets) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
     };
-    let mut examination = Examination::of(&config, sockets.as_ref());
+    // Where the run directory cannot be read, the look at the machine says so.
+    let _ = remember_served_pools(&mut config);
+    let printer = match Printer::start() {
+        Ok(printer) => printer,
+        Err(error) => return crate::complain(COULD_NOT_LOOK, &error),
+    };
+    let seen = |pool: &PoolSeen| {
+        if !arguments.json {
+            printer.say(report::summary(pool));
+        }
+    };
+    let mut examination = Examination::of(&config, sockets.as_ref(), seen);
     let findings = std::mem::take(&mut examination.findings);
-    let lines = findings.into_iter().map(|finding| judged(finding, arguments.repair)).collect();
-    report::conclude(&examination, lines, arguments.json)
+    let lines: Vec<Line> =
+        findings.into_iter().map(|finding| judged(finding, arguments.repair)).collect();
+    let code = report::conclude(&examination, &lines, arguments.json, &printer);
+    // With its locks, which a daemon may wait for.
+    drop(examination);
+    printer.finish();
+    if code == COULD_NOT_LOOK {
+        hint_at_root();
+    }
+    ExitCode::from(code)
 }
 
 /// Repaired, if that is wanted and can be done.

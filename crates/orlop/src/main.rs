@@ -8,13 +8,16 @@ use clap::{Parser, Subcommand};
 use orlop_sys::{inherited, malloc};
 
 mod check;
+mod cluster;
 mod config;
 mod doctor;
+mod node_command;
 mod open_pools;
 mod pool_command;
 mod pool_startup;
 mod privileges;
 mod serve;
+mod served_before;
 mod signals;
 mod telemetry;
 mod thaw_helper;
@@ -42,6 +45,10 @@ enum Command {
     /// Look at pools, or take over one that comes from another machine
     #[command(subcommand)]
     Pool(pool_command::PoolCommand),
+
+    /// Look at the daemons of a cluster, or give one up that is gone for good
+    #[command(subcommand)]
+    Node(node_command::NodeCommand),
 
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_helper::SUBCOMMAND)]
@@ -81,6 +88,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Pool(command) => pool_command::run(command),
+        Command::Node(command) => node_command::run(command),
         Command::ThawHelper { json } => {
             thaw_helper::run(json);
             ExitCode::SUCCESS
@@ -91,10 +99,12 @@ fn main() -> ExitCode {
 fn serve(arguments: &ServeArguments) -> ExitCode {
     malloc::limit_arenas();
     let loaded = config::load(arguments.endpoint.clone(), arguments.config.as_deref());
-    let (config, sockets) = match loaded {
+    let (mut config, sockets) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
     };
+    // Where the run directory cannot be read, or is a mistake, the checks say so.
+    let remembered = served_before::remember_served_pools(&mut config);
     if arguments.check {
         return match check::check(&config, &sockets) {
             Ok(plan) => tell(&plan),
@@ -107,6 +117,9 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     }
     if let Err(error) = telemetry::start(&config.log) {
         return complain(MISCONFIGURED, &config.origin.locate(error));
+    }
+    if let Err(error) = remembered {
+        return complain(1, &error);
     }
     let code = match serve::serve(config, sockets) {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use orlop_model::{Error, Finding, Reason, Topology};
-use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner};
+use orlop_pools::image::{Floor, ImagePool, ImagePoolConfig, Inspection, LastOwner, ServedBefore};
 
 use crate::complain;
 use crate::config::{self, Config, PoolConfig};
 use crate::doctor::{
-    COULD_NOT_LOOK, FINDINGS, Line, RepairOutcome, contents, hint_at_root, judged, say,
+    COULD_NOT_LOOK, FINDINGS, Line, Printer, RepairOutcome, contents, hint_at_root, judged,
 };
+use crate::served_before::remember_served_pools;
 
 const DOCTOR: &str = "orlop doctor --repair";
 /// What the doctor calls a publication to a node that does not have the pool.
@@ -58,15 +59,31 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
         | PoolCommand::Show { around, .. }
         | PoolCommand::Adopt { around, .. } => around,
     };
-    let (config, _) = match config::load_to_look(around.config.as_deref()) {
+    let loaded = config::load_to_look(around.config.as_deref()).and_then(|(config, _)| {
+        // The other commands name a directory.
+        match command {
+            PoolCommand::List(_) => config::require_pool(&config)?,
+            PoolCommand::Show { .. } | PoolCommand::Adopt { .. } => {}
+        }
+        Ok(config)
+    });
+    let mut config = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return complain(COULD_NOT_LOOK, &error),
     };
-    let done = match command {
-        PoolCommand::List(_) => list(&config),
-        PoolCommand::Show { path, .. } => show(&config, &path),
-        PoolCommand::Adopt { path, yes, .. } => adopt(&config, &path, yes),
+    // Where the run directory cannot be read, pools are listed as they are.
+    let _ = remember_served_pools(&mut config);
+    let printer = match Printer::start() {
+        Ok(printer) => printer,
+        Err(error) => return complain(COULD_NOT_LOOK, &error),
     };
+    let done = match command {
+        PoolCommand::List(_) => Ok(list(&config, &printer)),
+        PoolCommand::Show { path, .. } => show(&config, &path, &printer),
+        PoolCommand::Adopt { path, yes, .. } => adopt(&config, &path, yes, &printer),
+    };
+    // Only now, as the pool's lock is gone.
+    printer.finish();
     match done {
         Ok(code) => code,
         Err(error @ Error::Precondition(_)) => complain(FINDINGS, &error),
@@ -77,47 +94,74 @@ pub(crate) fn run(command: PoolCommand) -> ExitCode {
     }
 }
 
-fn list(config: &Config) -> orlop_model::Result<ExitCode> {
+fn list(config: &Config, printer: &Printer) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for pool in &config.pools {
         match pool {
             PoolConfig::Image(pool) => {
                 let id = match ImagePool::id_at(&pool.path) {
                     Ok(Some(id)) => format!("id {id}"),
-                    Ok(None) => "no pool yet".to_owned(),
+                    Ok(None) => match absent(pool) {
+                        Some(before) => {
+                            code = ExitCode::from(COULD_NOT_LOOK);
+                            format!(
+                                "absent: pool {} was served here since this machine started; mount \
+                                 its disk",
+                                before.id
+                            )
+                        }
+                        None => "no pool yet".to_owned(),
+                    },
                     // The others are listed all the same.
                     Err(error) => {
                         code = ExitCode::from(COULD_NOT_LOOK);
                         format!("cannot be read: {error}")
                     }
                 };
-                say(&format!("{} image {}: {id}", pool.name, pool.path.display()));
+                printer.say(format!("{} image {}: {id}", pool.name, pool.path.display()));
             }
-            PoolConfig::Rbd(pool) => say(&format!("{} rbd {}", pool.name, pool.pool)),
+            PoolConfig::Rbd(pool) => printer.say(format!("{} rbd {}", pool.name, pool.pool)),
         }
     }
-    Ok(code)
+    code
 }
 
-fn show(config: &Config, path: &Path) -> orlop_model::Result<ExitCode> {
+/// What is not here, and at no other path of the configuration either.
+fn absent(pool: &ImagePoolConfig) -> Option<&ServedBefore> {
+    let is_at = |path: &PathBuf, before: &ServedBefore| {
+        ImagePool::id_at(path).is_ok_and(|id| id.as_ref() == Some(&before.id))
+    };
+    pool.served_before.iter().find(|before| !before.paths.iter().any(|path| is_at(path, before)))
+}
+
+fn show(config: &Config, path: &Path, printer: &Printer) -> orlop_model::Result<ExitCode> {
     let (_, mut inspection) = inspect(config, path)?;
-    describe(path, &inspection);
-    Ok(print_findings(&mut inspection, |finding| (judged(finding, false), DOCTOR)).exit_code())
+    describe(path, &inspection, printer);
+    Ok(print_findings(&mut inspection, printer, |finding| (judged(finding, false), DOCTOR))
+        .exit_code())
 }
 
-fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCode> {
+fn adopt(
+    config: &Config,
+    path: &Path,
+    yes: bool,
+    printer: &Printer,
+) -> orlop_model::Result<ExitCode> {
     let (pool, mut inspection) = inspect(config, path)?;
-    describe(path, &inspection);
+    describe(path, &inspection, printer);
     refuse_used(path, &inspection)?;
-    refuse_copy(config, &pool.path, &inspection)?;
-    let report = print_findings(&mut inspection, |finding| match finding.code {
+    refuse_copy(config, &pool.path, &inspection, printer)?;
+    let report = print_findings(&mut inspection, printer, |finding| match finding.code {
         FOREIGN_PUBLICATION => (judged(finding, yes), "--yes"),
         _ => (judged(finding, false), DOCTOR),
     });
     let owner =
         LastOwner { name: pool.name.clone(), topology: pool.topology.clone(), run_stamp: None };
     if !yes {
-        say(&format!("with --yes it is adopted by {}; nothing was changed", shown(&pool.topology)));
+        printer.say(format!(
+            "nothing was changed; with --yes it is adopted by {}",
+            shown(&pool.topology)
+        ));
         return Ok(report.exit_code());
     }
     if report.failed {
@@ -129,14 +173,17 @@ fn adopt(config: &Config, path: &Path, yes: bool) -> orlop_model::Result<ExitCod
     }
     // Last: until it is written, an interrupted adoption shows where the pool came from.
     inspection.set_last_owner(&owner)?;
-    say(&format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
+    printer.say(format!("adopted by {}: serve it as pool {:?}", shown(&pool.topology), pool.name));
     Ok(report.exit_code())
 }
 
 /// With what the configuration says of the pool, if it has this pool.
 fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig, Inspection)> {
     let looking = || format!("inspect the pool at {}", path.display());
-    let path = path.canonicalize().map_err(|error| Error::failed(looking(), Reason::of(error)))?;
+    let path = path.canonicalize().map_err(|error| {
+        let reason = format!("{error}; name a pool's directory, and mount the filesystem it is on");
+        Error::failed(looking(), Reason::explained(reason, error))
+    })?;
     let configured = image_pools(config).find(|pool| is_at(pool, &path)).cloned();
     let pool = configured.unwrap_or_else(|| ImagePoolConfig {
         path: path.clone(),
@@ -146,6 +193,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
         overcommit_percent: 100,
         managed_size: None,
         create: false,
+        served_before: Vec::new(),
         thaw_helper: None,
     });
     let inspection = ImagePool::inspect(&pool, &config.node_id)?
@@ -164,15 +212,19 @@ fn is_at(pool: &ImagePoolConfig, path: &Path) -> bool {
     pool.path.canonicalize().is_ok_and(|resolved| resolved == path)
 }
 
-fn describe(path: &Path, inspection: &Inspection) {
-    say(&format!("pool at {}: id {}", path.display(), inspection.id));
+fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
+    printer.say(format!("pool at {}: id {}", path.display(), inspection.id));
     match &inspection.last_owner {
         Some(before) => {
-            say(&format!("last served as pool {:?} by {}", before.name, shown(&before.topology)));
+            printer.say(format!(
+                "last served as pool {:?} by {}",
+                before.name,
+                shown(&before.topology)
+            ));
         }
-        None => say("who served it last is not noted"),
+        None => printer.say("there is no record of which node served it last"),
     }
-    say(&contents(inspection));
+    printer.say(contents(inspection));
     for volume in &inspection.volumes {
         let nodes: Vec<&str> = volume.published.keys().map(|node| node.as_str()).collect();
         let published = match nodes.as_slice() {
@@ -180,7 +232,8 @@ fn describe(path: &Path, inspection: &Inspection) {
             nodes => format!(", published to {}", nodes.join(", ")),
         };
         let name = volume.name.as_str();
-        say(&format!("  {} {name:?}: {} bytes{published}", volume.id, volume.capacity_bytes));
+        printer
+            .say(format!("  {} {name:?}: {} bytes{published}", volume.id, volume.capacity_bytes));
     }
 }
 
@@ -201,13 +254,18 @@ fn refuse_used(path: &Path, inspection: &Inspection) -> orlop_model::Result<()> 
 }
 
 /// Ids of volumes hold the pool's id, so two pools of one id cannot be distinguished.
-fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_model::Result<()> {
+fn refuse_copy(
+    config: &Config,
+    path: &Path,
+    inspection: &Inspection,
+    printer: &Printer,
+) -> orlop_model::Result<()> {
     for other in image_pools(config).filter(|other| !is_at(other, path)) {
         let id = match ImagePool::id_at(&other.path) {
             Ok(id) => id,
             // No daemon serves it as it is, and one that does later refuses a copy.
             Err(error) => {
-                say(&format!(
+                printer.say(format!(
                     "whether pool {} is a copy of this one is not known: {error}",
                     other.name
                 ));
@@ -227,8 +285,8 @@ fn refuse_copy(config: &Config, path: &Path, inspection: &Inspection) -> orlop_m
     let in_use = ImagePool::copies_in_use(&inspection.id, path)?;
     if let Some(device) = in_use.first() {
         return Err(Error::precondition(format!(
-            "cannot adopt the pool: {} shows a volume of another pool with the id {}: one is a copy of the other, and \
-             only one can be served here",
+            "cannot adopt the pool: {} is attached to a volume of another pool with the id {}: one \
+             is a copy of the other, and only one can be served here",
             device.display(),
             inspection.id
         )));
@@ -253,12 +311,13 @@ impl PrintedFindings {
 /// Each line with what has to be said for its repair.
 fn print_findings(
     inspection: &mut Inspection,
+    printer: &Printer,
     mut judge: impl FnMut(Finding) -> (Line, &'static str),
 ) -> PrintedFindings {
     let mut report = PrintedFindings::default();
     for finding in std::mem::take(&mut inspection.findings) {
         let (line, repairing) = judge(finding);
-        say(&line.text(repairing));
+        printer.say(line.text(repairing));
         report.left |= line.outcome != RepairOutcome::Repaired;
         report.failed |= line.outcome == RepairOutcome::Failed
             || (line.code == FOREIGN_PUBLICATION && line.outcome == RepairOutcome::ByHand);

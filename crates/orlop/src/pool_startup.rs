@@ -12,7 +12,7 @@ use orlop_csi::Executor;
 use orlop_engine::{AbsentPool, Engine, EngineSettings};
 use orlop_host::LinuxHost;
 use orlop_model::{Error, Pool, PoolId, Reason, Result};
-use orlop_pools::image::ImagePool;
+use orlop_pools::image::{ImagePool, ImagePoolConfig};
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::rand::random_bytes;
 
@@ -54,13 +54,7 @@ impl PoolIdClaims {
         if by == name {
             return Ok(());
         }
-        Err(Error::failed(
-            format!("open pool {name}"),
-            format!(
-                "it has the same id as pool {by}: one is a copy of the other; configure only one of \
-                 them"
-            ),
-        ))
+        Err(check::is_copy(name, by))
     }
 }
 
@@ -244,7 +238,8 @@ impl OpenedPools {
             }
             let opened = pool.open();
             let added = opened.map(|opened| {
-                opened.and_then(|open| take_in(&self.engine, &self.host, pools, &open))
+                opened
+                    .and_then(|open| take_in(&self.engine, &self.host, pools, &open, &pool.config))
             });
             match added {
                 None => opening.push(pool),
@@ -259,7 +254,8 @@ impl OpenedPools {
     fn mark_absent(&mut self, why: Error, pool: PoolOpening) {
         let name = pool.config.name().to_owned();
         tracing::warn!(pool = name, %why, "the pool is absent; it is opened when it appears");
-        self.engine = self.engine.with_absent(AbsentPool { name, why });
+        let is_hung = pool.attempt.is_some();
+        self.engine = self.engine.with_absent(AbsentPool { name, why, is_hung });
         self.absent.push(pool.without_create());
     }
 
@@ -268,7 +264,7 @@ impl OpenedPools {
         opening.iter().fold(self.engine.clone(), |engine, pool| {
             let name = pool.config.name().to_owned();
             tracing::warn!(pool = name, "the pool takes long to open; the other pools are served");
-            engine.with_absent(AbsentPool { name, why: pool.not_open_yet() })
+            engine.with_absent(AbsentPool { name, why: pool.not_open_yet(), is_hung: true })
         })
     }
 }
@@ -277,28 +273,34 @@ impl OpenedPools {
 /// it is an orphan (decision 0024). With devices that an earlier daemon recorded elsewhere it is
 /// not, until they are gone. A new stamp in the pool says that it is no other run directory's any more
 /// either (decision 0043); it comes first, so that a crash leaves the pool without one.
-fn mark_run_dir(host: &LinuxHost, engine: &Engine, pool: &ImagePool) -> Result<()> {
+fn mark_run_dir(
+    host: &LinuxHost,
+    engine: &Engine,
+    pool: &ImagePool,
+    config: &ImagePoolConfig,
+) -> Result<()> {
     let id = pool.id();
+    let mark = |stamp: Option<&str>| host.mark_pool(id, stamp, &config.name, &config.path);
     let is_alone = engine.unrecorded(id)?.is_empty();
     if let Some(stamp) = pool.run_stamp()
         && is_alone
         && host.is_marked_pool(id, &stamp)?
     {
-        return Ok(());
+        return mark(Some(&stamp));
     }
     let stamp: [u8; 8] = random_bytes()
         .map_err(|error| Error::failed(format!("open pool {}", pool.name()), Reason::of(error)))?;
     let stamp = format!("{:016x}", u64::from_be_bytes(stamp));
     match pool.set_run_stamp(stamp.clone()) {
-        Ok(()) if is_alone => host.mark_pool(id, &stamp),
-        Ok(()) => host.unmark_pool(id),
+        Ok(()) if is_alone => mark(Some(&stamp)),
+        Ok(()) => mark(None),
         Err(error) => {
             tracing::warn!(
                 %error,
                 "cannot record the run directory in the pool; the doctor will report orphans \
                  of this pool and not repair them"
             );
-            host.unmark_pool(id)
+            mark(None)
         }
     }
 }
@@ -309,14 +311,20 @@ fn take_in(
     host: &LinuxHost,
     pools: &OpenPools,
     open: &OpenPool,
+    config: &PoolConfig,
 ) -> Result<Engine> {
-    with_pool(engine, host, open).inspect_err(|_| pools.discard(open))
+    with_pool(engine, host, open, config).inspect_err(|_| pools.discard(open))
 }
 
-fn with_pool(engine: &Engine, host: &LinuxHost, open: &OpenPool) -> Result<Engine> {
+fn with_pool(
+    engine: &Engine,
+    host: &LinuxHost,
+    open: &OpenPool,
+    config: &PoolConfig,
+) -> Result<Engine> {
     let engine = engine.with_pool(open.served())?;
-    if let OpenPool::Image(pool) = open {
-        mark_run_dir(host, &engine, pool)?;
+    if let (OpenPool::Image(pool), PoolConfig::Image(config)) = (open, config) {
+        mark_run_dir(host, &engine, pool, config)?;
     }
     Ok(engine)
 }
@@ -383,7 +391,8 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
                 continue;
             };
             let name = retry.pool.config.name().to_owned();
-            match opened.and_then(|open| take_in(&engine, &host, pools, &open)) {
+            match opened.and_then(|open| take_in(&engine, &host, pools, &open, &retry.pool.config))
+            {
                 Ok(with) => {
                     engine = with;
                     executor.ready(Arc::new(engine.clone()));
@@ -391,7 +400,8 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
                 }
                 Err(why) => {
                     if engine.absence_of(&name) != Some(&why) {
-                        engine = with_reason(&engine, name, why);
+                        let is_hung = retry.pool.attempt.is_some();
+                        engine = with_reason(&engine, AbsentPool { name, why, is_hung });
                         executor.ready(Arc::new(engine.clone()));
                     }
                     retry.pause_after_attempt();
@@ -407,7 +417,8 @@ fn retry_absent(executor: &Weak<Executor>, opened: OpenedPools, pools: &OpenPool
 }
 
 /// A reason that has changed is in the answers of calls that need the pool, and logged once.
-fn with_reason(engine: &Engine, name: String, why: Error) -> Engine {
+fn with_reason(engine: &Engine, absent: AbsentPool) -> Engine {
+    let AbsentPool { name, why, .. } = &absent;
     if matches!(why, Error::Unreachable { .. }) {
         tracing::warn!(pool = name, %why, "the pool is still absent");
     } else {
@@ -417,7 +428,7 @@ fn with_reason(engine: &Engine, name: String, why: Error) -> Engine {
             "cannot open the pool; retrying does not help, fix its configuration"
         );
     }
-    engine.with_absent(AbsentPool { name, why })
+    engine.with_absent(absent)
 }
 
 #[cfg(test)]

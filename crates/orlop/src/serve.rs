@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_csi::{Executor, Features, Socket};
+use orlop_csi::{ClusterMemory, Executor, Features, Routes, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig, ThawsUnderWay};
@@ -15,6 +15,7 @@ use orlop_sys::{descriptors, malloc};
 use tokio::sync::watch;
 
 use crate::check::CheckError;
+use crate::cluster::Cluster;
 use crate::config::{Config, PoolConfig, Sockets};
 use crate::open_pools::OpenPools;
 use crate::pool_startup;
@@ -104,11 +105,32 @@ async fn run(
     let executor = Arc::new(Executor::starting());
     let (stop, stopped) = watch::channel(false);
     let shared_core = || Arc::clone(&executor);
-    let addons = addons_socket.map(|socket| {
+    let features = Arc::new(features);
+    let routes = Routes::csi(&executor, &features);
+    let cluster = match &config.peers {
+        None => None,
+        Some(peers) => {
+            let memory = ClusterMemory::default();
+            let routes = routes.clone().with_peer(&executor, &features, &memory);
+            let cluster = Cluster::join(
+                peers,
+                &config,
+                (routes, shared_core(), memory),
+                stopping(stopped.clone()),
+            );
+            Some(cluster.await?)
+        }
+    };
+    let router = |routes: Routes| cluster.as_ref().and_then(|cluster| cluster.router(routes));
+    let answer = |socket: Socket, routes: Routes| {
         let until = stopping(stopped.clone());
-        tokio::spawn(orlop_csi::serve_addons(socket, shared_core(), features.clone(), until))
-    });
-    let csi = tokio::spawn(orlop_csi::serve(socket, shared_core(), features, stopping(stopped)));
+        match router(routes.clone()) {
+            Some(router) => tokio::spawn(orlop_csi::serve(socket, shared_core(), router, until)),
+            None => tokio::spawn(orlop_csi::serve(socket, shared_core(), routes, until)),
+        }
+    };
+    let addons = addons_socket.map(|socket| answer(socket, Routes::addons(&executor, &features)));
+    let csi = answer(socket, routes);
 
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
@@ -117,6 +139,9 @@ async fn run(
     stop.send_replace(true);
     for serving in [Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
+    }
+    if let Some(cluster) = cluster {
+        cluster.left().await?;
     }
     executor.drained().await;
     pools.close(&executor.hung_pools());
@@ -229,7 +254,9 @@ pub(crate) fn host_config(config: &Config) -> LinuxHostConfig {
 
 fn features(config: &Config, host: &dyn Host) -> Features {
     let limits = host.check_limits_work();
-    if let Err(reason) = &limits {
+    if let Err(reason) = &limits
+        && !config.is_router
+    {
         tracing::warn!(%reason, "I/O limits are not offered");
     }
     Features {
@@ -241,11 +268,13 @@ fn features(config: &Config, host: &dyn Host) -> Features {
             max_volumes: config.max_volumes,
         },
         attach: config.attach,
-        limits: limits.is_ok(),
-        group_snapshots: config.pools.iter().any(|pool| match pool {
-            PoolConfig::Image(_) => true,
-            PoolConfig::Rbd(_) => RbdPool::takes_group_snapshots(),
-        }),
+        // What its peers can do is asked of them.
+        limits: limits.is_ok() || config.is_router,
+        group_snapshots: config.is_router
+            || config.pools.iter().any(|pool| match pool {
+                PoolConfig::Image(_) => true,
+                PoolConfig::Rbd(_) => RbdPool::takes_group_snapshots(),
+            }),
         mode: config.mode,
     }
 }

@@ -20,8 +20,8 @@ pub(super) fn check(config: &Config, sockets: &Sockets) -> Result<(), ConfigErro
         let location = DirectoryLocation::of(&path);
         if let Some((other, at)) = pools.iter().find(|(_, it)| location.overlaps(it)) {
             let problem = format!(
-                "{location} is not apart from pool {other} at {at}; give each pool a directory that is \
-                 not inside of another's"
+                "{location} overlaps with pool {other} at {at}; give each pool a directory that is not \
+                 inside another's"
             );
             return Err(ConfigError::new("ORLOP_POOL", problem).of_pool(name));
         }
@@ -39,8 +39,8 @@ fn check_run_dir(config: &Config, pools: &[(&str, DirectoryLocation)]) -> Result
     };
     let Some((name, at)) = pools.iter().find(|(_, it)| overlaps(it)) else { return Ok(()) };
     let problem = format!(
-        "{run_dir} is not apart from pool {name} at {at}; give each a directory that is not inside \
-         of the other"
+        "{run_dir} overlaps with pool {name} at {at}; give each a directory that is not inside \
+         the other"
     );
     Err(ConfigError::new("ORLOP_RUN_DIR", problem))
 }

@@ -32,6 +32,8 @@ pub(super) struct Settings {
     pub(super) freeze_limit_seconds: Option<u32>,
     #[serde(default)]
     pub(super) log: LogSettings,
+    #[serde(default)]
+    pub(super) peers: PeerSettings,
     /// `[[pool]]` each, or `[pool]` where there is one.
     #[serde(default, rename = "pool", deserialize_with = "one_or_more")]
     pub(super) pools: Vec<PoolSettings>,
@@ -42,6 +44,17 @@ pub(super) struct Settings {
 pub(super) struct LogSettings {
     pub(super) level: Option<String>,
     pub(super) format: Option<LogFormat>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeerSettings {
+    #[serde(default)]
+    pub(super) addresses: Vec<String>,
+    pub(super) listen: Option<String>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 30] = [
+pub(super) const KEYS: [(&str, &str); 35] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_MODE", "mode"),
@@ -24,6 +24,11 @@ pub(super) const KEYS: [(&str, &str); 30] = [
     ("ORLOP_KEEP_CAPABILITIES", "keep_capabilities"),
     ("ORLOP_LOG", "log.level"),
     ("ORLOP_LOG_FORMAT", "log.format"),
+    ("ORLOP_PEERS", "peers.addresses"),
+    ("ORLOP_PEER_LISTEN", "peers.listen"),
+    ("ORLOP_PEER_CERTIFICATE", "peers.certificate"),
+    ("ORLOP_PEER_KEY", "peers.key"),
+    ("ORLOP_PEER_CA", "peers.ca"),
     ("ORLOP_POOL_KIND", "pool.kind"),
     ("ORLOP_POOL", "pool.path"),
     ("ORLOP_POOL_NAME", "pool.name"),

@@ -70,7 +70,7 @@ pub(super) fn validate(
         if pools.iter().any(|other| other.name() == config.name()) {
             return Err(ConfigError::new(
                 "pool.name",
-                format!("two pools are named {:?}; give each a name of its own", config.name()),
+                format!("two pools are named {:?}; give each a different name", config.name()),
             ));
         }
         if let Some(directory) = config.directory()
@@ -78,7 +78,10 @@ pub(super) fn validate(
         {
             return Err(ConfigError::new(
                 "pool.path",
-                format!("two pools are at {}; give each a directory", directory.display()),
+                format!(
+                    "two pools are at {}; give each a different directory",
+                    directory.display()
+                ),
             ));
         }
         pools.push(config);
@@ -139,6 +142,8 @@ fn image(
         overcommit_percent: overcommit(settings.overcommit)?,
         managed_size: settings.image_size.as_deref().map(image_size).transpose()?,
         create: settings.create.unwrap_or(true),
+        // Filled in by `remember_served_pools`.
+        served_before: Vec::new(),
         // The daemon that serves it starts one.
         thaw_helper: None,
     })
@@ -163,7 +168,7 @@ fn rbd(
     around: &Surroundings<'_>,
 ) -> Result<RbdPoolConfig, ConfigError> {
     refuse(
-        "is not for pools of kind rbd: the cluster keeps its own space",
+        "is not for pools of kind rbd: the cluster manages its own space",
         &[
             ("ORLOP_POOL", settings.path.is_some()),
             ("ORLOP_POOL_FLOOR", settings.floor.is_some()),

@@ -8,7 +8,7 @@ use orlop_model::{ALLOCATION_UNIT, FsType, parse_size};
 
 use super::file::Settings;
 use super::pools::{self, Surroundings};
-use super::{Config, ConfigError, LogConfig, Origin, names};
+use super::{Config, ConfigError, LogConfig, Origin, names, peers};
 
 const DEFAULT_LEVEL: &str = "info";
 const DEFAULT_RUN_DIR: &str = "/run/orlop";
@@ -32,7 +32,14 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
             format!("{default} is not among ORLOP_FILESYSTEMS"),
         ));
     }
-    let mode = mode(settings.mode.as_deref())?;
+    let (mode, is_router) = mode(settings.mode.as_deref())?;
+    if is_router && !settings.pools.is_empty() {
+        return Err(ConfigError::new(
+            "ORLOP_MODE",
+            "is router, which has no pool; take the pool out, or choose all or controller",
+        ));
+    }
+    let peers = peers::validate(settings.peers, &node_id, is_router)?;
     let run_dir = settings.run_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR));
     let attach = settings.attach.unwrap_or(true);
     let log = LogConfig {
@@ -49,6 +56,8 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
     };
     let config = Config {
         mode,
+        is_router,
+        peers,
         pools: pools::validate(settings.pools, &surroundings)?,
         driver_name,
         node_id,
@@ -69,13 +78,16 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-fn mode(given: Option<&str>) -> Result<Mode, ConfigError> {
+/// And whether it is a router: a controller without a pool.
+fn mode(given: Option<&str>) -> Result<(Mode, bool), ConfigError> {
     match given {
-        None | Some("all") => Ok(Mode::All),
-        Some("controller") => Ok(Mode::Controller),
-        Some("node") => Ok(Mode::Node),
+        None | Some("all") => Ok((Mode::All, false)),
+        Some("controller") => Ok((Mode::Controller, false)),
+        Some("node") => Ok((Mode::Node, false)),
+        Some("router") => Ok((Mode::Controller, true)),
         Some(other) => {
-            Err(ConfigError::new("ORLOP_MODE", format!("{other:?} is not all, controller or node")))
+            let problem = format!("{other:?} is not all, controller, node or router");
+            Err(ConfigError::new("ORLOP_MODE", problem))
         }
     }
 }
@@ -106,7 +118,7 @@ fn check_run_dir(path: &Path) -> Result<(), ConfigError> {
         return wrong("is not the absolute path of a directory");
     }
     if path.parent().is_none() {
-        return wrong("is the root directory; choose one of its own, such as /run/orlop");
+        return wrong("is the root directory; choose another one, such as /run/orlop");
     }
     Ok(())
 }
@@ -119,7 +131,7 @@ fn check_apart(config: &Config) -> Result<(), ConfigError> {
             return Err(ConfigError::new(
                 "ORLOP_RUN_DIR",
                 format!(
-                    "{} is not apart from the pool at {}; give each a directory of its own",
+                    "{} overlaps with the pool at {}; give each a separate directory",
                     config.run_dir.display(),
                     directory.display()
                 ),
@@ -147,7 +159,10 @@ fn default_capacity(given: Option<&str>) -> Result<u64, ConfigError> {
 
 fn freeze_limit(given: Option<u32>) -> Result<Duration, ConfigError> {
     match given.unwrap_or(DEFAULT_FREEZE_LIMIT_SECONDS) {
-        0 => Err(ConfigError::new("ORLOP_FREEZE_LIMIT_SECONDS", "is 0; nothing could be copied")),
+        0 => Err(ConfigError::new(
+            "ORLOP_FREEZE_LIMIT_SECONDS",
+            "is 0, so no snapshot could be taken; give at least 1",
+        )),
         seconds => Ok(Duration::from_secs(u64::from(seconds))),
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn own(
 pub(super) fn text(name: &str, value: Option<OsString>) -> Result<Option<String>, ConfigError> {
     let text = value.map(OsString::into_string).transpose();
     text.map_err(|value| {
-        let problem = format!("{:?} is not UTF-8; only such text is taken", value.display());
+        let problem = format!("{:?} is not UTF-8, and only UTF-8 is accepted", value.display());
         ConfigError::new(name, problem)
     })
 }
@@ -96,6 +96,14 @@ fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<
         "KEEP_CAPABILITIES" => {
             settings.keep_capabilities = Some(parse(name, &value, "true or false")?);
         }
+        "PEERS" => {
+            let listed = value.split(',').map(|peer| peer.trim().to_owned());
+            settings.peers.addresses = listed.filter(|peer| !peer.is_empty()).collect();
+        }
+        "PEER_LISTEN" => settings.peers.listen = Some(value),
+        "PEER_CERTIFICATE" => settings.peers.certificate = Some(PathBuf::from(value)),
+        "PEER_KEY" => settings.peers.key = Some(PathBuf::from(value)),
+        "PEER_CA" => settings.peers.ca = Some(PathBuf::from(value)),
         "LOG" => settings.log.level = Some(value),
         "LOG_FORMAT" => settings.log.format = Some(log_format(name, &value)?),
         // Read by the command line.

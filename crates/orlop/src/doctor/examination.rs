@@ -1,19 +1,27 @@
 //! The look itself: at every pool, then at the machine.
 
+use std::fmt::Display;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use orlop_host::{MachineScan, VolumeExistence};
 use orlop_model::{Error, Finding, NodeId, PoolId, Result, VolumeId};
 use orlop_pools::image::{ImagePool, ImagePoolConfig, Inspection};
-use orlop_pools::rbd::RbdPool;
+use orlop_pools::rbd::{RbdPool, RbdPoolConfig};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use crate::check;
 use crate::config::{Config, PoolConfig, Sockets};
 
 /// After which a call's traces are gone, unless something is wrong.
 const A_MOMENT: Duration = Duration::from_secs(1);
+/// Far more than it takes on a disk that answers.
+const INSPECTING: Duration = Duration::from_secs(30);
+const NO_ANSWER: &str =
+    "it did not answer within 30 seconds; its disk, or its Ceph cluster, is slow or hangs";
 
 /// The pools and the run directory stay locked as long as this lives.
 #[derive(Default)]
@@ -24,8 +32,10 @@ pub(crate) struct Examination {
     pub(crate) unseen: Vec<String>,
     /// Of configured pools of which not even the id could be found out.
     without_id: usize,
-    /// Of the Ceph pools that were looked at.
-    rbd_ids: Vec<PoolId>,
+    /// Of the pools that were looked at.
+    ids: Vec<PoolId>,
+    /// What is as it was asked for, and may not be what was meant.
+    pub(crate) warnings: Vec<String>,
     machine: Option<MachineScan>,
 }
 
@@ -36,27 +46,114 @@ pub(crate) struct PoolSeen {
     pub(crate) inspection: Option<Inspection>,
 }
 
-impl Examination {
-    pub(crate) fn of(config: &Config, sockets: Option<&Sockets>) -> Self {
-        let mut examination = Self::default();
-        for pool in &config.pools {
-            match pool {
-                PoolConfig::Image(pool) => examination.see_image_pool(pool, &config.node_id),
-                PoolConfig::Rbd(pool) => {
-                    match RbdPool::inspect(pool) {
-                        Ok((id, findings)) => {
-                            examination.rbd_ids.push(id);
-                            examination.findings.extend(findings);
-                        }
-                        Err(error) => {
-                            examination.without_id += 1;
-                            examination.unseen.push(format!("pool {}: {error}", pool.name));
-                        }
-                    }
-                    let (name, at) = (pool.name.clone(), format!("the Ceph pool {}", pool.pool));
-                    examination.pools.push(PoolSeen { name, at, inspection: None });
-                }
+/// What came of the look at one pool.
+#[derive(Default)]
+struct PoolLook {
+    /// Unknown where not even that could be found out.
+    id: Option<PoolId>,
+    seen: Option<PoolSeen>,
+    findings: Vec<Finding>,
+    warning: Option<String>,
+    unseen: Option<String>,
+}
+
+impl PoolLook {
+    fn at(pool: &PoolConfig, node: &NodeId) -> Self {
+        let look = match pool {
+            PoolConfig::Image(pool) => Self::at_image_pool(pool, node),
+            PoolConfig::Rbd(pool) => Self::at_rbd_pool(pool),
+        };
+        Self { warning: check::volatility(pool), ..look }
+    }
+
+    fn at_rbd_pool(pool: &RbdPoolConfig) -> Self {
+        let (name, at) = (pool.name.clone(), format!("the Ceph pool {}", pool.pool));
+        let look = Self { seen: Some(PoolSeen { name, at, inspection: None }), ..Self::default() };
+        match RbdPool::inspect(pool) {
+            Ok((id, findings)) => Self { id: Some(id), findings, ..look },
+            Err(error) => Self { unseen: Some(format!("pool {}: {error}", pool.name)), ..look },
+        }
+    }
+
+    fn at_image_pool(config: &ImagePoolConfig, node: &NodeId) -> Self {
+        let subject = format!("pool {}", config.name);
+        let at = config.path.display().to_string();
+        let finding = match inspect(config, node) {
+            Ok(Some(mut inspection)) => {
+                let findings = std::mem::take(&mut inspection.findings);
+                let id = Some(inspection.id.clone());
+                let (name, inspection) = (config.name.clone(), Some(inspection));
+                let seen = Some(PoolSeen { name, at, inspection });
+                return Self { id, seen, findings, ..Self::default() };
             }
+            Ok(None) if ImagePool::has_volumes_at(&config.path) => Finding::by_hand(
+                "mark-missing",
+                subject,
+                format!("{at} holds volumes but no orlop.pool, so no daemon starts on it"),
+                "restore that file: it has the id that stands in the volumes' names",
+            ),
+            Ok(None) => Finding::by_hand(
+                "no-pool",
+                subject,
+                format!("there is no pool at {at}"),
+                advice_without_pool(config),
+            ),
+            Err(error @ Error::Damaged { .. }) => {
+                let of_image = ImagePool::finding_of_image(&config.path).ok().flatten();
+                of_image.unwrap_or_else(|| {
+                    Finding::by_hand(
+                        "mark-damaged",
+                        subject,
+                        error.to_string(),
+                        "restore that file: it has the id that stands in the volumes' names",
+                    )
+                })
+            }
+            Err(error) => {
+                let unseen = Some(format!("{subject}: {error}"));
+                return Self { unseen, ..Self::default() };
+            }
+        };
+        Self { findings: vec![finding], ..Self::default() }
+    }
+
+    fn not_possible(pool: &PoolConfig, why: impl Display) -> Self {
+        Self { unseen: Some(format!("pool {}: {why}", pool.name())), ..Self::default() }
+    }
+}
+
+/// A look in a thread: a pool on a disk that hangs hides no other.
+fn begin_to_look(pool: &PoolConfig, node: &NodeId) -> std::io::Result<Receiver<PoolLook>> {
+    let (sender, looked) = mpsc::sync_channel(1);
+    let (pool, node) = (pool.clone(), node.clone());
+    let look = move || {
+        // The receiver is gone only if it took too long.
+        let _ = sender.send(PoolLook::at(&pool, &node));
+    };
+    thread::Builder::new().name("look".to_owned()).spawn(look)?;
+    Ok(looked)
+}
+
+impl Examination {
+    /// `seen` gets each pool when it is known.
+    pub(crate) fn of(
+        config: &Config,
+        sockets: Option<&Sockets>,
+        mut seen: impl FnMut(&PoolSeen),
+    ) -> Self {
+        let deadline = Instant::now() + INSPECTING;
+        let looks: Vec<_> =
+            config.pools.iter().map(|pool| begin_to_look(pool, &config.node_id)).collect();
+        let mut examination = Self::default();
+        for (pool, looked) in config.pools.iter().zip(looks) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let look = match looked.map(|looked| looked.recv_timeout(left)) {
+                Ok(Ok(look)) => look,
+                Ok(Err(_)) => PoolLook::not_possible(pool, NO_ANSWER),
+                Err(error) => PoolLook::not_possible(pool, error),
+            };
+            look.seen.iter().for_each(&mut seen);
+            examination.add(look);
         }
         examination.compare_ids();
         if let Err(error) = examination.see_machine(config, sockets) {
@@ -65,51 +162,19 @@ impl Examination {
         examination
     }
 
-    pub(crate) fn inspections(&self) -> impl Iterator<Item = &Inspection> {
-        self.pools.iter().filter_map(|pool| pool.inspection.as_ref())
+    fn add(&mut self, look: PoolLook) {
+        match look.id {
+            Some(id) => self.ids.push(id),
+            None => self.without_id += 1,
+        }
+        self.pools.extend(look.seen);
+        self.findings.extend(look.findings);
+        self.warnings.extend(look.warning);
+        self.unseen.extend(look.unseen);
     }
 
-    fn see_image_pool(&mut self, config: &ImagePoolConfig, node: &NodeId) {
-        let subject = format!("pool {}", config.name);
-        let at = config.path.display().to_string();
-        match inspect(config, node) {
-            Ok(Some(mut inspection)) => {
-                self.findings.append(&mut inspection.findings);
-                let (name, inspection) = (config.name.clone(), Some(inspection));
-                self.pools.push(PoolSeen { name, at, inspection });
-            }
-            Ok(None) if ImagePool::has_volumes_at(&config.path) => {
-                self.without_id += 1;
-                self.findings.push(Finding::by_hand(
-                    "mark-missing",
-                    subject,
-                    format!("{at} holds volumes but no orlop.pool, so no daemon starts on it"),
-                    "restore that file: it has the id that stands in the volumes' names",
-                ));
-            }
-            Ok(None) => {
-                self.without_id += 1;
-                self.findings.push(Finding::by_hand(
-                    "no-pool",
-                    subject,
-                    format!("there is no pool at {at}"),
-                    "if there should be one, mount its filesystem; else the next start makes it",
-                ));
-            }
-            Err(error @ Error::Damaged { .. }) => {
-                self.without_id += 1;
-                self.findings.push(Finding::by_hand(
-                    "mark-damaged",
-                    subject,
-                    error.to_string(),
-                    "restore that file: it has the id that stands in the volumes' names",
-                ));
-            }
-            Err(error) => {
-                self.without_id += 1;
-                self.unseen.push(format!("{subject}: {error}"));
-            }
-        }
+    pub(crate) fn inspections(&self) -> impl Iterator<Item = &Inspection> {
+        self.pools.iter().filter_map(|pool| pool.inspection.as_ref())
     }
 
     /// A pool that was copied has its original's id, and so have all volumes in it.
@@ -168,10 +233,18 @@ impl Examination {
             Some(Ok(true)) => VolumeExistence::Exists,
             Some(Ok(false)) => VolumeExistence::Gone,
             Some(Err(_)) => VolumeExistence::Unknown,
-            None if self.without_id > 0 || self.rbd_ids.contains(id.pool()) => {
-                VolumeExistence::Unknown
-            }
+            None if self.without_id > 0 || self.ids.contains(id.pool()) => VolumeExistence::Unknown,
             None => VolumeExistence::PoolNotConfigured,
+        }
+    }
+}
+
+/// What a start would say, where it would not make a pool.
+fn advice_without_pool(config: &ImagePoolConfig) -> String {
+    match ImagePool::check(config) {
+        Err(Error::Unreachable { reason, .. }) => reason.to_string(),
+        Ok(_) | Err(_) => {
+            "if there should be one, mount its filesystem; else the next start makes it".to_owned()
         }
     }
 }

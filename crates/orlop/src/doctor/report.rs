@@ -1,7 +1,8 @@
 //! What is printed, and the exit code.
 
 use std::io::Write;
-use std::process::ExitCode;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
 
 use orlop_pools::image::Inspection;
 use serde::Serialize;
@@ -49,6 +50,7 @@ struct Document<'a> {
     pools: Vec<PoolDocument<'a>>,
     findings: &'a [Line],
     unseen: &'a [String],
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -77,34 +79,42 @@ impl<'a> PoolDocument<'a> {
     }
 }
 
-pub(super) fn conclude(examination: &Examination, lines: Vec<Line>, json: bool) -> ExitCode {
+/// What to print at the end, and the exit code.
+pub(super) fn conclude(
+    examination: &Examination,
+    lines: &[Line],
+    json: bool,
+    printer: &Printer,
+) -> u8 {
     if json {
         let document = Document {
             pools: examination.pools.iter().map(PoolDocument::of).collect(),
-            findings: &lines,
+            findings: lines,
             unseen: &examination.unseen,
+            warnings: &examination.warnings,
         };
-        say(&serde_json::to_string_pretty(&document).unwrap_or_else(|error| error.to_string()));
+        let text = serde_json::to_string_pretty(&document);
+        printer.say(text.unwrap_or_else(|error| error.to_string()));
     } else {
-        examination.pools.iter().for_each(|pool| say(&summary(pool)));
-        lines.iter().for_each(|line| say(&line.text("--repair")));
-        examination.unseen.iter().for_each(|what| say(&format!("cannot inspect {what}")));
+        let say = |line: String| printer.say(line);
+        lines.iter().for_each(|line| say(line.text("--repair")));
+        examination.warnings.iter().for_each(|what| say(format!("warning: {what}")));
+        examination.unseen.iter().for_each(|what| say(format!("cannot inspect {what}")));
         if lines.is_empty() && examination.unseen.is_empty() {
-            say("nothing inconsistent was found");
+            say("nothing inconsistent was found".to_owned());
         }
     }
     let is_left = |line: &Line| line.outcome != RepairOutcome::Repaired;
     if !examination.unseen.is_empty() {
-        hint_at_root();
-        ExitCode::from(COULD_NOT_LOOK)
+        COULD_NOT_LOOK
     } else if lines.iter().any(is_left) {
-        ExitCode::from(FINDINGS)
+        FINDINGS
     } else {
-        ExitCode::SUCCESS
+        0
     }
 }
 
-fn summary(pool: &PoolSeen) -> String {
+pub(super) fn summary(pool: &PoolSeen) -> String {
     let Some(inspection) = &pool.inspection else {
         return format!("pool {} in {}", pool.name, pool.at);
     };
@@ -119,7 +129,7 @@ fn summary(pool: &PoolSeen) -> String {
         text.push_str(", served by a daemon now");
     }
     if inspection.quarantined > 0 {
-        text.push_str(&format!(", {} things set aside in it", inspection.quarantined));
+        text.push_str(&format!(", quarantined objects: {}", inspection.quarantined));
     }
     text
 }
@@ -142,7 +152,35 @@ pub(crate) fn hint_at_root() {
     }
 }
 
-/// A closed stdout is no reason to stop: repairs go on.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+/// Prints from a thread: output that is not read, as in `| less`, must not keep the locks of pools, which
+/// would keep a daemon from starting.
+pub(crate) struct Printer {
+    lines: Sender<String>,
+    thread: JoinHandle<()>,
+}
+
+impl Printer {
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let (lines, printed) = mpsc::channel::<String>();
+        let print = move || {
+            for line in printed {
+                // A closed stdout is no reason to stop: repairs go on.
+                let _ = writeln!(std::io::stdout(), "{line}");
+            }
+        };
+        let thread = thread::Builder::new().name("print".to_owned()).spawn(print)?;
+        Ok(Self { lines, thread })
+    }
+
+    /// Never waits.
+    pub(crate) fn say(&self, line: impl Into<String>) {
+        // The thread takes lines until there can be no more.
+        let _ = self.lines.send(line.into());
+    }
+
+    /// Waits until all is read; to be called when no lock is held any more.
+    pub(crate) fn finish(self) {
+        drop(self.lines);
+        let _ = self.thread.join();
+    }
 }

@@ -13,6 +13,7 @@ fn not_a_directory() -> PoolConfig {
         overcommit_percent: 100,
         managed_size: None,
         create: true,
+        served_before: Vec::new(),
         thaw_helper: None,
     })
 }

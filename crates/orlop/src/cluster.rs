@@ -1,0 +1,87 @@
+//! This daemon among its peers: it answers their calls, and carries those that are for them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use orlop_csi::{ClusterMemory, Executor, Routes, ServeError};
+use orlop_router::{PeerGate, PeerListener, Peers, PeersConfig, Router, TlsIdentity};
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, ConfigError, PeerConfig};
+use crate::serve::Failure;
+
+pub(crate) struct Cluster {
+    peers: Option<Arc<Peers>>,
+    has_pools: bool,
+    watching: Option<JoinHandle<()>>,
+    answering: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Cluster {
+    /// `routes` are all services of this daemon, with those for peers.
+    pub(crate) async fn join(
+        config: &PeerConfig,
+        of_daemon: &Config,
+        (routes, executor, memory): (Routes, Arc<Executor>, ClusterMemory),
+        until: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let node = of_daemon.node_id.to_string();
+        let loaded = load(config, of_daemon).map_err(|error| mistake(of_daemon, error))?;
+        let identity = Arc::new(loaded);
+        let mut cluster =
+            Self { peers: None, has_pools: !of_daemon.is_router, watching: None, answering: None };
+        if let Some(address) = config.listen {
+            let bound = PeerListener::bind(address, Arc::clone(&identity)).await;
+            let listener = bound.map_err(|error| misplaced(of_daemon, address, &error))?;
+            tracing::info!(address = %listener.address(), "listening for peers");
+            let service = PeerGate::before(routes.for_peers());
+            let serving = orlop_csi::serve_peers(listener, executor, service, until);
+            cluster.answering = Some(tokio::spawn(serving));
+        }
+        if !config.addresses.is_empty() {
+            let addresses = config.addresses.clone();
+            let run_dir = of_daemon.run_dir.join(&of_daemon.driver_name);
+            let forgotten = Some(run_dir.join("forgotten-nodes"));
+            let settings = PeersConfig { node, addresses, forgotten, is_observer: false };
+            let peers = Peers::new(settings, routes, identity, memory);
+            let wrong = |why| ConfigError::new("ORLOP_NODE_ID", why);
+            let peers = Arc::new(peers.map_err(|why| mistake(of_daemon, wrong(why)))?);
+            let watched = Arc::clone(&peers);
+            cluster.watching = Some(tokio::spawn(async move { watched.watch().await }));
+            cluster.peers = Some(peers);
+        }
+        Ok(cluster)
+    }
+
+    /// Before the services of a socket; `None`: all calls are answered here.
+    pub(crate) fn router(&self, routes: Routes) -> Option<Router> {
+        self.peers.as_ref().map(|peers| Router::new(routes, Arc::clone(peers), self.has_pools))
+    }
+
+    /// Once it is time to stop: when the calls of peers are answered.
+    pub(crate) async fn left(self) -> Result<(), Failure> {
+        if let Some(watching) = self.watching {
+            watching.abort();
+        }
+        if let Some(answering) = self.answering {
+            answering.await.map_err(Failure::of)?.map_err(Failure::of)?;
+        }
+        Ok(())
+    }
+}
+
+/// The certificates, also for a check that starts nothing.
+pub(crate) fn load(config: &PeerConfig, of_daemon: &Config) -> Result<TlsIdentity, ConfigError> {
+    let node = of_daemon.node_id.to_string();
+    TlsIdentity::load(config.files.clone(), &node)
+        .map_err(|error| ConfigError::new("ORLOP_PEER_CERTIFICATE", error.to_string()))
+}
+
+fn mistake(config: &Config, error: ConfigError) -> Failure {
+    Failure::misconfigured(config.origin.locate(error).into())
+}
+
+fn misplaced(config: &Config, address: std::net::SocketAddr, error: &std::io::Error) -> Failure {
+    let problem = format!("cannot listen at {address}: {error}");
+    mistake(config, ConfigError::new("ORLOP_PEER_LISTEN", problem))
+}

@@ -1,0 +1,185 @@
+//! `orlop node`: the daemons of a cluster, as one of them sees them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use orlop_csi::proto::peer;
+use orlop_csi::{ClusterMemory, Routes};
+use orlop_model::PoolId;
+use orlop_router::{Peers, PeersConfig};
+
+use crate::config::{self, Config, ConfigError};
+use crate::doctor::{COULD_NOT_LOOK, Printer};
+use crate::{cluster, complain};
+
+#[derive(clap::Subcommand)]
+pub(crate) enum NodeCommand {
+    /// List the daemons that this one can reach or has heard of, and their pools
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+
+    /// Let deletes of volumes succeed whose node is gone for good
+    #[command(
+        after_help = "What was on the node's pools counts as deleted from then on: volumes, snapshots and\n\
+        groups. Nothing is removed from its disks. If the node comes back, so do its volumes."
+    )]
+    Forget {
+        /// Its node id
+        node: String,
+
+        /// The id of a pool that was on it, as in v-POOL-...; needed if no daemon remembers the node
+        #[arg(long = "pool", value_name = "ID")]
+        pools: Vec<PoolId>,
+
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    /// The TOML file of the daemon
+    #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) fn run(command: NodeCommand) -> ExitCode {
+    let (NodeCommand::List { common } | NodeCommand::Forget { common, .. }) = &command;
+    let loaded = config::load_to_look(common.config.as_deref());
+    let config = match loaded {
+        Ok((config, _)) => config,
+        Err(error) => return complain(COULD_NOT_LOOK, &error),
+    };
+    let printer = match Printer::start() {
+        Ok(printer) => printer,
+        Err(error) => return complain(COULD_NOT_LOOK, &error),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(carry_out(command, &config, &printer)),
+        Err(error) => return complain(COULD_NOT_LOOK, &error),
+    };
+    printer.finish();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(COULD_NOT_LOOK, &error),
+    }
+}
+
+async fn carry_out(
+    command: NodeCommand,
+    config: &Config,
+    printer: &Printer,
+) -> Result<(), ConfigError> {
+    let peers = find_peers(config).await?;
+    match command {
+        NodeCommand::List { .. } => list(&peers, printer),
+        NodeCommand::Forget { node, pools, .. } => {
+            return forget(&peers, &node, &pools, printer).await;
+        }
+    }
+    Ok(())
+}
+
+async fn find_peers(config: &Config) -> Result<Peers, ConfigError> {
+    let none = || {
+        let problem = "is not set, so this daemon has no peers; name them as HOST:PORT";
+        config.origin.locate(ConfigError::new("ORLOP_PEERS", problem))
+    };
+    let given = config.peers.as_ref().filter(|peers| !peers.addresses.is_empty());
+    let given = given.ok_or_else(none)?;
+    let located = |error| config.origin.locate(error);
+    let identity = Arc::new(cluster::load(given, config).map_err(located)?);
+    let peers = PeersConfig {
+        node: config.node_id.to_string(),
+        addresses: given.addresses.clone(),
+        forgotten: None,
+        is_observer: true,
+    };
+    let wrong = |why| located(ConfigError::new("ORLOP_NODE_ID", why));
+    let peers =
+        Peers::new(peers, Routes::default(), identity, ClusterMemory::default()).map_err(wrong)?;
+    peers.look().await;
+    Ok(peers)
+}
+
+fn list(peers: &Peers, printer: &Printer) {
+    for member in peers.described() {
+        let state = match member.away.as_str() {
+            "" => "ready".to_owned(),
+            why => format!("away: {why}"),
+        };
+        printer.say(format!("{}  {}  {state}", member.node_id, pools_of(&member)));
+    }
+    for (address, why) in peers.silent() {
+        printer.say(format!("{address}  no answer: {why}"));
+    }
+    for (pool, node) in peers.forgotten() {
+        printer.say(format!("{node}  pool {pool}  forgotten"));
+    }
+}
+
+fn pools_of(member: &peer::Member) -> String {
+    let pool = |pool: &peer::Pool| format!("{} ({})", pool.name, pool.id);
+    match member.pools.as_slice() {
+        [] => "no pool".to_owned(),
+        pools => pools.iter().map(pool).collect::<Vec<_>>().join(", "),
+    }
+}
+
+async fn forget(
+    peers: &Peers,
+    node: &str,
+    given: &[PoolId],
+    printer: &Printer,
+) -> Result<(), ConfigError> {
+    let wrong =
+        |problem: String| Err(ConfigError::new(format!("cannot forget node {node}"), problem));
+    let known = peers.described();
+    let member = known.iter().find(|member| member.node_id == node);
+    if peers.is_reached(node) {
+        return wrong("it answers, or did so a few seconds ago; stop its daemon first".to_owned());
+    }
+    let remembered = member.into_iter().flat_map(|member| &member.pools);
+    let mut pools: BTreeSet<PoolId> = remembered.filter_map(|pool| pool.id.parse().ok()).collect();
+    pools.extend(given.iter().cloned());
+    if pools.is_empty() && member.is_none() {
+        return wrong(
+            "no daemon remembers its pools; name them with --pool, as in the ids of its volumes \
+             (v-POOL-...)"
+                .to_owned(),
+        );
+    }
+    let serves = |pool: &PoolId| {
+        known.iter().find(|member| {
+            member.away.is_empty() && member.pools.iter().any(|it| it.id == pool.as_str())
+        })
+    };
+    // Its disk may be in another machine by now.
+    pools.retain(|pool| {
+        let server = serves(pool);
+        if let Some(server) = server {
+            printer.say(format!("pool {pool} is kept: node {} serves it", server.node_id));
+        }
+        server.is_none()
+    });
+    let informed = peers.forget(node, pools.clone()).await;
+    if informed.iter().all(|(_, outcome)| outcome.is_err()) {
+        return wrong("no daemon could be reached; is the cluster up?".to_owned());
+    }
+    for (other, outcome) in informed {
+        match outcome {
+            Ok(()) => printer.say(format!("node {other} knows it")),
+            Err(why) => printer.say(format!("node {other} does not know it: {why}")),
+        }
+    }
+    printer.say(format!("node {node} is forgotten"));
+    for pool in &pools {
+        printer.say(format!("what was on its pool {pool} can be deleted"));
+    }
+    Ok(())
+}
