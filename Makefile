@@ -1,4 +1,4 @@
-.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta lint check-texts oldest-rust fmt clean-run
+.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -77,6 +77,11 @@ bench:
 bench-delta:
 	cargo build --release --locked --package orlop --package orlop-bench
 	target/release/orlop-bench delta
+
+#: bench-hop   what it costs that a router carries a call; as root, on an idle machine
+bench-hop:
+	cargo build --release --locked --package orlop --package orlop-bench
+	target/release/orlop-bench hop
 
 #: fuzz        each target of fuzz/ for FUZZ_SECONDS (60); needs cargo-fuzz and a nightly toolchain
 fuzz:

@@ -18,6 +18,7 @@ mod delta;
 mod driver;
 mod experiments;
 mod fio;
+mod hop;
 mod process;
 mod report;
 mod results;
@@ -62,6 +63,11 @@ enum Command {
     /// Changed blocks of a 100 GiB volume
     Delta {
         #[arg(default_value_t = 25)]
+        runs: usize,
+    },
+    /// Calls at a node, and through a router before it
+    Hop {
+        #[arg(default_value_t = 200)]
         runs: usize,
     },
 }
@@ -123,6 +129,7 @@ async fn main() {
     assert!(orlop_tests::root(), "the benchmark needs root");
     match cli.command {
         Some(Command::Delta { runs }) => delta::run(runs.max(1)).await,
+        Some(Command::Hop { runs }) => hop::run(runs.max(1)).await,
         None => cli.compare().await,
     }
 }

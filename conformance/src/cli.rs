@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     #[arg(long = "other-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     other_parameters: Vec<(String, String)>,
 
+    /// Volumes made with --other-parameter can be snapshotted together with others
+    #[arg(long)]
+    snapshots_across: bool,
+
     /// KEY=VALUE that makes a volume take all of its space when it is created; may be repeated
     #[arg(long = "filling-parameter", value_name = "KEY=VALUE", value_parser = pair)]
     filling_parameters: Vec<(String, String)>,
@@ -210,6 +214,7 @@ impl Arguments {
         options.fs_type.clone_from(&self.fs_type);
         options.parameters = pairs(&self.parameters);
         options.other_parameters = pairs(&self.other_parameters);
+        options.snapshots_across = self.snapshots_across;
         options.filling_parameters = pairs(&self.filling_parameters);
         options.snapshot_parameters = pairs(&self.snapshot_parameters);
         options.secrets = pairs(&self.secrets);

@@ -58,6 +58,8 @@ pub enum Need {
     MutableParameters,
     /// `--other-parameter`
     OtherParameters,
+    /// No `--snapshots-across`
+    SnapshotsApart,
     /// `--filling-parameter`
     FillingParameters,
     /// `--group-parameter`
@@ -100,6 +102,7 @@ impl Need {
             Self::WeakSecrets => !options.weak_secrets.is_empty(),
             Self::MutableParameters => !options.mutable_parameters.is_empty(),
             Self::OtherParameters => !options.other_parameters.is_empty(),
+            Self::SnapshotsApart => !options.snapshots_across,
             Self::FillingParameters => !options.filling_parameters.is_empty(),
             Self::GroupParameters => !options.group_parameters.is_empty(),
             Self::LargestGroup => options.largest_group.is_some(),
@@ -159,6 +162,9 @@ impl fmt::Display for Need {
             Self::MutableParameters => formatter.write_str("needs --mutable-parameter"),
             Self::OtherParameters => {
                 formatter.write_str("no second kind of volume is known (--other-parameter)")
+            }
+            Self::SnapshotsApart => {
+                formatter.write_str("one snapshot can be taken of all kinds of volumes")
             }
             Self::FillingParameters => formatter.write_str(
                 "no kind of volume is known that fills the storage (--filling-parameter)",

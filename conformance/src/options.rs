@@ -58,6 +58,8 @@ pub struct Options {
     pub parameters: Pairs,
     /// These put a volume where it cannot be grouped with one made with `parameters`.
     pub other_parameters: Pairs,
+    /// All the same, one snapshot can be taken of both.
+    pub snapshots_across: bool,
     /// Added to `parameters`, these make a volume that takes its space when it is created.
     pub filling_parameters: Pairs,
     /// Two sets of values, each of which the plugin takes; the second to change to.
@@ -99,6 +101,7 @@ impl Options {
             fs_type: String::new(),
             parameters: Pairs::new(),
             other_parameters: Pairs::new(),
+            snapshots_across: false,
             filling_parameters: Pairs::new(),
             mutable_parameters: Pairs::new(),
             changed_parameters: Pairs::new(),

@@ -1,6 +1,7 @@
 //! The daemon as a process: how it starts, what it refuses, what it tells, how it ends.
 
 mod absent;
+mod clean_run;
 mod copied_pool;
 mod cross_pool_calls;
 mod documents;
@@ -9,6 +10,7 @@ mod health;
 mod hung;
 mod hung_targets;
 mod hung_threads;
+mod letting_go;
 mod log_failures;
 mod logs;
 mod logs_unread;

@@ -6,3 +6,4 @@ mod fixture;
 mod machine;
 mod pool;
 mod running_daemon;
+mod starting;

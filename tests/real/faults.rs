@@ -13,7 +13,9 @@ mod full;
 mod full_run_dir;
 mod hidden;
 mod lost_data;
+mod lost_image;
 mod manual_devices;
+mod moved_data;
 mod tools;
 
 use std::time::Duration;

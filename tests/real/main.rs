@@ -24,6 +24,7 @@ mod namespaces;
 mod privilege;
 mod publish;
 mod restart;
+mod router;
 mod space;
 mod stage;
 mod stress;

@@ -79,8 +79,9 @@ async fn node_records_of_an_earlier_build_are_taken_over() {
     assert_eq!(fs::read_dir(run.join("volumes")).unwrap().count(), 0, "a record was left");
 }
 
-/// What an earlier build may lose: without the stamp, the doctor repairs less (decision 0043).
-const ADDED: [&str; 1] = ["served-by.json: new .run_stamp: text"];
+/// What an earlier build may lose, or does not understand: without the stamp, the doctor repairs less
+/// (decision 0043). The marker of a pool was the stamp alone, and no JSON.
+const ADDED: [&str; 2] = ["served-by.json: new .run_stamp: text", "pools is new"];
 
 /// A field that an earlier build does not know is lost there at the next change; one that it misses
 /// makes the record unreadable to it. Decision 0001 says when the version has to change.

@@ -36,6 +36,11 @@ impl Launch {
         launch
     }
 
+    /// A router, which has none.
+    pub fn without_pool() -> Self {
+        Self::in_scratch(Scratch::new())
+    }
+
     /// On several pools, which lie in one scratch directory: each with its name and what else of
     /// TOML is said of it.
     pub fn on_several(pools: &[(&str, &TestPool, &str)]) -> Self {
@@ -141,6 +146,22 @@ impl Launch {
         Ran { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
+    /// Begins to run `orlop` with other arguments than `serve`, with its standard output at `output`.
+    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
+    pub fn begin(&self, words: &[&str], output: &Path) -> Running {
+        let output = File::options().append(true).open(output).expect("open the output");
+        let child = Command::new(binary())
+            .args(words)
+            .env_clear()
+            .envs(self.variables.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("run orlop");
+        Running(child)
+    }
+
     pub fn scratch(&self) -> &Scratch {
         &self.scratch
     }
@@ -210,6 +231,26 @@ pub struct Ran {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
+}
+
+/// A command that was begun. Killed when it is dropped.
+pub struct Running(Child);
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("look at a command").is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 pub struct Daemon {

@@ -26,6 +26,7 @@
     reason = "a test says what it expects by unwrapping it"
 )]
 
+mod authority;
 mod capability;
 mod ceph;
 mod cgroup;
@@ -50,6 +51,7 @@ mod variable;
 mod volume_group;
 mod workload;
 
+pub use authority::Authority;
 pub use capability::{Mode, VolumeCapabilityExt, block, mount};
 pub use ceph::{ClusterOutage, TestCeph};
 pub use cgroup::{Cgroup, Job, device_at};
@@ -57,7 +59,7 @@ pub use child_watcher::{ChildWatcher, files_that_hold};
 pub use client::{Answer, Client, expect_code, int};
 pub use connection::is_connection_lost;
 pub use create::Create;
-pub use daemon::{Daemon, Ended, Launch, Predecessor, Ran, binary};
+pub use daemon::{Daemon, Ended, Launch, Predecessor, Ran, Running, binary};
 pub use fastrand::Rng;
 pub use group::GroupSnapshotExt;
 pub use mount_holder::MountHolder;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use csi_conformance::options::{Hooks, Options};
-use orlop_csi::{Executor, Features, Mode};
+use orlop_csi::{Executor, Features, Mode, Routes};
 use orlop_engine::request::NodeInfo;
 use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
@@ -70,10 +70,11 @@ impl MemoryPlugin {
             group_snapshots: true,
             mode: Mode::All,
         };
+        let routes = Routes::csi(&executor, &Arc::new(features));
         let bound = orlop_csi::bind(&socket).map_err(|error| error.to_string())?;
         let serving = tokio::spawn(async move {
             // Until it is dropped; an error shows as calls without an answer.
-            let _ = orlop_csi::serve(bound, executor, features, std::future::pending()).await;
+            let _ = orlop_csi::serve(bound, executor, routes, std::future::pending()).await;
         });
         Ok(Self { reach, pools, socket, serving, _directory: directory })
     }

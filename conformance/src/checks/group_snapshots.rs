@@ -65,7 +65,7 @@ const CHECKS: &[Check] = &[
         &["GG-27"],
         run!(of_places_apart),
     )
-    .needs(&[Need::OtherParameters]),
+    .needs(&[Need::OtherParameters, Need::SnapshotsApart]),
     check(
         "group-snapshot-of-a-missing-volume",
         "names a volume that was deleted beside one that is there, and looks for leftovers",

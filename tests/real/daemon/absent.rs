@@ -34,13 +34,13 @@ async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
 }
 
 /// Lists are whole, so they are an error as long as a pool is missing.
-async fn until_all_are_served(client: &Client) {
+pub(super) async fn until_all_are_served(client: &Client) {
     until("all are served", || async { client.list_volumes().await.is_ok() }).await;
     assert!(client.probe().await.unwrap());
 }
 
 /// Started, with what can be reached in service. A daemon that ended instead fails the test.
-async fn start_without(daemon: &mut Daemon, client: &Client) {
+pub(super) async fn start_without(daemon: &mut Daemon, client: &Client) {
     daemon.start_again();
     until("the other pool is served", || async {
         client.capacity().await.is_ok_and(|answer| answer.available_capacity > 0)
@@ -297,6 +297,55 @@ async fn probe_is_not_ready_without_a_pool() {
     expect_code(client.list_volumes().await, Code::Unavailable);
     there.power_on();
     until_all_are_served(&client).await;
+}
+
+/// At a restart within one boot: the run directory remembers what was served, and fstab need not.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_served_in_this_boot_is_not_replaced_by_a_new_one() {
+    needs_root!();
+    let there = TestPool::new(PoolFs::Directory, 0);
+    let disk = there.beside("disk", PoolFs::Xfs, GIB);
+    let pools = [("there", &there, ""), ("disk", &disk, "")];
+    let mut daemon = Launch::on_several(&pools).start().await;
+    let client = daemon.client();
+    let volume = on_pool(&client, "v", "disk").done().await;
+    daemon.kill9();
+    disk.unplug();
+
+    let settings = there.scratch().join("orlop.toml");
+    let settings = settings.to_str().unwrap();
+    let told = "was served under this name or at this path since this machine started";
+    for words in
+        [&["serve", "--check", "--config", settings][..], &["doctor", "--config", settings]]
+    {
+        let ran = daemon.launch().run(words);
+        assert!(ran.stdout.contains(told), "{words:?}: {}{}", ran.stdout, ran.stderr);
+    }
+    let listed = daemon.launch().run(&["pool", "list", "--config", settings]);
+    assert_eq!(listed.status.code(), Some(2), "{}", listed.stderr);
+    assert!(listed.stdout.contains("absent: pool "), "{}", listed.stdout);
+    assert!(!listed.stdout.contains("no pool yet"), "{}", listed.stdout);
+    start_without(&mut daemon, &client).await;
+    expect_code(on_pool(&client, "v", "disk").send().await, Code::Unavailable);
+    expect_code(client.create("v").size(VOLUME).block().send().await, Code::Unavailable);
+    assert!(daemon.log().contains(told), "the log does not say why");
+    assert!(is_empty(&disk.path), "a pool was made on the disk below");
+
+    disk.power_on();
+    until_all_are_served(&client).await;
+    assert_eq!(on_pool(&client, "v", "disk").done().await.volume_id, volume.volume_id);
+
+    // A new pool is really meant.
+    daemon.terminate();
+    disk.unplug();
+    let id = volume.volume_id.split('-').nth(1).unwrap();
+    let marker = there.scratch().join("run/csi.orlop.io/pools").join(id);
+    let ran = daemon.launch().run(&["serve", "--check", "--config", settings]);
+    assert!(ran.stdout.contains(marker.to_str().unwrap()), "{}", ran.stdout);
+    std::fs::remove_file(marker).unwrap();
+    daemon.restart().await;
+    assert_ne!(on_pool(&client, "v", "disk").done().await.volume_id, volume.volume_id);
+    daemon.terminate();
 }
 
 async fn condition_of(client: &Client, id: &str) -> v1::VolumeCondition {

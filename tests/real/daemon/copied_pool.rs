@@ -37,5 +37,12 @@ async fn a_copy_of_a_served_pool_is_refused_unchanged() {
         assert!(ended.output.contains("cannot open pool copy"), "{}", ended.output);
         assert_eq!(contents(&copy), before);
         assert_eq!(daemon.leaks(), [""; 0], "{size}");
+        let checked = Launch::on_several(&both).arg("--check").run_to_end();
+        assert!(!checked.status.success(), "--check: {}", checked.output);
+        assert!(
+            checked.output.contains("it has the same id as pool original"),
+            "{}",
+            checked.output
+        );
     }
 }

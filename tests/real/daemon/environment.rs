@@ -56,6 +56,27 @@ async fn nonsense_environment_variables_are_ignored() {
     starts_and_serves(odd).await;
 }
 
+/// It works until the machine is restarted, and then all volumes are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_a_reboot_removes_is_warned_of() {
+    needs_root!();
+    const GONE: &str = "is on a tmpfs, so all its volumes are gone after a reboot";
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let launch = Launch::on(&pool).env("ORLOP_POOL", memory.path().join("pool"));
+    let checked = launch.run(&["serve", "--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    assert!(checked.stdout.contains(GONE), "{checked:?}");
+    let mut daemon = launch.start().await;
+    assert_eq!(daemon.log().matches(GONE).count(), 1, "{}", daemon.log());
+    daemon.terminate();
+    let looked = daemon.launch().run(&["doctor"]);
+    assert_eq!(looked.status.code(), Some(0), "{looked:?}");
+    assert!(looked.stdout.contains(GONE), "{looked:?}");
+    let checked = Launch::on(&pool).run(&["serve", "--check"]);
+    assert!(!checked.stdout.contains(GONE), "{checked:?}");
+}
+
 /// Bytes that are not UTF-8, as a Latin-1 locale makes them.
 fn latin_1() -> OsString {
     OsString::from_vec(b"/srv/caf\xe9".to_vec())

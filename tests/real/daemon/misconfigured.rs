@@ -371,3 +371,37 @@ fn check_has_no_side_effects() {
     assert!(!launch.socket().exists());
     assert_eq!(pool.path.read_dir().unwrap().count(), 0);
 }
+
+#[test]
+fn check_warns_of_an_image_larger_than_its_disk() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    for (size, is_large) in [("1GiB", false), ("900TiB", true)] {
+        let launch = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", size).arg("--check");
+        let checked = launch.run_to_end();
+        assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+        let warns = checked.output.contains("warning: the image of pool default may grow to");
+        assert_eq!(warns, is_large, "{size}: {}", checked.output);
+    }
+}
+
+#[test]
+fn check_warns_of_a_mode_that_half_serves_an_image_pool() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    for (mode, is_half) in [("all", false), ("node", true), ("controller", true)] {
+        let launch = Launch::on(&pool).env("ORLOP_MODE", mode).arg("--check");
+        let checked = launch.run_to_end();
+        assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+        let warns = checked.output.contains("choose ORLOP_MODE=all");
+        assert_eq!(warns, is_half, "{mode}: {}", checked.output);
+    }
+}
+
+#[test]
+fn pool_list_says_that_no_pool_is_configured() {
+    needs_root!();
+    let listed = Launch::without_pool().run(&["pool", "list"]);
+    assert_eq!(listed.status.code(), Some(2), "{}{}", listed.stdout, listed.stderr);
+    assert!(listed.stderr.contains("ORLOP_POOL: is not set"), "{}", listed.stderr);
+}

@@ -156,7 +156,7 @@ async fn a_run_directory_has_one_daemon() {
     let ended = second.run_to_end();
     assert_eq!(ended.status.code(), Some(1));
     let reason = reason(&ended);
-    assert!(reason.contains("another daemon uses the run directory"), "{reason}");
+    assert!(reason.contains("another process uses the run directory"), "{reason}");
     assert!(freeze.lasts(), "what the first has frozen is none of the second's business");
     drop(freeze);
     node.down().await;
@@ -278,4 +278,59 @@ async fn idle_connections_do_not_exhaust_descriptors() {
     tokio::time::timeout(PATIENCE, using).await.expect("a client that speaks is not served");
     daemon.terminate();
     assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log());
+}
+
+/// By a clean-up of the directory that callers and plugin share.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_is_removed_is_made_again() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let directory = pool.scratch().join("plugins/orlop");
+    let socket = directory.join("csi.sock");
+    let endpoint = format!("unix://{}", socket.display());
+    let mut daemon = Launch::on(&pool).env("CSI_ENDPOINT", endpoint).start().await;
+    let early = daemon.client();
+    assert!(early.probe().await.unwrap());
+    for (round, removes_directory) in [false, true].into_iter().enumerate() {
+        std::fs::remove_file(&socket).unwrap();
+        if removes_directory {
+            std::fs::remove_dir(&directory).unwrap();
+        }
+        until("reachable again", || async { daemon.client().probe().await.is_ok() }).await;
+        assert!(early.probe().await.unwrap(), "an open connection was ended");
+        let mode = socket.symlink_metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let log = daemon.log();
+        let told = log.lines().filter(|line| line.contains("was removed or replaced"));
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), round + 1, "{told:?}");
+        assert!(told.iter().all(|line| line.contains(" ERROR ")), "{told:?}");
+    }
+    daemon.terminate();
+    assert_eq!(names_in(&directory), [""; 0]);
+}
+
+/// What is at the path belongs to another process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_was_replaced_is_not_taken_back() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let socket = daemon.launch().socket();
+    std::fs::remove_file(&socket).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let inode = socket.symlink_metadata().unwrap().ino();
+    until("logged", || async { daemon.log().contains("another daemon answers there") }).await;
+    assert_eq!(socket.symlink_metadata().unwrap().ino(), inode);
+    // Its process has ended.
+    drop(other);
+    until("reachable again", || async { daemon.client().probe().await.is_ok() }).await;
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
-use orlop_sys::mounts;
+use orlop_sys::{mounts, tool};
 use orlop_tests::*;
 
 use crate::doctor::fixture::{Fixture, doctor};
@@ -217,6 +217,28 @@ async fn other_run_directory_repairs_nothing() {
     assert!(is_attached(&device, &id));
     fixture.repair("stray-device");
     fixture.daemon.restart().await;
+    node.down().await;
+}
+
+/// There need not be another run directory: this one may have been removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_run_directory_is_reported_with_what_helps() {
+    needs_root!();
+    let mut fixture = Fixture::new(PoolFs::Xfs).await;
+    let volume = fixture.client.create("m").size(64 * MIB).fs("ext4").done().await;
+    let node = fixture.client.on_node(&volume, mount("ext4"));
+    node.up().await;
+    fixture.daemon.kill9();
+    let run_dir = fixture.pool.scratch().join("run/csi.orlop.io");
+    tool::run("rm", ["-r", run_dir.to_str().unwrap()]).unwrap();
+    let helps = "stage and publish the volume again with the same arguments";
+    let report = fixture.doctor(&[]);
+    report.expect(1, &[("forgotten-mount", "by-hand")]);
+    assert!(report.text.contains(helps), "{}", report.text);
+    fixture.daemon.restart().await;
+    assert!(fixture.daemon.log().contains(helps), "{}", fixture.daemon.log());
+    node.up().await;
+    fixture.doctor(&[]).expect(0, &[]);
     node.down().await;
 }
 

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use orlop_sys::tool;
 use orlop_tests::*;
-use tokio::sync::Mutex;
 
 use crate::faults::{PATIENCE, complaint, is_abnormal, run};
 
@@ -16,13 +15,9 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// If the file of any loop device on the machine does not answer, mkfs.btrfs gives up.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
-
 on_every_pool!(a_pool_remounted_read_only, a_disk_that_fails);
 
 async fn a_pool_remounted_read_only(fs: PoolFs) {
-    let _alone = ONE_AT_A_TIME.lock().await;
     let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
     let daemon = Daemon::start(&pool).await;
@@ -53,7 +48,6 @@ async fn a_pool_remounted_read_only(fs: PoolFs) {
 
 /// Every block of the disk is an error from now on.
 async fn a_disk_that_fails(fs: PoolFs) {
-    let _alone = ONE_AT_A_TIME.lock().await;
     let disks = TestPool::new(PoolFs::Xfs, 4 * GIB);
     let pool = TestPool::on_a_disk_in(&disks, fs, 2 * GIB);
     let mut daemon = Daemon::start(&pool).await;

@@ -40,7 +40,7 @@ fn refused_for(answer: Answer<()>, device: &Path) {
 fn assert_advised(condition: &v1::VolumeCondition, device: &Path) {
     let (text, device) = (&condition.message, device.display());
     assert!(condition.abnormal, "{text}");
-    assert!(text.contains("by dd, then") && text.contains(&format!("--detach {device}")), "{text}");
+    assert!(text.contains("dd, then") && text.contains(&format!("--detach {device}")), "{text}");
 }
 
 async fn check_condition(client: &Client, node: &OnNode, device: &Path) {

@@ -81,7 +81,7 @@ async fn what_the_http_library_refuses_is_logged() {
     let log = daemon.log();
     let pid = format!("pid={}", std::process::id());
     let lines = warnings(&log);
-    for what in ["PROTOCOL_ERROR", "not in the table", "something else than HTTP/2"] {
+    for what in ["PROTOCOL_ERROR", "not in the table", "something other than HTTP/2"] {
         let said = lines.iter().any(|line| line.contains(what) && line.contains(&pid));
         assert!(said, "{what}: {lines:?}");
     }

@@ -68,3 +68,29 @@ async fn oversized_fields_are_refused_and_forgotten() {
     assert!(after < before + TOLERATED, "{before} bytes became {after}");
     assert_eq!(client.list_volumes().await.unwrap().len(), 2);
 }
+
+/// An empty capability is two bytes in a message, and far more once it is parsed.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_empty_entries_take_bounded_memory() {
+    needs_root!();
+    let pool = TestPool::new(PoolFs::Directory, 0);
+    let daemon = Daemon::start(&pool).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let client = daemon.client();
+        calls.spawn(async move {
+            let mut create = client.create(&format!("v{number}")).size(MIB);
+            create.request.volume_capabilities = vec![v1::VolumeCapability::default(); 2_000_000];
+            create.send().await.map(drop)
+        });
+    }
+    while let Some(answer) = calls.join_next().await {
+        let status = answer.unwrap().unwrap_err();
+        let codes = [Code::InvalidArgument, Code::Unavailable];
+        assert!(codes.contains(&status.code()), "{status}");
+    }
+    let peak = peak_resident_bytes(daemon.pid());
+    report(&format!("peak {} MiB", peak / MIB));
+    assert!(peak < TOLERATED, "{peak} bytes");
+    daemon.client().create("v").size(MIB).block().done().await;
+}

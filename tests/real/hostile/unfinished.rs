@@ -1,74 +1,94 @@
 //! Large messages that begin to arrive and never end.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
-use http_body::Frame;
 use orlop_tests::*;
-use tonic::Status;
-use tonic::body::Body;
-use tonic::client::GrpcService;
-use tonic::codegen::http::Request;
-use tonic::transport::{Channel, Endpoint};
+
+use crate::hostile::raw_http2::{
+    DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, call, frame,
+};
 
 /// As many as one connection may have.
-const CALLS: usize = 256;
+const CALLS: u32 = 256;
 /// The most that a message may have.
 const MESSAGE: u32 = 4 << 20;
-/// The piece of it that is missing in the end.
-const MISSING: usize = 100;
-const PIECE: usize = 16 << 10;
+/// What is sent of it: less than a call may send without being asked for more.
+const SENT: usize = 960 << 10;
+const PIECE: i64 = 16 << 10;
+/// What a connection may send without being asked for more.
+const FIRST_WINDOW: i64 = 65_535;
 /// The largest part of the 256 MiB that docs/deploy/requirements.md recommends.
 const TOLERATED: u64 = 64 * MIB;
 
-type Data = <Body as http_body::Body>::Data;
-
-struct Unfinished {
-    head: Option<Data>,
-    left: usize,
+struct Flood {
+    stream: UnixStream,
+    /// What the connection may still send.
+    window: Arc<AtomicI64>,
 }
 
-impl Unfinished {
-    fn new() -> Self {
-        let head = [&[0], MESSAGE.to_be_bytes().as_slice()].concat();
-        let left = usize::try_from(MESSAGE).unwrap() - MISSING;
-        Self { head: Some(Data::from(head)), left }
+impl Flood {
+    fn connect(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+        let window = Arc::new(AtomicI64::new(FIRST_WINDOW));
+        let (mut answers, more) = (stream.try_clone().unwrap(), Arc::clone(&window));
+        std::thread::spawn(move || read_windows(&mut answers, &more));
+        Self { stream, window }
+    }
+
+    /// Each call announces its message and sends a part of it. `None`: the daemon has hung up.
+    fn send(&mut self, method: &str) -> Option<()> {
+        for number in 0..CALLS {
+            let stream = 2 * number + 1;
+            let head = [&[0], MESSAGE.to_be_bytes().as_slice()].concat();
+            let headers = call(method, "application/grpc");
+            let begin = frame(HEADERS, END_HEADERS, stream, &headers);
+            self.stream.write_all(&[begin, frame(DATA, 0, stream, &head)].concat()).ok()?;
+        }
+        for _ in 0..SENT / usize::try_from(PIECE).unwrap() {
+            for number in 0..CALLS {
+                self.wait_for_window()?;
+                let piece = vec![0; usize::try_from(PIECE).unwrap()];
+                self.stream.write_all(&frame(DATA, 0, 2 * number + 1, &piece)).ok()?;
+            }
+        }
+        Some(())
+    }
+
+    /// `None`: the daemon takes no more.
+    fn wait_for_window(&self) -> Option<()> {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while self.window.load(Ordering::SeqCst) < PIECE {
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.window.fetch_sub(PIECE, Ordering::SeqCst);
+        Some(())
     }
 }
 
-impl http_body::Body for Unfinished {
-    type Data = Data;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Data>, Status>>> {
-        if let Some(head) = self.head.take() {
-            return Poll::Ready(Some(Ok(Frame::data(head))));
+/// Until the connection ends.
+fn read_windows(stream: &mut UnixStream, window: &AtomicI64) {
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        if stream.read_exact(&mut payload).is_err() {
+            return;
         }
-        if self.left == 0 {
-            // Without a waker: it never comes.
-            return Poll::Pending;
+        if head[3] == WINDOW_UPDATE && head[5..] == [0; 4] {
+            let more = u32::from_be_bytes(payload.try_into().unwrap());
+            window.fetch_add(i64::from(more), Ordering::SeqCst);
         }
-        let length = self.left.min(PIECE);
-        self.left -= length;
-        Poll::Ready(Some(Ok(Frame::data(Data::from(vec![0; length])))))
     }
-}
-
-async fn call(mut channel: Channel, method: &'static str) {
-    let uri = format!("http://localhost{method}");
-    let request = Request::post(uri)
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(Body::new(Unfinished::new()))
-        .unwrap();
-    poll_fn(|context| GrpcService::<Body>::poll_ready(&mut channel, context)).await.unwrap();
-    // Refused or given up: either will do.
-    let _ = GrpcService::<Body>::call(&mut channel, request).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,16 +99,18 @@ async fn messages_that_do_not_end_take_bounded_memory() {
     let client = daemon.client();
     let before = peak_resident_bytes(daemon.pid());
     for method in ["/csi.v1.Identity/Probe", "/csi.v1.Controller/CreateVolume"] {
-        let endpoint = format!("unix://{}", daemon.launch().socket().display());
-        let channel = Endpoint::from_shared(endpoint).unwrap().connect().await.unwrap();
-        let calls: Vec<_> =
-            (0..CALLS).map(|_| tokio::spawn(call(channel.clone(), method))).collect();
-        // Shorter than a message may take to arrive, so none of them has ended for that.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        let socket = daemon.launch().socket();
+        let flooding = tokio::task::spawn_blocking(move || {
+            let mut flood = Flood::connect(&socket);
+            // However far it gets: what counts is what the daemon keeps of it.
+            let _ = flood.send(method);
+            flood
+        });
+        let flood = flooding.await.unwrap();
         assert!(client.probe().await.unwrap(), "{method}: other calls are not answered");
         let volume = client.create("v").size(MIB).block().done().await;
         client.delete(&volume.volume_id).await.unwrap();
-        calls.iter().for_each(tokio::task::JoinHandle::abort);
+        drop(flood);
         let peak = peak_resident_bytes(daemon.pid());
         report(&format!("{method}: peak before {} MiB, then {} MiB", before / MIB, peak / MIB));
         assert!(peak < before + TOLERATED, "{method}: {before} bytes became {peak}");

@@ -47,6 +47,8 @@ fn name_of(path: &Path) -> String {
     let last: Vec<_> = names.iter().rev().take(3).rev().map(|part| without_pool(part)).collect();
     match last.as_slice() {
         [directory, _, file] if directory == "snapshots" => format!("{directory}/{file}"),
+        // A marker has the pool's id as its name.
+        [.., directory, _] if directory == "pools" => directory.clone(),
         [directory, id, file] if file == "record.json" => format!("{directory}/{id}/{file}"),
         [.., directory, file] => format!("{directory}/{file}"),
         other => other.join("/"),

@@ -1,0 +1,7 @@
+//! Daemons that carry calls to each other.
+
+mod cluster;
+mod configuration;
+mod groups;
+mod kills;
+mod volumes;

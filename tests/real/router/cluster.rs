@@ -1,0 +1,79 @@
+//! Two nodes with a pool each, and a router, on addresses of their own below 127.0.0.0/8.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use orlop_tests::*;
+
+const PORT: u16 = 7420;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) struct Cluster {
+    pub(crate) router: Daemon,
+    pub(crate) nodes: Vec<Node>,
+}
+
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) daemon: Daemon,
+    _pool: TestPool,
+}
+
+impl Cluster {
+    pub(crate) async fn start(fs: PoolFs) -> Self {
+        let authority = Authority::new();
+        let addresses = addresses();
+        let mut nodes = Vec::new();
+        for (name, address) in ["node-a", "node-b"].into_iter().zip(&addresses) {
+            let pool = TestPool::new(fs, 2 * GIB);
+            let launch = launch(Launch::on(&pool), name, &authority)
+                .env("ORLOP_PEER_LISTEN", address)
+                .env("ORLOP_PEERS", addresses.join(","));
+            let daemon = launch.start().await;
+            nodes.push(Node { name, daemon, _pool: pool });
+        }
+        let router = launch(Launch::without_pool(), "router", &authority)
+            .env("ORLOP_MODE", "router")
+            .env("ORLOP_PEERS", addresses.join(","));
+        let router = router.start().await;
+        let cluster = Self { router, nodes };
+        cluster.until_all_are_known().await;
+        cluster
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.router.client()
+    }
+
+    /// A daemon looks for its peers every few seconds.
+    pub(crate) async fn until_all_are_known(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        for daemon in self.nodes.iter().map(|node| &node.daemon).chain([&self.router]) {
+            while let Err(status) = daemon.client().list_volumes().await {
+                assert!(Instant::now() < deadline, "{status}\n{}", daemon.log());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+pub(crate) fn launch(launch: Launch, node: &str, authority: &Authority) -> Launch {
+    let directory = launch.scratch().ensure_dir("tls");
+    let files = authority.issue(node, &directory);
+    let launch = launch.env("ORLOP_NODE_ID", node).env("ORLOP_ATTACH", "false");
+    files.into_iter().fold(launch, |launch, (variable, path)| launch.env(variable, path))
+}
+
+/// Of this test alone.
+pub(crate) fn addresses() -> [String; 2] {
+    let mut random = Rng::new();
+    let (second, third) = (random.u8(1..255), random.u8(1..255));
+    [1, 2].map(|last| format!("{}:{PORT}", Ipv4Addr::new(127, second, third, last)))
+}
+
+/// A request that is for this node.
+pub(crate) fn at(node: &str) -> v1::TopologyRequirement {
+    let segments = [("csi.orlop.io/node".to_owned(), node.to_owned())].into();
+    let place = v1::Topology { segments };
+    v1::TopologyRequirement { requisite: vec![place.clone()], preferred: vec![place] }
+}
