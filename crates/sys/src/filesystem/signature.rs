@@ -6,7 +6,7 @@ use std::path::Path;
 use super::FsKind;
 use super::btrfs;
 use super::ext4::Ext4Superblock;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 pub(super) const HEAD: u64 = 1 << 20;
 pub(super) const TAIL: u64 = 64 << 10;
@@ -30,10 +30,14 @@ const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
 const SUPERBLOCK_BYTES: u64 = 4096;
 
 /// Looks at a device or an image file, without changing it. Where a filesystem is, two blocks are
-/// read; only to tell that none is takes all that could hold one.
+/// read; only to tell that none is takes all that could hold one. A loop device that was detached after it
+/// was found has no size; it must not pass for a volume that was never written to.
 pub fn probe(device: &Path) -> Result<Signature> {
     let mut file = File::open(device).on("open", device)?;
     let length = file.seek(SeekFrom::End(0)).on("read the size of", device)?;
+    if length == 0 {
+        return Err(Error::refused("read", device, "it has no size; was it detached?"));
+    }
     read_superblocks(&file, length)
         .and_then(|head| classify(&head, || is_blank(&file, length)))
         .on("read", device)

@@ -17,9 +17,22 @@ fn probe_bytes(length: u64, pieces: &[(u64, &[u8])]) -> Signature {
 
 #[test]
 fn zeros_of_any_length_are_blank() {
-    for length in [0, 512, 4096, 70_000, MIB, 10 * MIB] {
+    for length in [512, 4096, 70_000, MIB, 10 * MIB] {
         assert_eq!(probe_bytes(length, &[]), Signature::Blank, "{length}");
     }
+}
+
+#[test]
+fn a_device_without_a_size_is_not_blank() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    let empty = dir.path().join("image");
+    File::create(&empty).unwrap();
+    assert!(probe(&empty).unwrap_err().to_string().contains("it has no size"));
+    let disk = Disk::attach(&empty, false);
+    assert!(probe(&disk.path()).unwrap_err().to_string().contains("it has no size"));
 }
 
 #[test]
