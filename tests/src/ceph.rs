@@ -8,7 +8,8 @@ use std::time::Duration;
 use orlop_sys::ceph::{Cluster, ClusterConfig, IoCtx};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::daemon::{Daemon, Launch};
+use crate::daemon::Daemon;
+use crate::launch::Launch;
 use crate::scratch::Scratch;
 
 const PATIENCE: Duration = Duration::from_secs(60);

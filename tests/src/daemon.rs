@@ -1,257 +1,22 @@
 //! The process under test.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+mod threads;
+
+use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
+use crate::launch::Launch;
 use crate::leaks;
-use crate::mount_holder::DROP_ALL_BUT;
 use crate::pool::TestPool;
-use crate::scratch::Scratch;
 
 /// Far more than anything here takes; reached only by a daemon that hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 const LONGEST_LOG: usize = 200;
-
-/// How a daemon is to be started.
-#[derive(Clone)]
-pub struct Launch {
-    scratch: Scratch,
-    fixtures: Vec<PathBuf>,
-    variables: Vec<(OsString, OsString)>,
-    command: Vec<OsString>,
-}
-
-impl Launch {
-    /// With its own socket, run directory and node id, on the given pool.
-    pub fn on(pool: &TestPool) -> Self {
-        let mut launch = Self::in_scratch(pool.scratch().clone()).env("ORLOP_POOL", &pool.path);
-        launch.fixtures = pool.fixtures();
-        launch
-    }
-
-    /// A router, which has none.
-    pub fn without_pool() -> Self {
-        Self::in_scratch(Scratch::new())
-    }
-
-    /// On several pools, which lie in one scratch directory: each with its name and what else of
-    /// TOML is said of it.
-    pub fn on_several(pools: &[(&str, &TestPool, &str)]) -> Self {
-        let scratch = pools[0].1.scratch().clone();
-        let settings = scratch.join("orlop.toml");
-        let table = |(name, pool, more): &(&str, &TestPool, &str)| {
-            format!("[[pool]]\nname = \"{name}\"\npath = \"{}\"\n{more}\n", pool.path.display())
-        };
-        let tables: String = pools.iter().map(table).collect();
-        std::fs::write(&settings, tables).expect("write the settings");
-        let mut launch = Self::in_scratch(scratch).arg("--config").arg(settings);
-        launch.fixtures = pools.iter().flat_map(|(_, pool, _)| pool.fixtures()).collect();
-        launch
-    }
-
-    /// What the test itself mounts in the scratch directory, and is no leak.
-    pub fn with_fixtures(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.fixtures.extend(paths);
-        self
-    }
-
-    /// As [`Self::on`], but without a pool.
-    pub(crate) fn in_scratch(scratch: Scratch) -> Self {
-        let socket = format!("unix://{}", scratch.join("csi.sock").display());
-        let run_dir = scratch.join("run");
-        let launch = Self {
-            fixtures: Vec::new(),
-            variables: Vec::new(),
-            command: vec![binary().into(), "serve".into()],
-            scratch,
-        };
-        launch
-            .env("CSI_ENDPOINT", socket)
-            .env("ORLOP_RUN_DIR", run_dir)
-            .env("ORLOP_NODE_ID", "test-node")
-            .env("ORLOP_LOG", "debug")
-    }
-
-    /// Sets a variable, in place of what it was before.
-    pub fn env(self, name: &str, value: impl Into<OsString>) -> Self {
-        let mut launch = self.without_env(name);
-        launch.variables.push((name.into(), value.into()));
-        launch
-    }
-
-    pub fn without_env(mut self, name: &str) -> Self {
-        self.variables.retain(|(known, _)| known != name);
-        self
-    }
-
-    /// Arguments after `orlop serve`.
-    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
-        self.command.push(argument.into());
-        self
-    }
-
-    /// Words before the binary, such as `setpriv --nnp`; the first is an absolute path.
-    pub fn run_by(mut self, words: &[&str]) -> Self {
-        self.command.splice(0..0, words.iter().map(OsString::from));
-        self
-    }
-
-    /// In a new mount namespace, with none of the mounts of other tests.
-    pub fn with_own_mounts(self) -> Self {
-        let script = format!("{DROP_ALL_BUT}\ndrop_all_but \"$0\"; exec \"$@\"");
-        let scratch = self.scratch.path().to_str().expect("paths of tests are text").to_owned();
-        self.run_by(&["/usr/bin/unshare", "--mount", "/bin/sh", "-c", &script, &scratch])
-    }
-
-    pub async fn start(self) -> Daemon {
-        let child = self.spawn();
-        let daemon = Daemon { child: Some(child), launch: self };
-        daemon.until_ready().await
-    }
-
-    /// To be started by [`Daemon::restart`] or [`Daemon::try_restart`].
-    pub fn idle(self) -> Daemon {
-        Daemon { child: None, launch: self }
-    }
-
-    /// For a start that is to fail: its status and what it printed.
-    pub fn run_to_end(&self) -> Ended {
-        let mut child = self.spawn();
-        let status = wait(&mut child).unwrap_or_else(|| {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("the daemon was to end, but runs:\n{}", self.log());
-        });
-        Ended { status, output: self.log() }
-    }
-
-    /// Runs `orlop` with other arguments than `serve`, in the same surroundings.
-    pub fn run(&self, words: &[&str]) -> Ran {
-        #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
-        let output = Command::new(binary())
-            .args(words)
-            .env_clear()
-            .envs(self.variables.iter().cloned())
-            .stdin(Stdio::null())
-            .output()
-            .expect("run orlop");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("orlop prints text");
-        Ran { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-
-    /// Begins to run `orlop` with other arguments than `serve`, with its standard output at `output`.
-    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
-    pub fn begin(&self, words: &[&str], output: &Path) -> Running {
-        let output = File::options().append(true).open(output).expect("open the output");
-        let child = Command::new(binary())
-            .args(words)
-            .env_clear()
-            .envs(self.variables.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("run orlop");
-        Running(child)
-    }
-
-    pub fn scratch(&self) -> &Scratch {
-        &self.scratch
-    }
-
-    pub fn socket(&self) -> PathBuf {
-        let (_, endpoint) = self
-            .variables
-            .iter()
-            .find(|(name, _)| name == "CSI_ENDPOINT")
-            .expect("an endpoint is set");
-        let endpoint = endpoint.to_str().expect("the endpoint is text");
-        PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint))
-    }
-
-    pub fn log_path(&self) -> PathBuf {
-        self.scratch.join("daemon.log")
-    }
-
-    /// All that daemons of this test printed so far.
-    pub fn log(&self) -> String {
-        let bytes = std::fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]
-    fn spawn(&self) -> Child {
-        let log =
-            File::options().create(true).append(true).open(self.log_path()).expect("open the log");
-        let [program, arguments @ ..] = self.command.as_slice() else {
-            panic!("an empty command");
-        };
-        // TMPDIR tells whose process this is, should it outlive the test.
-        let temporary = std::env::var_os("TMPDIR").map(|value| ("TMPDIR".into(), value));
-        Command::new(program)
-            .args(arguments)
-            .env_clear()
-            .envs(temporary.iter().chain(&self.variables).cloned())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("share the log"))
-            .stderr(log)
-            .spawn()
-            .expect("start the daemon")
-    }
-}
-
-/// Cargo puts test binaries into `deps`, beside which the daemon's binary is; other binaries lie
-/// beside it themselves.
-pub fn binary() -> PathBuf {
-    let this = std::env::current_exe().expect("the path of this program");
-    let beside = this.ancestors().skip(1).take(2).map(|directory| directory.join("orlop"));
-    let found = beside.into_iter().find(|path| path.is_file());
-    found.unwrap_or_else(|| {
-        panic!("no orlop beside {}; build it first: cargo build -p orlop", this.display())
-    })
-}
-
-/// A daemon that ended by itself.
-#[derive(Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub output: String,
-}
-
-/// What a command printed, and how it ended.
-#[derive(Debug)]
-pub struct Ran {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-/// A command that was begun. Killed when it is dropped.
-pub struct Running(Child);
-
-impl Running {
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    pub fn has_ended(&mut self) -> bool {
-        self.0.try_wait().expect("look at a command").is_some()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 pub struct Daemon {
     child: Option<Child>,
@@ -259,18 +24,22 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    pub(crate) fn idle(launch: Launch) -> Self {
+        Self { child: None, launch }
+    }
+
     pub async fn start(pool: &TestPool) -> Self {
         Launch::on(pool).start().await
     }
 
     /// Connects at the first call, and again after a restart.
     pub fn client(&self) -> Client {
-        Client::new(&self.launch.socket(), self.launch.scratch.clone())
+        Client::new(&self.launch.socket(), self.launch.scratch().clone())
     }
 
     /// Of another socket than the one of `CSI_ENDPOINT`.
     pub fn client_at(&self, socket: &Path) -> Client {
-        Client::new(socket, self.launch.scratch.clone())
+        Client::new(socket, self.launch.scratch().clone())
     }
 
     pub fn launch(&self) -> &Launch {
@@ -295,13 +64,13 @@ impl Daemon {
     /// Its machine goes down and does not come back: nothing of it is left there.
     pub fn lose_machine(&mut self) {
         self.kill9();
-        leaks::remove_all_but(self.launch.scratch.path(), &self.launch.fixtures);
+        leaks::remove_all_but(self.launch.scratch().path(), &self.launch.fixtures);
     }
 
     /// Its machine loses power and comes back: mounts, devices and the run directory are gone.
     pub async fn reboot_machine(&mut self) {
         self.lose_machine();
-        let run = self.launch.scratch.join("run");
+        let run = self.launch.scratch().join("run");
         std::fs::rename(&run, run.with_extension("before")).expect("put the run directory away");
         self.restart().await;
     }
@@ -315,6 +84,7 @@ impl Daemon {
         let mut child = self.child.take().expect("a running daemon");
         send(&child, signal);
         let Some(status) = wait(&mut child) else {
+            threads::print(child.id());
             let _ = child.kill();
             let _ = child.wait();
             panic!("the daemon does not end");
@@ -336,6 +106,7 @@ impl Daemon {
             Some(status) => status,
             None => {
                 self.child = Some(child);
+                self.print_threads();
                 panic!("the daemon does not end");
             }
         }
@@ -370,7 +141,7 @@ impl Daemon {
 
     /// To the processes that show images to this daemon's machine.
     pub fn signal_exporters(&self, signal: Signal) {
-        let exporters = leaks::exporters(self.launch.scratch.path());
+        let exporters = leaks::exporters(self.launch.scratch().path());
         assert!(!exporters.is_empty(), "nothing is exported");
         for exporter in exporters {
             kill_process(exporter, signal).expect("send a signal to an exporter");
@@ -379,7 +150,7 @@ impl Daemon {
 
     /// kill -9 of the processes that show images to this daemon's machine, and waits for their end.
     pub fn kill_exporters(&self) {
-        let ground = self.launch.scratch.path();
+        let ground = self.launch.scratch().path();
         let exporters = leaks::exporters(ground);
         assert!(!exporters.is_empty(), "nothing is exported");
         for exporter in exporters {
@@ -394,17 +165,12 @@ impl Daemon {
 
     /// Loop devices and mounts of this test that are there now, but for the pool's own.
     pub fn leaks(&self) -> Vec<String> {
-        leaks::describe(self.launch.scratch.path(), &self.launch.fixtures)
+        leaks::describe(self.launch.scratch().path(), &self.launch.fixtures)
     }
 
     /// As [`Self::leaks`], without a look at every process of the machine.
     pub fn devices_and_mounts(&self) -> Vec<String> {
-        leaks::devices_and_mounts(self.launch.scratch.path(), &self.launch.fixtures)
-    }
-
-    async fn until_ready(mut self) -> Self {
-        self.wait_until_ready().await;
-        self
+        leaks::devices_and_mounts(self.launch.scratch().path(), &self.launch.fixtures)
     }
 
     async fn wait_until_ready(&mut self) {
@@ -423,11 +189,14 @@ impl Daemon {
                 self.child = None;
                 return Some(status);
             }
-            if client.probe().await.is_ok_and(|ready| ready) {
+            // A daemon may hang with the connection accepted.
+            let probe = tokio::time::timeout_at(deadline.into(), client.probe()).await;
+            if matches!(probe, Ok(Ok(true))) {
                 return None;
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        self.print_threads();
         panic!("the daemon is not ready after {PATIENCE:?}");
     }
 
@@ -439,6 +208,12 @@ impl Daemon {
         if wait(&mut child).is_none() {
             let _ = child.kill();
             let _ = child.wait();
+        }
+    }
+
+    fn print_threads(&self) {
+        if let Some(child) = &self.child {
+            threads::print(child.id());
         }
     }
 
@@ -467,7 +242,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.ensure_ended();
         let left = self.leaks();
-        leaks::remove_all_but(self.launch.scratch.path(), &self.launch.fixtures);
+        leaks::remove_all_but(self.launch.scratch().path(), &self.launch.fixtures);
         if std::thread::panicking() {
             self.print_log();
         } else if !left.is_empty() {
@@ -483,7 +258,7 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process(pid.expect("a process id"), signal);
 }
 
-fn wait(child: &mut Child) -> Option<ExitStatus> {
+pub(crate) fn wait(child: &mut Child) -> Option<ExitStatus> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().expect("wait for the daemon") {

@@ -9,8 +9,28 @@ use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// A loop device, and what it was attached to when it was found. The number of one that is detached goes to
+/// the next caller, in any process; the kernel's sequence number of the disk does not.
+pub(crate) struct FoundLoop {
+    pub(crate) device: LoopDevice,
+    pub(crate) file: PathBuf,
+    sequence: Option<String>,
+}
+
+impl FoundLoop {
+    fn is_still_attached(&self) -> bool {
+        self.sequence == sequence_of(&self.device)
+    }
+}
+
+/// Linux 5.15 and later.
+fn sequence_of(device: &LoopDevice) -> Option<String> {
+    let name = device.path().file_name()?.to_owned();
+    std::fs::read_to_string(Path::new("/sys/block").join(name).join("diskseq")).ok()
+}
+
 /// Loop devices whose files are in the directory, with these files.
-pub(crate) fn loop_devices(directory: &Path) -> Vec<(LoopDevice, PathBuf)> {
+pub(crate) fn loop_devices(directory: &Path) -> Vec<FoundLoop> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").expect("list block devices") {
         let name = entry.expect("list block devices").file_name();
@@ -24,7 +44,8 @@ pub(crate) fn loop_devices(directory: &Path) -> Vec<(LoopDevice, PathBuf)> {
         if let Some(device) = device
             && Path::new(text).starts_with(directory)
         {
-            found.push((device, PathBuf::from(text)));
+            let sequence = sequence_of(&device);
+            found.push(FoundLoop { device, file: PathBuf::from(text), sequence });
         }
     }
     found
@@ -68,8 +89,8 @@ pub(crate) fn describe(directory: &Path, expected: &[PathBuf]) -> Vec<String> {
 pub(crate) fn devices_and_mounts(directory: &Path, expected: &[PathBuf]) -> Vec<String> {
     let devices = loop_devices(directory)
         .into_iter()
-        .filter(|(_, file)| !expected.contains(file))
-        .map(|(device, file)| format!("{} on {}", device.path().display(), file.display()));
+        .filter(|found| !expected.contains(&found.file))
+        .map(|found| format!("{} on {}", found.device.path().display(), found.file.display()));
     let mounts = mount_points(directory)
         .into_iter()
         .filter(|point| !expected.contains(point))
@@ -81,7 +102,7 @@ pub(crate) fn devices_and_mounts(directory: &Path, expected: &[PathBuf]) -> Vec<
 pub(crate) fn remove_all_but(directory: &Path, expected: &[PathBuf]) {
     let mut devices = loop_devices(directory);
     // A disk whose image lies in another pool comes before the disk of that pool, which it keeps busy.
-    devices.sort_by_key(|(_, file)| std::cmp::Reverse(file.components().count()));
+    devices.sort_by_key(|found| std::cmp::Reverse(found.file.components().count()));
     // First: what waits for a cluster that is gone would hold up all the rest.
     for pid in exporters(directory) {
         let _ = kill_process(pid, Signal::KILL);
@@ -93,22 +114,24 @@ pub(crate) fn remove_all_but(directory: &Path, expected: &[PathBuf]) {
             let _ = unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         }
     }
-    for (device, file) in devices {
-        if expected.contains(&file) {
+    for found in devices {
+        if expected.contains(&found.file) || !found.is_still_attached() {
             continue;
         }
-        lift_limits(&device);
-        if let Err(error) = until_detached(&device) {
-            eprintln!("could not detach {}: {error}", device.path().display());
+        lift_limits(&found.device);
+        if let Err(error) = until_detached(&found) {
+            eprintln!("could not detach {}: {error}", found.device.path().display());
         }
     }
 }
 
-/// From the file it is on now. The error says who has it still.
-pub(crate) fn until_detached(device: &LoopDevice) -> Result<(), String> {
-    // Its status is not asked for: an export that was killed would be asked.
+/// The error says what uses it still.
+pub(crate) fn until_detached(found: &FoundLoop) -> Result<(), String> {
+    let device = &found.device;
+    // Its file may have lost its path by now, so the path is read again. The status of the device is not: an
+    // export that was killed would be asked for it.
     let there = loopdev::backing(device).map_err(|error| error.to_string())?;
-    let Some(there) = there else { return Ok(()) };
+    let Some(there) = there.filter(|_| found.is_still_attached()) else { return Ok(()) };
     let detached = while_busy(|| loopdev::ensure_detached_from(device, &there.file));
     detached.map_err(|error| format!("{error}: {:?}", loopdev::user_of(device)))
 }

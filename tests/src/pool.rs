@@ -130,8 +130,8 @@ impl TestPool {
     /// Unmounts the disk and lets go of it, whatever state it is in.
     pub fn unplug(&self) {
         leaks::until_unmounted(&self.path).expect("unmount the pool");
-        for (device, _) in leaks::loop_devices(&self.image) {
-            leaks::until_detached(&device).expect("detach the pool's image");
+        for found in leaks::loop_devices(&self.image) {
+            leaks::until_detached(&found).expect("detach the pool's image");
         }
     }
 

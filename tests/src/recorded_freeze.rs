@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use orlop_model::NameDigest;
 use orlop_sys::filesystem;
 
-use crate::daemon::Launch;
+use crate::launch::Launch;
 
 /// Thawed at the latest when the test ends.
 pub struct RecordedFreeze {

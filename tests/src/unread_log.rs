@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
-use crate::daemon::Launch;
+use crate::launch::Launch;
 use crate::scratch::Scratch;
 
 pub struct UnreadLog {
