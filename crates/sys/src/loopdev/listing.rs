@@ -136,7 +136,7 @@ fn ask(device: &LoopDevice, answer: Sender<Answer>) -> Result<()> {
         // The caller may have given up.
         let _ = answer.send((asked, status));
     });
-    asking.map(drop).effect_on("start a thread to ask", &path)
+    asking.map(drop).on("start a thread to ask", &path)
 }
 
 #[cfg(test)]
