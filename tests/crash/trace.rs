@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Calls that look, wait, or change nothing but this process. strace does not even show them.
+/// Calls that look, wait, or change nothing but this process. strace does not even show them, but for
+/// [`EXECUTE`].
 const HARMLESS: &[&str] = &[
     // Memory, threads, signals, time.
     "brk",
@@ -95,7 +96,7 @@ const HARMLESS: &[&str] = &[
     "sendmsg",
     "recvfrom",
     "recvmsg",
-    "execve",
+    EXECUTE,
     // Files, looked at.
     "read",
     "readv",
@@ -125,6 +126,9 @@ const HARMLESS: &[&str] = &[
     "fsopen",
     "fspick",
 ];
+
+/// Tells a program from a thread.
+const EXECUTE: &str = "execve";
 
 /// strace has no name for it.
 const XFS_GEOMETRY: &str = "_IOC(_IOC_READ, 0x58, 0x64, 0x70)";
@@ -176,7 +180,8 @@ impl Trace {
     }
 
     pub(crate) fn words(&self) -> Vec<String> {
-        let harmless = format!("trace=!{}", HARMLESS.join(","));
+        let hidden: Vec<_> = HARMLESS.iter().filter(|name| **name != EXECUTE).copied().collect();
+        let harmless = format!("trace=!{}", hidden.join(","));
         // -D: the command stays a child of the process that starts it.
         let file = self.file.to_str().expect("paths of tests are text");
         let how = ["-D", "-ff", "--seccomp-bpf", "-q", "-y", "-s", "256", "-A", "-o", file];
@@ -197,7 +202,11 @@ impl Trace {
 
     pub(crate) fn findings(&self, daemons: &BTreeSet<u32>) -> Findings {
         let texts = self.texts();
-        Findings::of(&texts, &threads_of(&texts, daemons))
+        let mut threads = threads_of(&texts, daemons);
+        for number in used_otherwise(&texts, &threads) {
+            threads.remove(&number);
+        }
+        Findings::of(&texts, &threads)
     }
 
     fn texts(&self) -> Texts {
@@ -245,15 +254,11 @@ impl Findings {
     fn of(texts: &Texts, ours: &BTreeSet<u32>) -> Self {
         let mut findings = Self::default();
         for text in ours.iter().filter_map(|thread| texts.get(thread)) {
-            // What is pending in the end counts for nothing: killed after an effect, at its point,
-            // the point's note may be cut off.
-            let mut thread = Thread::default();
-            for line in text.lines() {
-                match is_end(line) {
-                    // Another thread may get the same number.
-                    true => thread = Thread::default(),
-                    false => findings.take(&mut thread, line),
-                }
+            for life in lives(text).filter(|life| !life.iter().copied().any(is_program)) {
+                // What is pending in the end counts for nothing: killed after an effect, at its point,
+                // the point's note may be cut off.
+                let mut thread = Thread::default();
+                life.iter().for_each(|line| findings.take(&mut thread, line));
             }
         }
         findings
@@ -271,6 +276,21 @@ impl Findings {
     }
 }
 
+/// Another thread may get the same number, and so may a program.
+fn lives(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines: Vec<_> = text.lines().collect();
+    let lives: Vec<_> = lines.split(|line| is_end(line)).map(<[_]>::to_vec).collect();
+    lives.into_iter()
+}
+
+/// That the daemon started: mkfs, or its helper by way of /proc/self/exe.
+fn is_program(call: &str) -> bool {
+    let executed = call.strip_prefix(EXECUTE).and_then(|call| call.strip_prefix("(\""));
+    let program =
+        executed.filter(|_| call.ends_with(" = 0")).and_then(|call| call.split('"').next());
+    program.is_some_and(|program| !program.ends_with("/orlop"))
+}
+
 /// The daemons' threads, without the programs that they start: those are not killed with them.
 fn threads_of(texts: &Texts, daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut ours = BTreeSet::new();
@@ -284,10 +304,25 @@ fn threads_of(texts: &Texts, daemons: &BTreeSet<u32>) -> BTreeSet<u32> {
     ours
 }
 
+/// Numbers that programs, or threads of programs, had as well: what is in their files may be of either.
+fn used_otherwise(texts: &Texts, ours: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let calls = texts.iter().flat_map(|(by, text)| text.lines().map(move |call| (by, call)));
+    let others = calls.filter(|(by, call)| !(ours.contains(by) && makes_thread(call)));
+    others.filter_map(|(_, call)| made_by(call)).collect()
+}
+
 fn thread_made_by(call: &str) -> Option<u32> {
-    let makes_thread = call.contains("CLONE_THREAD") || call.contains("parent_tid=");
-    let (_, answer) = call.rsplit_once(" = ").filter(|_| call.starts_with("clone"))?;
-    answer.trim().parse().ok().filter(|_| makes_thread)
+    made_by(call).filter(|_| makes_thread(call))
+}
+
+fn makes_thread(call: &str) -> bool {
+    call.contains("CLONE_THREAD") || call.contains("parent_tid=")
+}
+
+fn made_by(call: &str) -> Option<u32> {
+    let makes = ["clone", "fork(", "vfork("].iter().any(|name| call.starts_with(name));
+    let (_, answer) = call.rsplit_once(" = ").filter(|_| makes)?;
+    answer.trim().parse().ok()
 }
 
 /// The place that a crash point wrote of itself.
@@ -316,4 +351,26 @@ fn effect_of(call: &str) -> Option<&str> {
         _ => false,
     };
     (!harmless).then_some(name)
+}
+
+#[test]
+fn a_program_with_the_number_of_a_thread_is_no_thread() {
+    let point = "write(3</crash/effects>, \"sync (file.rs:1)\\n\", 17) = 17\n";
+    let effects = "fsync(3</pool/a>) = 0\nfsync(3</pool/b>) = 0\n";
+    let found = |text: String| {
+        Findings::of(&Texts::from([(7, text)]), &BTreeSet::from([7])).without_point.len()
+    };
+    assert_eq!(found(format!("{effects}+++ exited with 0 +++\n")), 1);
+    let thread = format!("fsync(3</pool/a>) = 0\n{point}+++ exited with 0 +++\n");
+    let started = |program: &str| format!("{thread}execve(\"{program}\", [], 0x1) = 0\n{effects}");
+    assert_eq!(found(started("/sbin/mkfs.ext4")), 0);
+    assert_eq!(found(started("/somewhere/orlop")), 1);
+
+    let texts = Texts::from([
+        (1, "clone3({flags=CLONE_THREAD}, 88) = 7\nclone(flags=CLONE_VFORK) = 9\n".to_owned()),
+        (9, "clone3({flags=CLONE_THREAD}, 88) = 7\n".to_owned()),
+    ]);
+    let ours = threads_of(&texts, &BTreeSet::from([1]));
+    assert_eq!(ours, BTreeSet::from([1, 7]));
+    assert_eq!(used_otherwise(&texts, &ours), BTreeSet::from([7, 9]));
 }
