@@ -30,7 +30,6 @@ pub(crate) mod pool_header;
 mod provisioner;
 mod quarantine;
 mod rights;
-mod sharing;
 mod subvolume_snapshot;
 mod templates;
 #[cfg(test)]

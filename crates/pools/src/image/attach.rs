@@ -25,7 +25,7 @@ use crate::in_use::{still_in_use, used_by};
 use crate::poison::lock;
 
 mod backing_files;
-mod foreign;
+pub(super) mod foreign;
 mod lost_data;
 mod other_files;
 

@@ -10,12 +10,12 @@ use orlop_sys::btrfs;
 use orlop_sys::file::{self, BackingKind, Space};
 use orlop_sys::filesystem::keeps_order;
 
+use super::attach::foreign::tells_openers;
 use super::failure::cannot;
 use super::last_owner::LastOwner;
 use super::layout::Layout;
 use super::managed::Managed;
 use super::pool_header::PoolHeader;
-use super::sharing::tells_openers;
 
 #[derive(Debug)]
 pub(super) struct PoolDirectory {
@@ -116,7 +116,7 @@ impl PoolDirectory {
         self.is_subvolume
     }
 
-    /// As [`super::sharing::tells_openers`] says.
+    /// As [`super::attach::foreign::tells_openers`] says.
     pub(super) fn tells_openers(&self) -> bool {
         self.tells_openers
     }

@@ -1,14 +1,28 @@
 //! Uses of a volume's or a snapshot's data that Orlop did not begin, before calls that they would harm or
-//! that would harm them (decision 0046).
+//! that would harm them: a loop device that was attached by hand, or a program that writes to the file
+//! (decision 0046).
+//!
+//! Whether the file is open elsewhere is asked of the kernel, which takes the same time however many
+//! devices there are. Only if it is, devices are looked through.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Once;
+use std::time::{Duration, Instant};
 
-use orlop_model::{DeviceAccess, Devices, Result, SnapshotId, VolumeId};
-use orlop_sys::loopdev::LoopDevice;
+use orlop_model::{DeviceAccess, Devices, Error, Result, SnapshotId, VolumeId};
+use orlop_sys::file::{self, Openers};
+use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
+use orlop_sys::rand::random_bytes;
 
 use super::{LoopDevices, ObjectDir, Slots};
-use crate::image::sharing::{Harm, SharingCheck};
+use crate::image::failure::cannot;
+use crate::image::layout::TEMPLATE;
+
+/// A device that was just detached lets go of its file a moment after it is gone, and a program that
+/// was just started has all files of this process open until its own code begins.
+pub(in crate::image) const PATIENCE: Duration = Duration::from_secs(2);
+pub(in crate::image) const PAUSE: Duration = Duration::from_millis(20);
 
 impl LoopDevices {
     /// Before a volume gets another device, for readers or for writers.
@@ -84,6 +98,158 @@ fn is_named_as(id: &str, file: &Path) -> bool {
         .and_then(|name| name.split('.').next())
         .filter(|name| name.parse::<VolumeId>().is_ok() || name.parse::<SnapshotId>().is_ok());
     file.file_name().is_some_and(|name| name == ObjectDir::DATA) && named.is_none_or(|it| it == id)
+}
+
+/// Which devices of others a call cannot go on beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::image) enum Harm {
+    /// Each device has a cache that knows nothing of the other's, so one that reads is shown stale
+    /// blocks, also by a filesystem.
+    Any,
+    Writing,
+}
+
+/// What is to be done to which object, and the devices that the pool has attached to its data.
+pub(in crate::image) struct SharingCheck<'a> {
+    pub(in crate::image) doing: &'a str,
+    /// With its kind, such as `volume ID`.
+    pub(in crate::image) object: &'a str,
+    pub(in crate::image) data: &'a Path,
+    pub(in crate::image) harm: Harm,
+    pub(in crate::image) own: &'a [&'a LoopDevice],
+    /// Whether leases tell who has the data open, see [`tells_openers`].
+    pub(in crate::image) tells_openers: bool,
+}
+
+impl SharingCheck<'_> {
+    /// `may_be_it`: is a path that sysfs shows one that the data is likely to have?
+    pub(in crate::image) fn run(&self, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
+        let looking = || format!("look at the data of {}", self.object);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.openers()? {
+                Openers::None => return Ok(()),
+                Openers::Readers if self.harm == Harm::Writing => return Ok(()),
+                Openers::Readers => return self.refuse_devices(&may_be_it),
+                // Then the devices are all there is to look at.
+                Openers::Unknown => return self.refuse_devices(|_| true),
+                Openers::Writers => {
+                    self.refuse_devices(&may_be_it)?;
+                    if self.has_own_writer()? {
+                        return Ok(());
+                    }
+                }
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // By a hard link, or by a bind mount of the file alone.
+        self.refuse_devices(|_| true)?;
+        let writer = file::writer(self.data).map_err(cannot(looking))?;
+        Err(self.refused_for_writer(writer))
+    }
+
+    fn openers(&self) -> Result<Openers> {
+        if !self.tells_openers {
+            return Ok(Openers::Unknown);
+        }
+        let looking = || format!("look at the data of {}", self.object);
+        let openers = file::openers(self.data).map_err(cannot(looking))?;
+        if openers == Openers::Unknown {
+            warn_of_unknown(self.object);
+        }
+        Ok(openers)
+    }
+
+    fn refuse_devices(&self, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
+        let listing = || "list the loop devices".to_owned();
+        let found = loopdev::attached_to(self.data, may_be_it).map_err(cannot(listing))?;
+        let is_harmful = |there: &&BackedDevice| match self.harm {
+            Harm::Any => true,
+            Harm::Writing => !there.read_only,
+        };
+        let mut foreign = found.iter().filter(|there| !self.own.contains(&&there.device));
+        foreign.find(is_harmful).map_or(Ok(()), |there| Err(self.refused_for(&there.device)))
+    }
+
+    fn has_own_writer(&self) -> Result<bool> {
+        for device in self.own {
+            let looking = || format!("look at {}", device.path().display());
+            if loopdev::backing(device)
+                .map_err(cannot(looking))?
+                .is_some_and(|there| !there.read_only)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn refused_for(&self, device: &LoopDevice) -> Error {
+        let Self { doing, object, .. } = self;
+        let device = device.path();
+        let device = device.display();
+        Error::precondition(format!(
+            "cannot {doing} {object}: {device} is on its data and was not attached by Orlop; \
+             unmount what is on {device}, then run 'losetup --detach {device}'"
+        ))
+    }
+
+    fn refused_for_writer(&self, writer: Option<String>) -> Error {
+        let Self { doing, object, .. } = self;
+        let data = self.data.display();
+        let writer = writer.unwrap_or_else(|| unseen(self.data));
+        Error::precondition(format!(
+            "cannot {doing} {object}: its data {data} is being written to by something other than \
+             Orlop: {writer}; end that first"
+        ))
+    }
+}
+
+pub(in crate::image) fn unseen(data: &Path) -> String {
+    format!(
+        "a process that cannot be seen from here has it open ('fuser -v {}' as root on the host may \
+         name it)",
+        data.display()
+    )
+}
+
+/// Of a file that is another user's, the kernel tells it only to a process with CAP_LEASE.
+fn warn_of_unknown(object: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            object,
+            "cannot tell whether another process has the data open; only loop devices are detected. \
+             Make the daemon's user the owner of the file, or give the daemon CAP_LEASE. Logged once"
+        );
+    });
+}
+
+/// Do leases tell whether a file of this filesystem is open? Tested with a new file in `staging` that
+/// nothing has open: if the filesystem says that it is open, its answers about other files mean nothing.
+/// A pool that is full or read-only cannot be tested, and is assumed to tell.
+pub(in crate::image) fn tells_openers(staging: &Path) -> bool {
+    let random = random_bytes().map(u64::from_be_bytes);
+    // Named as what the next start sweeps if this process ends here.
+    let trial = random.map(|number| staging.join(format!("{TEMPLATE}.{number}")));
+    match trial.and_then(|trial| file::tells_openers(&trial)) {
+        Ok(true) => true,
+        Ok(false) => {
+            tracing::warn!(
+                directory = %staging.display(),
+                "this filesystem does not tell which files are open: other processes that use the data \
+                 of a volume are not detected, only loop devices are"
+            );
+            false
+        }
+        Err(error) => {
+            tracing::debug!(%error, "cannot test whether the filesystem tells which files are open");
+            true
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, Snapsho
 use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{LoopDevice, LoopStatus};
 
+use super::super::attach::foreign::{PATIENCE, PAUSE, unseen};
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
 use super::super::failure::cannot;
 use super::super::layout::{Layout, ObjectDir};
 use super::super::managed;
-use super::super::sharing::{PATIENCE, PAUSE, unseen};
 use super::entries;
 
 /// A copy of the pool may be in use beside it: its devices are on files that are not in this one. So may

@@ -7,9 +7,9 @@ use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 
 use super::{image_in, label_of};
+use crate::image::attach::foreign::{Harm, SharingCheck, tells_openers};
 use crate::image::failure::cannot;
 use crate::image::layout::STAGING;
-use crate::image::sharing::{Harm, SharingCheck, tells_openers};
 
 /// The device that an earlier start attached. Without one the image is refused if something else uses it:
 /// mounted twice, the filesystem in it is destroyed (decision 0046). Beside one that is in use already,
