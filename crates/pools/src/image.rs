@@ -6,7 +6,8 @@
 //! The pool is made of components that own their state, each built on those before it:
 //! `directory.rs` (is it there, what can its filesystem do), `emergency_reserve.rs`, `catalogue.rs`
 //! (what exists), `capacity.rs` (what is promised and left), `attach.rs` (loop devices),
-//! `templates.rs`, and `provisioner.rs`, which makes and removes things with all of them.
+//! `copy_source.rs` (what new objects begin with), and `provisioner.rs`, which makes and removes
+//! things with all of them.
 
 pub(crate) mod attach;
 mod capacity;
@@ -31,7 +32,6 @@ mod provisioner;
 mod quarantine;
 mod rights;
 mod subvolume_snapshot;
-mod templates;
 #[cfg(test)]
 mod testbed;
 
@@ -51,11 +51,11 @@ use attach::LoopDevices;
 use capacity::Capacity;
 use catalogue::ImageCatalogue;
 use changes::ExtentMaps;
+use copy_source::Templates;
 use directory::PoolDirectory;
 use emergency_reserve::EmergencyReserve;
 use health::ImageHealth;
 use provisioner::ImageProvisioner;
-use templates::Templates;
 
 /// Open, it holds the pool's lock: no other process uses the directory.
 #[derive(Debug)]

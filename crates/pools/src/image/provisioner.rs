@@ -22,13 +22,12 @@ use orlop_sys::file::{self, CloneOutcome};
 use super::attach::LoopDevices;
 use super::capacity::{Capacity, Demand, Reservation};
 use super::catalogue::{ImageCatalogue, check_data, used_bytes};
-use super::copy_source::CopySource;
+use super::copy_source::{CopySource, Templates, renew_identity};
 use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::failure::cannot;
 use super::pending_object::{PendingObject, reserve};
 use super::subvolume_snapshot::{SubvolumeSnapshots, ThickDraft};
-use super::templates::{self, Templates};
 use crate::recorded::new_volume_record;
 pub(super) use group_delete::sweep_orphans;
 use group_snapshot_draft::GroupSnapshotDraft;
@@ -66,32 +65,6 @@ impl ImageProvisioner {
             templates,
             subvolume_snapshots: Arc::new(subvolume_snapshots),
         }
-    }
-
-    fn source_of(&self, new: &NewVolume) -> Result<Option<CopySource>> {
-        let (source, length) = match &new.source {
-            None => return Ok(None),
-            Some(ContentSource::Snapshot(id)) => {
-                let record = self.catalogue.snapshot_index().require(id)?;
-                let source = CopySource::open(self.catalogue.snapshot_index(), &record)?;
-                self.devices.check_snapshot_still(id)?;
-                (source, record.size_bytes)
-            }
-            Some(ContentSource::Volume(id)) => {
-                let record = self.catalogue.volume_index().require(id)?;
-                let volumes = self.catalogue.volume_index();
-                let source = CopySource::of_volume(&self.devices, volumes, &record)?;
-                (source, record.capacity_bytes)
-            }
-        };
-        if length > new.capacity_bytes {
-            return Err(Error::OutOfRange(format!(
-                "cannot copy the source: it has {length} bytes, which do not fit into {}; ask for \
-                 at least as many",
-                new.capacity_bytes
-            )));
-        }
-        Ok(Some(source))
     }
 
     /// Thick takes everything at once, also of a copy: it shares nothing in the end.
@@ -242,7 +215,7 @@ impl VolumeDraft {
         if new.parameters.provisioning == Provisioning::Thick {
             pool.directory.check_thick()?;
         }
-        let source = pool.source_of(new)?.map(Arc::new);
+        let source = CopySource::of_new(&pool.catalogue, &pool.devices, new)?.map(Arc::new);
         let demand = Demand {
             length: new.capacity_bytes,
             promise: new.capacity_bytes,
@@ -316,7 +289,7 @@ impl Draft<VolumeRecord> for VolumeDraft {
                     CloneOutcome::Unsupported => 0,
                 };
             if let Some(filesystem) = &self.filesystem {
-                templates::renew(self.pending.data(), filesystem)?;
+                renew_identity(self.pending.data(), filesystem)?;
             }
             self.source = None;
         }
