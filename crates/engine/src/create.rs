@@ -12,7 +12,6 @@ use crate::locks::{Key, LockGuard};
 use crate::name_hold::NameHold;
 use crate::placement::{Wanted, check_same_pool};
 use crate::request::{CreateVolume, Volume};
-use crate::sharing::commit_reads_source;
 
 /// A source that exists, cannot go away while it is held, and will be copied.
 struct LockedSource<'a> {
@@ -40,7 +39,7 @@ impl Engine {
         let digest = NameDigest::of(&request.name);
         let mut lock = match hold {
             Some(hold) if hold.digest == digest => hold.lock,
-            Some(_) | None => self.lock_volume(&digest)?,
+            Some(_) | None => self.locks.volume(&digest)?,
         };
         if let Some(existing) = self.find_same(&digest, request)? {
             return Ok(existing);
@@ -51,8 +50,8 @@ impl Engine {
         {
             // Locks are taken in the order of their keys.
             drop(lock);
-            source_lock = Some(self.share_volume(source.digest())?);
-            lock = self.lock_volume(&digest)?;
+            source_lock = Some(self.locks.source_volume(source.digest())?);
+            lock = self.locks.volume(&digest)?;
             if let Some(existing) = self.find_same(&digest, request)? {
                 return Ok(existing);
             }
@@ -60,16 +59,16 @@ impl Engine {
         let _lock = lock;
         let volume = self.create_new(&digest, request, home, false, source_lock)?;
         // Another controller of a shared pool may have been faster, with other arguments.
-        let pool = self.require_pool_of(&volume.record.id)?;
-        check_same_request(pool, &volume.record, request)?;
+        check_same_request(&volume, request)?;
         Ok(volume)
     }
 
     fn find_same(&self, digest: &NameDigest, request: &CreateVolume) -> Result<Option<Volume>> {
         let found = self.find_volume(digest, self.bound_to(request))?;
         let Some((pool, existing)) = found else { return Ok(None) };
-        check_same_request(pool, &existing, request)?;
-        Ok(Some(self.describe(pool, existing)))
+        let existing = Volume::of(pool, existing);
+        check_same_request(&existing, request)?;
+        Ok(Some(existing))
     }
 
     /// The pool that the volume can only be on, if this is known: the one that is named, or that of
@@ -146,7 +145,7 @@ impl Engine {
                 Err(other) => return Err(other),
             };
             match self.complete(&pool, draft, source.take()) {
-                Ok(record) => return Ok(self.describe(&pool, record)),
+                Ok(record) => return Ok(Volume::of(&pool, record)),
                 // Of a copy there is no other candidate, and its source is held no longer.
                 Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_)))
                     if request.source.is_none() =>
@@ -177,9 +176,8 @@ impl Engine {
             None => draft.capture()?,
         }
         // The draft has the data now, and a thick one is about to copy all of it, which must not
-        // keep the source's users waiting. On a shared pool the commit still reads the source, and
-        // is quick.
-        let _needed = source.filter(|_| commit_reads_source(pool));
+        // keep the source's users waiting, unless it is still needed.
+        let _needed = source.filter(|_| draft.needs_source_until_commit());
         draft.commit()
     }
 
@@ -203,7 +201,7 @@ impl Engine {
                 check_same_pool(pool, wanted)?;
                 let lock = match lock {
                     Some(lock) => lock,
-                    None => self.share_volume(id.digest())?,
+                    None => self.locks.source_volume(id.digest())?,
                 };
                 let (pool, volume) = self.require_volume(id)?;
                 let format = copied_format(&volume)?;
@@ -334,11 +332,8 @@ fn milder(known: Option<Error>, new: Error) -> Error {
 }
 
 /// CV-03, CV-29: is the volume of this name what is asked for now?
-fn check_same_request(
-    pool: &PoolRef,
-    existing: &VolumeRecord,
-    request: &CreateVolume,
-) -> Result<()> {
+fn check_same_request(existing: &Volume, request: &CreateVolume) -> Result<()> {
+    let Volume { record: existing, place, .. } = existing;
     let what = existing.label();
     let clash = |reason: &str| Err(Error::conflict(&what, reason));
     if let Some(range) = request.range.filter(|range| !range.holds(existing.capacity_bytes)) {
@@ -362,9 +357,7 @@ fn check_same_request(
         return clash("it belongs to a single workload");
     }
     match &request.topology {
-        Some(topology)
-            if !pool.topology().is_empty() && topology.rank(pool.topology()).is_none() =>
-        {
+        Some(topology) if !place.is_empty() && topology.rank(place).is_none() => {
             clash("it cannot be reached from the places asked for")
         }
         Some(_) | None => Ok(()),

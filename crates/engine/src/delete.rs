@@ -7,7 +7,7 @@ use crate::engine::{Engine, PoolRef, note_volume_name};
 impl Engine {
     /// Snapshots of the volume stay (DV-05, DV-06).
     pub fn delete_volume(&self, id: &VolumeId) -> Result<()> {
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let pool = self.pool_of(id)?.ok_or_else(|| Self::not_served(id))?;
         let Some(record) = pool.catalogue().volume(id)? else {
             return pool.provisioner().ensure_no_volume(id);

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orlop_model::id::shown;
-use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
-    Error, Host, NameDigest, NodeId, Pool, PoolId, Result, SnapshotId, SnapshotRecord, TargetPath,
-    Topology, VolumeCapability, VolumeId, VolumeRecord,
+    Error, Host, NodeId, Pool, PoolId, Result, SnapshotId, SnapshotRecord, Topology,
+    VolumeCapability, VolumeId, VolumeRecord,
 };
 use tracing::Span;
 use tracing::field::display;
 
-use crate::locks::{Key, LockGuard, Locks, WaiterLimit};
+use crate::locks::{Locks, WaiterLimit};
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
 use crate::pool_breaker::PoolBreaker;
-use crate::request::{NodeInfo, Volume, VolumeContext};
+use crate::request::NodeInfo;
 use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
@@ -128,30 +127,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn lock_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
-        self.locks.exclusive(Key::Volume(digest.clone()))
-    }
-
-    /// For a call that mounts the volume at a path of this node, or unmounts it there.
-    pub(crate) fn lock_volume_at(
-        &self,
-        digest: &NameDigest,
-        path: &TargetPath,
-    ) -> Result<(LockGuard, LockGuard)> {
-        let locks = self.locks.with_one_deadline();
-        let volume = locks.exclusive(Key::Volume(digest.clone()))?;
-        Ok((volume, locks.exclusive(Key::Path(path.clone()))?))
-    }
-
-    /// Of a source: it stays as it is while it is copied, by however many.
-    pub(crate) fn share_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
-        self.locks.shared(Key::Volume(digest.clone()))
-    }
-
-    pub(crate) fn lock_snapshot(&self, digest: &NameDigest) -> Result<LockGuard> {
-        self.locks.exclusive(Key::Snapshot(digest.clone()))
-    }
-
     /// `None`: the pool is not served here. While a pool is absent its id is unknown, so an id
     /// that no other pool has may be of that one.
     pub(crate) fn pool(&self, id: &PoolId) -> Result<Option<&PoolRef>> {
@@ -191,23 +166,6 @@ impl Engine {
         Ok(found)
     }
 
-    /// Names decide ids, so a name is looked for by asking each pool for the one id it could
-    /// have there. `pool` is the one it is to be on, if that is known.
-    pub(crate) fn find_volume(
-        &self,
-        digest: &NameDigest,
-        pool: Option<&str>,
-    ) -> Result<Option<(&PoolRef, VolumeRecord)>> {
-        let belongs = |name: &str| pool.is_none_or(|wanted| wanted == name);
-        for pool in self.homes(|pool| belongs(pool.name())) {
-            let id = VolumeId::new(pool.id().clone(), digest.clone());
-            if let Some(record) = pool.catalogue().volume(&id)? {
-                return Ok(Some((pool, record)));
-            }
-        }
-        self.check_none_absent(belongs).map(|()| None)
-    }
-
     /// An id of a pool that is not served here. Saying "deleted" would leave its data behind
     /// for good, so this is an error, unlike an id that was never issued (DV-10).
     pub(crate) fn not_served(id: &VolumeId) -> Error {
@@ -224,11 +182,6 @@ impl Engine {
              configure that pool, or send the call to the daemon that serves it",
             id.pool()
         ))
-    }
-
-    pub(crate) fn describe(&self, pool: &PoolRef, record: VolumeRecord) -> Volume {
-        let context = context_of(pool, &record);
-        Volume { record, place: pool.topology().clone(), context }
     }
 
     /// NS-13, NP-17: is the volume made for this, and does this machine offer it?
@@ -255,32 +208,6 @@ pub(crate) fn note_volume_name(record: &VolumeRecord) {
 
 pub(crate) fn note_snapshot_name(record: &SnapshotRecord) {
     Span::current().record("snapshot_name", display(shown(record.name.as_str())));
-}
-
-/// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.
-fn context_of(pool: &PoolRef, record: &VolumeRecord) -> VolumeContext {
-    BTreeMap::from([
-        ("pool".to_owned(), pool.id().to_string()),
-        ("provisioning".to_owned(), record.parameters.provisioning.as_str().to_owned()),
-    ])
-}
-
-/// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add keys
-/// of their own.
-pub(crate) fn context_fits(pool: &PoolRef, record: &VolumeRecord, given: &VolumeContext) -> bool {
-    let own: BTreeMap<_, _> = given.iter().filter(|(key, _)| !is_foreign_key(key)).collect();
-    own.is_empty() || own == context_of(pool, record).iter().collect()
-}
-
-pub(crate) fn check_context(
-    pool: &PoolRef,
-    record: &VolumeRecord,
-    given: &VolumeContext,
-) -> Result<()> {
-    if context_fits(pool, record, given) {
-        return Ok(());
-    }
-    Err(Error::invalid("volume_context", "is not the one this volume was created with"))
 }
 
 /// The outcome as it is, after `undo` if it is an error. That `undo` fails, too, is logged and does

@@ -15,7 +15,7 @@ impl Engine {
         range: &CapacityRange,
         capability: Option<&VolumeCapability>,
     ) -> Result<Expanded> {
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
         check_capability(&record, capability)?;
         let now = record.capacity_bytes;
@@ -26,7 +26,7 @@ impl Engine {
 
     pub fn expand_node_volume(&self, request: &NodeExpand) -> Result<u64> {
         let id = self.resolve(&request.volume)?;
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let (pool, record) = self.require_subject(&id)?;
         check_capability(&record, request.capability.as_ref())?;
         let node = self.host.node_record(&id)?;

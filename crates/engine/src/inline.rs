@@ -32,7 +32,7 @@ impl Engine {
         };
         let name: ObjectName =
             text.parse().map_err(|_| Error::invalid("volume_id", "cannot name a volume"))?;
-        let _locks = self.lock_volume_at(&NameDigest::of(&name), &request.target)?;
+        let _locks = self.locks.volume_at(&NameDigest::of(&name), &request.target)?;
         let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
         let _guest = self.admit_foreign_call(pool, None)?;

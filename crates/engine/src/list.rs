@@ -4,7 +4,7 @@ use orlop_model::{Condition, Error, Result, SnapshotId, SnapshotRecord, VolumeId
 
 use crate::engine::{Engine, PoolRef};
 use crate::group_snapshot::in_whole_group;
-use crate::request::{Page, SnapshotFilter, VolumeStatus};
+use crate::request::{Page, SnapshotFilter, Volume, VolumeStatus};
 
 impl Engine {
     /// An id is its own page token: a page starts after it, whether or not it still exists, so
@@ -64,7 +64,7 @@ impl Engine {
         condition: Condition,
     ) -> VolumeStatus {
         match record {
-            Ok(record) => VolumeStatus { id, volume: Some(self.describe(pool, record)), condition },
+            Ok(record) => VolumeStatus { id, volume: Some(Volume::of(pool, record)), condition },
             Err(error) => {
                 VolumeStatus { id, volume: None, condition: Condition::abnormal(error.to_string()) }
             }

@@ -165,6 +165,29 @@ impl Locks {
         Self { deadline: Some(deadline), ..self.clone() }
     }
 
+    pub(crate) fn volume(&self, digest: &NameDigest) -> Result<LockGuard> {
+        self.exclusive(Key::Volume(digest.clone()))
+    }
+
+    /// For a call that mounts the volume at a path of this node, or unmounts it there.
+    pub(crate) fn volume_at(
+        &self,
+        digest: &NameDigest,
+        path: &TargetPath,
+    ) -> Result<(LockGuard, LockGuard)> {
+        let locks = self.with_one_deadline();
+        Ok((locks.volume(digest)?, locks.exclusive(Key::Path(path.clone()))?))
+    }
+
+    /// Of a source: it stays as it is while it is copied, by however many.
+    pub(crate) fn source_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
+        self.shared(Key::Volume(digest.clone()))
+    }
+
+    pub(crate) fn snapshot(&self, digest: &NameDigest) -> Result<LockGuard> {
+        self.exclusive(Key::Snapshot(digest.clone()))
+    }
+
     pub(crate) fn exclusive(&self, key: Key) -> Result<LockGuard> {
         self.acquire(key, LockMode::Exclusive)
     }

@@ -1,6 +1,6 @@
 //! ControllerModifyVolume: I/O limits, live on a volume in use.
 
-use orlop_model::{DeviceAccess, IoLimits, IoLimitsChange, Result, VolumeId};
+use orlop_model::{IoLimitsChange, Result, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
 
@@ -8,7 +8,7 @@ impl Engine {
     /// The record comes first: a crash before the device has the limits is mended by the repeated
     /// call, and by the next stage.
     pub fn modify_volume(&self, id: &VolumeId, change: &IoLimitsChange) -> Result<()> {
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
         self.host.check_limits_work()?;
         let limits = change.applied_to(record.limits);
@@ -41,20 +41,6 @@ impl Engine {
                     "cannot set the I/O limits of a volume that is in use; they are set again when \
                      it is published"
                 );
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn apply_limits(
-        &self,
-        pool: &PoolRef,
-        id: &VolumeId,
-        limits: &IoLimits,
-    ) -> Result<()> {
-        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
-            if let Some(device) = pool.devices().attached(id, access)? {
-                self.host.ensure_limits(&device, limits)?;
             }
         }
         Ok(())

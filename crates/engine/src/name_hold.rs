@@ -39,7 +39,7 @@ impl Engine {
     /// Holds the name, and returns the volume that has it. An error if a pool is absent, which may have it.
     pub fn hold_name(&self, name: &ObjectName) -> Result<(NameHold, Option<VolumeId>)> {
         let digest = NameDigest::of(name);
-        let lock = self.lock_volume(&digest)?;
+        let lock = self.locks.volume(&digest)?;
         let found = self.find_volume(&digest, None)?.map(|(_, record)| record.id);
         Ok((NameHold { digest, lock }, found))
     }

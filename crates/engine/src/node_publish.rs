@@ -5,11 +5,11 @@ use orlop_model::{
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context, rolled_back};
+use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::check_group;
 use crate::node_stage::wants_read_only;
-use crate::request::{PublishVolume, PublishWay, VolumeRef};
-use crate::sharing::check_reachable;
+use crate::request::{PublishVolume, PublishWay, VolumeRef, check_context};
+use crate::sharing::SharedPool;
 
 /// What becomes of the file or directory that a volume was published at.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ impl Engine {
         let VolumeRef::Issued(id) = &request.volume else {
             return Err(Error::NoSuchVolume(request.volume.to_string()));
         };
-        let _locks = self.lock_volume_at(id.digest(), &request.target)?;
+        let _locks = self.locks.volume_at(id.digest(), &request.target)?;
         let (pool, record) = self.require_subject(id)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
@@ -42,7 +42,9 @@ impl Engine {
         request: &PublishVolume,
     ) -> Result<()> {
         let stage = self.require_stage(pool, &record.id, staging)?;
-        check_reachable(pool, &record.id)?;
+        if let Some(side) = pool.shared() {
+            SharedPool::new(self, side).check_reachable(&record.id)?;
+        }
         let node = self.host.node_record(&record.id)?;
         let made_before = node.publication(&request.target).is_some_and(|p| p.target_made);
         let wanted = Publication {
@@ -189,7 +191,7 @@ impl Engine {
         after: TargetPathAfter,
     ) -> Result<()> {
         // Before the look-up: an inline volume may be just about to be made.
-        let _locks = self.lock_volume_at(&volume.digest(), target)?;
+        let _locks = self.locks.volume_at(&volume.digest(), target)?;
         let id = match volume {
             VolumeRef::Issued(id) => Some(id.clone()),
             VolumeRef::Foreign(text) => self.find_inline_of_any_pool(text)?,

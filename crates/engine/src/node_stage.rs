@@ -8,15 +8,15 @@
 //! were removed. The kernel then says what is in use, and what is in use is not taken away (decision 0031).
 
 use orlop_model::{
-    AccessType, Device, DeviceAccess, Error, FsType, MountAccess, MountRequest, NodeRecord,
-    Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
+    AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
+    NodeRecord, Publication, Result, Stage, TargetPath, VolumeId, VolumeRecord,
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context, rolled_back};
+use crate::engine::{Engine, PoolRef, rolled_back};
 use crate::mount_group::is_published_for;
-use crate::request::StageVolume;
-use crate::sharing::{check_reachable, stage_access};
+use crate::request::{StageVolume, check_context};
+use crate::sharing::{SharedPool, is_read_with_others};
 
 mod filesystem;
 mod readers;
@@ -51,7 +51,7 @@ impl UnrecordedUse {
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
-        let _locks = self.lock_volume_at(request.volume.digest(), &request.path)?;
+        let _locks = self.locks.volume_at(request.volume.digest(), &request.path)?;
         let (pool, record) = self.require_subject(&request.volume)?;
         check_context(pool, &record, &request.context)?;
         self.check_use(&record, &request.capability)?;
@@ -79,13 +79,17 @@ impl Engine {
             let live = self.live_publications(pool, &record.id)?;
             check_same_stage(record, current, &wanted, &live)?;
         }
-        self.check_published_here(pool, record, &wanted)?;
+        if let Some(shared) = pool.shared().map(|side| SharedPool::new(self, side)) {
+            shared.check_published_here(record, &wanted)?;
+            match &current {
+                Some(_) => shared.check_reachable(&record.id)?,
+                None => shared.check_room_for(&record.id)?,
+            }
+        }
         if current.is_some() {
-            check_reachable(pool, &record.id)?;
             self.complete_stage(pool, record, &wanted)?;
             return Ok(FoundOnNode::Stage);
         }
-        self.check_room_for(pool, &record.id)?;
         let mut node = self.host.node_record(&record.id)?;
         let found = self.found_without_record(pool, &record.id, &node, &wanted)?;
         node.stage = Some(wanted.clone());
@@ -220,7 +224,9 @@ impl Engine {
         let fs = match access {
             DeviceAccess::ReadWrite => {
                 let record = self.record_now(pool, &record.id)?;
-                self.check_published_here(pool, &record, wanted)?;
+                if let Some(side) = pool.shared() {
+                    SharedPool::new(self, side).check_published_here(&record, wanted)?;
+                }
                 self.prepare_filesystem(pool, &record, &device, mount, wanted.read_only)?
             }
             DeviceAccess::ReadOnly => self.prepared_filesystem(pool, &record.id)?,
@@ -234,6 +240,21 @@ impl Engine {
         self.host.ensure_mounted(&request, &wanted.path)?;
         self.ensure_group_of(wanted, &wanted.capability)?;
         self.ensure_grown(&device, fs, wanted)
+    }
+
+    /// Sets them for all devices that the volume has on this node.
+    pub(crate) fn apply_limits(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        limits: &IoLimits,
+    ) -> Result<()> {
+        for access in [DeviceAccess::ReadWrite, DeviceAccess::ReadOnly] {
+            if let Some(device) = pool.devices().attached(id, access)? {
+                self.host.ensure_limits(&device, limits)?;
+            }
+        }
+        Ok(())
     }
 
     /// For one who holds the device and so is the only writer. What the call began with may be out
@@ -313,6 +334,14 @@ pub(crate) fn wants_read_only(access: &AccessType) -> bool {
         AccessType::Block => false,
         AccessType::Mount(mount) => mount.flags.read_only(),
     }
+}
+
+/// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
+/// refuse writes itself, and so has one that other nodes read at the same time.
+pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
+    let refuses_writes =
+        stage.read_only && (stage.capability.is_block() || is_read_with_others(pool, stage));
+    if refuses_writes { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite }
 }
 
 /// NS-03, NS-12; open point 2: what has the same effect on the node is the same stage. The

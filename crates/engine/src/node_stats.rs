@@ -5,8 +5,9 @@ use orlop_model::{
 };
 
 use crate::engine::{Engine, PoolRef};
+use crate::node_stage::stage_access;
 use crate::request::{VolumeRef, VolumeStats, VolumeUsage};
-use crate::sharing::{device_trouble, stage_access};
+use crate::sharing::device_trouble;
 
 impl Engine {
     pub fn volume_stats(&self, volume: &VolumeRef, path: &TargetPath) -> Result<VolumeStats> {

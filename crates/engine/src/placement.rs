@@ -1,10 +1,10 @@
-//! Which pool takes a new volume.
+//! Which pool has the volume of a name, and which takes a new one.
 
 use std::cmp::Reverse;
 
 use orlop_model::{
     CapabilitySet, ContentSource, Error, NameDigest, PoolId, Provisioning, Result,
-    TopologyRequirement, VolumeId, VolumeParameters,
+    TopologyRequirement, VolumeId, VolumeParameters, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -21,6 +21,38 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Engine {
+    /// Where something of a certain name may be. If it is known to belong to one pool, others that
+    /// would have to be asked over a network are not: they may be away, and who else names things
+    /// there is beyond this daemon anyway.
+    pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
+        self.pools
+            .values()
+            .filter(|pool| pool.catalogue().is_in_memory() || belongs(pool))
+            .collect()
+    }
+
+    /// Those of which it costs nothing to ask.
+    pub(crate) fn local_pools(&self) -> impl Iterator<Item = &PoolRef> {
+        self.pools.values().filter(|pool| pool.catalogue().is_in_memory())
+    }
+
+    /// Names decide ids, so a name is looked for by asking each pool for the one id it could
+    /// have there. `pool` is the one it is to be on, if that is known.
+    pub(crate) fn find_volume(
+        &self,
+        digest: &NameDigest,
+        pool: Option<&str>,
+    ) -> Result<Option<(&PoolRef, VolumeRecord)>> {
+        let belongs = |name: &str| pool.is_none_or(|wanted| wanted == name);
+        for pool in self.homes(|pool| belongs(pool.name())) {
+            let id = VolumeId::new(pool.id().clone(), digest.clone());
+            if let Some(record) = pool.catalogue().volume(&id)? {
+                return Ok(Some((pool, record)));
+            }
+        }
+        self.check_none_absent(belongs).map(|()| None)
+    }
+
     /// Pools that may take the volume, the best first: by the caller's order of preference,
     /// then by free space.
     pub(crate) fn candidates(&self, wanted: &Wanted<'_>) -> Result<Vec<PoolRef>> {

@@ -5,12 +5,12 @@ use orlop_model::{
 };
 
 use crate::difference::{capability_differs, readonly_differs};
-use crate::engine::{Engine, PoolRef, check_context, note_volume_name};
-use crate::request::{ControllerPublish, PublishContext};
+use crate::engine::{Engine, PoolRef, note_volume_name};
+use crate::request::{ControllerPublish, PublishContext, check_context};
 
 impl Engine {
     pub fn controller_publish(&self, request: &ControllerPublish) -> Result<PublishContext> {
-        let _lock = self.lock_volume(request.volume.digest())?;
+        let _lock = self.locks.volume(request.volume.digest())?;
         let (pool, record) = self.require_subject(&request.volume)?;
         let existing = record.published.get(&request.node);
         // What holds is answered, also while the pool does not know the node.
@@ -35,7 +35,7 @@ impl Engine {
 
     /// Without a node: from all of them (CU-04). A volume that is gone is not published (CU-06).
     pub fn controller_unpublish(&self, volume: &VolumeId, node: Option<&NodeId>) -> Result<()> {
-        let _lock = self.lock_volume(volume.digest())?;
+        let _lock = self.locks.volume(volume.digest())?;
         let Some(pool) = self.pool_of(volume)? else {
             if node.is_some_and(|node| *node != self.settings.node_id) {
                 return Ok(());

@@ -11,7 +11,7 @@ impl Engine {
     /// it, so nothing is done there (RS-10).
     pub fn reclaim_on_node(&self, volume: &VolumeRef, path: &TargetPath) -> Result<Reclaimed> {
         let id = self.resolve(volume)?;
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let (pool, _) = self.require_subject(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
@@ -24,7 +24,7 @@ impl Engine {
 
     /// On the pool, while nothing uses the volume.
     pub fn reclaim_on_pool(&self, id: &VolumeId) -> Result<Reclaimed> {
-        let _lock = self.lock_volume(id.digest())?;
+        let _lock = self.locks.volume(id.digest())?;
         let (pool, record) = self.require_subject(id)?;
         check_unpublished_anywhere(pool, &record)?;
         if let Some(stage) = self.live_stage(pool, id)? {

@@ -13,7 +13,7 @@
 use orlop_model::{DeviceOnOtherFile, PoolId, Result, Stage, VolumeId};
 
 use crate::engine::{Engine, PoolRef};
-use crate::sharing::stage_access;
+use crate::node_stage::stage_access;
 
 impl Engine {
     pub(crate) fn report_unrecorded(&self, pool: &PoolRef) -> Result<()> {

@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
-    CapabilitySet, CapacityRange, Condition, ContentSource, GroupSnapshotRecord, IoLimitsChange,
-    NameDigest, NodeId, ObjectName, PoolId, Ranges, SnapshotId, SnapshotRecord, TargetPath,
-    Topology, TopologyRequirement, Usage, VolumeCapability, VolumeGroupRecord, VolumeId,
-    VolumeParameters, VolumeRecord,
+    CapabilitySet, CapacityRange, Condition, ContentSource, Error, GroupSnapshotRecord,
+    IoLimitsChange, NameDigest, NodeId, ObjectName, PoolId, Ranges, Result, SnapshotId,
+    SnapshotRecord, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
+    VolumeGroupRecord, VolumeId, VolumeParameters, VolumeRecord,
 };
+
+use crate::engine::PoolRef;
 
 /// The opaque map that goes with a volume through every call.
 pub type VolumeContext = BTreeMap<String, String>;
@@ -31,6 +34,39 @@ pub struct Volume {
     pub record: VolumeRecord,
     pub place: Topology,
     pub context: VolumeContext,
+}
+
+impl Volume {
+    pub(crate) fn of(pool: &PoolRef, record: VolumeRecord) -> Self {
+        let context = context_of(pool, &record);
+        Self { record, place: pool.topology().clone(), context }
+    }
+}
+
+/// Fixed for the volume's life (VO-05): nothing in it can be modified or configured.
+fn context_of(pool: &PoolRef, record: &VolumeRecord) -> VolumeContext {
+    BTreeMap::from([
+        ("pool".to_owned(), pool.id().to_string()),
+        ("provisioning".to_owned(), record.parameters.provisioning.as_str().to_owned()),
+    ])
+}
+
+/// VO-09, VO-10: a context is not needed, but a wrong one is an error. Orchestrators add keys
+/// of their own.
+pub(crate) fn context_fits(pool: &PoolRef, record: &VolumeRecord, given: &VolumeContext) -> bool {
+    let own: BTreeMap<_, _> = given.iter().filter(|(key, _)| !is_foreign_key(key)).collect();
+    own.is_empty() || own == context_of(pool, record).iter().collect()
+}
+
+pub(crate) fn check_context(
+    pool: &PoolRef,
+    record: &VolumeRecord,
+    given: &VolumeContext,
+) -> Result<()> {
+    if context_fits(pool, record, given) {
+        return Ok(());
+    }
+    Err(Error::invalid("volume_context", "is not the one this volume was created with"))
 }
 
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! Where a pool that several nodes share differs from one that this node has for itself.
 
 use orlop_model::{
-    ControllerPublication, DeviceAccess, Error, FsType, NodeId, NodeRecord, Result, Stage,
-    VolumeGroupId, VolumeId, VolumeRecord,
+    ControllerPublication, Error, FsType, NodeId, NodeRecord, Result, Shared, Stage, VolumeGroupId,
+    VolumeId, VolumeRecord,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -17,18 +17,6 @@ impl Engine {
         self.node_volumes.add_all_of(pool)?;
         self.membership.add_all_of(pool)?;
         self.discard_unpublished_inline(pool)
-    }
-
-    /// Where something of a certain name may be. If it is known to belong to one pool, others that
-    /// nodes share are not asked: they may be away, and who else names things there is beyond this
-    /// daemon anyway.
-    pub(crate) fn homes(&self, belongs: impl Fn(&PoolRef) -> bool) -> Vec<&PoolRef> {
-        self.pools.values().filter(|pool| pool.shared().is_none() || belongs(pool)).collect()
-    }
-
-    /// Those of which it costs nothing to ask.
-    pub(crate) fn local_pools(&self) -> impl Iterator<Item = &PoolRef> {
-        self.pools.values().filter(|pool| pool.shared().is_none())
     }
 
     /// Publishes a volume to a node, unless that has its limit already (CP-17). What several
@@ -87,51 +75,6 @@ impl Engine {
         if is_known { Ok(()) } else { Err(Error::NoSuchNode(node.to_string())) }
     }
 
-    /// Before a volume is staged here.
-    pub(crate) fn check_published_here(
-        &self,
-        pool: &PoolRef,
-        record: &VolumeRecord,
-        wanted: &Stage,
-    ) -> Result<()> {
-        if !needs_publication(pool, record) {
-            return Ok(());
-        }
-        let (volume, node) = (record.label(), &self.settings.node_id);
-        match record.published.get(node) {
-            None => Err(Error::precondition(format!(
-                "cannot stage {volume}: it is not published to node {node}; call \
-                 ControllerPublishVolume first"
-            ))),
-            Some(publication) if publication.leaving => Err(Error::precondition(format!(
-                "cannot stage {volume}: it is being unpublished from node {node}; publish it \
-                 again first"
-            ))),
-            Some(publication) => check_as_published(publication, wanted).map_err(|what| {
-                Error::precondition(format!(
-                    "cannot stage {volume}: it is published to node {node} {what}"
-                ))
-            }),
-        }
-    }
-
-    /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
-    pub(crate) fn check_room_for(&self, pool: &PoolRef, id: &VolumeId) -> Result<()> {
-        let most = self.settings.max_volumes;
-        if pool.shared().is_none() || most == 0 {
-            return Ok(());
-        }
-        let others = self.host.node_records()?.iter().filter(|other| *other != id).count();
-        if u32::try_from(others).is_ok_and(|count| count < most) {
-            return Ok(());
-        }
-        Err(Error::exhausted(format!(
-            "cannot stage another volume on node {}: it has {most} volumes, which is its limit; \
-             unstage one, or raise ORLOP_MAX_VOLUMES_PER_NODE",
-            self.settings.node_id
-        )))
-    }
-
     /// Of a shared pool nothing is remembered: other nodes change it.
     pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
         match self.pool_of(volume)?.filter(|pool| pool.shared().is_some()) {
@@ -163,10 +106,66 @@ impl Engine {
     }
 }
 
-/// A shared pool cannot tell from the outside who uses a volume; being published to a node is
-/// what gives it the right, and what others are kept away by.
-fn needs_publication(pool: &PoolRef, record: &VolumeRecord) -> bool {
-    pool.shared().is_some() && !record.ephemeral
+/// What is asked of a pool that nodes share before a volume of it is used here.
+pub(crate) struct SharedPool<'a> {
+    engine: &'a Engine,
+    side: &'a dyn Shared,
+}
+
+impl<'a> SharedPool<'a> {
+    pub(crate) fn new(engine: &'a Engine, side: &'a dyn Shared) -> Self {
+        Self { engine, side }
+    }
+
+    /// Before a volume is staged here. A shared pool cannot tell from the outside who uses a volume; being
+    /// published to a node is what gives it the right, and what others are kept away by.
+    pub(crate) fn check_published_here(&self, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
+        if record.ephemeral {
+            return Ok(());
+        }
+        let (volume, node) = (record.label(), &self.engine.settings.node_id);
+        match record.published.get(node) {
+            None => Err(Error::precondition(format!(
+                "cannot stage {volume}: it is not published to node {node}; call \
+                 ControllerPublishVolume first"
+            ))),
+            Some(publication) if publication.leaving => Err(Error::precondition(format!(
+                "cannot stage {volume}: it is being unpublished from node {node}; publish it \
+                 again first"
+            ))),
+            Some(publication) => check_as_published(publication, wanted).map_err(|what| {
+                Error::precondition(format!(
+                    "cannot stage {volume}: it is published to node {node} {what}"
+                ))
+            }),
+        }
+    }
+
+    /// Several controllers cannot count exactly what a node has (CP-17), so it does itself.
+    pub(crate) fn check_room_for(&self, id: &VolumeId) -> Result<()> {
+        let most = self.engine.settings.max_volumes;
+        if most == 0 {
+            return Ok(());
+        }
+        let others = self.engine.host.node_records()?.iter().filter(|other| *other != id).count();
+        if u32::try_from(others).is_ok_and(|count| count < most) {
+            return Ok(());
+        }
+        Err(Error::exhausted(format!(
+            "cannot stage another volume on node {}: it has {most} volumes, which is its limit; \
+             unstage one, or raise ORLOP_MAX_VOLUMES_PER_NODE",
+            self.engine.settings.node_id
+        )))
+    }
+
+    pub(crate) fn check_reachable(&self, id: &VolumeId) -> Result<()> {
+        match self.side.device_trouble(id)? {
+            None => Ok(()),
+            Some(trouble) => Err(Error::precondition(format!(
+                "cannot use volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
+            ))),
+        }
+    }
 }
 
 /// Other nodes were let in, or kept out, for what this one was to do with the volume. The text says
@@ -197,11 +196,6 @@ pub(crate) fn may_be_mounted_by_many_writers(pool: &PoolRef) -> bool {
     pool.shared().is_none()
 }
 
-/// Does the commit of a draft still read its source? Then it is quick, too.
-pub(crate) fn commit_reads_source(pool: &PoolRef) -> bool {
-    pool.shared().is_some()
-}
-
 /// A node to which the volume is published may use it at any time.
 pub(crate) fn check_unpublished_anywhere(pool: &PoolRef, record: &VolumeRecord) -> Result<()> {
     match record.published.keys().next() {
@@ -213,14 +207,9 @@ pub(crate) fn check_unpublished_anywhere(pool: &PoolRef, record: &VolumeRecord) 
     }
 }
 
-/// A mount is read-only by its flags, on a device that can replay a journal. A raw device has to
-/// refuse writes itself, and so has one that other nodes read at the same time.
-pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
-    let with_others = pool.shared().is_some() && stage.capability.mode.is_multi_node();
-    if stage.read_only && (stage.capability.is_block() || with_others) {
-        return DeviceAccess::ReadOnly;
-    }
-    DeviceAccess::ReadWrite
+/// Of a stage that only reads.
+pub(crate) fn is_read_with_others(pool: &PoolRef, stage: &Stage) -> bool {
+    pool.shared().is_some() && stage.capability.mode.is_multi_node()
 }
 
 /// To unmount, or to let go of a device, is to write. What waits in the kernel for a pool that is
@@ -258,15 +247,6 @@ pub(crate) fn check_can_be_unmounted(
 /// Why the device of an attached volume does not reach it, if it does not.
 pub(crate) fn device_trouble(pool: &PoolRef, id: &VolumeId) -> Result<Option<String>> {
     pool.shared().map_or(Ok(None), |shared| shared.device_trouble(id))
-}
-
-pub(crate) fn check_reachable(pool: &PoolRef, id: &VolumeId) -> Result<()> {
-    match device_trouble(pool, id)? {
-        None => Ok(()),
-        Some(trouble) => Err(Error::precondition(format!(
-            "cannot use volume {id}: {trouble}; unpublish and unstage it here, then stage it again"
-        ))),
-    }
 }
 
 /// The node that an inline volume belongs to, if that is another one.

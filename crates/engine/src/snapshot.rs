@@ -13,14 +13,14 @@ impl Engine {
     pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
         let digest = NameDigest::of(&request.name);
         // One that is there needs its source no more, which may be busy or gone.
-        let lock = self.lock_snapshot(&digest)?;
+        let lock = self.locks.snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);
         }
         // Volumes come before snapshots, so the lock is taken again.
         drop(lock);
-        let _source_lock = self.share_volume(request.source.digest())?;
-        let _lock = self.lock_snapshot(&digest)?;
+        let _source_lock = self.locks.source_volume(request.source.digest())?;
+        let _lock = self.locks.snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);
         }
@@ -43,7 +43,7 @@ impl Engine {
     ///
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {
-        let _lock = self.lock_snapshot(id.digest())?;
+        let _lock = self.locks.snapshot(id.digest())?;
         let pool = self.pool(id.pool())?.ok_or_else(|| Self::not_served_snapshot(id))?;
         let record = pool.catalogue().snapshot(id)?;
         record.iter().for_each(note_snapshot_name);

@@ -2,8 +2,8 @@
 
 use orlop_model::Result;
 
-use crate::engine::{Engine, context_fits};
-use crate::request::{Validate, Volume};
+use crate::engine::Engine;
+use crate::request::{Validate, Volume, context_fits};
 
 impl Engine {
     /// The inner error says in one sentence why the capabilities are not confirmed.
@@ -20,6 +20,6 @@ impl Engine {
                 return Ok(Err(reason));
             }
         }
-        Ok(Ok(self.describe(pool, record)))
+        Ok(Ok(Volume::of(pool, record)))
     }
 }

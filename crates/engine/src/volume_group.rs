@@ -14,7 +14,7 @@ use crate::difference::differs;
 use crate::engine::{Engine, PoolRef};
 use crate::list::{is_more_than, one_more_than, page};
 use crate::locks::{Key, LockGuard, Locks};
-use crate::request::{CreateVolumeGroup, Page, VolumeGroup};
+use crate::request::{CreateVolumeGroup, Page, Volume, VolumeGroup};
 
 /// Which group each volume is in. Rebuilt from the pools at start. Shared pools are asked instead.
 #[derive(Debug, Default)]
@@ -172,7 +172,7 @@ impl Engine {
         let mut volumes = Vec::new();
         for id in &record.members {
             match self.require_volume(id) {
-                Ok((pool, volume)) => volumes.push(self.describe(pool, volume)),
+                Ok((pool, volume)) => volumes.push(Volume::of(pool, volume)),
                 // Left out, so that one bad volume does not hide the group it has to leave.
                 Err(
                     error @ (Error::Damaged { .. }

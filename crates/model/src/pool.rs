@@ -63,6 +63,10 @@ pub trait Pool: Send + Sync {
 /// The records of what exists in a pool. Data is made and removed by its [`Provisioner`]; a volume
 /// group is a record alone.
 pub trait Catalogue: Send + Sync {
+    /// Are its records in memory, so that to ask for one costs nothing? Else an answer may take long, or
+    /// not come at all while the pool is away.
+    fn is_in_memory(&self) -> bool;
+
     /// `Ok(None)`: no such volume. A damaged record is an error, not an absence.
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>>;
 
@@ -164,6 +168,12 @@ pub struct PoolCapacity {
 /// [`Draft::commit`], whole and durable. Dropped before that, it leaves nothing behind.
 pub trait Draft<Record>: Send {
     fn capture(&mut self) -> Result<()>;
+
+    /// Does the commit still read the source, which then has to stay? If so, the commit is quick.
+    fn needs_source_until_commit(&self) -> bool {
+        false
+    }
+
     fn commit(self: Box<Self>) -> Result<Record>;
 }
 

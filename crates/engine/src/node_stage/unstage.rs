@@ -18,7 +18,7 @@ impl Engine {
         let VolumeRef::Issued(id) = volume else {
             return self.check_vacant(volume, path);
         };
-        let _locks = self.lock_volume_at(id.digest(), path)?;
+        let _locks = self.locks.volume_at(id.digest(), path)?;
         let Some(pool) = self.pools.get(id.pool()) else {
             return self.unstage_without_pool(id, path);
         };

@@ -86,6 +86,10 @@ impl ImageCatalogue {
 }
 
 impl Catalogue for ImageCatalogue {
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>> {
         self.volumes.get(id)
     }

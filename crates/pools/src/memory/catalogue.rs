@@ -19,6 +19,11 @@ fn at_most(limit: usize) -> usize {
 }
 
 impl Catalogue for MemoryPool {
+    /// Unless it stands for a pool that nodes share.
+    fn is_in_memory(&self) -> bool {
+        lock(&self.state).sharers.is_none()
+    }
+
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>> {
         let mut state = lock(&self.state);
         state.fault("volume")?;

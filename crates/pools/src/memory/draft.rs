@@ -92,6 +92,11 @@ impl Draft<VolumeRecord> for VolumeDraft {
         Ok(())
     }
 
+    /// As the kind of pool that it stands for.
+    fn needs_source_until_commit(&self) -> bool {
+        lock(&self.state).sharers.is_some()
+    }
+
     fn commit(mut self: Box<Self>) -> Result<VolumeRecord> {
         lock(&self.state).fault("commit")?;
         let interlude = lock(&self.state).commit_interlude.take();

@@ -56,6 +56,11 @@ impl RbdCatalogue {
 }
 
 impl Catalogue for RbdCatalogue {
+    /// Other nodes change them.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
     fn volume(&self, id: &VolumeId) -> Result<Option<VolumeRecord>> {
         Ok(self.images.known(id)?.map(|known| known.record))
     }

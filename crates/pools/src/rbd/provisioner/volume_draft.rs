@@ -146,6 +146,11 @@ impl Draft<VolumeRecord> for VolumeDraft {
         Ok(())
     }
 
+    /// The image is cloned from it.
+    fn needs_source_until_commit(&self) -> bool {
+        true
+    }
+
     fn commit(self: Box<Self>) -> Result<VolumeRecord> {
         let Self { pool, record, origin } = *self;
         let content = origin.captured(&pool, &record)?;
