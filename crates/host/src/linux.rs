@@ -1,6 +1,10 @@
 //! Linux. The kernel is asked what is mounted where; files under the run directory, which a
 //! reboot clears together with the mounts, hold only what the kernel does not know.
+//!
+//! Each part of [`orlop_model::Host`] is in the file that does it: `filesystem.rs`, `mounting.rs`,
+//! `devices.rs`, `freezer.rs`, `limits.rs`, `run_files.rs`.
 
+mod devices;
 mod failure;
 mod filesystem;
 mod freezer;
@@ -16,20 +20,13 @@ pub(crate) mod run_files;
 mod testbed;
 #[cfg(test)]
 mod tests;
-mod unserved_devices;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orlop_model::{
-    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
-    MountState, NodeRecord, PoolId, Result, TargetPath, UnservedDevice, Usage, VolumeId,
-};
-use orlop_sys::file;
+use orlop_model::{FsType, PoolId, Result};
 use orlop_sys::thaw_helper::HelperCommand;
-use orlop_sys::{loopdev, ownership, rand};
 
-use failure::cannot;
 use freezer::Freezer;
 pub use freezer::ThawsUnderWay;
 use fs_tools::FsTools;
@@ -133,198 +130,5 @@ impl LinuxHost {
 
     fn pool_marks(&self) -> PoolMarks {
         PoolMarks::new(self.run_dir.pools())
-    }
-}
-
-impl Host for LinuxHost {
-    fn filesystems(&self) -> &[FsType] {
-        self.fs_tools.filesystems()
-    }
-
-    fn check_health(&self) -> Result<()> {
-        self.fs_tools.check_tools()
-    }
-
-    fn random_uuid(&self) -> Result<FsUuid> {
-        let bytes = rand::random_bytes().map_err(cannot("generate a UUID"))?;
-        Ok(FsUuid::from_random(bytes))
-    }
-
-    fn signature(&self, device: &Device) -> Result<DeviceSignature> {
-        filesystem::signature(device)
-    }
-
-    fn format(&self, device: &Device, fs: FsType, uuid: FsUuid, options: &[String]) -> Result<()> {
-        filesystem::format(device, fs, uuid, options)
-    }
-
-    fn check_filesystem(&self, device: &Device, fs: FsType) -> Result<()> {
-        filesystem::check(device, fs)
-    }
-
-    fn renew_uuid(&self, device: &Device, fs: FsType, uuid: FsUuid) -> Result<()> {
-        filesystem::renew_uuid(device, fs, uuid)
-    }
-
-    fn ensure_grown_unmounted(&self, device: &Device, fs: FsType) -> Result<()> {
-        filesystem::ensure_grown_unmounted(device, fs)
-    }
-
-    fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()> {
-        filesystem::ensure_grown_mounted(device, fs, at, &self.freezer)
-    }
-
-    fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
-        mounting::mount_at(path)
-    }
-
-    fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
-        mounting::device_node_at(path)
-    }
-
-    fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
-        mounting::mounts_of(device)
-    }
-
-    fn resolved(&self, path: &TargetPath) -> PathBuf {
-        mounting::resolved(path.as_path())
-    }
-
-    fn target_exists(&self, path: &TargetPath) -> Result<bool> {
-        mounting::target_exists(path)
-    }
-
-    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
-        self.mounter.check(path)
-    }
-
-    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
-        self.mounter.ensure_mounted(request, target)
-    }
-
-    fn ensure_bound_directory(
-        &self,
-        source: &TargetPath,
-        target: &TargetPath,
-        read_only: bool,
-    ) -> Result<()> {
-        self.mounter.ensure_bound_directory(source, target, read_only)
-    }
-
-    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
-        self.mounter.ensure_bound_device(device, target)
-    }
-
-    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
-        mounting::ensure_unmounted(path)
-    }
-
-    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
-        mounting::drop_copies(path.as_path());
-        Ok(())
-    }
-
-    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
-        mounting::ensure_target_removed(path)
-    }
-
-    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
-        self.run_dir.private_stage(id)
-    }
-
-    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
-        ownership::apply_group(root.as_path(), group)
-            .map_err(cannot(&format!("give {root} to group {group}")))
-    }
-
-    fn usage(&self, path: &TargetPath) -> Result<Usage> {
-        let space =
-            file::space(path.as_path()).map_err(cannot("read the space of a filesystem"))?;
-        Ok(Usage {
-            total_bytes: space.total,
-            available_bytes: space.free,
-            total_inodes: space.inodes,
-            free_inodes: space.inodes_free,
-            has_given_up: file::has_given_up(path.as_path())
-                .map_err(cannot("check a filesystem for errors"))?,
-        })
-    }
-
-    fn filesystem_errors(&self, device: &Device) -> Result<u64> {
-        orlop_sys::filesystem::errors_on(&device.path)
-            .map_err(cannot("count the errors of a filesystem"))
-    }
-
-    fn device_size(&self, device: &Device) -> Result<u64> {
-        loopdev::size(&device.path).map_err(cannot("read the size of a device"))
-    }
-
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
-        file::sync_filesystem(mount.as_path()).map_err(cannot("sync a filesystem"))
-    }
-
-    fn freeze(&self, mount: &TargetPath) -> Result<()> {
-        self.freezer.freeze(mount)
-    }
-
-    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
-        self.freezer.ensure_thawed(mount)
-    }
-
-    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
-        filesystem::ensure_trimmed(mount)
-    }
-
-    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
-        loopdev::writes(device.major, device.minor).map_err(cannot("count the writes to a device"))
-    }
-
-    fn sync_device(&self, device: &Device) -> Result<()> {
-        file::sync_device(&device.path).map_err(cannot("sync a device"))
-    }
-
-    fn check_limits_work(&self) -> Result<()> {
-        self.limiter.check()
-    }
-
-    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()> {
-        self.limiter.ensure(device, limits)
-    }
-
-    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
-        let devices = unserved_devices::of_volume(id)?;
-        // Only image pools are marked: a volume of one has no other devices than those.
-        let is_known = !devices.is_empty() || self.pool_marks().is_marked(id.pool())?;
-        Ok(is_known.then_some(devices))
-    }
-
-    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
-        unserved_devices::try_detach(id, device)
-    }
-
-    fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
-        match self.records.read(id) {
-            Err(Error::Damaged { what, reason }) => {
-                // First: the doctor must not take what is in use for an orphan (decision 0031).
-                self.pool_marks().ensure_unstamped(id.pool())?;
-                let aside = self.records.set_aside(id)?;
-                tracing::warn!(
-                    volume = %id,
-                    reason,
-                    aside = %aside.display(),
-                    "cannot read {what}; moved it aside, and asking the kernel what is in use"
-                );
-                Ok(NodeRecord::default())
-            }
-            read => read,
-        }
-    }
-
-    fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
-        self.records.save(id, record)
-    }
-
-    fn node_records(&self) -> Result<Vec<VolumeId>> {
-        self.records.ids()
     }
 }

@@ -132,8 +132,19 @@ pub struct MountRequest<'a> {
     pub read_only: bool,
 }
 
-/// The machine. Every `ensure_*` may be repeated.
-pub trait Host: Send + Sync {
+/// The machine, cut along what callers do with it. Every `ensure_*` may be repeated.
+pub trait Host:
+    HostFilesystems + HostMounts + HostDevices + HostFreezing + HostLimits + HostRecords
+{
+}
+
+impl<Machine> Host for Machine where
+    Machine: HostFilesystems + HostMounts + HostDevices + HostFreezing + HostLimits + HostRecords
+{
+}
+
+/// Filesystems: which there can be, and what is on a device.
+pub trait HostFilesystems: Send + Sync {
     /// Filesystems that can be made and mounted here, the default first.
     fn filesystems(&self) -> &[FsType];
 
@@ -159,6 +170,20 @@ pub trait Host: Send + Sync {
     /// Grows a mounted filesystem to its device's size. `Precondition` where the kernel refuses.
     fn ensure_grown_mounted(&self, device: &Device, fs: FsType, at: &TargetPath) -> Result<()>;
 
+    fn usage(&self, path: &TargetPath) -> Result<Usage>;
+
+    /// Errors that the filesystem on the device has counted, where it counts them.
+    fn filesystem_errors(&self, device: &Device) -> Result<u64>;
+
+    /// Writes back what is waiting, so that a freeze that follows is short.
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()>;
+
+    /// Tells the device which blocks the mounted filesystem does not use.
+    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
+}
+
+/// What is mounted where.
+pub trait HostMounts: Send + Sync {
     fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>>;
 
     /// Major and minor number of the block device that a path leads to, also by a link.
@@ -175,7 +200,7 @@ pub trait Host: Send + Sync {
     fn target_exists(&self, path: &TargetPath) -> Result<bool>;
 
     /// May a caller stage there? `Invalid` where the plugin itself lives, which
-    /// [`Host::private_stage`] is part of.
+    /// [`HostMounts::private_stage`] is part of.
     fn check_stage_path(&self, path: &TargetPath) -> Result<()>;
 
     fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()>;
@@ -209,26 +234,11 @@ pub trait Host: Send + Sync {
 
     /// AM-07, AM-08: what is and what will be below `root` is the group's to read and write.
     fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()>;
+}
 
-    fn usage(&self, path: &TargetPath) -> Result<Usage>;
-
-    /// Errors that the filesystem on the device has counted, where it counts them.
-    fn filesystem_errors(&self, device: &Device) -> Result<u64>;
-
+/// Block devices, whatever is on them.
+pub trait HostDevices: Send + Sync {
     fn device_size(&self, device: &Device) -> Result<u64>;
-
-    /// Writes back what is waiting, so that a freeze that follows is short.
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()>;
-
-    /// Holds writers still. Thaws by itself after a while, and when this process dies, so that
-    /// neither a hanging call nor a crash freezes a workload for good.
-    fn freeze(&self, mount: &TargetPath) -> Result<()>;
-
-    /// Was it frozen all the time until now? If not, what was copied in that time is not consistent.
-    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool>;
-
-    /// Tells the device which blocks the mounted filesystem does not use.
-    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()>;
 
     /// Grows with every write to the device, by whomever. `None` while one is under way: when
     /// that will land is unknown.
@@ -237,11 +247,6 @@ pub trait Host: Send + Sync {
     /// Writes back what is only in memory.
     fn sync_device(&self, device: &Device) -> Result<()>;
 
-    /// `Err` with a reason where this machine cannot limit I/O.
-    fn check_limits_work(&self) -> Result<()>;
-
-    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()>;
-
     /// The devices of a volume whose pool is absent or not configured. `None`: it is not known whether
     /// there are any, as the pool may be of a kind whose devices it alone knows. `Unreachable` where
     /// letting go of one would wait for the pool.
@@ -249,7 +254,28 @@ pub trait Host: Send + Sync {
 
     /// `Precondition` if anything on this machine uses it; the device is then left as it was.
     fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()>;
+}
 
+/// Writers that are held still while a volume is copied.
+pub trait HostFreezing: Send + Sync {
+    /// Holds writers still. Thaws by itself after a while, and when this process dies, so that
+    /// neither a hanging call nor a crash freezes a workload for good.
+    fn freeze(&self, mount: &TargetPath) -> Result<()>;
+
+    /// Was it frozen all the time until now? If not, what was copied in that time is not consistent.
+    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool>;
+}
+
+/// I/O limits of devices.
+pub trait HostLimits: Send + Sync {
+    /// `Err` with a reason where this machine cannot limit I/O.
+    fn check_limits_work(&self) -> Result<()>;
+
+    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()>;
+}
+
+/// What was asked of this node, for as long as it is up.
+pub trait HostRecords: Send + Sync {
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord>;
 
     /// An empty record is removed.

@@ -27,7 +27,8 @@ pub use condition::{Condition, Usage};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
 pub use host::{
-    DeviceMount, DeviceSignature, Host, MountRequest, MountState, NodeRecord, Publication, Stage,
+    DeviceMount, DeviceSignature, Host, HostDevices, HostFilesystems, HostFreezing, HostLimits,
+    HostMounts, HostRecords, MountRequest, MountState, NodeRecord, Publication, Stage,
     UnservedDevice,
 };
 pub use id::{GroupSnapshotId, NameDigest, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};

@@ -10,8 +10,8 @@ use orlop_engine::request::{
 use orlop_host::MemoryHost;
 use orlop_model::{
     CapacityRange, ContentSource, DeviceAccess, DeviceSignature, Error, FormatState,
-    GroupSnapshotId, Host, NameDigest, NodeId, Pool, Result, SnapshotId, TargetPath, Topology,
-    VolumeCapability, VolumeGroupId, VolumeId,
+    GroupSnapshotId, HostRecords, NameDigest, NodeId, Pool, Result, SnapshotId, TargetPath,
+    Topology, VolumeCapability, VolumeGroupId, VolumeId,
 };
 
 use crate::fixture::{self, Fixture};

@@ -9,7 +9,7 @@ use orlop_engine::request::StageVolume;
 use orlop_host::MemoryHost;
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Consistency, Error, FsType, Host, NodeRecord, VolumeId};
+use orlop_model::{Consistency, Error, FsType, HostMounts, HostRecords, NodeRecord, VolumeId};
 
 use crate::fixture::*;
 

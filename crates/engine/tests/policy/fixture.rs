@@ -120,7 +120,7 @@ impl Fixture {
     }
 
     pub(crate) fn node_record(&self, id: &VolumeId) -> NodeRecord {
-        use orlop_model::Host;
+        use orlop_model::HostRecords;
         self.host.node_record(id).unwrap()
     }
 
@@ -142,7 +142,7 @@ impl Fixture {
 
     /// The node holds nothing: no mount, no device of any volume, no record.
     pub(crate) fn assert_node_is_clean(&self) {
-        use orlop_model::Host;
+        use orlop_model::HostRecords;
         assert_eq!(self.host.mounts(), []);
         assert_eq!(self.host.node_records().unwrap(), []);
         for pool in &self.pools {

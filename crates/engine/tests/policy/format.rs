@@ -5,8 +5,8 @@ use orlop_engine::request::{CreateVolume, StageVolume};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    CapabilitySet, Device, DeviceAccess, DeviceSignature, Error, FormatState, FsType, FsUuid, Host,
-    Pool, VolumeId,
+    CapabilitySet, Device, DeviceAccess, DeviceSignature, Error, FormatState, FsType, FsUuid,
+    HostFilesystems, Pool, VolumeId,
 };
 
 use crate::fixture::*;

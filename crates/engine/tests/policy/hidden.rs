@@ -2,7 +2,7 @@
 
 use orlop_engine::request::PublishVolume;
 use orlop_model::AccessMode::*;
-use orlop_model::{DeviceAccess, Error, Host, NodeRecord, Result};
+use orlop_model::{DeviceAccess, Error, HostRecords, NodeRecord, Result};
 
 use crate::fixture::*;
 

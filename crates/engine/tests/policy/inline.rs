@@ -8,7 +8,8 @@ use orlop_engine::request::{
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    DeviceAccess, Error, Host, IoLimitsChange, NodeRecord, VolumeCapability, VolumeParameters,
+    DeviceAccess, Error, HostRecords, IoLimitsChange, NodeRecord, VolumeCapability,
+    VolumeParameters,
 };
 
 use crate::fixture::*;

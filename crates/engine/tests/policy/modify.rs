@@ -2,7 +2,7 @@
 
 use orlop_engine::request::{CreateVolume, PublishVolume};
 use orlop_host::memory::Op;
-use orlop_model::{DeviceAccess, Error, Host, IoLimits, NameDigest, VolumeId};
+use orlop_model::{DeviceAccess, Error, HostLimits, IoLimits, NameDigest, VolumeId};
 
 use crate::fixture::*;
 

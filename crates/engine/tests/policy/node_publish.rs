@@ -6,7 +6,7 @@ use orlop_engine::request::{
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
 use orlop_model::{
-    AccessMode, CapabilitySet, DeviceAccess, Error, FsType, Host, NameDigest, Pool, VolumeId,
+    AccessMode, CapabilitySet, DeviceAccess, Error, FsType, HostMounts, NameDigest, Pool, VolumeId,
 };
 
 use crate::fixture::*;

@@ -1,7 +1,7 @@
 //! What a predecessor that was killed left behind.
 
 use orlop_host::memory::Op;
-use orlop_model::{DeviceAccess, Error, Host, NodeRecord, Pool};
+use orlop_model::{DeviceAccess, Error, HostMounts, HostRecords, NodeRecord, Pool};
 
 use crate::fixture::*;
 

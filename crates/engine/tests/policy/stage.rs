@@ -3,7 +3,7 @@
 use orlop_engine::request::{CreateVolume, PublishContext, StageVolume, VolumeRef};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{DeviceAccess, Error, FsType, Host, NameDigest, VolumeId};
+use orlop_model::{DeviceAccess, Error, FsType, HostMounts, NameDigest, VolumeId};
 
 use crate::fixture::*;
 

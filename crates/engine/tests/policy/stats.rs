@@ -3,7 +3,7 @@
 use orlop_engine::request::{PublishVolume, StageVolume, VolumeRef, VolumeStats, VolumeUsage};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Condition, Error, Host, VolumeId};
+use orlop_model::{Condition, Error, HostMounts, VolumeId};
 
 use crate::fixture::*;
 

@@ -13,10 +13,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, NameDigest, Reason, Result, TargetPath};
+use orlop_model::{Error, HostFreezing, NameDigest, Reason, Result, TargetPath};
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
 use orlop_sys::thaw_helper::{HelperCommand, ThawHelper};
 
+use super::LinuxHost;
 use super::failure::cannot;
 use super::mounting::mount_at;
 use super::run_files::RunFiles;
@@ -31,6 +32,16 @@ pub(super) struct Freezer {
     limit: Duration,
     markers: Arc<FreezeMarkers>,
     watchdog: Watchdog,
+}
+
+impl HostFreezing for LinuxHost {
+    fn freeze(&self, mount: &TargetPath) -> Result<()> {
+        self.freezer.freeze(mount)
+    }
+
+    fn ensure_thawed(&self, mount: &TargetPath) -> Result<bool> {
+        self.freezer.ensure_thawed(mount)
+    }
 }
 
 impl Freezer {

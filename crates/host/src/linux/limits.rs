@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use orlop_model::{Device, Error, IoLimits, Result};
+use orlop_model::{Device, Error, HostLimits, IoLimits, Result};
 use orlop_sys::cgroup_io::{IoController, Limits};
 
+use super::LinuxHost;
 use super::failure::cannot;
 use super::run_files::RunFiles;
 use follower::{Follower, InForce, SharedLimits};
@@ -22,6 +23,16 @@ pub(super) struct Limiter {
     in_force: Arc<SharedLimits>,
     /// From the first limit on, where new groups have to be followed.
     follower: Mutex<Option<Follower>>,
+}
+
+impl HostLimits for LinuxHost {
+    fn check_limits_work(&self) -> Result<()> {
+        self.limiter.check()
+    }
+
+    fn ensure_limits(&self, device: &Device, limits: &IoLimits) -> Result<()> {
+        self.limiter.ensure(device, limits)
+    }
 }
 
 impl Limiter {

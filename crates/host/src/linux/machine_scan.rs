@@ -14,13 +14,13 @@ use orlop_model::{
 use orlop_sys::loopdev::{self, LoopDevice};
 use orlop_sys::mounts;
 
+use super::devices;
 use super::failure::cannot;
 use super::freezer::Freezer;
 use super::limits::Limiter;
 use super::mounting::{drop_copies, mounts_of_device};
 use super::run_dir::{RunDirectory, RunDirectoryClaim};
 use super::run_files::{NodeRecords, RunFiles};
-use super::unserved_devices;
 
 /// Of a volume that a node record speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -367,6 +367,6 @@ fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + Send + 
         const DOING: &str = "detach a loop device";
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
         let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };
-        unserved_devices::detach_unused(&device, &label, &there.file)
+        devices::detach_unused(&device, &label, &there.file)
     }
 }

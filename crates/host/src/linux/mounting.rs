@@ -6,12 +6,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use orlop_model::{
-    Device, DeviceMount, Error, FsType, MountRequest, MountState, Result, TargetPath,
+    Device, DeviceMount, Error, FsType, HostMounts, MountRequest, MountState, Result, TargetPath,
+    VolumeId,
 };
 use orlop_sys::mounts::{self, BindAccess, FsMount, MountEntry, MountLookup, MountPoint};
+use orlop_sys::ownership;
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 
+use super::LinuxHost;
 use super::failure::{cannot, cannot_io, cannot_showing, is_missing};
 use super::mount_options::without_options;
 use crate::same_mount;
@@ -25,16 +28,77 @@ pub(super) struct Mounter {
     private_stages: PathBuf,
 }
 
+impl HostMounts for LinuxHost {
+    fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
+        mount_at(path)
+    }
+
+    fn device_node_at(&self, path: &TargetPath) -> Result<Option<(u32, u32)>> {
+        device_node_at(path)
+    }
+
+    fn mounts_of(&self, device: &Device) -> Result<Vec<DeviceMount>> {
+        mounts_of(device)
+    }
+
+    fn resolved(&self, path: &TargetPath) -> PathBuf {
+        resolved(path.as_path())
+    }
+
+    fn target_exists(&self, path: &TargetPath) -> Result<bool> {
+        target_exists(path)
+    }
+
+    fn check_stage_path(&self, path: &TargetPath) -> Result<()> {
+        self.mounter.check(path)
+    }
+
+    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
+        self.mounter.ensure_mounted(request, target)
+    }
+
+    fn ensure_bound_directory(
+        &self,
+        source: &TargetPath,
+        target: &TargetPath,
+        read_only: bool,
+    ) -> Result<()> {
+        self.mounter.ensure_bound_directory(source, target, read_only)
+    }
+
+    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
+        self.mounter.ensure_bound_device(device, target)
+    }
+
+    fn ensure_unmounted(&self, path: &TargetPath) -> Result<()> {
+        ensure_unmounted(path)
+    }
+
+    fn ensure_unmounted_elsewhere(&self, path: &TargetPath) -> Result<()> {
+        drop_copies(path.as_path());
+        Ok(())
+    }
+
+    fn ensure_target_removed(&self, path: &TargetPath) -> Result<()> {
+        ensure_target_removed(path)
+    }
+
+    fn private_stage(&self, id: &VolumeId) -> Result<TargetPath> {
+        self.run_dir.private_stage(id)
+    }
+
+    fn ensure_group(&self, root: &TargetPath, group: u32) -> Result<()> {
+        ownership::apply_group(root.as_path(), group)
+            .map_err(cannot(&format!("give {root} to group {group}")))
+    }
+}
+
 impl Mounter {
     pub(super) fn new(protected: Vec<PathBuf>, private_stages: PathBuf) -> Self {
         Self { protected, private_stages }
     }
 
-    pub(super) fn ensure_mounted(
-        &self,
-        request: &MountRequest<'_>,
-        target: &TargetPath,
-    ) -> Result<()> {
+    fn ensure_mounted(&self, request: &MountRequest<'_>, target: &TargetPath) -> Result<()> {
         self.check_resolved_stage(&resolved(target.as_path()))?;
         if let Some(there) = mount_at(target)? {
             return same_mount::check_filesystem(target, &there, request);
@@ -62,7 +126,7 @@ impl Mounter {
         })
     }
 
-    pub(super) fn ensure_bound_directory(
+    fn ensure_bound_directory(
         &self,
         source: &TargetPath,
         target: &TargetPath,
@@ -87,7 +151,7 @@ impl Mounter {
             .inspect_err(|_| remove_if(created, target))
     }
 
-    pub(super) fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
+    fn ensure_bound_device(&self, device: &Device, target: &TargetPath) -> Result<()> {
         self.check(target)?;
         if let Some(there) = mount_at(target)? {
             return same_mount::check_device(target, &there, device);
@@ -104,7 +168,7 @@ impl Mounter {
     }
 
     /// Refuses a path that overlaps with a protected directory; for whatever a caller names.
-    pub(super) fn check(&self, target: &TargetPath) -> Result<()> {
+    fn check(&self, target: &TargetPath) -> Result<()> {
         self.check_resolved(&resolved(target.as_path()))
     }
 
@@ -137,7 +201,7 @@ impl Mounter {
 }
 
 /// Without the links in that part of the path which exists; the rest will be made as it is named.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+fn resolved(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         if let Ok(found) = ancestor.canonicalize() {
@@ -155,7 +219,7 @@ fn opened(target: &TargetPath, check: impl Fn(&Path) -> Result<()>) -> Result<Mo
     Ok(point)
 }
 
-pub(super) fn ensure_unmounted(path: &TargetPath) -> Result<()> {
+fn ensure_unmounted(path: &TargetPath) -> Result<()> {
     match mounts::ensure_unmounted(path.as_path()) {
         Ok(()) => Ok(()),
         Err(failure) if is_missing(&failure) => Ok(()),
@@ -191,7 +255,7 @@ pub(super) fn drop_copies(path: &Path) {
     }
 }
 
-pub(super) fn ensure_target_removed(path: &TargetPath) -> Result<()> {
+fn ensure_target_removed(path: &TargetPath) -> Result<()> {
     match mounts::remove_mount_point(path.as_path()) {
         Ok(()) => Ok(()),
         Err(failure) if is_missing(&failure) => Ok(()),
@@ -265,7 +329,7 @@ pub(super) fn mounts_of_device(device: &Device) -> Result<Vec<MountEntry>> {
         .collect())
 }
 
-pub(super) fn mounts_of(device: &Device) -> Result<Vec<DeviceMount>> {
+fn mounts_of(device: &Device) -> Result<Vec<DeviceMount>> {
     let number = (device.major, device.minor);
     let mounts = mounts::all_mounts().map_err(cannot("list the mounts"))?;
     let mut found = Vec::new();
@@ -306,7 +370,7 @@ fn is_named_as(device: &Device, entry: &MountEntry) -> bool {
     entry.root.file_name().is_some_and(|name| Some(name) == device.path.file_name())
 }
 
-pub(super) fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {
+fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {
     match std::fs::metadata(path.as_path()) {
         Ok(metadata) => Ok(block_device_number(&metadata)),
         // Nothing is there, or nothing that can be a device.
@@ -314,7 +378,7 @@ pub(super) fn device_node_at(path: &TargetPath) -> Result<Option<(u32, u32)>> {
     }
 }
 
-pub(super) fn target_exists(path: &TargetPath) -> Result<bool> {
+fn target_exists(path: &TargetPath) -> Result<bool> {
     match std::fs::symlink_metadata(path.as_path()) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

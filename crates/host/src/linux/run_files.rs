@@ -4,9 +4,10 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use orlop_model::{Error, NodeRecord, Reason, Result, VolumeId};
+use orlop_model::{Error, HostRecords, NodeRecord, Reason, Result, VolumeId};
 use orlop_sys::file;
 
+use super::LinuxHost;
 use super::failure::{cannot, cannot_io};
 
 const LONGEST: usize = 1 << 20;
@@ -103,6 +104,34 @@ impl RunFiles {
 /// One JSON file for each volume that is in use here.
 pub(super) struct NodeRecords {
     files: RunFiles,
+}
+
+impl HostRecords for LinuxHost {
+    fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
+        match self.records.read(id) {
+            Err(Error::Damaged { what, reason }) => {
+                // First: the doctor must not take what is in use for an orphan (decision 0031).
+                self.pool_marks().ensure_unstamped(id.pool())?;
+                let aside = self.records.set_aside(id)?;
+                tracing::warn!(
+                    volume = %id,
+                    reason,
+                    aside = %aside.display(),
+                    "cannot read {what}; moved it aside, and asking the kernel what is in use"
+                );
+                Ok(NodeRecord::default())
+            }
+            read => read,
+        }
+    }
+
+    fn save_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<()> {
+        self.records.save(id, record)
+    }
+
+    fn node_records(&self) -> Result<Vec<VolumeId>> {
+        self.records.ids()
+    }
 }
 
 impl NodeRecords {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Device, FsType, Host, MountRequest, TargetPath};
+use orlop_model::{Device, FsType, HostFilesystems, HostMounts, MountRequest, TargetPath};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice};
 use orlop_sys::{filesystem, mounts};
 use rustix::mount::{UnmountFlags, unmount};

@@ -1,6 +1,9 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use orlop_model::{Error, FsType, Host, NameDigest, PoolId, VolumeId};
+use orlop_model::{
+    Error, FsType, HostDevices, HostFilesystems, HostMounts, HostRecords, NameDigest, NodeRecord,
+    PoolId, VolumeId,
+};
 use rustix::io::Errno;
 
 use super::testbed::{MIB, SMALL, Testbed, read_write};

@@ -1,10 +1,11 @@
-//! [`Host`] over maps.
+//! [`orlop_model::Host`] over maps.
 
 use std::path::PathBuf;
 
 use orlop_model::{
-    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, Host, IoLimits, MountRequest,
-    MountState, NodeRecord, Result, TargetPath, UnservedDevice, Usage, VolumeId,
+    Device, DeviceMount, DeviceSignature, Error, FsType, FsUuid, HostDevices, HostFilesystems,
+    HostFreezing, HostLimits, HostMounts, HostRecords, IoLimits, MountRequest, MountState,
+    NodeRecord, Result, TargetPath, UnservedDevice, Usage, VolumeId,
 };
 
 use super::{Freeze, MachineState, MemoryHost, Op};
@@ -12,7 +13,7 @@ use crate::same_mount;
 
 const PRIVATE_STAGES: &str = "/memory/inline";
 
-impl Host for MemoryHost {
+impl HostFilesystems for MemoryHost {
     fn filesystems(&self) -> &[FsType] {
         &self.filesystems
     }
@@ -82,6 +83,43 @@ impl Host for MemoryHost {
         Ok(())
     }
 
+    fn usage(&self, path: &TargetPath) -> Result<Usage> {
+        let state = self.attempt(Op::MeasureUsage)?;
+        let there = state.mounts.get(path).ok_or_else(|| {
+            Error::failed("measure a filesystem", format!("nothing is mounted at {path}"))
+        })?;
+        let device = state.devices.get(&(there.major, there.minor));
+        let total = device.map_or(0, |device| device.filesystem_size);
+        Ok(Usage {
+            total_bytes: total,
+            available_bytes: total,
+            total_inodes: 1024,
+            free_inodes: 1024,
+            has_given_up: device.is_some_and(|device| device.has_given_up),
+        })
+    }
+
+    fn filesystem_errors(&self, device: &Device) -> Result<u64> {
+        Ok(self.attempt(Op::MeasureUsage)?.device(device).errors)
+    }
+
+    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::SyncFilesystem)?;
+        state.done(Op::SyncFilesystem, mount.to_string());
+        Ok(())
+    }
+
+    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
+        let mut state = self.attempt(Op::Trim)?;
+        if state.mounts.get(mount).is_none_or(|there| there.is_device_node) {
+            return Err(Error::precondition(format!("nothing to trim at {mount}")));
+        }
+        state.done(Op::Trim, mount.to_string());
+        Ok(())
+    }
+}
+
+impl HostMounts for MemoryHost {
     fn mount_at(&self, path: &TargetPath) -> Result<Option<MountState>> {
         let state = self.attempt(Op::LookUp)?;
         Ok(state.mounts.get(path).copied().filter(|_| !state.is_covered(path)))
@@ -211,37 +249,38 @@ impl Host for MemoryHost {
         }
         Ok(())
     }
+}
 
-    fn usage(&self, path: &TargetPath) -> Result<Usage> {
-        let state = self.attempt(Op::MeasureUsage)?;
-        let there = state.mounts.get(path).ok_or_else(|| {
-            Error::failed("measure a filesystem", format!("nothing is mounted at {path}"))
-        })?;
-        let device = state.devices.get(&(there.major, there.minor));
-        let total = device.map_or(0, |device| device.filesystem_size);
-        Ok(Usage {
-            total_bytes: total,
-            available_bytes: total,
-            total_inodes: 1024,
-            free_inodes: 1024,
-            has_given_up: device.is_some_and(|device| device.has_given_up),
-        })
-    }
-
-    fn filesystem_errors(&self, device: &Device) -> Result<u64> {
-        Ok(self.attempt(Op::MeasureUsage)?.device(device).errors)
-    }
-
+impl HostDevices for MemoryHost {
     fn device_size(&self, device: &Device) -> Result<u64> {
         Ok(self.attempt(Op::MeasureDevice)?.device(device).size)
     }
 
-    fn sync_filesystem(&self, mount: &TargetPath) -> Result<()> {
-        let mut state = self.attempt(Op::SyncFilesystem)?;
-        state.done(Op::SyncFilesystem, mount.to_string());
+    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
+        Ok(Some(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0)))
+    }
+
+    fn sync_device(&self, device: &Device) -> Result<()> {
+        let mut state = self.attempt(Op::SyncDevice)?;
+        state.done(Op::SyncDevice, number(device));
         Ok(())
     }
 
+    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
+        Ok(self.attempt(Op::LookUp)?.unserved.get(id).cloned())
+    }
+
+    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
+        let mut state = self.attempt(Op::Detach)?;
+        if let Some(devices) = state.unserved.get_mut(id) {
+            devices.retain(|other| other != device);
+        }
+        state.done(Op::Detach, number(&device.device));
+        Ok(())
+    }
+}
+
+impl HostFreezing for MemoryHost {
     fn freeze(&self, mount: &TargetPath) -> Result<()> {
         let mut state = self.attempt(Op::Freeze)?;
         if !state.mounts.contains_key(mount) || state.freezes.get(mount) == Some(&Freeze::Holds) {
@@ -260,26 +299,9 @@ impl Host for MemoryHost {
         }
         Ok(freeze == Some(Freeze::Holds))
     }
+}
 
-    fn ensure_trimmed(&self, mount: &TargetPath) -> Result<()> {
-        let mut state = self.attempt(Op::Trim)?;
-        if state.mounts.get(mount).is_none_or(|there| there.is_device_node) {
-            return Err(Error::precondition(format!("nothing to trim at {mount}")));
-        }
-        state.done(Op::Trim, mount.to_string());
-        Ok(())
-    }
-
-    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
-        Ok(Some(self.lock().writes.get(&(device.major, device.minor)).copied().unwrap_or(0)))
-    }
-
-    fn sync_device(&self, device: &Device) -> Result<()> {
-        let mut state = self.attempt(Op::SyncDevice)?;
-        state.done(Op::SyncDevice, number(device));
-        Ok(())
-    }
-
+impl HostLimits for MemoryHost {
     fn check_limits_work(&self) -> Result<()> {
         self.attempt(Op::CheckLimits).map(drop)
     }
@@ -292,20 +314,9 @@ impl Host for MemoryHost {
         }
         Ok(())
     }
+}
 
-    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
-        Ok(self.attempt(Op::LookUp)?.unserved.get(id).cloned())
-    }
-
-    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
-        let mut state = self.attempt(Op::Detach)?;
-        if let Some(devices) = state.unserved.get_mut(id) {
-            devices.retain(|other| other != device);
-        }
-        state.done(Op::Detach, number(&device.device));
-        Ok(())
-    }
-
+impl HostRecords for MemoryHost {
     fn node_record(&self, id: &VolumeId) -> Result<NodeRecord> {
         let state = self.attempt(Op::ReadRecord)?;
         Ok(state.records.get(id).cloned().unwrap_or_default())

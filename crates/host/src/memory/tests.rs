@@ -1,6 +1,6 @@
 use orlop_model::{
-    Device, DeviceSignature, Error, FsType, Host, IoLimits, MountRequest, NameDigest, NodeRecord,
-    PoolId, TargetPath, VolumeId,
+    Device, DeviceSignature, Error, FsType, HostFilesystems, HostFreezing, HostLimits, HostMounts,
+    HostRecords, IoLimits, MountRequest, NameDigest, NodeRecord, PoolId, TargetPath, VolumeId,
 };
 
 use super::{MemoryHost, Op};

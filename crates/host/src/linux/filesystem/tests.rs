@@ -1,4 +1,4 @@
-use orlop_model::Host;
+use orlop_model::{HostDevices, HostFilesystems, HostFreezing, HostMounts};
 use orlop_sys::tool;
 
 use super::super::testbed::{MIB, SMALL, Testbed, read_write};

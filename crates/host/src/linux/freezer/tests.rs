@@ -3,7 +3,7 @@ mod killed;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use orlop_model::{Error, FsType, Host, TargetPath};
+use orlop_model::{Error, FsType, HostFreezing, TargetPath};
 use orlop_sys::filesystem::{self as fs, ThawOutcome};
 
 use super::super::LinuxHost;

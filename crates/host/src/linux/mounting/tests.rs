@@ -2,7 +2,7 @@ mod protected_paths;
 
 use std::fs::File;
 
-use orlop_model::Host;
+use orlop_model::HostMounts;
 
 use super::super::testbed::{MIB, Testbed, read_write};
 use super::*;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use orlop_model::{FsType, Host, TargetPath};
+use orlop_model::{FsType, HostFreezing, TargetPath};
 use orlop_sys::file;
 use orlop_sys::thaw_helper::{self, HelperCommand};
 

@@ -1,14 +1,17 @@
-//! The devices of volumes whose pool is absent or not configured, by what the kernel knows of them. A node
+//! Block devices. Of a volume of a pool in service, the pool knows which they are; most of this is about
+//! the devices of volumes whose pool is absent or not configured, by what the kernel knows of them. A node
 //! has to be able to let go of a volume on a disk that is dead, or was not mounted after a restart.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use orlop_model::{Device, DeviceAccess, Error, Result, UnservedDevice, VolumeId};
+use orlop_model::{Device, DeviceAccess, Error, HostDevices, Result, UnservedDevice, VolumeId};
+use orlop_sys::file;
 use orlop_sys::loopdev::{self, BackedDevice, LoopDevice};
 use orlop_sys::mounts;
 use rustix::fs::{major, minor};
 
+use super::LinuxHost;
 use super::failure::cannot;
 
 /// udev looks at each device for a moment when it is attached, or no longer mounted.
@@ -19,8 +22,33 @@ const PAUSE: Duration = Duration::from_millis(50);
 const REMOVED: &str = " (deleted)";
 const LOOP_MAJOR: u32 = 7;
 
+impl HostDevices for LinuxHost {
+    fn device_size(&self, device: &Device) -> Result<u64> {
+        loopdev::size(&device.path).map_err(cannot("read the size of a device"))
+    }
+
+    fn device_writes(&self, device: &Device) -> Result<Option<u64>> {
+        loopdev::writes(device.major, device.minor).map_err(cannot("count the writes to a device"))
+    }
+
+    fn sync_device(&self, device: &Device) -> Result<()> {
+        file::sync_device(&device.path).map_err(cannot("sync a device"))
+    }
+
+    fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>> {
+        let devices = of_volume(id)?;
+        // Only image pools are marked: a volume of one has no other devices than those.
+        let is_known = !devices.is_empty() || self.pool_marks().is_marked(id.pool())?;
+        Ok(is_known.then_some(devices))
+    }
+
+    fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()> {
+        try_detach(id, device)
+    }
+}
+
 /// Those on the volume's file, wherever its pool is mounted, or was.
-pub(super) fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
+fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
     let all = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     if let Some(exported) = all.iter().find(|there| is_exported(id, &there.file)) {
         return Err(Error::unreachable(
@@ -106,7 +134,7 @@ fn is_only_copy(there: &BackedDevice) -> Result<bool> {
     Ok(!mounts.iter().any(|entry| entry.is_of_device(number, Path::new("/"))))
 }
 
-pub(super) fn try_detach(id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
+fn try_detach(id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
     match LoopDevice::from_path(&unserved.device.path) {
         Some(device) => detach_unused(&device, &unserved.access.label(id), &data_of(id)),
         None => Ok(()),
