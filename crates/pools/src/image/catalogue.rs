@@ -2,14 +2,18 @@
 //!
 //! What has data is in an [`ObjectIndex`], and leaves it through `capacity.rs`, which keeps the
 //! books; what is a record alone is in a [`RecordIndex`]. Whether data is as its record says is checked
-//! here too.
+//! here too. `loading.rs` reads it all at start.
 
-pub(super) mod object_index;
+mod loading;
 pub(super) mod record_index;
 mod record_state;
+mod stored_record;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
 
 use orlop_model::{
     Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result, SnapshotId,
@@ -21,9 +25,18 @@ use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::failure::cannot;
 use super::layout::ObjectDir;
+use crate::poison::{read, write};
 use crate::recorded::to_text;
-use object_index::{ObjectIndex, StoredRecord};
 use record_index::RecordIndex;
+use record_state::RecordState;
+pub(super) use stored_record::StoredRecord;
+
+/// With the data, how much of it was shared when it was made. It is never more later, for what
+/// is written since is its own.
+pub(super) const SHARED: &str = "orlop.shared";
+
+/// Any of it: counting too little as the pool's own only makes promises smaller.
+const UNKNOWN_SHARE: u64 = u64::MAX;
 
 pub(super) struct ImageCatalogue {
     directory: Arc<PoolDirectory>,
@@ -146,32 +159,215 @@ impl Catalogue for ImageCatalogue {
         _was: Option<&VolumeGroupRecord>,
     ) -> Result<()> {
         self.directory.check_present()?;
-        // A damaged group keeps its name until an operator has inspected it.
-        let is_new = self.volume_groups.get(&record.id)?.is_none();
-        match is_new {
-            true => self.volume_groups.write_file(record)?,
-            // Only an empty group can be deleted, so a full pool has to let one be emptied.
-            false => {
-                let text = to_text(record)?;
-                self.reserve
-                    .with_reserve(|| self.volume_groups.replace_file(&record.id, &text))
-                    .map_err(cannot(|| format!("save the record of volume group {}", record.id)))?;
-            }
-        }
-        self.volume_groups.put(record.clone());
-        self.reserve.ensure();
-        Ok(())
+        self.volume_groups.save(record, &self.reserve)
     }
 
     fn ensure_no_volume_group(&self, id: &VolumeGroupId) -> Result<()> {
         self.directory.check_present()?;
-        self.volume_groups.get(id)?;
-        self.reserve
-            .with_reserve(|| self.volume_groups.remove_file(id))
-            .map_err(cannot(|| format!("delete volume group {id}")))?;
-        self.volume_groups.take_out(id);
-        self.reserve.ensure();
-        Ok(())
+        self.volume_groups.remove(id, &self.reserve)
+    }
+}
+
+/// What of one kind the pool holds with data.
+pub(super) struct ObjectIndex<R: StoredRecord> {
+    directory: PathBuf,
+    entries: RwLock<BTreeMap<R::Id, IndexEntry<R>>>,
+}
+
+struct IndexEntry<R> {
+    record: RecordState<R>,
+    charge: u64,
+    /// How much of the data may be on the disk once for it and something else together.
+    shared: u64,
+    /// What the data took beyond that when it was last looked at.
+    own: u64,
+}
+
+/// What one object has on the books: what is promised to it, and what its data takes for itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) charge: u64,
+    pub(super) own: u64,
+}
+
+impl<R: StoredRecord> ObjectIndex<R> {
+    pub(super) fn directory_of(&self, id: &R::Id) -> ObjectDir {
+        ObjectDir::new(self.directory.join(id.to_string()))
+    }
+
+    pub(super) fn get(&self, id: &R::Id) -> Result<Option<R>> {
+        let known = read(&self.entries).get(id).map(|entry| entry.record.clone());
+        known.map_or(Ok(None), |known| self.checked(id, known))
+    }
+
+    /// How long its data is at least.
+    pub(super) fn length(&self, id: &R::Id) -> Result<Option<u64>> {
+        if let Some(entry) = read(&self.entries).get(id)
+            && let Some(record) = entry.record.whole()
+        {
+            return Ok(Some(record.length()));
+        }
+        Ok(self.get(id)?.map(|record| record.length()))
+    }
+
+    pub(super) fn require(&self, id: &R::Id) -> Result<R> {
+        self.get(id)?.ok_or_else(|| R::missing(id))
+    }
+
+    /// What could not be read before is read again. It is booked by its data already.
+    fn checked(&self, id: &R::Id, known: RecordState<R>) -> Result<Option<R>> {
+        let known = match known {
+            RecordState::Unread => {
+                let read = RecordState::read_again(id, &self.directory_of(id).record())?;
+                match write(&self.entries).get_mut(id) {
+                    None => return Ok(None),
+                    Some(entry) => {
+                        if matches!(entry.record, RecordState::Unread) {
+                            entry.record = read;
+                        }
+                        entry.record.clone()
+                    }
+                }
+            }
+            RecordState::Whole(_) | RecordState::Damaged(_) => known,
+        };
+        match known {
+            RecordState::Whole(record) => Ok(Some(record)),
+            RecordState::Damaged(reason) => Err(self.damaged(id, &reason)),
+            RecordState::Unread => Ok(None),
+        }
+    }
+
+    /// For lists of records: a search by id reads an unread record anyway.
+    fn read_unread(&self) {
+        let unread = |(id, entry): (&R::Id, &IndexEntry<R>)| {
+            matches!(entry.record, RecordState::Unread).then(|| id.clone())
+        };
+        let unread: Vec<_> = read(&self.entries).iter().filter_map(unread).collect();
+        for id in unread {
+            if let Err(error) = self.get(&id) {
+                tracing::warn!(
+                    kind = R::KIND,
+                    %id,
+                    %error,
+                    "cannot read the record; it is missing from the list"
+                );
+            }
+        }
+    }
+
+    pub(super) fn damaged(&self, id: &R::Id, reason: &str) -> Error {
+        Error::damaged(
+            format!("{} {id}", R::KIND),
+            format!(
+                "{reason}; it is left as it is, inspect {}",
+                self.directory_of(id).directory().display()
+            ),
+        )
+    }
+
+    pub(super) fn page(&self, after: Option<&R::Id>, limit: usize) -> Vec<(R::Id, Result<R>)> {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let known: Vec<_> = read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .take(limit)
+            .map(|(id, entry)| (id.clone(), entry.record.clone()))
+            .collect();
+        let checked = known.into_iter().filter_map(|(id, known)| {
+            let record = self.checked(&id, known).transpose()?;
+            Some((id, record))
+        });
+        checked.collect()
+    }
+
+    /// Leaves damaged ones out.
+    pub(super) fn page_of_whole(&self, after: Option<&R::Id>, limit: usize) -> Vec<R> {
+        self.read_unread();
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        read(&self.entries)
+            .range((start, Bound::Unbounded))
+            .filter_map(|(_, entry)| entry.record.whole().cloned())
+            .take(limit)
+            .collect()
+    }
+
+    /// Another record for what is there; its data has taken `grown` bytes more.
+    pub(super) fn replace(&self, record: R, charge: u64, grown: u64) {
+        let mut entries = write(&self.entries);
+        let known = entries.get(record.id()).map(|entry| (entry.shared, entry.own));
+        let (shared, own) = known.unwrap_or((UNKNOWN_SHARE, 0));
+        let own = own.saturating_add(grown);
+        let id = record.id().clone();
+        let record = RecordState::Whole(record);
+        entries.insert(id, IndexEntry { record, charge, shared, own });
+    }
+
+    /// New objects, each with how much of its data it shares with others. All at once, for callers
+    /// that look; `before_visible` is done before any of them can.
+    pub(super) fn put_all(&self, records: Vec<(R, Account, u64)>, before_visible: impl FnOnce()) {
+        let mut entries = write(&self.entries);
+        for (record, Account { charge, own }, shared) in records {
+            let id = record.id().clone();
+            let record = RecordState::Whole(record);
+            entries.insert(id, IndexEntry { record, charge, shared, own });
+        }
+        before_visible();
+    }
+
+    /// The ids of those that can be read and are as asked for.
+    pub(super) fn ids_where(&self, fits: impl Fn(&R) -> bool) -> Vec<R::Id> {
+        read(&self.entries)
+            .iter()
+            .filter(|(_, entry)| entry.record.whole().is_some_and(&fits))
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    /// Of those that can be read.
+    pub(super) fn greatest<T: Ord>(&self, of: impl Fn(&R) -> Option<T>) -> Option<T> {
+        let entries = read(&self.entries);
+        let records = entries.values().filter_map(|entry| entry.record.whole());
+        records.filter_map(of).max()
+    }
+
+    pub(super) fn take_out(&self, id: &R::Id) -> Account {
+        let entry = write(&self.entries).remove(id);
+        entry.map_or(Account::default(), |IndexEntry { charge, own, .. }| Account { charge, own })
+    }
+
+    pub(super) fn charges(&self) -> u128 {
+        read(&self.entries).values().map(|entry| u128::from(entry.charge)).sum()
+    }
+
+    /// What all data here took when it was last looked at, less what it may share.
+    pub(super) fn own_bytes(&self) -> u128 {
+        read(&self.entries).values().map(|entry| u128::from(entry.own)).sum()
+    }
+
+    /// One after the other, without holding up anybody in between.
+    pub(super) fn ids(&self) -> impl Iterator<Item = R::Id> + '_ {
+        let mut last = None;
+        std::iter::from_fn(move || {
+            let start = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = read(&self.entries).range((start, Bound::Unbounded)).next()?.0.clone();
+            last = Some(next.clone());
+            Some(next)
+        })
+    }
+
+    /// What its data was last seen to take, and what it takes now. Data that is gone takes
+    /// nothing. The caller keeps it from being inserted or removed during the call.
+    pub(super) fn measure(&self, id: &R::Id) -> (u64, u64) {
+        let allocated = self.allocated(id);
+        let mut entries = write(&self.entries);
+        let Some(entry) = entries.get_mut(id) else {
+            return (0, 0);
+        };
+        // If it cannot be read now, the value read last counts.
+        let own = allocated.map_or(entry.own, |bytes| bytes.saturating_sub(entry.shared));
+        (std::mem::replace(&mut entry.own, own), own)
     }
 }
 

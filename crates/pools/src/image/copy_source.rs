@@ -23,8 +23,7 @@ use orlop_sys::rand::random_bytes;
 
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
-use super::catalogue::object_index::{ObjectIndex, StoredRecord};
-use super::catalogue::{ImageCatalogue, check_data};
+use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_data};
 use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::layout::TEMPLATE;

@@ -8,7 +8,7 @@ use orlop_model::{Error, Result};
 use orlop_sys::file::{self, BackingKind, RenameOutcome};
 
 use super::capacity::{Capacity, NewObject, Reservation};
-use super::catalogue::object_index::{ObjectIndex, SHARED, StoredRecord};
+use super::catalogue::{ObjectIndex, SHARED, StoredRecord};
 use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::layout::ObjectDir;

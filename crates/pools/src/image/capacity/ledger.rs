@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use orlop_model::{ALLOCATION_UNIT, Bytes, Error, PoolCapacity, Provisioning, Result};
 use orlop_sys::file::Space;
 
-use crate::image::catalogue::object_index::Account;
+use crate::image::catalogue::Account;
 
 /// After this long it is time to look again.
 pub(super) const SERVES: Duration = Duration::from_secs(5);

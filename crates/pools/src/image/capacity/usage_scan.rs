@@ -12,7 +12,7 @@ use orlop_model::Result;
 
 use super::Capacity;
 use super::ledger::Ledger;
-use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
+use crate::image::catalogue::{ObjectIndex, StoredRecord};
 use crate::poison::lock;
 
 /// Clears the mark of a scan that is under way even if the scan panics: otherwise there would be no

@@ -10,6 +10,7 @@ use orlop_model::{Error, PoolId, Result};
 use orlop_sys::file;
 
 use super::record_state::RecordState;
+use crate::image::emergency_reserve::EmergencyReserve;
 use crate::image::failure::cannot;
 use crate::poison::{read, write};
 use crate::recorded::{Recorded, to_text};
@@ -157,6 +158,36 @@ impl<R: Recorded> RecordIndex<R> {
             .filter_map(|(_, entry)| entry.whole().cloned())
             .take(limit)
             .collect()
+    }
+
+    /// Makes the record or replaces it.
+    pub(super) fn save(&self, record: &R, reserve: &EmergencyReserve) -> Result<()> {
+        // A damaged record keeps its name until an operator has inspected it.
+        let is_new = self.get(record.id())?.is_none();
+        match is_new {
+            true => self.write_file(record)?,
+            // Only an empty group can be deleted, so a full pool has to let one be emptied.
+            false => {
+                let saving = || format!("save the record of {} {}", R::KIND, record.id());
+                let text = to_text(record)?;
+                reserve
+                    .with_reserve(|| self.replace_file(record.id(), &text))
+                    .map_err(cannot(saving))?;
+            }
+        }
+        self.put(record.clone());
+        reserve.ensure();
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, id: &R::Id, reserve: &EmergencyReserve) -> Result<()> {
+        self.get(id)?;
+        reserve
+            .with_reserve(|| self.remove_file(id))
+            .map_err(cannot(|| format!("delete {} {id}", R::KIND)))?;
+        self.take_out(id);
+        reserve.ensure();
+        Ok(())
     }
 
     pub(in crate::image) fn write_file(&self, record: &R) -> Result<()> {

@@ -3,7 +3,7 @@ use std::fs;
 use orlop_model::{ContentSource, FormatState, FsUuid, Pool};
 use orlop_sys::filesystem::{Signature, probe};
 
-use super::super::catalogue::object_index::SHARED;
+use super::super::catalogue::SHARED;
 use super::super::testbed::*;
 use super::super::{ImagePool, ImagePoolConfig};
 use super::*;

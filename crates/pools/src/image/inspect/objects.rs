@@ -8,7 +8,7 @@ use orlop_model::{BehindDevice, Finding, LabelledDevice, NodeId, Result, VolumeR
 use orlop_sys::file::{self, FileAccess};
 use rustix::io::Errno;
 
-use super::super::catalogue::object_index::StoredRecord;
+use super::super::catalogue::StoredRecord;
 use super::super::failure::cannot;
 use super::super::layout::ObjectDir;
 use super::{Ground, entries, name_of};

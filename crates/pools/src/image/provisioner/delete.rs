@@ -3,7 +3,7 @@
 use orlop_model::Result;
 
 use super::ImageProvisioner;
-use crate::image::catalogue::object_index::{ObjectIndex, StoredRecord};
+use crate::image::catalogue::{ObjectIndex, StoredRecord};
 use crate::image::failure::cannot;
 
 impl ImageProvisioner {

@@ -6,7 +6,7 @@
 use orlop_model::{Error, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord};
 
 use super::ImageProvisioner;
-use crate::image::catalogue::object_index::ObjectIndex;
+use crate::image::catalogue::ObjectIndex;
 use crate::image::catalogue::record_index::RecordIndex;
 use crate::image::failure::cannot;
 use crate::image::layout::{Layout, ObjectDir};

@@ -1,13 +1,15 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tempfile::tempdir;
 
 use super::*;
+use crate::image::layout::ObjectDir;
 use crate::image::testbed::MIB;
 use orlop_model::record::RECORD_VERSION;
 use orlop_model::{
     AccessMode, AccessType, CapabilitySet, FormatState, IoLimits, NameDigest, Timestamp,
-    VolumeCapability, VolumeId, VolumeParameters,
+    VolumeCapability, VolumeId, VolumeParameters, VolumeRecord,
 };
 
 fn pool() -> PoolId {
