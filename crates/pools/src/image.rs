@@ -26,7 +26,6 @@ mod layout;
 mod making;
 mod managed;
 mod open;
-mod pending_object;
 pub(crate) mod pool_header;
 mod provisioner;
 mod quarantine;

@@ -1,6 +1,7 @@
-//! Making, growing and removing volumes and snapshots; the draft of a volume is here.
+//! Making, growing and removing volumes and snapshots. How a volume is made is here, up to the rename that
+//! makes it visible.
 //!
-//! What a change must survive is said where it is made: `pending_object.rs` for creation,
+//! What a change must survive is said where it is made: [`PendingObject`] for creation,
 //! `group_snapshot_draft.rs` for that of several at once, `growth.rs`, `delete.rs`.
 
 mod delete;
@@ -10,6 +11,8 @@ mod growth;
 mod reclaim;
 mod snapshot_draft;
 
+use std::fmt::Display;
+use std::fs::File;
 use std::sync::Arc;
 
 use orlop_model::{
@@ -17,18 +20,18 @@ use orlop_model::{
     NewGroupSnapshot, NewSnapshot, NewVolume, PoolCapacity, Provisioner, Provisioning, Result,
     SnapshotId, SnapshotRecord, VolumeId, VolumeRecord,
 };
-use orlop_sys::file::{self, CloneOutcome};
+use orlop_sys::file::{self, BackingKind, CloneOutcome, RenameOutcome};
 
 use super::attach::LoopDevices;
-use super::capacity::{Capacity, Demand, Reservation};
-use super::catalogue::{ImageCatalogue, check_data, used_bytes};
+use super::capacity::{Capacity, Demand, NewObject, Reservation};
+use super::catalogue::{ImageCatalogue, ObjectIndex, SHARED, StoredRecord, used_bytes};
 use super::copy_source::{CopySource, Templates, renew_identity};
 use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::failure::cannot;
-use super::pending_object::{PendingObject, reserve};
+use super::layout::ObjectDir;
 use super::subvolume_snapshot::{SubvolumeSnapshots, ThickDraft};
-use crate::recorded::new_volume_record;
+use crate::recorded::{Recorded, new_volume_record, to_text};
 pub(super) use group_delete::sweep_orphans;
 use group_snapshot_draft::GroupSnapshotDraft;
 use snapshot_draft::SnapshotDraft;
@@ -120,64 +123,23 @@ impl Provisioner for ImageProvisioner {
     }
 
     fn ensure_capacity(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
-        self.directory.check_present()?;
-        let record = self.catalogue.volume_index().require(id)?;
-        if bytes <= record.capacity_bytes {
-            return Ok(record);
-        }
-        self.directory.check_takes_data()?;
-        check_data(self.catalogue.volume_index(), &record)?;
-        self.devices.check_shows_data(id)?;
-        if is_thick(&record) {
-            self.directory.check_thick()?;
-        }
-        self.grow(record, bytes)
+        self.grow_volume(id, bytes)
     }
 
     fn ensure_reclaimed(&self, id: &VolumeId) -> Result<()> {
-        let record = self.catalogue.volume_index().require(id)?;
-        check_data(self.catalogue.volume_index(), &record)?;
-        match record.parameters.provisioning {
-            Provisioning::Thick => Ok(()),
-            Provisioning::Thin => self.punch_zeroes(id),
-        }
+        self.reclaim_volume(id)
     }
 
     fn ensure_no_volume(&self, id: &VolumeId) -> Result<()> {
-        let volumes = self.catalogue.volume_index();
-        self.directory.check_present()?;
-        self.capacity.adopt(volumes, id)?;
-        if volumes.get(id)?.is_some() {
-            // A file that a loop device still holds would keep its space, unseen.
-            self.devices.ensure_no_device(id)?;
-            self.devices.check_deletable(id)?;
-        }
-        self.ensure_gone(volumes, id)
+        self.delete_volume(id)
     }
 
     fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
-        let snapshots = self.catalogue.snapshot_index();
-        self.directory.check_present()?;
-        self.capacity.adopt(snapshots, id)?;
-        match snapshots.get(id)?.and_then(|record| record.group) {
-            Some(group) if self.catalogue.group_snapshot_index().holds(&group) => {
-                Err(Error::invalid(
-                    "snapshot_id",
-                    format!("is a member of group snapshot {group} and is deleted with it"),
-                ))
-            }
-            // A member without its group is a leftover.
-            Some(_) | None => self.ensure_gone(snapshots, id),
-        }
+        self.delete_snapshot(id)
     }
 
     fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
-        self.directory.check_present()?;
-        self.catalogue.group_snapshot_index().adopt(id)?;
-        match self.catalogue.group_snapshot_index().get(id)? {
-            Some(record) => self.delete_group(&record),
-            None => Ok(()),
-        }
+        self.delete_group_snapshot(id)
     }
 }
 
@@ -303,6 +265,149 @@ impl Draft<VolumeRecord> for VolumeDraft {
         }
         let Self { catalogue, capacity, pending, record, reservation, .. } = self.as_mut();
         pending.commit(record, catalogue.volume_index(), capacity, reservation)
+    }
+}
+
+/// A volume or snapshot in the making: a directory that is filled under a temporary name and
+/// renamed into its place.
+#[derive(Debug)]
+pub(super) struct PendingObject {
+    /// Before the directory, and so closed before that is removed: the blocks of a file that is open are
+    /// not freed at once.
+    data: File,
+    home: DraftDir,
+    keeps_order: bool,
+}
+
+/// Removed when dropped, unless it was moved into its place by then.
+#[derive(Debug)]
+struct DraftDir(ObjectDir);
+
+impl PendingObject {
+    pub(super) fn create(pool: &PoolDirectory, name: &impl Display) -> Result<Self> {
+        let home = ObjectDir::new(pool.layout().new_in_staging(name));
+        home.create()?;
+        let home = DraftDir(home);
+        let path = home.0.data();
+        let data =
+            file::create_file(&path).map_err(cannot(|| format!("create {}", path.display())))?;
+        Ok(Self { data, home, keeps_order: pool.keeps_order() })
+    }
+
+    pub(super) fn data(&self) -> &File {
+        &self.data
+    }
+
+    /// Makes the data, which may share extents with what it is a copy of, a copy that has `bytes` for
+    /// itself. That takes as long as the data is large, and comes after the capture, when nothing holds the
+    /// source's writers any more. A crash leaves it in staging/ with the rest of the draft.
+    pub(super) fn set_apart(&mut self, bytes: u64, backing: BackingKind) -> Result<()> {
+        let data = self.home.0.data();
+        let apart = data.with_extension("apart");
+        let copying = || format!("unshare the blocks of {}", data.display());
+        let own = file::create_file(&apart).map_err(cannot(copying))?;
+        reserve(&own, bytes, backing).map_err(cannot(copying))?;
+        file::copy_apart(&self.data, &own).map_err(cannot(copying))?;
+        file::ensure_no_file(&data).map_err(cannot(copying))?;
+        match file::rename_new(&apart, &data).map_err(cannot(copying))? {
+            RenameOutcome::Renamed => {}
+            RenameOutcome::TargetExists => {
+                return Err(Error::failed(copying(), "another file has its name"));
+            }
+        }
+        self.data = own;
+        Ok(())
+    }
+
+    pub(super) fn allocated(&self) -> Result<u64> {
+        file::allocated_bytes(&self.home.0.data())
+            .map_err(cannot(|| "read the size of the new data".to_owned()))
+    }
+
+    pub(super) fn note_shared(&self, bytes: u64) {
+        if let Err(error) = file::set_number(&self.data, SHARED, bytes) {
+            tracing::debug!(
+                %error,
+                "cannot record how much of this copy is shared; after a restart all of it \
+                 counts as shared"
+            );
+        }
+    }
+
+    /// Gives it its place in the pool and in the catalogue, or finds there what an earlier attempt
+    /// made and could not report. What is there may also be something else: a volume that came back
+    /// with a pool that had been away.
+    pub(super) fn commit<R: StoredRecord>(
+        &self,
+        record: &R,
+        index: &ObjectIndex<R>,
+        capacity: &Capacity,
+        reservation: &mut Reservation,
+    ) -> Result<R> {
+        let allocated = self.allocated()?;
+        // A volume that is no copy may share with a template, and with all others made from it.
+        if record.is_copy() || reservation.shared() > 0 {
+            self.note_shared(reservation.shared());
+        }
+        match self.move_to(&index.directory_of(record.id()), record)? {
+            RenameOutcome::Renamed => {
+                let object = NewObject { record: record.clone(), allocated, reservation };
+                capacity.enter_all(index, vec![object], || {});
+                Ok(record.clone())
+            }
+            RenameOutcome::TargetExists => {
+                capacity.adopt(index, record.id())?;
+                let found = index.require(record.id())?;
+                found.check_answers(record)?;
+                Ok(found)
+            }
+        }
+    }
+
+    /// Makes it visible on disk, whole and durable, in one step.
+    ///
+    /// A crash before the rename leaves a directory in staging/ that the next start sweeps away;
+    /// a crash after it leaves the finished thing, which a repeated creation finds. For that, all
+    /// that is in the directory must be on disk before the directory's new name is.
+    pub(super) fn move_to<R: Recorded>(
+        &self,
+        directory: &ObjectDir,
+        record: &R,
+    ) -> Result<RenameOutcome> {
+        let creating = || format!("create {} {}", R::KIND, record.id());
+        let text = to_text(record)?;
+        if self.keeps_order {
+            // The fsync after the rename takes all of this along (decision 0028).
+            file::write_out(&self.data).map_err(cannot(creating))?;
+            file::create_file_written_out(&self.home.0.record(), &text)
+                .map_err(cannot(creating))?;
+        } else {
+            // The record first: where one journal serves the whole filesystem, it takes the data's
+            // length and extents along, and little is left for the sync that follows.
+            file::create_file_durable(&self.home.0.record(), &text).map_err(cannot(creating))?;
+            file::sync_file(&self.data).map_err(cannot(creating))?;
+            file::sync_dir(self.home.0.directory()).map_err(cannot(creating))?;
+        }
+        file::rename_new(self.home.0.directory(), directory.directory()).map_err(cannot(creating))
+    }
+}
+
+/// Gives an empty file its length and all space for it.
+pub(super) fn reserve(data: &File, bytes: u64, backing: BackingKind) -> orlop_sys::Result<()> {
+    if backing == BackingKind::Btrfs {
+        // Else each overwrite would need free space as well (decision 0029).
+        file::overwrite_in_place(data)?;
+    }
+    file::set_length(data, bytes)?;
+    file::preallocate(data, 0, bytes)
+}
+
+impl Drop for DraftDir {
+    /// After the rename there is nothing under the temporary name, and names are not used twice.
+    fn drop(&mut self) {
+        if let Err(error) = self.0.remove() {
+            tracing::warn!(%error, "cannot remove a draft before the next start");
+        }
     }
 }
 

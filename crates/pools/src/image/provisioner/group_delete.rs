@@ -3,7 +3,9 @@
 //! The group's record goes first, after a note that its members are to follow. Once it is durably
 //! gone they are leftovers, and removing those can wait for the next start if it must.
 
-use orlop_model::{Error, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord};
+use orlop_model::{
+    Error, GroupSnapshotId, GroupSnapshotRecord, Result, SnapshotId, SnapshotRecord,
+};
 
 use super::ImageProvisioner;
 use crate::image::catalogue::ObjectIndex;
@@ -13,7 +15,16 @@ use crate::image::layout::{Layout, ObjectDir};
 use crate::image::quarantine::quarantine;
 
 impl ImageProvisioner {
-    pub(super) fn delete_group(&self, record: &GroupSnapshotRecord) -> Result<()> {
+    pub(super) fn delete_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
+        self.directory.check_present()?;
+        self.catalogue.group_snapshot_index().adopt(id)?;
+        match self.catalogue.group_snapshot_index().get(id)? {
+            Some(record) => self.delete_group(&record),
+            None => Ok(()),
+        }
+    }
+
+    fn delete_group(&self, record: &GroupSnapshotRecord) -> Result<()> {
         let (id, snapshots) = (&record.id, self.catalogue.snapshot_index());
         let groups = self.catalogue.group_snapshot_index();
         for member in &record.members {

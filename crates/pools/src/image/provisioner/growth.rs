@@ -2,15 +2,31 @@
 
 use std::fs;
 
-use orlop_model::{Provisioning, Result, VolumeRecord};
+use orlop_model::{Provisioning, Result, VolumeId, VolumeRecord};
 use orlop_sys::file::{self, FileAccess};
 
-use super::ImageProvisioner;
+use super::{ImageProvisioner, is_thick};
 use crate::image::capacity::Demand;
+use crate::image::catalogue::check_data;
 use crate::image::failure::cannot;
 
 impl ImageProvisioner {
-    pub(super) fn grow(&self, mut record: VolumeRecord, bytes: u64) -> Result<VolumeRecord> {
+    pub(super) fn grow_volume(&self, id: &VolumeId, bytes: u64) -> Result<VolumeRecord> {
+        self.directory.check_present()?;
+        let record = self.catalogue.volume_index().require(id)?;
+        if bytes <= record.capacity_bytes {
+            return Ok(record);
+        }
+        self.directory.check_takes_data()?;
+        check_data(self.catalogue.volume_index(), &record)?;
+        self.devices.check_shows_data(id)?;
+        if is_thick(&record) {
+            self.directory.check_thick()?;
+        }
+        self.grow(record, bytes)
+    }
+
+    fn grow(&self, mut record: VolumeRecord, bytes: u64) -> Result<VolumeRecord> {
         let growth = bytes.saturating_sub(record.capacity_bytes);
         let taken = self.taken_by_growth(&record, bytes)?;
         let reservation = self.capacity.try_reserve(Demand {

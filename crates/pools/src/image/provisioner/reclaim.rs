@@ -1,13 +1,23 @@
 //! Giving back what a volume does not need.
 
-use orlop_model::{DeviceAccess, Devices, Error, Result, VolumeId};
+use orlop_model::{DeviceAccess, Devices, Error, Provisioning, Result, VolumeId};
 use orlop_sys::file::{self, FileAccess};
 
 use super::ImageProvisioner;
+use crate::image::catalogue::check_data;
 use crate::image::failure::cannot;
 
 impl ImageProvisioner {
-    pub(super) fn punch_zeroes(&self, id: &VolumeId) -> Result<()> {
+    pub(super) fn reclaim_volume(&self, id: &VolumeId) -> Result<()> {
+        let record = self.catalogue.volume_index().require(id)?;
+        check_data(self.catalogue.volume_index(), &record)?;
+        match record.parameters.provisioning {
+            Provisioning::Thick => Ok(()),
+            Provisioning::Thin => self.punch_zeroes(id),
+        }
+    }
+
+    fn punch_zeroes(&self, id: &VolumeId) -> Result<()> {
         // What is written between the look and the punch would be lost.
         if let Some(device) = self.devices.attached(id, DeviceAccess::ReadWrite)? {
             return Err(Error::precondition(format!(
