@@ -17,8 +17,8 @@ use orlop_model::{
 use orlop_sys::device_lock::wait_until_unlocked;
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 
+use super::PoolDirectory;
 use super::catalogue::{ImageCatalogue, check_data};
-use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::layout::ObjectDir;
 use crate::in_use::{still_in_use, used_by};

@@ -12,8 +12,8 @@ use std::time::Duration;
 use orlop_model::{Bytes, Error, PoolCapacity, Provisioning, Result, VolumeRecord};
 use orlop_sys::file::{BackingKind, Space};
 
+use super::PoolDirectory;
 use super::catalogue::{Account, ImageCatalogue, ObjectIndex, StoredRecord};
-use super::directory::PoolDirectory;
 use crate::poison::lock;
 use crate::shortage::{Change, Shortage};
 pub(super) use ledger::Demand;

@@ -21,7 +21,7 @@ use orlop_model::{
 };
 use orlop_sys::file;
 
-use super::directory::PoolDirectory;
+use super::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::failure::cannot;
 use super::layout::ObjectDir;

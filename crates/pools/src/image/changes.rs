@@ -17,8 +17,8 @@ use std::sync::Arc;
 use orlop_model::{ChangedBlocks, Error, Ranges, Result, SnapshotId, VolumeId};
 use orlop_sys::file::{self, BackingKind, FileAccess};
 
+use super::PoolDirectory;
 use super::catalogue::{ImageCatalogue, check_data, used_bytes};
-use super::directory::PoolDirectory;
 use super::failure::cannot;
 use compare::Changes;
 use map::DataMap;

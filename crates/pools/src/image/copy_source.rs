@@ -21,10 +21,10 @@ use orlop_sys::file::{self, BackingKind, CloneOutcome, FileAccess};
 use orlop_sys::filesystem::{self, FsKind};
 use orlop_sys::rand::random_bytes;
 
+use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
 use super::catalogue::{ImageCatalogue, ObjectIndex, StoredRecord, check_data};
-use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::layout::TEMPLATE;
 use crate::poison::lock;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use orlop_model::{Condition, Error, Health, Result, StorageProbe, VolumeId, VolumeRecord};
 use orlop_sys::file;
 
+use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
 use super::catalogue::{ImageCatalogue, check_length};
-use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::managed::Managed;
 use crate::recorded::Recorded;

@@ -7,10 +7,10 @@ use orlop_model::{Error, PoolId, Result, Topology};
 use orlop_sys::thaw_helper::HelperCommand;
 
 use super::ImagePool;
+use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::{Capacity, Floor};
 use super::catalogue::ImageCatalogue;
-use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::last_owner::LastOwner;
 use super::layout::Layout;

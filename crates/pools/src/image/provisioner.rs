@@ -22,11 +22,11 @@ use orlop_model::{
 };
 use orlop_sys::file::{self, BackingKind, CloneOutcome, RenameOutcome};
 
+use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::{Capacity, Demand, NewObject, Reservation};
 use super::catalogue::{ImageCatalogue, ObjectIndex, SHARED, StoredRecord, used_bytes};
 use super::copy_source::{CopySource, Templates, renew_identity};
-use super::directory::PoolDirectory;
 use super::emergency_reserve::EmergencyReserve;
 use super::failure::cannot;
 use super::layout::ObjectDir;

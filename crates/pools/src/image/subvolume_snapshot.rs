@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use orlop_model::{Result, VolumeId};
 use orlop_sys::btrfs;
 
+use super::PoolDirectory;
 use super::catalogue::ImageCatalogue;
 use super::copy_source::CopySource;
-use super::directory::PoolDirectory;
 use super::failure::cannot;
 use super::layout::{MOMENT, ObjectDir};
 use super::provisioner::is_thick;

@@ -10,10 +10,10 @@ use orlop_model::{
 use orlop_sys::file::{self, CloneOutcome};
 
 use super::{ImageProvisioner, PendingObject, is_thick};
+use crate::image::PoolDirectory;
 use crate::image::capacity::{Capacity, Demand, NewObject, Reservation};
 use crate::image::catalogue::ImageCatalogue;
 use crate::image::copy_source::CopySource;
-use crate::image::directory::PoolDirectory;
 use crate::image::failure::cannot;
 
 /// The reservation is the last field, so that it is given back after the files are gone.
