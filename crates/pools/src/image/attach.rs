@@ -2,7 +2,7 @@
 //!
 //! The kernel lets one file be attached twice, and two devices on one image destroy it. So every
 //! attachment goes through the lock of its volume, and is refused while something else has the file
-//! open (`foreign.rs`). What is remembered here are the pool's own devices; each use asks the kernel
+//! open in a way that would do harm (`foreign.rs`). What is remembered here are the pool's own devices; each use asks the kernel
 //! whether that still holds, and no call has to search all devices.
 
 use std::collections::{BTreeSet, HashMap};
@@ -15,6 +15,7 @@ use orlop_model::{
     VolumeId, VolumeRecord,
 };
 use orlop_sys::device_lock::wait_until_unlocked;
+use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{self, AttachOptions, LoopDevice, LoopStatus};
 
 use super::PoolDirectory;
@@ -266,6 +267,13 @@ impl LoopDevices {
         Ok(Some(status.device))
     }
 
+    /// Anything but a certain "no" counts; what has it open may be a device of the pool, or do no harm.
+    fn may_be_open(&self, id: &VolumeId) -> Result<bool> {
+        let looking = || format!("look at the data of volume {id}");
+        Ok(!self.directory.tells_openers()
+            || file::openers(&self.data_of(id)).map_err(cannot(looking))? != Openers::None)
+    }
+
     /// Shows what the record says: data that a crash left longer was never promised.
     fn attach(&self, record: &VolumeRecord, access: DeviceAccess) -> Result<LoopDevice> {
         let id = &record.id;
@@ -301,7 +309,9 @@ impl Devices for LoopDevices {
         let device = match self.usable(id, access, &mut slots)? {
             Some(device) => device,
             None => {
-                self.check_attachable(id, access, &slots)?;
+                if self.may_be_open(id)? {
+                    self.check_attachable(id, access, &slots)?;
+                }
                 slots.of(access).insert(self.attach(&record, access)?).clone()
             }
         };

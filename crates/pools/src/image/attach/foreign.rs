@@ -25,7 +25,7 @@ pub(in crate::image) const PATIENCE: Duration = Duration::from_secs(2);
 pub(in crate::image) const PAUSE: Duration = Duration::from_millis(20);
 
 impl LoopDevices {
-    /// Before a volume gets another device, for readers or for writers.
+    /// Before a volume whose data is open already gets another device, for readers or for writers.
     pub(super) fn check_attachable(
         &self,
         id: &VolumeId,
