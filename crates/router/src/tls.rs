@@ -1,7 +1,8 @@
 //! Certificates: read from files, read again when they change.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -15,13 +16,32 @@ use rustls::{
     SignatureScheme,
 };
 
+mod own_certificate;
+
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate of this daemon and those between it and the CA, as PEM.
-    pub certificate: PathBuf,
-    pub key: PathBuf,
+    pub own: OwnCertificate,
     /// The certificates that peers' certificates have to be signed by.
     pub ca: PathBuf,
+}
+
+/// Where the certificate of this daemon comes from.
+#[derive(Debug, Clone)]
+pub enum OwnCertificate {
+    /// Files: the certificate and those between it and the CA, and its key, as PEM.
+    Files { certificate: PathBuf, key: PathBuf },
+    /// This daemon signs it, with the key of the first certificate in the file of the CA.
+    SignedHere { ca_key: PathBuf },
+}
+
+impl TlsFiles {
+    /// The file to name when the daemon's certificate cannot be used.
+    fn of_own(&self) -> &PathBuf {
+        match &self.own {
+            OwnCertificate::Files { certificate, .. } => certificate,
+            OwnCertificate::SignedHere { ca_key } => ca_key,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +67,8 @@ pub struct TlsIdentity {
 }
 
 pub(crate) struct Loaded {
-    contents: [Vec<u8>; 3],
+    contents: Vec<Vec<u8>>,
+    at: Instant,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
 }
@@ -65,7 +86,7 @@ impl TlsIdentity {
     /// Reads the files again. Those that cannot be used are logged and not taken: a renewal may be half done.
     pub(crate) fn refresh(&self) {
         let reloaded = read_all(&self.files).and_then(|contents| {
-            if contents == self.current().contents {
+            if !self.current().is_outdated(&self.files, &contents) {
                 return Ok(None);
             }
             Loaded::of(&self.files, &self.node, contents).map(Some)
@@ -84,36 +105,61 @@ impl TlsIdentity {
     }
 }
 
-fn read_all(files: &TlsFiles) -> Result<[Vec<u8>; 3], TlsError> {
+/// The file of the CA, and those of the daemon's certificate.
+fn read_all(files: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
     let read = |path: &PathBuf| {
         std::fs::read(path)
             .map_err(|source| TlsError::Read { path: path.display().to_string(), source })
     };
-    Ok([read(&files.certificate)?, read(&files.key)?, read(&files.ca)?])
+    let mut contents = vec![read(&files.ca)?];
+    match &files.own {
+        OwnCertificate::Files { certificate, key } => {
+            contents.extend([read(certificate)?, read(key)?]);
+        }
+        OwnCertificate::SignedHere { ca_key } => contents.push(read(ca_key)?),
+    }
+    Ok(contents)
+}
+
+fn unusable(path: &Path, reason: impl ToString) -> TlsError {
+    TlsError::Unusable { path: path.display().to_string(), reason: reason.to_string() }
 }
 
 impl Loaded {
-    fn of(files: &TlsFiles, node: &str, contents: [Vec<u8>; 3]) -> Result<Self, TlsError> {
-        let unusable = |path: &PathBuf, reason: String| TlsError::Unusable {
-            path: path.display().to_string(),
-            reason,
+    fn of(files: &TlsFiles, node: &str, contents: Vec<Vec<u8>>) -> Result<Self, TlsError> {
+        let part = |index: usize| contents.get(index).map_or(&[][..], Vec::as_slice);
+        let trusted = certificates(part(0)).map_err(|why| unusable(&files.ca, why))?;
+        let (chain, key) = match &files.own {
+            OwnCertificate::Files { certificate, key } => (
+                certificates(part(1)).map_err(|why| unusable(certificate, why))?,
+                PrivateKeyDer::from_pem_slice(part(2)).map_err(|error| unusable(key, error))?,
+            ),
+            OwnCertificate::SignedHere { ca_key } => own_certificate::sign(node, &trusted, part(1))
+                .map_err(|why| unusable(ca_key, why))?,
         };
-        let [certificate, key, ca] = &contents;
-        let chain = certificates(certificate).map_err(|why| unusable(&files.certificate, why))?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| unusable(&files.key, error.to_string()))?;
         let mut roots = RootCertStore::empty();
-        for root in certificates(ca).map_err(|why| unusable(&files.ca, why))? {
-            roots.add(root).map_err(|error| unusable(&files.ca, error.to_string()))?;
+        for root in trusted {
+            roots.add(root).map_err(|error| unusable(&files.ca, error))?;
+        }
+        if let (OwnCertificate::SignedHere { ca_key }, Some(own)) = (&files.own, chain.first()) {
+            // The key may be that of another CA, or the CA have expired.
+            check_signed(own, &[], &roots, UnixTime::now()).map_err(|why| unusable(ca_key, why))?;
         }
         if !chain.first().is_some_and(|own| is_named(own, node)) {
-            let path = files.certificate.display().to_string();
+            let path = files.of_own().display().to_string();
             return Err(TlsError::OtherNode { path, node: node.to_owned() });
         }
         let configs = configs(chain, key, Arc::new(roots));
-        let (client, server) =
-            configs.map_err(|error| unusable(&files.certificate, error.to_string()))?;
-        Ok(Self { contents, client: Arc::new(client), server: Arc::new(server) })
+        let (client, server) = configs.map_err(|error| unusable(files.of_own(), error))?;
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok(Self { contents, at: Instant::now(), client, server })
+    }
+
+    /// Also a certificate that was signed here, long before its end.
+    fn is_outdated(&self, files: &TlsFiles, contents: &[Vec<u8>]) -> bool {
+        let is_signed_here = matches!(files.own, OwnCertificate::SignedHere { .. });
+        contents != self.contents
+            || is_signed_here && self.at.elapsed() > own_certificate::RENEWED_AFTER
     }
 }
 
@@ -158,6 +204,17 @@ pub(crate) fn is_named(certificate: &CertificateDer<'_>, node: &str) -> bool {
         .is_ok()
 }
 
+fn check_signed(
+    certificate: &CertificateDer<'_>,
+    between: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, now, algorithms)
+}
+
 /// A peer is found by an address, and says itself who it is: so here its certificate has to be signed by
 /// the CA, and its name is compared with its node id afterwards.
 #[derive(Debug)]
@@ -175,15 +232,7 @@ impl ServerCertVerifier for SignedByCa {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let certificate = ParsedCertificate::try_from(end_entity)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(
-            &certificate,
-            &self.roots,
-            intermediates,
-            now,
-            algorithms,
-        )?;
+        check_signed(end_entity, intermediates, &self.roots, now)?;
         Ok(ServerCertVerified::assertion())
     }
 

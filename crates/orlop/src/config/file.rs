@@ -55,6 +55,7 @@ pub(super) struct PeerSettings {
     pub(super) certificate: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
     pub(super) ca: Option<PathBuf>,
+    pub(super) ca_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 
 /// Each variable with its key in the file.
-pub(super) const KEYS: [(&str, &str); 35] = [
+pub(super) const KEYS: [(&str, &str); 36] = [
     ("CSI_ENDPOINT", "endpoint"),
     ("ORLOP_ADDONS_ENDPOINT", "addons_endpoint"),
     ("ORLOP_MODE", "mode"),
@@ -29,6 +29,7 @@ pub(super) const KEYS: [(&str, &str); 35] = [
     ("ORLOP_PEER_CERTIFICATE", "peers.certificate"),
     ("ORLOP_PEER_KEY", "peers.key"),
     ("ORLOP_PEER_CA", "peers.ca"),
+    ("ORLOP_PEER_CA_KEY", "peers.ca_key"),
     ("ORLOP_POOL_KIND", "pool.kind"),
     ("ORLOP_POOL", "pool.path"),
     ("ORLOP_POOL_NAME", "pool.name"),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use orlop_model::NodeId;
-use orlop_router::TlsFiles;
+use orlop_router::{OwnCertificate, TlsFiles};
 
 use super::ConfigError;
 use super::file::PeerSettings;
@@ -24,7 +24,7 @@ pub(super) fn validate(
     node: &NodeId,
     is_router: bool,
 ) -> Result<Option<PeerConfig>, ConfigError> {
-    let PeerSettings { addresses, listen, certificate, key, ca } = given;
+    let PeerSettings { addresses, listen, certificate, key, ca, ca_key } = given;
     if is_router && addresses.is_empty() {
         return Err(ConfigError::new(
             "ORLOP_PEERS",
@@ -34,8 +34,12 @@ pub(super) fn validate(
     for address in &addresses {
         check_address(address)?;
     }
-    let files =
-        [("ORLOP_PEER_CERTIFICATE", certificate), ("ORLOP_PEER_KEY", key), ("ORLOP_PEER_CA", ca)];
+    let files = [
+        ("ORLOP_PEER_CERTIFICATE", certificate),
+        ("ORLOP_PEER_KEY", key),
+        ("ORLOP_PEER_CA", ca),
+        ("ORLOP_PEER_CA_KEY", ca_key),
+    ];
     if addresses.is_empty() && listen.is_none() {
         return match files.into_iter().find(|(_, file)| file.is_some()) {
             None => Ok(None),
@@ -45,7 +49,7 @@ pub(super) fn validate(
             )),
         };
     }
-    let [certificate, key, ca] = files.map(|(setting, file)| required(setting, file));
+    let files = tls_files(files)?;
     let listen = listen.map(|text| listen_address(&text)).transpose()?;
     if node.to_string().contains('_') {
         return Err(ConfigError::new(
@@ -55,8 +59,26 @@ pub(super) fn validate(
             ),
         ));
     }
-    let files = TlsFiles { certificate: certificate?, key: key?, ca: ca? };
     Ok(Some(PeerConfig { listen, addresses, files }))
+}
+
+fn tls_files(files: [(&str, Option<PathBuf>); 4]) -> Result<TlsFiles, ConfigError> {
+    let [certificate, key, ca, ca_key] = files;
+    let own = match (ca_key, &certificate, &key) {
+        ((_, None), _, _) => OwnCertificate::Files {
+            certificate: required(certificate.0, certificate.1)?,
+            key: required(key.0, key.1)?,
+        },
+        ((setting, Some(_)), (_, Some(_)), _) | ((setting, Some(_)), _, (_, Some(_))) => {
+            return Err(ConfigError::new(
+                setting,
+                "is for a daemon that signs its certificate itself; take out ORLOP_PEER_CERTIFICATE and \
+                 ORLOP_PEER_KEY, or this",
+            ));
+        }
+        ((setting, file), _, _) => OwnCertificate::SignedHere { ca_key: required(setting, file)? },
+    };
+    Ok(TlsFiles { own, ca: required(ca.0, ca.1)? })
 }
 
 fn required(setting: &str, file: Option<PathBuf>) -> Result<PathBuf, ConfigError> {

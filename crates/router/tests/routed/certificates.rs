@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orlop_csi::proto::csi::v1;
-use orlop_router::{TlsError, TlsIdentity};
+use orlop_router::{TlsError, TlsFiles, TlsIdentity};
 use tonic::Code;
 
 use crate::cluster::{Authority, Node, controller, router_at, router_before};
@@ -80,8 +80,8 @@ async fn renewed_certificates_are_used_without_a_restart() {
     let mut client = controller(&router);
     create(&mut client, new_volume_at("v", &["x"])).await.unwrap();
     // Both get certificates of another authority; a is restarted, the router is not.
-    next.write("router", router_files.certificate.parent().unwrap());
-    next.write("a", files.certificate.parent().unwrap());
+    next.write("router", router_files.ca.parent().unwrap());
+    next.write("a", files.ca.parent().unwrap());
     a.stop();
     let (address, pool) = (a.address, Arc::clone(&a.pool));
     let _a = Node::serve("a", files, pool, address).await;
@@ -89,4 +89,28 @@ async fn renewed_certificates_are_used_without_a_restart() {
         peers.look().await;
     }
     create(&mut client, new_volume_at("w", &["x"])).await.unwrap();
+}
+
+/// As in a DaemonSet, where all nodes have the same files.
+#[tokio::test]
+async fn daemons_sign_certificates_for_themselves() {
+    let authority = Authority::new();
+    let files = authority.signing_files();
+    let pool = Arc::clone(&Node::start("a", &authority, SIZE).await.pool);
+    let a = Node::serve_as("a", "a", files.clone(), pool).await;
+    let addresses = vec![a.address.to_string()];
+    let (router, _) = router_at(addresses.clone(), "router", files.clone()).await;
+    create(&mut controller(&router), new_volume_at("v", &["a"])).await.unwrap();
+    // Of another authority, with the same name.
+    let (stranger, _) = router_at(addresses, "router", Authority::new().signing_files()).await;
+    let refused = create(&mut controller(&stranger), new_volume_at("w", &["a"])).await;
+    expect(refused, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_key_of_another_authority_signs_nothing() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let files = TlsFiles { ca: other.signing_files().ca, ..authority.signing_files() };
+    let loaded = TlsIdentity::load(files, "a");
+    assert!(matches!(loaded, Err(TlsError::Unusable { .. })));
 }

@@ -13,7 +13,9 @@ use orlop_engine::{Engine, EngineSettings};
 use orlop_host::MemoryHost;
 use orlop_model::Topology;
 use orlop_pools::{MemoryPool, MemoryPoolConfig};
-use orlop_router::{PeerGate, PeerListener, Peers, PeersConfig, Router, TlsFiles, TlsIdentity};
+use orlop_router::{
+    OwnCertificate, PeerGate, PeerListener, Peers, PeersConfig, Router, TlsFiles, TlsIdentity,
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -24,6 +26,7 @@ pub(crate) const NODE_KEY: &str = "orlop.example/node";
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     ca: String,
+    key: String,
     directory: tempfile::TempDir,
     issued: Mutex<u32>,
 }
@@ -34,8 +37,19 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = params.self_signed(&key).unwrap().pem();
+        let text = key.serialize_pem();
         let issuer = Issuer::new(params, key);
-        Self { issuer, ca, directory: tempfile::tempdir().unwrap(), issued: Mutex::default() }
+        let directory = tempfile::tempdir().unwrap();
+        Self { issuer, ca, key: text, directory, issued: Mutex::default() }
+    }
+
+    /// For daemons that sign their certificates themselves.
+    pub(crate) fn signing_files(&self) -> TlsFiles {
+        let path = |name| self.directory.path().join(name);
+        std::fs::write(path("ca.crt"), &self.ca).unwrap();
+        std::fs::write(path("ca.key"), &self.key).unwrap();
+        let own = OwnCertificate::SignedHere { ca_key: path("ca.key") };
+        TlsFiles { own, ca: path("ca.crt") }
     }
 
     pub(crate) fn files(&self, node: &str) -> TlsFiles {
@@ -55,11 +69,11 @@ impl Authority {
             std::fs::write(&path, text).unwrap();
             path
         };
-        TlsFiles {
+        let own = OwnCertificate::Files {
             certificate: write("tls.crt", &certificate.pem()),
             key: write("tls.key", &key.serialize_pem()),
-            ca: write("ca.crt", &self.ca),
-        }
+        };
+        TlsFiles { own, ca: write("ca.crt", &self.ca) }
     }
 }
 
