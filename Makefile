@@ -1,4 +1,4 @@
-.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop lint check-texts oldest-rust fmt clean-run
+.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -82,6 +82,19 @@ bench-delta:
 bench-hop:
 	cargo build --release --locked --package orlop --package orlop-bench
 	target/release/orlop-bench hop
+
+#: e2e-kubernetes  a real Kubernetes of two nodes on this machine, with the chart's manifests: our scenarios, the
+#:             examples and the official suite for CSI drivers; as root, an hour, 20 minutes more for the first builds
+e2e-kubernetes:
+	e2e/kubernetes/run
+
+#: e2e-kubernetes-short  the same cluster and ten of the scenarios
+e2e-kubernetes-short:
+	e2e/kubernetes/run --short
+
+#: manifests   deploy/kubernetes from the Helm chart; needs Helm, which e2e/kubernetes/build helm makes
+manifests:
+	scripts/manifests
 
 #: fuzz        each target of fuzz/ for FUZZ_SECONDS (60); needs cargo-fuzz and a nightly toolchain
 fuzz:
