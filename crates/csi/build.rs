@@ -17,7 +17,8 @@ const PROTOS: [&str; 5] = [
     "csiaddons/reclaimspace.proto",
 ];
 
-const PEER: &str = "orlop/peer.proto";
+/// Not served on the CSI socket.
+const APART: [&str; 2] = ["orlop/peer.proto", "kubelet/pluginregistration.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Relative, so that a build directory stays good when the checkout moves.
@@ -38,10 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .skip_debug(messages_without_debug(&compiler.descriptor_pool())?)
         .compile_fds(compiler.file_descriptor_set())?;
 
-    // Apart: it is no part of what plugins serve.
-    println!("cargo::rerun-if-changed={}", include.join(PEER).display());
+    // Apart: they are no part of what a plugin serves to its orchestrator.
+    for proto in APART {
+        println!("cargo::rerun-if-changed={}", include.join(proto).display());
+    }
     let mut compiler = protox::Compiler::new([include])?;
-    compiler.include_imports(true).include_source_info(true).open_files([PEER])?;
+    compiler.include_imports(true).include_source_info(true).open_files(APART)?;
     tonic_prost_build::configure().btree_map(".").compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -143,8 +143,10 @@ const QUESTIONS: [&str; 11] = [
 ];
 
 /// As [`QUESTIONS`], and answered however busy all else is.
-const ROUTINE: [&str; 8] = [
+const ROUTINE: [&str; 10] = [
     "Probe",
+    "GetInfo",
+    "NotifyRegistrationStatus",
     "GetPluginInfo",
     "GetPluginCapabilities",
     "ControllerGetCapabilities",

@@ -36,7 +36,12 @@ pub mod peer {
     tonic::include_proto!("orlop.peer.v1");
 }
 
-/// All of the above but `peer` as an encoded `google.protobuf.FileDescriptorSet`, options included.
+/// How kubelet learns of a plugin.
+pub mod pluginregistration {
+    tonic::include_proto!("pluginregistration");
+}
+
+/// All of the above but the last two as an encoded `google.protobuf.FileDescriptorSet`, options included.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("wire");
 
 #[cfg(test)]

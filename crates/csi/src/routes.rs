@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tokio::sync::mpsc;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -25,12 +26,14 @@ use crate::proto::csi::v1::identity_server::IdentityServer;
 use crate::proto::csi::v1::node_server::NodeServer;
 use crate::proto::csi::v1::snapshot_metadata_server::SnapshotMetadataServer;
 use crate::proto::peer::peer_server::PeerServer;
+use crate::proto::pluginregistration::registration_server::RegistrationServer;
 use crate::proto::reclaimspace::reclaim_space_controller_server::ReclaimSpaceControllerServer;
 use crate::proto::reclaimspace::reclaim_space_node_server::ReclaimSpaceNodeServer;
 use crate::proto::{identity, volumegroup};
 use crate::services::{
-    AddonsIdentity, Controller, GroupController, Identity, Node, Peer, ReclaimSpace,
-    SnapshotMetadata, V0Controller, V0Identity, V0Node, VolumeGroups,
+    AddonsIdentity, Controller, GroupController, Identity, KubeletCall, Node, Peer, ReclaimSpace,
+    RegisteredPlugin, Registration, SnapshotMetadata, V0Controller, V0Identity, V0Node,
+    VolumeGroups,
 };
 
 /// What comes of a call.
@@ -90,6 +93,13 @@ impl Routes {
         if mode.serves_node() {
             routes.add(ReclaimSpaceNodeServer::new(ReclaimSpace::new(executor())));
         }
+        routes
+    }
+
+    /// What kubelet asks on the socket in its directory for plugins; `heard` gets what it said.
+    pub fn registration(plugin: RegisteredPlugin, heard: mpsc::Sender<KubeletCall>) -> Self {
+        let mut routes = Self::default();
+        routes.add(RegistrationServer::new(Registration::new(plugin, heard)));
         routes
     }
 

@@ -73,14 +73,8 @@ pub async fn serve(
     service: impl CallService,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let listener = socket.take_listener();
-    let listener =
-        listener.ok_or_else(|| io::Error::other("the socket's listener is already in use"))?;
-    let listener = UnixListener::from_std(listener)?;
-    let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
-    let (renew, renewed) = mpsc::channel(1);
-    let connections =
-        Connections { listener, renewed, table: table.clone(), pause: None, has_accepted: false };
+    let (connections, renew) = Connections::of(&mut socket)?;
+    let table = connections.table.clone();
     let (stop, stopping) = oneshot::channel();
     let shutdown = async {
         shutdown.await;
@@ -138,6 +132,27 @@ where
     }
 }
 
+/// As [`serve`], for kubelet's questions about this plugin: none of them takes time, so a stop waits for
+/// nothing. The socket is removed at the end.
+pub async fn serve_registration(
+    mut socket: Socket,
+    service: impl CallService,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (connections, renew) = Connections::of(&mut socket)?;
+    let table = connections.table.clone();
+    let serving = Server::builder()
+        .max_concurrent_streams(CALLS_PER_CONNECTION)
+        .layer(ObserveCalls::default())
+        .serve_with_incoming(service, connections);
+    tokio::select! {
+        served = serving => served?,
+        never = keep_reachable(&mut socket, renew) => match never {},
+        () = shutdown => table.hang_up(),
+    }
+    Ok(())
+}
+
 /// A client that stops reading would keep its connection busy. Once the last call has been answered,
 /// clients have [`SLOW_READER_GRACE`] to read their responses.
 async fn left_unread(executor: &Executor, stopping: oneshot::Receiver<()>) {
@@ -158,6 +173,21 @@ struct Connections {
     pause: Option<Pin<Box<Sleep>>>,
     /// The last poll gave out a connection.
     has_accepted: bool,
+}
+
+type Renew = mpsc::Sender<std::os::unix::net::UnixListener>;
+
+impl Connections {
+    /// Those of this socket, and where to send its listener when the socket is made again.
+    fn of(socket: &mut Socket) -> io::Result<(Self, Renew)> {
+        let listener = socket.take_listener();
+        let listener =
+            listener.ok_or_else(|| io::Error::other("the socket's listener is already in use"))?;
+        let listener = UnixListener::from_std(listener)?;
+        let table = ConnectionTable::within(getrlimit(Resource::Nofile).current);
+        let (renew, renewed) = mpsc::channel(1);
+        Ok((Self { listener, renewed, table, pause: None, has_accepted: false }, renew))
+    }
 }
 
 impl Stream for Connections {

@@ -6,6 +6,7 @@ mod group_controller;
 mod identity;
 mod node;
 mod peer;
+mod registration;
 mod snapshot_metadata;
 mod v0;
 
@@ -21,6 +22,8 @@ pub(crate) use group_controller::GroupController;
 pub(crate) use identity::Identity;
 pub(crate) use node::Node;
 pub(crate) use peer::Peer;
+pub(crate) use registration::Registration;
+pub use registration::{KubeletCall, RegisteredPlugin};
 pub(crate) use snapshot_metadata::SnapshotMetadata;
 pub(crate) use v0::{V0Controller, V0Identity, V0Node};
 
@@ -72,15 +75,20 @@ fn answer_with_metadata<Reply>(outcome: Result<Response<Reply>>) -> Answer<Reply
 /// instead: the pool may come back by itself, and a restarted daemon would only wait for it again
 /// (ID-26).
 async fn readiness(executor: &Executor) -> Result<bool> {
+    Ok(why_not_ready(executor).await?.is_none())
+}
+
+/// As [`readiness`]; `None`: ready.
+async fn why_not_ready(executor: &Executor) -> Result<Option<Error>> {
     match executor.check_health().await {
         Ok(readiness) => {
             executor.note_readiness(true, readiness);
-            Ok(true)
+            Ok(None)
         }
-        Err(Error::Starting) => Ok(false),
+        Err(Error::Starting) => Ok(Some(Error::Starting)),
         Err(error @ Error::Unreachable { .. }) => {
-            executor.note_readiness(false, vec![error]);
-            Ok(false)
+            executor.note_readiness(false, vec![error.clone()]);
+            Ok(Some(error))
         }
         Err(error) => {
             let text = error.to_string();

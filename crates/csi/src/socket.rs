@@ -71,7 +71,7 @@ impl Socket {
     }
 
     /// Takes the listener out; the file stays until the rest is dropped.
-    pub(crate) fn take_listener(&mut self) -> Option<UnixListener> {
+    pub fn take_listener(&mut self) -> Option<UnixListener> {
         self.listener.take()
     }
 }

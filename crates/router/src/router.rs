@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::routing::{Scope, scope};
+use orlop_csi::self_check::NOT_READY;
 use orlop_csi::{Answering, Routes};
 use orlop_model::{NameDigest, ObjectName, PoolId, SnapshotId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::{Code, Status};
 use tower::Service;
 
@@ -134,12 +135,17 @@ impl Router {
 
     /// Ready as soon as any daemon can do something (ID-24), and it is known which ones there are.
     async fn probe(self, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let is_ready =
-            self.peers.have_been_asked() && (self.has_pools || self.peers.is_any_reachable());
-        match is_ready && self.has_pools {
-            true => self.peers.here().carry(request).await,
-            false => Ok(reply(&v1::ProbeResponse { ready: Some(is_ready) })),
-        }
+        let why = match self.peers.have_been_asked() {
+            false => "the peers have not been asked yet",
+            true if self.has_pools => return self.peers.here().carry(request).await,
+            true if self.peers.is_any_reachable() => {
+                return Ok(reply(&v1::ProbeResponse { ready: Some(true) }));
+            }
+            true => "no peer of ORLOP_PEERS can be reached",
+        };
+        let mut answer = reply(&v1::ProbeResponse { ready: Some(false) });
+        answer.headers_mut().insert(NOT_READY, HeaderValue::from_static(why));
+        Ok(answer)
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use orlop_model::Result;
 use tonic::{Request, Response, Status};
 
-use super::{answer, readiness};
+use super::{answer, answer_with_metadata, why_not_ready};
 use crate::executor::Executor;
 use crate::features::Features;
 use crate::proto::csi::v1;
 use crate::proto::csi::v1::plugin_capability::{self, Service, VolumeExpansion, service};
+use crate::self_check::{NOT_READY, reason_header};
 
 pub(crate) struct Identity {
     executor: Arc<Executor>,
@@ -30,9 +31,14 @@ impl Identity {
         }
     }
 
-    async fn probe(&self) -> Result<v1::ProbeResponse> {
-        let ready = readiness(&self.executor).await?;
-        Ok(v1::ProbeResponse { ready: Some(ready) })
+    /// The message cannot say why it is not ready, so a header does.
+    async fn probe(&self) -> Result<Response<v1::ProbeResponse>> {
+        let why = why_not_ready(&self.executor).await?;
+        let mut answer = Response::new(v1::ProbeResponse { ready: Some(why.is_none()) });
+        if let Some(reason) = why.and_then(|why| reason_header(&why.to_string())) {
+            answer.metadata_mut().insert(NOT_READY, reason);
+        }
+        Ok(answer)
     }
 }
 
@@ -82,6 +88,6 @@ impl v1::identity_server::Identity for Identity {
         &self,
         _: Request<v1::ProbeRequest>,
     ) -> std::result::Result<Response<v1::ProbeResponse>, Status> {
-        answer(self.probe().await)
+        answer_with_metadata(self.probe().await)
     }
 }
