@@ -18,6 +18,8 @@ mod memory_limit;
 mod misconfigured;
 mod modes;
 mod overlapping_paths;
+mod probes;
+mod registration;
 mod secrets;
 mod socket;
 mod special_files;

@@ -106,10 +106,7 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
     let located = |error| config.origin.locate(error);
     telemetry::check(&config.log).map_err(located)?;
     overlap::check(config, sockets).map_err(located)?;
-    let endpoints =
-        [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
-    for (setting, socket) in endpoints {
-        let Some(socket) = socket else { continue };
+    for (setting, socket) in sockets.paths() {
         orlop_csi::check_socket(socket)?;
         check_can_be_made(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }

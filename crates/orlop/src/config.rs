@@ -2,6 +2,7 @@
 //! before anything starts. A setting that is never read is a mistake, so unknown ones are errors.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ mod names;
 mod origin;
 mod peers;
 mod pools;
+mod registration;
 mod validate;
 mod variables;
 
@@ -23,6 +25,7 @@ pub(crate) use file::LogFormat;
 pub(crate) use origin::Origin;
 pub(crate) use peers::PeerConfig;
 pub(crate) use pools::PoolConfig;
+pub(crate) use registration::{DEFAULT_REGISTRY, RegistrationSocket};
 
 /// What is wrong, and where it was said.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +94,42 @@ pub(crate) struct Sockets {
     pub(crate) csi: PathBuf,
     /// A second one for CSI-Addons alone.
     pub(crate) addons: Option<PathBuf>,
+    /// Where kubelet looks for plugins.
+    pub(crate) registration: Option<RegistrationSocket>,
+    pub(crate) health: Option<HealthAddress>,
+}
+
+impl Sockets {
+    /// All that are files, each with its setting.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let health = match &self.health {
+            Some(HealthAddress::Unix(path)) => Some(path),
+            Some(HealthAddress::Tcp(_)) | None => None,
+        };
+        let registration = self.registration.as_ref().map(|socket| &socket.path);
+        let all = [
+            ("CSI_ENDPOINT", Some(&self.csi)),
+            ("ORLOP_ADDONS_ENDPOINT", self.addons.as_ref()),
+            ("ORLOP_REGISTER", registration),
+            ("ORLOP_HEALTH_LISTEN", health),
+        ];
+        all.into_iter().filter_map(|(setting, path)| Some((setting, path?.as_path())))
+    }
+}
+
+/// Where `/healthz` and `/readyz` are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HealthAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// Settings from the command line, which win over variables and the file.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) endpoint: Option<OsString>,
+    pub(crate) register: Option<OsString>,
+    pub(crate) health_listen: Option<OsString>,
 }
 
 #[derive(Debug)]
@@ -100,12 +139,19 @@ pub(crate) struct LogConfig {
 }
 
 /// For a daemon: all that it needs.
-pub(crate) fn load(
-    endpoint: Option<OsString>,
-    file: Option<&Path>,
-) -> Result<(Config, Sockets), ConfigError> {
-    let endpoint = variables::text("CSI_ENDPOINT", endpoint)?;
-    let (settings, origin) = read(file)?;
+pub(crate) fn load(flags: Flags, file: Option<&Path>) -> Result<(Config, Sockets), ConfigError> {
+    let (mut settings, mut origin) = read(file)?;
+    let given = [
+        ("ORLOP_REGISTER", flags.register, &mut settings.register),
+        ("ORLOP_HEALTH_LISTEN", flags.health_listen, &mut settings.health_listen),
+    ];
+    for (name, flag, setting) in given {
+        if let Some(value) = variables::text(name, flag)? {
+            *setting = Some(value);
+            origin = origin.with(name, true);
+        }
+    }
+    let endpoint = variables::text("CSI_ENDPOINT", flags.endpoint)?;
     let origin = origin.with("CSI_ENDPOINT", endpoint.is_some());
     let (config, sockets) =
         fit(settings, endpoint.as_deref()).map_err(|error| origin.locate(error))?;
@@ -134,6 +180,18 @@ pub(crate) fn load_to_look(file: Option<&Path>) -> Result<(Config, Option<Socket
     };
     let config = validate::validate(settings).map_err(located)?;
     Ok((Config { origin, ..config }, sockets))
+}
+
+/// The socket of a daemon that runs with these settings.
+pub(crate) fn socket_of_daemon(
+    endpoint: Option<OsString>,
+    file: Option<&Path>,
+) -> Result<PathBuf, ConfigError> {
+    let (settings, origin) = read(file)?;
+    let endpoint = variables::text("CSI_ENDPOINT", endpoint)?;
+    let origin = origin.with("CSI_ENDPOINT", endpoint.is_some());
+    let sockets = endpoint::validate(&settings, endpoint.as_deref());
+    sockets.map(|sockets| sockets.csi).map_err(|error| origin.locate(error))
 }
 
 pub(crate) fn require_pool(config: &Config) -> Result<(), ConfigError> {

@@ -11,11 +11,14 @@ mod check;
 mod cluster;
 mod config;
 mod doctor;
+mod http;
 mod node_command;
 mod open_pools;
 mod pool_command;
 mod pool_startup;
 mod privileges;
+mod probe_command;
+mod registration;
 mod serve;
 mod served_before;
 mod signals;
@@ -50,6 +53,9 @@ enum Command {
     #[command(subcommand)]
     Node(node_command::NodeCommand),
 
+    /// Ask the daemon whether it answers, or is ready
+    Probe(probe_command::ProbeArguments),
+
     /// Thaw what a killed `orlop serve` left frozen; `orlop serve` starts it
     #[command(hide = true, name = thaw_helper::SUBCOMMAND)]
     ThawHelper {
@@ -75,6 +81,16 @@ struct ServeArguments {
     #[arg(long, env = "ORLOP_CONFIG", value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
+    /// Register with kubelet, by a socket in its directory for plugins; without a value the directory is
+    /// /var/lib/kubelet/plugins_registry
+    #[arg(long, env = "ORLOP_REGISTER", value_name = "DIRECTORY", num_args = 0..=1,
+        require_equals = true, default_missing_value = config::DEFAULT_REGISTRY)]
+    register: Option<OsString>,
+
+    /// Serve /healthz and /readyz at this address, as 0.0.0.0:7421 or unix:///absolute/path.sock
+    #[arg(long, env = "ORLOP_HEALTH_LISTEN", value_name = "ADDRESS:PORT")]
+    health_listen: Option<OsString>,
+
     /// Check whether the daemon would start, change nothing, and exit
     #[arg(long)]
     check: bool,
@@ -89,6 +105,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Pool(command) => pool_command::run(command),
         Command::Node(command) => node_command::run(command),
+        Command::Probe(arguments) => probe_command::run(arguments),
         Command::ThawHelper { json } => {
             thaw_helper::run(json);
             ExitCode::SUCCESS
@@ -98,7 +115,12 @@ fn main() -> ExitCode {
 
 fn serve(arguments: &ServeArguments) -> ExitCode {
     malloc::limit_arenas();
-    let loaded = config::load(arguments.endpoint.clone(), arguments.config.as_deref());
+    let flags = config::Flags {
+        endpoint: arguments.endpoint.clone(),
+        register: arguments.register.clone(),
+        health_listen: arguments.health_listen.clone(),
+    };
+    let loaded = config::load(flags, arguments.config.as_deref());
     let (mut config, sockets) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return complain(MISCONFIGURED, &error),
@@ -107,7 +129,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     let remembered = served_before::remember_served_pools(&mut config);
     if arguments.check {
         return match check::check(&config, &sockets) {
-            Ok(plan) => tell(&plan),
+            Ok(plan) => tell(&plan, "the daemon would start"),
             Err(error) => complain(MISCONFIGURED, error.as_ref()),
         };
     }
@@ -133,9 +155,9 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
 }
 
 /// That nothing is wrong, and what a start would make: a new pool may not be what was meant.
-fn tell(plan: &[String]) -> ExitCode {
+fn tell(plan: &[String], verdict: &str) -> ExitCode {
     let mut out = std::io::stdout();
-    for line in plan.iter().map(String::as_str).chain(["the daemon would start"]) {
+    for line in plan.iter().map(String::as_str).chain([verdict]) {
         // A closed stdout is no reason to change the exit code.
         let _ = writeln!(out, "{line}");
     }

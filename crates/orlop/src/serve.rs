@@ -5,20 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orlop_csi::{ClusterMemory, Executor, Features, Routes, Socket};
+use orlop_csi::{ClusterMemory, Executor, Features, RegisteredPlugin, Routes, Socket};
 use orlop_engine::Engine;
 use orlop_engine::request::NodeInfo;
 use orlop_host::{LinuxHost, LinuxHostConfig, ThawsUnderWay};
 use orlop_model::Host;
 use orlop_pools::rbd::RbdPool;
 use orlop_sys::{descriptors, malloc};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::check::CheckError;
 use crate::cluster::Cluster;
-use crate::config::{Config, PoolConfig, Sockets};
+use crate::config::{Config, ConfigError, HealthAddress, PoolConfig, Sockets};
+use crate::http::{Health, HttpListener};
 use crate::open_pools::OpenPools;
 use crate::pool_startup;
+use crate::registration::Registration;
 use crate::signals::Signals;
 use crate::{privileges, telemetry, thaw_helper};
 
@@ -96,6 +99,13 @@ async fn run(
             socket => socket,
         },
     };
+    let http = match &sockets.health {
+        None => None,
+        Some(address) => match listen_for_http(address, &config, &mut signals).await? {
+            None => return Ok(()),
+            listener => listener,
+        },
+    };
     tracing::info!(
         version = %features.version,
         socket = %sockets.csi.display(),
@@ -131,19 +141,31 @@ async fn run(
     };
     let addons = addons_socket.map(|socket| answer(socket, Routes::addons(&executor, &features)));
     let csi = answer(socket, routes);
+    // Only now: kubelet calls the CSI socket as soon as it sees that of the registration.
+    let registration = sockets.registration.map(|socket| {
+        let driver_name = config.driver_name.clone();
+        let plugin = RegisteredPlugin { driver_name, endpoint: socket.endpoint };
+        tokio::spawn(Registration::new(socket.path, plugin).keep(stopped.clone()))
+    });
+    let http = http.map(|http| tokio::spawn(http.serve(Health::of(sockets.csi))));
 
     let shrinking = tokio::spawn(trim_memory());
     let pools = Arc::new(OpenPools::default());
     let outcome = open_and_wait(config, (host, thaws), (&executor, &pools), &mut signals).await;
     shrinking.abort();
     stop.send_replace(true);
-    for serving in [Some(csi), addons].into_iter().flatten() {
+    for serving in [registration, Some(csi), addons].into_iter().flatten() {
         serving.await.map_err(Failure::of)?.map_err(Failure::of)?;
     }
     if let Some(cluster) = cluster {
         cluster.left().await?;
     }
     executor.drained().await;
+    if let Some(http) = http {
+        http.abort();
+        // Its socket is removed by then.
+        let _ = http.await;
+    }
     pools.close(&executor.hung_pools());
     outcome?;
     tracing::info!("stopped");
@@ -163,6 +185,32 @@ async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Fail
             Ok(None)
         }
     }
+}
+
+/// `None`: it is time to stop.
+async fn listen_for_http(
+    address: &HealthAddress,
+    config: &Config,
+    signals: &mut Signals,
+) -> Result<Option<HttpListener>, Failure> {
+    let listener = match address {
+        HealthAddress::Tcp(address) => {
+            let bound = TcpListener::bind(address).await;
+            let listener = bound.map_err(|error| {
+                let problem = format!("cannot listen at {address}: {error}");
+                let mistake = ConfigError::new("ORLOP_HEALTH_LISTEN", problem);
+                Failure::misconfigured(config.origin.locate(mistake).into())
+            })?;
+            tracing::info!(%address, "answering /healthz and /readyz");
+            HttpListener::Tcp(listener)
+        }
+        HealthAddress::Unix(path) => {
+            let Some(socket) = bind(path, signals).await? else { return Ok(None) };
+            tracing::info!(socket = %path.display(), "answering /healthz and /readyz");
+            HttpListener::on_socket(socket).map_err(Failure::of)?
+        }
+    };
+    Ok(Some(listener))
 }
 
 /// A rush of calls, or a list of thousands of volumes, is no reason to stay as large as that.

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use orlop_tests::*;
 
@@ -40,13 +41,20 @@ async fn any_authority_is_accepted_on_every_socket() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let addons = pool.scratch().join("addons.sock");
     let endpoint = format!("unix://{}", addons.display());
-    let mut daemon = Launch::on(&pool).env("ORLOP_ADDONS_ENDPOINT", endpoint).start().await;
+    let registry = pool.scratch().ensure_dir("plugins_registry");
+    let launch = Launch::on(&pool).env("ORLOP_ADDONS_ENDPOINT", endpoint);
+    let mut daemon = launch.env("ORLOP_REGISTER", &registry).start().await;
+    let registration = registry.join("csi.orlop.io-reg.sock");
+    while !registration.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let csi = daemon.launch().socket();
     let asked = tokio::task::spawn_blocking(move || {
         for (socket, method) in [
             (&csi, "/csi.v1.Identity/Probe"),
             (&csi, "/csi.v0.Identity/GetPluginInfo"),
             (&addons, "/identity.Identity/Probe"),
+            (&registration, "/pluginregistration.Registration/GetInfo"),
         ] {
             let path = "/var/lib/kubelet/plugins/csi.orlop.io/csi.sock";
             for authority in ["localhost", path, "%2Frun%2Fcsi.sock", "", "/", "a b", "\u{1}é"] {

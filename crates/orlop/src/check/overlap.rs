@@ -51,13 +51,8 @@ fn check_sockets(
     pools: &[(&str, DirectoryLocation)],
 ) -> Result<(), ConfigError> {
     let own = DirectoryLocation::of(&config.run_dir.join(&config.driver_name));
-    let csi = DirectoryLocation::of(sockets.csi.parent().unwrap_or(&sockets.csi));
-    let all = [
-        ("CSI_ENDPOINT", Some(&sockets.csi), false),
-        ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref(), true),
-    ];
-    for (setting, socket, is_second) in all {
-        let Some(socket) = socket else { continue };
+    let mut known: Vec<(&str, &Path, DirectoryLocation)> = Vec::new();
+    for (setting, socket) in sockets.paths() {
         let directory = DirectoryLocation::of(socket.parent().unwrap_or(socket));
         if let Some((name, at)) = pools.iter().find(|(_, pool)| directory.is_within(pool)) {
             let problem = format!(
@@ -75,12 +70,37 @@ fn check_sockets(
             );
             return Err(ConfigError::new(setting, problem));
         }
-        if is_second && socket.file_name() == sockets.csi.file_name() && directory.is_same(&csi) {
-            let problem = format!(
-                "{} is the same socket as CSI_ENDPOINT, which serves CSI-Addons anyway; leave it out",
-                socket.display()
-            );
+        let is_same = |(_, other, at): &&(&str, &Path, DirectoryLocation)| {
+            other.file_name() == socket.file_name() && directory.is_same(at)
+        };
+        if let Some((other, _, _)) = known.iter().find(is_same) {
+            let (path, other) = (socket.display(), *other);
+            let problem = match (setting, other) {
+                ("ORLOP_ADDONS_ENDPOINT", "CSI_ENDPOINT") => format!(
+                    "{path} is the same socket as CSI_ENDPOINT, which serves CSI-Addons anyway; leave \
+                     it out"
+                ),
+                _ => format!("{path} is the same socket as {other}; give each a path by itself"),
+            };
             return Err(ConfigError::new(setting, problem));
+        }
+        known.push((setting, socket, directory));
+    }
+    check_registry(&known)
+}
+
+/// kubelet takes each socket in its directory for one that registers a plugin.
+fn check_registry(sockets: &[(&str, &Path, DirectoryLocation)]) -> Result<(), ConfigError> {
+    let (registering, others): (Vec<_>, Vec<_>) =
+        sockets.iter().partition(|(setting, _, _)| *setting == "ORLOP_REGISTER");
+    for (_, _, registry) in registering {
+        if let Some((setting, path, _)) = others.iter().find(|(_, _, at)| at.is_within(registry)) {
+            let problem = format!(
+                "{} is in {registry}, where kubelet expects only sockets that register a plugin; \
+                 choose another directory, such as the one for the driver below kubelet's `plugins`",
+                path.display()
+            );
+            return Err(ConfigError::new(*setting, problem));
         }
     }
     Ok(())

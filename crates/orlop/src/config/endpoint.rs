@@ -1,9 +1,11 @@
-//! Where to listen: `CSI_ENDPOINT`, and `ORLOP_ADDONS_ENDPOINT` under the same rules.
+//! Where to listen: `CSI_ENDPOINT`, `ORLOP_ADDONS_ENDPOINT` under the same rules, and what else has a
+//! socket.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::file::Settings;
-use super::{Config, ConfigError, PoolConfig, Sockets};
+use super::{Config, ConfigError, HealthAddress, PoolConfig, Sockets, registration};
 
 /// What fits into a socket address, without the final NUL.
 const LONGEST: usize = 107;
@@ -11,15 +13,15 @@ const LONGEST: usize = 107;
 pub(super) fn validate(settings: &Settings, flag: Option<&str>) -> Result<Sockets, ConfigError> {
     let csi = required(flag.or(settings.endpoint.as_deref()))?;
     let addons = addons(settings.addons_endpoint.as_deref(), &csi)?;
-    Ok(Sockets { csi, addons })
+    let registration = registration::validate(settings, &csi)?;
+    let health = health(settings.health_listen.as_deref())?;
+    Ok(Sockets { csi, addons, registration, health })
 }
 
 /// Also a new pool is made only where nothing else is, and the socket is there first.
 pub(super) fn check_apart(sockets: &Sockets, config: &Config) -> Result<(), ConfigError> {
-    let all =
-        [("CSI_ENDPOINT", Some(&sockets.csi)), ("ORLOP_ADDONS_ENDPOINT", sockets.addons.as_ref())];
-    for (setting, socket) in all {
-        let inside = |pool: &PathBuf| socket.is_some_and(|socket| socket.starts_with(pool));
+    for (setting, socket) in sockets.paths() {
+        let inside = |pool: &PathBuf| socket.starts_with(pool);
         let mut pools = config.pools.iter().filter_map(PoolConfig::directory);
         if let Some(pool) = pools.find(inside) {
             let problem = format!(
@@ -28,7 +30,7 @@ pub(super) fn check_apart(sockets: &Sockets, config: &Config) -> Result<(), Conf
             );
             return Err(ConfigError::new(setting, problem));
         }
-        if socket.is_some_and(|socket| is_within_a_part(socket, config)) {
+        if is_within_a_part(socket, config) {
             let problem = format!(
                 "is among the daemon's records, which it locks, in the run directory {}; choose a \
                  directory outside of it",
@@ -72,8 +74,28 @@ fn addons(endpoint: Option<&str>, other: &Path) -> Result<Option<PathBuf>, Confi
     Ok(Some(path))
 }
 
+/// Off, unless it is given.
+fn health(given: Option<&str>) -> Result<Option<HealthAddress>, ConfigError> {
+    const SETTING: &str = "ORLOP_HEALTH_LISTEN";
+    let Some(text) = given.filter(|text| !text.is_empty()) else { return Ok(None) };
+    if text.starts_with("unix:") {
+        return Ok(Some(HealthAddress::Unix(parse(SETTING, text)?)));
+    }
+    let address: SocketAddr = text.parse().map_err(|_| {
+        let problem = format!(
+            "{text:?} is neither an address such as 0.0.0.0:7421 or [::]:7421 nor a socket such as \
+             unix:///run/orlop/health.sock"
+        );
+        ConfigError::new(SETTING, problem)
+    })?;
+    if address.port() == 0 {
+        return Err(ConfigError::new(SETTING, "has port 0, which no probe would find; choose one"));
+    }
+    Ok(Some(HealthAddress::Tcp(address)))
+}
+
 /// OP-01 to OP-03, PR-07.
-fn parse(setting: &str, endpoint: &str) -> Result<PathBuf, ConfigError> {
+pub(super) fn parse(setting: &str, endpoint: &str) -> Result<PathBuf, ConfigError> {
     let wrong = |problem: &str| ConfigError::new(setting, problem);
     let Some(path) = endpoint.strip_prefix("unix://") else {
         return Err(wrong(
@@ -106,6 +128,20 @@ mod tests {
             assert!(required(Some(bad)).is_err(), "{bad}");
         }
         assert!(required(None).is_err());
+    }
+
+    #[test]
+    fn health_is_an_address_or_a_socket() {
+        assert_eq!(health(None).unwrap(), None);
+        assert_eq!(health(Some("")).unwrap(), None);
+        let tcp = HealthAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 7421)));
+        assert_eq!(health(Some("127.0.0.1:7421")).unwrap(), Some(tcp));
+        let unix = HealthAddress::Unix(PathBuf::from("/a/health.sock"));
+        assert_eq!(health(Some("unix:///a/health.sock")).unwrap(), Some(unix));
+        for bad in ["7421", ":7421", "localhost:7421", "127.0.0.1:0", "unix:///a", "/a/x.sock"] {
+            let error = health(Some(bad)).unwrap_err();
+            assert!(error.to_string().contains("ORLOP_HEALTH_LISTEN"), "{bad}");
+        }
     }
 
     #[test]

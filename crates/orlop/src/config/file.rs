@@ -16,6 +16,9 @@ use super::ConfigError;
 pub(super) struct Settings {
     pub(super) endpoint: Option<String>,
     pub(super) addons_endpoint: Option<String>,
+    pub(super) register: Option<String>,
+    pub(super) kubelet_endpoint: Option<String>,
+    pub(super) health_listen: Option<String>,
     pub(super) mode: Option<String>,
     pub(super) driver_name: Option<String>,
     pub(super) node_id: Option<String>,

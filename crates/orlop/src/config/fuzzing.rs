@@ -32,7 +32,11 @@ fn validated(
 
 fn check_sockets(sockets: &Sockets) {
     assert!(sockets.csi.is_absolute());
-    assert!(sockets.addons.as_ref().is_none_or(|socket| socket.is_absolute()));
+    for (setting, socket) in sockets.paths() {
+        assert!(socket.is_absolute() && socket.as_os_str().len() <= 107, "{setting}: {socket:?}");
+    }
+    let registration = sockets.registration.as_ref();
+    assert!(registration.is_none_or(|socket| socket.endpoint.is_absolute()));
 }
 
 fn check(config: &Config) {

@@ -74,6 +74,9 @@ fn kubernetes_service_variables_are_ignored() {
 fn every_bad_value_names_its_setting() {
     for (name, value) in [
         ("ORLOP_ADDONS_ENDPOINT", "tcp://127.0.0.1:1"),
+        ("ORLOP_REGISTER", "registry"),
+        ("ORLOP_KUBELET_ENDPOINT", "/host/csi.sock"),
+        ("ORLOP_HEALTH_LISTEN", "7421"),
         ("ORLOP_MODE", "both"),
         ("ORLOP_DRIVER_NAME", "under_score.io"),
         ("ORLOP_ATTACH", "maybe"),

@@ -79,7 +79,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
 }
 
 /// And whether it is a router: a controller without a pool.
-fn mode(given: Option<&str>) -> Result<(Mode, bool), ConfigError> {
+pub(super) fn mode(given: Option<&str>) -> Result<(Mode, bool), ConfigError> {
     match given {
         None | Some("all") => Ok((Mode::All, false)),
         Some("controller") => Ok((Mode::Controller, false)),

@@ -75,6 +75,9 @@ pub(super) fn apply(
 fn set(settings: &mut Settings, name: &str, key: &str, value: String) -> Result<(), ConfigError> {
     match key {
         "ADDONS_ENDPOINT" => settings.addons_endpoint = Some(value),
+        "REGISTER" => settings.register = Some(value),
+        "KUBELET_ENDPOINT" => settings.kubelet_endpoint = Some(value),
+        "HEALTH_LISTEN" => settings.health_listen = Some(value),
         "MODE" => settings.mode = Some(value),
         "DRIVER_NAME" => settings.driver_name = Some(value),
         "NODE_ID" => settings.node_id = Some(value),

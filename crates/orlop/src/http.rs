@@ -1,0 +1,153 @@
+//! HTTP for what asks without gRPC, such as kubelet's probes: off unless configured, a handful of paths,
+//! nothing that changes anything. Whatever reaches the port may ask, so all that a client could use up is
+//! bounded.
+
+mod health;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use orlop_csi::Socket;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::AbortHandle;
+
+pub(crate) use health::Health;
+
+/// At once; with one more, the oldest is closed.
+const CONNECTIONS: usize = 64;
+/// To send the request line and the headers.
+const HEADERS: Duration = Duration::from_secs(5);
+/// For one request and its answer.
+const CONNECTION: Duration = Duration::from_secs(15);
+/// The least that hyper takes.
+const BUFFER: usize = 8 << 10;
+/// After an error of accept, as when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) enum HttpListener {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        /// Dropped, it removes the socket.
+        _file: Socket,
+    },
+}
+
+impl HttpListener {
+    pub(crate) fn on_socket(mut socket: Socket) -> io::Result<Self> {
+        let listener = socket.take_listener();
+        let listener =
+            listener.ok_or_else(|| io::Error::other("the listener is already in use"))?;
+        Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: socket })
+    }
+
+    /// For as long as it is polled.
+    pub(crate) async fn serve(self, health: Health) -> Infallible {
+        let health = Arc::new(health);
+        let mut open = OpenConnections::default();
+        loop {
+            let accepted = match &self {
+                Self::Tcp(listener) => {
+                    let accepted = listener.accept().await;
+                    accepted.map(|(stream, _)| open.begin(stream, &health))
+                }
+                Self::Unix { listener, .. } => {
+                    let accepted = listener.accept().await;
+                    accepted.map(|(stream, _)| open.begin(stream, &health))
+                }
+            };
+            if let Err(error) = accepted {
+                tracing::warn!(%error, "cannot accept an HTTP connection; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Ended with the listener.
+#[derive(Default)]
+struct OpenConnections(VecDeque<AbortHandle>);
+
+impl OpenConnections {
+    fn begin<S>(&mut self, stream: S, health: &Arc<Health>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.0.retain(|connection| !connection.is_finished());
+        if self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            tracing::debug!("too many HTTP connections; closing the oldest");
+            oldest.abort();
+        }
+        let answering = tokio::spawn(converse(stream, Arc::clone(health)));
+        self.0.push_back(answering.abort_handle());
+    }
+}
+
+impl Drop for OpenConnections {
+    fn drop(&mut self) {
+        for connection in &self.0 {
+            connection.abort();
+        }
+    }
+}
+
+/// One request on each connection.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, health: Arc<Health>) {
+    let service = service_fn(move |request| {
+        let health = Arc::clone(&health);
+        async move { Ok::<_, Infallible>(answer(&request, &health).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .keep_alive(false)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    match tokio::time::timeout(CONNECTION, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended with an error"),
+        Err(_) => tracing::debug!("closed an HTTP connection that took too long"),
+    }
+}
+
+async fn answer(request: &Request<Incoming>, health: &Health) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    if !request.body().is_end_stream() {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "a request here has no body");
+    }
+    let well = match request.uri().path() {
+        "/healthz" => health.alive().await,
+        "/readyz" => health.ready().await,
+        _ => return text(StatusCode::NOT_FOUND, "there is /healthz and /readyz"),
+    };
+    match well {
+        Ok(()) => text(StatusCode::OK, "ok"),
+        Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
+    }
+}
+
+fn text(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(format!("{line}\n"))));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}

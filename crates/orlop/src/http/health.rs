@@ -1,0 +1,29 @@
+//! Liveness and readiness of this daemon, asked over its CSI socket as `orlop probe` does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use orlop_csi::self_check::{self, Unwell};
+
+/// Long for an answer that needs no pool, so that a daemon on a busy machine does not look dead.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Probe waits up to five seconds for a pool.
+const READY: Duration = Duration::from_secs(10);
+
+pub(crate) struct Health {
+    socket: PathBuf,
+}
+
+impl Health {
+    pub(crate) fn of(csi_socket: PathBuf) -> Self {
+        Self { socket: csi_socket }
+    }
+
+    pub(super) async fn alive(&self) -> Result<(), Unwell> {
+        self_check::ask_alive(&self.socket, ALIVE).await
+    }
+
+    pub(super) async fn ready(&self) -> Result<(), Unwell> {
+        self_check::ask_ready(&self.socket, READY).await
+    }
+}
