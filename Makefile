@@ -1,4 +1,4 @@
-.PHONY: help run build build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
+.PHONY: help run build image image-test build-tests test unit real sanity clients conformance conformance-host-path ceph-newest torture fuzz bench bench-delta bench-hop e2e-kubernetes e2e-kubernetes-short manifests lint check-texts oldest-rust fmt clean-run
 .DEFAULT_GOAL := help
 
 # One build for everything that tests: another choice of packages would mean other features of
@@ -16,6 +16,14 @@ run: build
 #: build       the release binary, target/release/orlop
 build:
 	cargo build --release --locked --package orlop
+
+#: image       container images as OCI tars in target/image, without a registry or a container runtime; on Debian
+image: build
+	scripts/image
+
+#: image-test  whether those images can be built again, run, and be imported; as root
+image-test: image
+	tests/image/run
 
 #: test        everything, on Debian with Rust; fetches the rest; needs root
 test:
