@@ -18,9 +18,11 @@ mod manual_devices;
 mod moved_data;
 mod tools;
 
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
-use orlop_sys::tool;
+use orlop_sys::{file, tool};
 use orlop_tests::{Client, Code, expect_code};
 
 /// Far more than anything here takes; reached only by what never happens.
@@ -33,6 +35,13 @@ async fn is_abnormal(client: &Client, volume: &str) -> bool {
 /// The reason that Probe gives for being unhealthy.
 async fn complaint(client: &Client) -> String {
     expect_code(client.probe().await, Code::FailedPrecondition).message().to_owned()
+}
+
+/// Not by sync(1): it would wait for every filesystem of the machine, also for one on a Ceph pool that
+/// another test has filled up.
+fn flush(path: &Path) {
+    File::open(path).and_then(|file| file.sync_all()).unwrap();
+    file::sync_filesystem(path).unwrap();
 }
 
 fn run(program: &str, words: &[&str]) {

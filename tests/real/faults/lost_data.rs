@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{mounts, tool};
 use orlop_tests::*;
 
+use super::flush;
+
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
 
@@ -18,7 +20,7 @@ async fn in_use(client: &Client, name: &str, capability: v1::VolumeCapability) -
     let node = client.on_node(&create.done().await, capability);
     node.up().await;
     Pattern::new(1).write(&node.data_path(), DATA);
-    tool::run("sync", [""; 0]).unwrap();
+    flush(&node.data_path());
     node
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orlop_sys::{loopdev, mounts, tool};
 use orlop_tests::*;
 
-use super::complaint;
+use super::{complaint, flush};
 
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
@@ -87,7 +87,7 @@ impl Fixture {
 
     fn save(&self, to: &Path) {
         let (from, to) = (format!("if={}", self.device.display()), format!("of={}", to.display()));
-        tool::run("sync", [""; 0]).unwrap();
+        flush(&self.pool.path.join("mnt"));
         tool::run("dd", [&*from, &to, "bs=1M", "iflag=direct", "conv=sparse"]).unwrap();
     }
 

@@ -9,6 +9,8 @@ use orlop_sys::mounts::{self, BindAccess};
 use orlop_sys::tool;
 use orlop_tests::*;
 
+use super::flush;
+
 const VOLUME: u64 = 64 * MIB;
 const DATA: u64 = 4 * MIB;
 
@@ -27,7 +29,7 @@ async fn in_use(client: &Client, name: &str, capability: v1::VolumeCapability) -
 
 fn write(node: &OnNode, seed: u64) {
     Pattern::new(seed).write(&node.data_path(), DATA);
-    tool::run("sync", [""; 0]).unwrap();
+    flush(&node.data_path());
 }
 
 fn device_of(pool: &TestPool, node: &OnNode) -> PathBuf {

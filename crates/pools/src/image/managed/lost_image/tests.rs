@@ -25,9 +25,10 @@ fn give_up(testbed: &Testbed, device: &Path) {
     tool::run("losetup", ["--detach".as_ref(), device.as_os_str()]).unwrap();
 }
 
-fn save(device: &Path, to: &Path) {
+fn save(testbed: &Testbed, device: &Path) {
+    let to = image_in(&testbed.pool_path());
     let (from, to) = (format!("if={}", device.display()), format!("of={}", to.display()));
-    tool::run("sync", [""; 0]).unwrap();
+    orlop_sys::file::sync_filesystem(&mount_point_in(&testbed.pool_path())).unwrap();
     tool::run("dd", [&*from, &to, "bs=1M", "iflag=direct", "conv=sparse"]).unwrap();
 }
 
@@ -53,7 +54,7 @@ fn close_leaves_the_only_copy_of_an_image() {
         }
         for is_back in [false, true] {
             if is_back {
-                save(&device, &image_in(&testbed.pool_path()));
+                save(&testbed, &device);
             }
             let refused = ImagePool::open(config(&testbed)).unwrap_err().to_string();
             assert!(refused.contains(&format!("'sync; dd if={} ", device.display())), "{refused}");
