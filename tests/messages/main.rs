@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-const CRATES: [&str; 7] = ["sys", "model", "pools", "host", "engine", "csi", "orlop"];
+const CRATES: [&str; 8] = ["sys", "model", "pools", "host", "engine", "csi", "router", "orlop"];
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 const REPORT: &str = "docs/reports/messages.md";
 const HEAD: &str = "\
@@ -165,6 +165,6 @@ fn report_lists_every_message() {
     let differs = committed.lines().zip(report.lines()).find(|(old, new)| old != new);
     assert!(
         committed == report,
-        "{REPORT} is not up to date; write it anew with ORLOP_UPDATE_REPORTS=1; first: {differs:?}"
+        "{REPORT} is not up to date; write it again with ORLOP_UPDATE_REPORTS=1; first: {differs:?}"
     );
 }
