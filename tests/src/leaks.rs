@@ -14,19 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) struct FoundLoop {
     pub(crate) device: LoopDevice,
     pub(crate) file: PathBuf,
-    sequence: Option<String>,
+    sequence: Option<u64>,
 }
 
 impl FoundLoop {
     fn is_still_attached(&self) -> bool {
-        self.sequence == sequence_of(&self.device)
+        self.sequence == self.device.sequence()
     }
-}
-
-/// Linux 5.15 and later.
-fn sequence_of(device: &LoopDevice) -> Option<String> {
-    let name = device.path().file_name()?.to_owned();
-    std::fs::read_to_string(Path::new("/sys/block").join(name).join("diskseq")).ok()
 }
 
 /// Loop devices whose files are in the directory, with these files.
@@ -44,7 +38,7 @@ pub(crate) fn loop_devices(directory: &Path) -> Vec<FoundLoop> {
         if let Some(device) = device
             && Path::new(text).starts_with(directory)
         {
-            let sequence = sequence_of(&device);
+            let sequence = device.sequence();
             found.push(FoundLoop { device, file: PathBuf::from(text), sequence });
         }
     }

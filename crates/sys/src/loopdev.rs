@@ -90,6 +90,11 @@ impl LoopDevice {
         self.sysfs().join("loop").exists()
     }
 
+    /// Differs with each file that the number is attached to. Linux 5.15; `None` before.
+    pub fn sequence(&self) -> Option<u64> {
+        std::fs::read_to_string(self.sysfs().join("diskseq")).ok()?.trim().parse().ok()
+    }
+
     /// Major and minor number.
     pub fn device_number(&self) -> Result<(u32, u32)> {
         let path = self.path();
@@ -335,8 +340,10 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let mut idleness = Idleness::default();
     let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
     let mut sightings = Sightings::default();
+    // Once it is detached, its number may be used again, also for a file with the same label.
+    let sequence = device.sequence();
     for attempt in 0.. {
-        if !request_detach(device, &is_ours)? {
+        if !request_detach(device, |fd| Ok(device.sequence() == sequence && is_ours(fd)?))? {
             discard::remove_if_disabled(device);
             return Ok(());
         }

@@ -349,6 +349,38 @@ fn discards_free_the_image_unless_disabled() {
     assert!(allocated_bytes(&image).unwrap() < MIB);
 }
 
+/// As soon as it is free, another caller takes the number, for a file with the same label.
+fn take_number(device: &LoopDevice, image: &Path, label: &str) {
+    let options = AttachOptions { label, read_only: false, size: MIB };
+    let info = loop_info(image, &options).unwrap();
+    let file = File::options().read(true).write(true).open(image).unwrap();
+    while device
+        .open(OFlags::RDWR)
+        .and_then(|fd| abi::loop_configure(fd, file.as_fd(), SECTOR, info))
+        .is_err()
+    {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn detach_spares_the_next_file_with_this_number() {
+    if !root() {
+        return;
+    }
+    let dir = scratch();
+    for attempt in 0..300 {
+        let image = dir.path().join(format!("next{attempt}"));
+        File::create_new(&image).unwrap().set_len(MIB).unwrap();
+        let disk = Disk::new(dir.path(), MIB);
+        std::thread::scope(|scope| {
+            scope.spawn(|| take_number(&disk.device, &image, &disk.label));
+            ensure_detached(&disk.device, &disk.label).unwrap();
+        });
+        assert_eq!(backing(&disk.device).unwrap().unwrap().file, image, "attempt {attempt}");
+    }
+}
+
 #[test]
 fn device_without_discards_is_not_reused() {
     if !root() {
