@@ -56,14 +56,18 @@ fn value_in(status: &str, field: &str) -> u64 {
 /// Of the daemon, all its threads, and the thaw helper beside it.
 fn assert_has(daemon: &Daemon, wanted: u64) {
     let pid = daemon.pid();
-    let list = |path: String| std::fs::read_to_string(path).expect("its children");
-    let children = list(format!("/proc/{pid}/task/{pid}/children"));
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads: Vec<_> = threads.map(|it| it.unwrap().path()).collect();
+    // Each thread has its own children, and may end while they are read.
+    let children: String = threads
+        .iter()
+        .filter_map(|thread| std::fs::read_to_string(thread.join("children")).ok())
+        .collect();
     let mut processes: Vec<u32> =
         children.split_whitespace().map(|child| child.parse().unwrap()).collect();
     assert!(!processes.is_empty(), "the thaw helper runs");
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let threads = threads.map(|it| it.unwrap().file_name().into_string().unwrap());
-    processes.extend(threads.map(|thread| thread.parse::<u32>().unwrap()));
+    let numbers = threads.iter().map(|thread| thread.file_name().unwrap().to_str().unwrap());
+    processes.extend(numbers.map(|thread| thread.parse::<u32>().unwrap()));
     assert!(status_of(pid).is_some(), "the daemon runs");
     for process in processes {
         // Threads come and go.

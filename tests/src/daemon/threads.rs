@@ -7,12 +7,13 @@ use std::path::Path;
 pub(super) fn print(process: u32) {
     eprintln!("--- threads of the daemon");
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let mut children = String::new();
     for thread in threads {
         let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
         eprintln!("{} in {}\n{}", read("comm").trim(), read("wchan"), read("stack"));
+        children += &read("children");
     }
-    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
-    for child in children.unwrap_or_default().split_whitespace() {
+    for child in children.split_whitespace() {
         let command = fs::read(Path::new("/proc").join(child).join("cmdline")).unwrap_or_default();
         eprintln!("child {child}: {}", String::from_utf8_lossy(&command).replace('\0', " "));
     }
