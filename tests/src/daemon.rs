@@ -50,6 +50,18 @@ impl Daemon {
         self.launch.log()
     }
 
+    /// A line is written a moment after the call that it is about may have been answered.
+    pub fn has_logged(&self, text: &str) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.log().contains(text) {
+                return true;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        false
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("a running daemon").id()
     }

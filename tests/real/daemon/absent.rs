@@ -93,14 +93,14 @@ async fn missing_disk_is_waited_for_while_others_are_served() {
     expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
     assert_eq!(capacity_of(&client, "disk").await, 0);
     assert!(capacity_of(&client, "there").await > 0);
-    assert!(daemon.log().contains("mount its filesystem"), "the log does not say why");
+    assert!(daemon.has_logged("mount its filesystem"), "the log does not say why");
     assert_eq!(std::fs::read_dir(&disk.path).unwrap().count(), 0, "made on the disk below");
 
     assert_eq!(daemon.log().matches("ready, but a pool").count(), 1, "told once");
 
     disk.power_on();
     until_all_are_served(&client).await;
-    assert!(daemon.log().contains("all pools respond again"));
+    assert!(daemon.has_logged("all pools respond again"));
     assert_eq!(client.list_volumes().await.unwrap().len(), 2);
     assert!(capacity_of(&client, "disk").await > 0);
     let node = client.on_node(&volume, block());
@@ -153,10 +153,7 @@ async fn read_only_disk_is_exhausted_not_internal() {
         assert!(client.probe().await.unwrap(), "one read-only disk fails the other pool");
         let reason = condition_of(&client, &volume.volume_id).await;
         assert!(reason.abnormal && reason.message.contains("read-only"), "{reason:?}");
-        assert!(
-            daemon.log().contains("cannot write to pool disk"),
-            "the log does not name the pool"
-        );
+        assert!(daemon.has_logged("cannot write to pool disk"), "the log does not name the pool");
         assert_eq!(capacity_of(&client, "disk").await, 0);
         assert!(client.capacity().await.unwrap().available_capacity > 0);
         expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
@@ -188,7 +185,7 @@ async fn no_pool_is_created_below_a_missing_fstab_mount() {
     let client = daemon.client();
     start_without(&mut daemon, &client).await;
     expect_code(on_pool(&client, "new", "disk").send().await, Code::Unavailable);
-    assert!(daemon.log().contains("/etc/fstab"), "the log does not say why");
+    assert!(daemon.has_logged("/etc/fstab"), "the log does not say why");
     assert!(is_empty(&disk.path), "a pool was made on the disk below");
 }
 
@@ -328,7 +325,7 @@ async fn pool_served_in_this_boot_is_not_replaced_by_a_new_one() {
     start_without(&mut daemon, &client).await;
     expect_code(on_pool(&client, "v", "disk").send().await, Code::Unavailable);
     expect_code(client.create("v").size(VOLUME).block().send().await, Code::Unavailable);
-    assert!(daemon.log().contains(told), "the log does not say why");
+    assert!(daemon.has_logged(told), "the log does not say why");
     assert!(is_empty(&disk.path), "a pool was made on the disk below");
 
     disk.power_on();

@@ -39,7 +39,7 @@ async fn volume_with_a_damaged_record_can_be_unstaged() {
         for node in [&raw, &mounted] {
             node.unpublish().await.unwrap();
             node.unstage().await.unwrap();
-            assert!(daemon.log().contains(&format!("{}.json.damaged", node.id)), "not in the log");
+            assert!(daemon.has_logged(&format!("{}.json.damaged", node.id)), "not in the log");
         }
     }
     for node in [&raw, &mounted] {
@@ -60,7 +60,7 @@ async fn foreign_directory_among_freeze_records_is_ignored() {
     let foreign = in_run_directory(&daemon, "frozen/foreign");
     fs::create_dir(&foreign).unwrap();
     daemon.restart().await;
-    assert!(daemon.log().contains("frozen/foreign"), "not in the log");
+    assert!(daemon.has_logged("frozen/foreign"), "not in the log");
     assert!(foreign.is_dir(), "it was not ours to remove");
     daemon.client().create("v").size(MIB).block().done().await;
     fs::remove_dir(&foreign).unwrap();
