@@ -20,7 +20,7 @@ const LOOKING: [&str; 2] = ["doctor", "pool"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockOwner {
     pub pid: u32,
-    /// Of its command line; none if that cannot be read.
+    /// Of its command line; none while it ends, or if that cannot be read.
     words: Vec<String>,
 }
 
@@ -31,8 +31,11 @@ impl LockOwner {
         Self { pid, words: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect() }
     }
 
-    fn is_looking(&self) -> bool {
-        self.words.get(1).is_some_and(|word| LOOKING.contains(&word.as_str()))
+    /// One that just looks ends by itself; one without a command line is about to end: its threads
+    /// end one after the other, and the one that holds the lock may be the last.
+    fn will_end_soon(&self) -> bool {
+        self.words.is_empty()
+            || self.words.get(1).is_some_and(|word| LOOKING.contains(&word.as_str()))
     }
 }
 
@@ -55,7 +58,7 @@ pub enum LockAttempt {
     HeldBy(Option<LockOwner>),
 }
 
-/// As [`try_lock`], but waits for a doctor that just looks.
+/// As [`try_lock`], but waits for a doctor that just looks, and for a process that is ending.
 pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> {
     let begun = Instant::now();
     let (mut has_waited, mut unseen) = (false, 0);
@@ -64,7 +67,7 @@ pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> 
             return Ok(LockAttempt::Taken(lock));
         }
         match lock_owner(path) {
-            Some(owner) if owner.is_looking() && begun.elapsed() < patience => {
+            Some(owner) if owner.will_end_soon() && begun.elapsed() < patience => {
                 if !has_waited {
                     tracing::info!(lock = %path.display(), %owner, "waiting for a lock");
                 }

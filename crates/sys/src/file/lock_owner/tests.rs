@@ -35,3 +35,17 @@ fn a_lock_of_this_process_is_known_as_such() {
     drop(lock);
     assert!(matches!(lock_after_looks(&path, Duration::ZERO).unwrap(), LockAttempt::Taken(_)));
 }
+
+#[test]
+fn a_process_that_is_ending_is_waited_for() {
+    let running = LockOwner::of_process(std::process::id());
+    assert!(!running.will_end_soon(), "{running}");
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    // It has no command line from then on, until its parent asks for its exit code.
+    while !LockOwner::of_process(child.id()).words.is_empty() {
+        thread::sleep(LOOK_AGAIN);
+    }
+    let ending = LockOwner::of_process(child.id());
+    assert!(ending.will_end_soon(), "{ending}");
+    child.wait().unwrap();
+}
