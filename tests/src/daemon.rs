@@ -50,6 +50,10 @@ impl Daemon {
         self.launch.log()
     }
 
+    pub fn log_end(&self) -> String {
+        self.launch.log_end()
+    }
+
     /// A line is written a moment after the call that it is about may have been answered.
     pub fn has_logged(&self, text: &str) -> bool {
         let deadline = Instant::now() + PATIENCE;

@@ -118,7 +118,7 @@ impl Launch {
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("the daemon was to end, but runs:\n{}", self.log());
+            panic!("the daemon was to end, but runs:\n{}", self.log_end());
         });
         Ended { status, output: self.log() }
     }
@@ -175,6 +175,14 @@ impl Launch {
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// For a test that fails: the cause is at the end, between frames of HTTP/2.
+    pub fn log_end(&self) -> String {
+        const LINES: usize = 40;
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().filter(|line| !line.contains(" DEBUG ")).collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
     #[expect(clippy::disallowed_methods, reason = "the binary under test is no host tool")]

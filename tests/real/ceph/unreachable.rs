@@ -159,7 +159,7 @@ async fn other_pools_are_served_while_one_is_being_opened() {
     let client = daemon.client();
     let volume = persist(|| on_pool(&client, "local", "local").block().send()).await;
     let given_up = "it is opened when it appears";
-    assert!(!daemon.log().contains(given_up), "{}", daemon.log());
+    assert!(!daemon.log().contains(given_up), "{}", daemon.log_end());
     let absent = on_pool(&client, "remote", "ceph").block().send().await.unwrap_err();
     assert_eq!(absent.code(), Code::Unavailable, "{absent}");
     assert!(absent.message().contains("not in service yet"), "{absent}");

@@ -68,7 +68,7 @@ async fn a_pool_that_a_reboot_removes_is_warned_of() {
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
     assert!(checked.stdout.contains(GONE), "{checked:?}");
     let mut daemon = launch.start().await;
-    assert_eq!(daemon.log().matches(GONE).count(), 1, "{}", daemon.log());
+    assert_eq!(daemon.log().matches(GONE).count(), 1, "{}", daemon.log_end());
     daemon.terminate();
     let looked = daemon.launch().run(&["doctor"]);
     assert_eq!(looked.status.code(), Some(0), "{looked:?}");
@@ -209,7 +209,7 @@ async fn few_descriptors_suffice_or_end_the_start() {
             // Some calls may need more than is left, but all can be repeated with more.
             None => assert_answers(&daemon.client()).await,
             Some(status) => {
-                assert_eq!(status.code(), Some(1), "{few}: {}", daemon.log());
+                assert_eq!(status.code(), Some(1), "{few}: {}", daemon.log_end());
                 let log = daemon.log();
                 let reason = log.lines().last().unwrap_or_default();
                 assert!(reason.contains("Too many open files"), "{few}: {reason}");

@@ -79,7 +79,7 @@ async fn volumes_of_a_dead_disk_are_let_go_after_a_restart() {
     start_without(&mut daemon, &client).await;
     assert_let_go(&client, &volumes).await;
     let told = "unstaged a volume whose pool is not in service";
-    assert_eq!(daemon.log().matches(told).count(), 2, "{}", daemon.log());
+    assert_eq!(daemon.log().matches(told).count(), 2, "{}", daemon.log_end());
     daemon.terminate();
 }
 
@@ -212,7 +212,7 @@ async fn inline_volume_waits_for_its_pool_or_the_operator() {
     let mut without = Launch::on_several(&[("there", &there, "")]).start().await;
     client.node_unpublish(id, &target).await.unwrap();
     assert!(!target.exists() && !is_attached(&volume), "something is left");
-    assert!(without.has_logged("let go of an inline volume"), "{}", without.log());
+    assert!(without.has_logged("let go of an inline volume"), "{}", without.log_end());
     without.terminate();
     disk.unplug();
 }

@@ -260,7 +260,7 @@ async fn log_filter_mutes_nothing_else() {
         let pool = TestPool::new(PoolFs::Directory, 0);
         let mut daemon = Launch::on(&pool).env("ORLOP_LOG", filter).start().await;
         daemon.terminate();
-        assert!(daemon.has_logged("INFO orlop::serve"), "{filter:?}: {}", daemon.log());
+        assert!(daemon.has_logged("INFO orlop::serve"), "{filter:?}: {}", daemon.log_end());
     }
 }
 
@@ -364,7 +364,7 @@ fn check_has_no_side_effects() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool).arg("--check");
     let checked = launch.run_to_end();
-    assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+    assert_eq!(checked.status.code(), Some(0), "{}", launch.log_end());
     let made = format!("would make pool default at {}", pool.path.display());
     assert!(checked.output.contains(&made), "{}", checked.output);
     assert_eq!(launch.clone().env("ORLOP_MODE", "both").run_to_end().status.code(), Some(2));
@@ -379,7 +379,7 @@ fn check_warns_of_an_image_larger_than_its_disk() {
     for (size, is_large) in [("1GiB", false), ("900TiB", true)] {
         let launch = Launch::on(&pool).env("ORLOP_POOL_IMAGE_SIZE", size).arg("--check");
         let checked = launch.run_to_end();
-        assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+        assert_eq!(checked.status.code(), Some(0), "{}", launch.log_end());
         let warns = checked.output.contains("warning: the image of pool default may grow to");
         assert_eq!(warns, is_large, "{size}: {}", checked.output);
     }
@@ -392,7 +392,7 @@ fn check_warns_of_a_mode_that_half_serves_an_image_pool() {
     for (mode, is_half) in [("all", false), ("node", true), ("controller", true)] {
         let launch = Launch::on(&pool).env("ORLOP_MODE", mode).arg("--check");
         let checked = launch.run_to_end();
-        assert_eq!(checked.status.code(), Some(0), "{}", launch.log());
+        assert_eq!(checked.status.code(), Some(0), "{}", launch.log_end());
         let warns = checked.output.contains("choose ORLOP_MODE=all");
         assert_eq!(warns, is_half, "{mode}: {}", checked.output);
     }

@@ -203,7 +203,7 @@ async fn a_start_that_waits_for_a_lock_can_be_stopped() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     daemon.signal(Signal::TERM);
-    assert!(daemon.wait_for_end().success(), "{}", daemon.log());
+    assert!(daemon.wait_for_end().success(), "{}", daemon.log_end());
     assert_eq!(names_in(&directory), [""; 0]);
 }
 
@@ -277,7 +277,7 @@ async fn idle_connections_do_not_exhaust_descriptors() {
     };
     tokio::time::timeout(PATIENCE, using).await.expect("a client that speaks is not served");
     daemon.terminate();
-    assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log());
+    assert!(!daemon.log().contains("cannot accept"), "{}", daemon.log_end());
 }
 
 /// By a clean-up of the directory that callers and plugin share.

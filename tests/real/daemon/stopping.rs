@@ -82,7 +82,7 @@ async fn sighup_is_ignored_as_nohup_asks() {
     daemon.signal(Signal::HUP);
     assert!(daemon.client().probe().await.unwrap());
     daemon.terminate();
-    assert_eq!(daemon.log().matches("stopping: finishing").count(), 1, "{}", daemon.log());
+    assert_eq!(daemon.log().matches("stopping: finishing").count(), 1, "{}", daemon.log_end());
 }
 
 /// The kernel chooses the thread that takes a signal. One that keeps a lock has no descriptor by
@@ -172,7 +172,7 @@ async fn a_managed_pool_that_is_being_opened_is_closed() {
             daemon.signal(Signal::TERM);
             assert!(daemon.wait_for_end().success());
             let left = daemon.devices_and_mounts();
-            assert_eq!(left, [""; 0], "start {start}, {progress:?}:\n{}", daemon.log());
+            assert_eq!(left, [""; 0], "start {start}, {progress:?}:\n{}", daemon.log_end());
         }
         daemon.restart().await;
         daemon.terminate();

@@ -236,7 +236,7 @@ async fn lost_run_directory_is_reported_with_what_helps() {
     report.expect(1, &[("forgotten-mount", "by-hand")]);
     assert!(report.text.contains(helps), "{}", report.text);
     fixture.daemon.restart().await;
-    assert!(fixture.daemon.has_logged(helps), "{}", fixture.daemon.log());
+    assert!(fixture.daemon.has_logged(helps), "{}", fixture.daemon.log_end());
     node.up().await;
     fixture.doctor(&[]).expect(0, &[]);
     node.down().await;

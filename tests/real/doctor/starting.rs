@@ -37,7 +37,7 @@ async fn output_that_is_not_read_keeps_no_daemon_from_starting() {
         assert!(!looking.has_ended(), "{words:?}: its output was read");
         let begun = Instant::now();
         let ended = fixture.daemon.try_restart().await;
-        assert!(ended.is_none(), "{words:?}: {ended:?} {}", fixture.daemon.log());
+        assert!(ended.is_none(), "{words:?}: {ended:?} {}", fixture.daemon.log_end());
         assert!(begun.elapsed() < Duration::from_secs(15), "{words:?}: {:?}", begun.elapsed());
         drop((full, looking));
     }
@@ -92,7 +92,7 @@ async fn a_hung_pool_hides_no_other_and_a_start_waits_for_the_doctor() {
     let client = daemon.client();
     let deadline = Instant::now() + PATIENCE;
     while !client.capacity().await.is_ok_and(|answer| answer.available_capacity > 0) {
-        assert!(Instant::now() < deadline, "{}", daemon.log());
+        assert!(Instant::now() < deadline, "{}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     until("the doctor says what it could not look at", || {
@@ -104,7 +104,7 @@ async fn a_hung_pool_hides_no_other_and_a_start_waits_for_the_doctor() {
     until("the doctor ends", || looking.has_ended()).await;
     let deadline = Instant::now() + PATIENCE;
     while client.list_volumes().await.is_err() {
-        assert!(Instant::now() < deadline, "{}", daemon.log());
+        assert!(Instant::now() < deadline, "{}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

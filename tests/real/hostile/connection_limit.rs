@@ -161,7 +161,7 @@ async fn mixed_connections_do_not_delay_clients() {
     let resident = resident_bytes(daemon.pid());
     assert!(resident < before.1 + TOLERATED, "{} bytes became {resident}", before.1);
     daemon.terminate();
-    assert!(!daemon.log().contains("panic"), "{}", daemon.log());
+    assert!(!daemon.log().contains("panic"), "{}", daemon.log_end());
 }
 
 /// Has the daemon hung up?

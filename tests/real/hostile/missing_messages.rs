@@ -97,7 +97,7 @@ fn crowd(socket: &Path, connections: u32, calls: u32) -> Vec<RawClient> {
 async fn until_logged(daemon: &Daemon, line: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while daemon.log().matches(line).count() < times {
-        assert!(Instant::now() < deadline, "not {times} times: {line:?} in {}", daemon.log());
+        assert!(Instant::now() < deadline, "not {times} times: {line:?} in {}", daemon.log_end());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

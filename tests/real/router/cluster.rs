@@ -50,7 +50,7 @@ impl Cluster {
         let deadline = Instant::now() + PATIENCE;
         for daemon in self.nodes.iter().map(|node| &node.daemon).chain([&self.router]) {
             while let Err(status) = daemon.client().list_volumes().await {
-                assert!(Instant::now() < deadline, "{status}\n{}", daemon.log());
+                assert!(Instant::now() < deadline, "{status}\n{}", daemon.log_end());
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

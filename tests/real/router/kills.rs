@@ -51,7 +51,7 @@ async fn a_name_is_given_once_whatever_is_killed() {
                 }
             }
         }
-        assert!(made.is_some(), "{name} was not made:\n{}", cluster.nodes[0].daemon.log());
+        assert!(made.is_some(), "{name} was not made:\n{}", cluster.nodes[0].daemon.log_end());
     }
     report(&format!("router: {killed:?} kills of router, node-a and node-b"));
     cluster.until_all_are_known().await;
