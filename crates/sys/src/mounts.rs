@@ -65,6 +65,16 @@ fn mount_at_resolved(resolved: &ResolvedPath, path: &Path) -> Result<Option<Moun
     Ok(all_mounts()?.into_iter().find(|entry| entry.id == id))
 }
 
+/// The number of the filesystem that a path is on, as /proc/locks has it. A file of btrfs has the number
+/// of its subvolume instead.
+pub(crate) fn filesystem_number(path: &Path) -> Result<Option<(u32, u32)>> {
+    let fd =
+        ResolvedPath::of("look for the mount of", path)?.open(OFlags::PATH).on("open", path)?;
+    let id = mount_id(&fd, path)?;
+    let entry = all_mounts()?.into_iter().find(|entry| entry.id == id);
+    Ok(entry.map(|entry| (entry.major, entry.minor)))
+}
+
 /// The topmost mount at the place. The kernel is asked which mount an opened descriptor is on,
 /// because the text of mountinfo does not tell a mount from one that another mount hides: at a
 /// mount point it is another one than that of the directory around. Asked by fdinfo rather than

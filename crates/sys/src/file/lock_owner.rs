@@ -6,10 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{major, minor};
-
 use super::lock::{Lock, try_lock};
 use crate::error::Result;
+use crate::mounts::filesystem_number;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// So often in a row an owner is not found before it counts as one that cannot be seen from here.
@@ -84,32 +83,24 @@ pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> 
 /// `None` also if that is not known.
 pub fn lock_owner(path: &Path) -> Option<LockOwner> {
     let file = path.symlink_metadata().ok()?;
+    let filesystem = filesystem_number(path).ok()??;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    owner_in(&locks, (major(file.dev()), minor(file.dev())), file.ino()).map(LockOwner::of_process)
+    owner_in(&locks, filesystem, file.ino()).map(LockOwner::of_process)
 }
 
-/// In lines such as `3: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`.
-fn owner_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
-    let holders: Vec<(u32, (u32, u32))> = locks
-        .lines()
-        .filter_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // A line with an arrow is of a process that waits.
-            let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
-            let mut numbers = file.split(':');
-            let mut hexadecimal = || u32::from_str_radix(numbers.next()?, 16).ok();
-            let found = (hexadecimal()?, hexadecimal()?);
-            let is_it = numbers.next()?.parse() == Ok(inode);
-            is_it.then_some((pid.parse().ok()?, found))
-        })
-        .collect();
-    let exact = holders.iter().find(|(_, found)| *found == device);
-    match (exact, holders.as_slice()) {
-        (Some((pid, _)), _) => Some(*pid),
-        // A subvolume of btrfs has another device number than its filesystem.
-        (None, [(pid, _)]) => Some(*pid),
-        (None, _) => None,
-    }
+/// In lines such as `3: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`. Files of other filesystems may
+/// have the same inode number: the first ones of every pool have.
+fn owner_in(locks: &str, filesystem: (u32, u32), inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A line with an arrow is of a process that waits.
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+        let mut numbers = file.split(':');
+        let mut hexadecimal = || u32::from_str_radix(numbers.next()?, 16).ok();
+        let is_there = (hexadecimal()?, hexadecimal()?) == filesystem;
+        let is_it = is_there && numbers.next()?.parse() == Ok(inode);
+        is_it.then(|| pid.parse().ok())?
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, major, makedev, minor, statfs, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, makedev, statfs, statx};
 use rustix::io::Errno;
 
 use super::durable::{create_file, ensure_no_file};
@@ -14,6 +14,7 @@ use super::durable::{create_file, ensure_no_file};
 use crate::abi::{Lease, take_lease};
 use crate::error::{Context, Result};
 use crate::loopdev::{first_process, is_below, remote_mounts};
+use crate::mounts::filesystem_number;
 use crate::resolve;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -86,8 +87,9 @@ pub fn writer(path: &Path) -> Result<Option<String>> {
         writes(process, (file.dev(), file.ino())).then(|| "has it open for writing".to_owned())
     });
     Ok(writing.or_else(|| {
-        let holder =
-            lease_holder(&fs::read_to_string("/proc/locks").ok()?, (file.dev(), file.ino()))?;
+        let filesystem = filesystem_number(path).ok()??;
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let holder = lease_holder(&locks, filesystem, file.ino())?;
         first_process(|process| {
             process.ends_with(&holder).then(|| "holds a lease on it".to_owned())
         })
@@ -96,8 +98,8 @@ pub fn writer(path: &Path) -> Result<Option<String>> {
 
 /// The process that holds a write lease, from `N: LEASE ACTIVE WRITE PID MAJOR:MINOR:INODE 0 EOF`. After an
 /// open that the lease kept out it is `BREAKING`, with what is to be left of it.
-fn lease_holder(locks: &str, (device, inode): (u64, u64)) -> Option<String> {
-    let wanted = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+fn lease_holder(locks: &str, (major, minor): (u32, u32), inode: u64) -> Option<String> {
+    let wanted = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {

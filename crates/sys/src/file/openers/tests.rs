@@ -115,8 +115,8 @@ fn the_holder_of_a_lease_is_found_among_locks() {
                  2: LEASE  ACTIVE    READ 8 08:01:42 0 EOF\n\
                  3: LEASE  ACTIVE    WRITE 9 08:01:43 0 EOF\n\
                  4: LEASE  BREAKING  READ 10 08:01:42 0 EOF\n";
-    assert_eq!(lease_holder(locks, (makedev(8, 1), 42)).as_deref(), Some("10"));
-    assert_eq!(lease_holder(locks, (makedev(8, 2), 42)), None);
+    assert_eq!(lease_holder(locks, (8, 1), 42).as_deref(), Some("10"));
+    assert_eq!(lease_holder(locks, (8, 2), 42), None);
 }
 
 #[test]
