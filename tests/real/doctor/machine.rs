@@ -78,8 +78,8 @@ async fn uses_of_snapshots_and_writers_are_named() {
             let device = loopdev::attach(&snapshot_data, &options).unwrap();
             fixture.not_repairable("foreign-device");
             let report = fixture.doctor(&[]);
-            for told in [&snapshot, &format!("losetup --detach {}", device.path().display())] {
-                assert!(report.text.contains(told), "{}", report.text);
+            for expected in [&snapshot, &format!("losetup --detach {}", device.path().display())] {
+                assert!(report.text.contains(expected), "{}", report.text);
             }
             loopdev::ensure_detached(&device, "by hand").unwrap();
         }
@@ -87,8 +87,8 @@ async fn uses_of_snapshots_and_writers_are_named() {
             let program = fs::OpenOptions::new().append(true).open(data).unwrap();
             fixture.not_repairable("foreign-writer");
             let report = fixture.doctor(&[]);
-            for told in [object, &format!("process {} ", std::process::id())] {
-                assert!(report.text.contains(told), "{}", report.text);
+            for expected in [object, &format!("process {} ", std::process::id())] {
+                assert!(report.text.contains(expected), "{}", report.text);
             }
             drop(program);
         }

@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use orlop_model::{
     BehindDevice, Device, Error, Finding, IoLimits, LabelledDevice, NodeRecord, PoolId, Remedy,
@@ -256,9 +258,23 @@ fn uses_of(labelled: &LabelledDevice) -> Result<Uses> {
     let bound = shown.iter().find(|entry| entry.binds_node(number, Path::new("/")));
     let bound = bound.map(|entry| format!("its node is bound at {}", entry.mount_point.display()));
     let lasting = bound.or_else(|| {
-        LoopDevice::from_path(&device.path).and_then(|device| loopdev::user_elsewhere(&device))
+        let device = LoopDevice::from_path(&device.path)?;
+        lasting_use(|| loopdev::user_elsewhere(&device))
     });
     Ok(Uses { mounted: shown.into_iter().map(|entry| entry.mount_point).collect(), lasting })
+}
+
+/// A process that a container runtime starts has a copy of every mount until it has its own root: a
+/// use that ends within a second is none.
+fn lasting_use(mut look: impl FnMut() -> Option<String>) -> Option<String> {
+    const LOOKS: u32 = 10;
+    const PAUSE: Duration = Duration::from_millis(100);
+    let mut user = look()?;
+    for _ in 1..LOOKS {
+        thread::sleep(PAUSE);
+        user = look()?;
+    }
+    Some(user)
 }
 
 /// A record names all that the daemon did. With one, further mounts of the filesystem are the
@@ -368,5 +384,23 @@ fn detaching(labelled: &LabelledDevice) -> impl FnOnce() -> Result<()> + Send + 
         let Some(device) = LoopDevice::from_path(&path) else { return Ok(()) };
         let Some(there) = loopdev::backing(&device).map_err(cannot(DOING))? else { return Ok(()) };
         devices::detach_unused(&device, &label, &there.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lasting_use;
+
+    #[test]
+    fn use_that_ends_within_a_second_is_none() {
+        let mut looks = [Some("process 7"), Some("process 8"), None, Some("process 9")].into_iter();
+        assert_eq!(lasting_use(|| looks.next()?.map(str::to_owned)), None);
+        assert_eq!(looks.next(), Some(Some("process 9")), "it is not asked again");
+        let mut process = 0;
+        let lasting = lasting_use(|| {
+            process += 1;
+            Some(format!("process {process}"))
+        });
+        assert_eq!(lasting.as_deref(), Some("process 10"), "the one that is seen last");
     }
 }

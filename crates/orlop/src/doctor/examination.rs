@@ -203,7 +203,7 @@ impl Examination {
             || self.inspections().any(|inspection| inspection.in_use)
             || sockets.is_some_and(|sockets| answers(&sockets.csi));
         let mut findings = self.scan(&scan, in_use)?;
-        if in_use {
+        if in_use && !findings.is_empty() {
             std::thread::sleep(A_MOMENT);
             findings = lasting(findings, &self.scan(&scan, in_use)?);
         }
