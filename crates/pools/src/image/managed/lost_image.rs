@@ -161,11 +161,12 @@ fn only_on(device: &LoopDevice, image: &Path) -> String {
         .filter(|_| !image.exists())
         .map(|file| format!("move {} back, or ", file.display()))
         .unwrap_or_default();
-    let (path, image) = (device.path(), image.display());
+    let mounted = mount_point_in(image.parent().unwrap_or(image));
+    let (path, image, mounted) = (device.path(), image.display(), mounted.display());
     let device = path.display();
     format!(
         "its image {image} was removed or replaced while {device} was attached to it, and its volumes \
-         are on {device} alone; {back}copy it while no volume is written to, with 'sync; dd \
+         are on {device} alone; {back}copy it while no volume is written to, with 'sync -f {mounted}; dd \
          if={device} of={image}.saved bs=1M iflag=direct conv=sparse', and go on as in {MANUAL}"
     )
 }
