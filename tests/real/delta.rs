@@ -52,7 +52,7 @@ async fn no_change_is_missed_on_a_btrfs_pool() {
 async fn changes_are_exact_in_a_plain_directory() {
     needs_root!();
     let figures = check(PoolFs::Directory, 0..SEEDS_ON_A_DIRECTORY).await;
-    assert_eq!(figures.unchanged_bytes, 0, "blocks were told that had not changed");
+    assert_eq!(figures.unchanged_bytes, 0, "blocks were reported that had not changed");
 }
 
 /// Several chapters at once: much of the time goes by while disks are waited for.

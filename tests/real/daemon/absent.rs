@@ -96,7 +96,7 @@ async fn missing_disk_is_waited_for_while_others_are_served() {
     assert!(daemon.has_logged("mount its filesystem"), "the log does not say why");
     assert_eq!(std::fs::read_dir(&disk.path).unwrap().count(), 0, "made on the disk below");
 
-    assert_eq!(daemon.log().matches("ready, but a pool").count(), 1, "told once");
+    assert_eq!(daemon.log().matches("ready, but a pool").count(), 1, "logged once");
 
     disk.power_on();
     until_all_are_served(&client).await;
@@ -311,12 +311,12 @@ async fn pool_served_in_this_boot_is_not_replaced_by_a_new_one() {
 
     let settings = there.scratch().join("orlop.toml");
     let settings = settings.to_str().unwrap();
-    let told = "was served under this name or at this path since this machine started";
+    let served_before = "was served under this name or at this path since this machine started";
     for words in
         [&["serve", "--check", "--config", settings][..], &["doctor", "--config", settings]]
     {
         let ran = daemon.launch().run(words);
-        assert!(ran.stdout.contains(told), "{words:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(served_before), "{words:?}: {}{}", ran.stdout, ran.stderr);
     }
     let listed = daemon.launch().run(&["pool", "list", "--config", settings]);
     assert_eq!(listed.status.code(), Some(2), "{}", listed.stderr);
@@ -325,7 +325,7 @@ async fn pool_served_in_this_boot_is_not_replaced_by_a_new_one() {
     start_without(&mut daemon, &client).await;
     expect_code(on_pool(&client, "v", "disk").send().await, Code::Unavailable);
     expect_code(client.create("v").size(VOLUME).block().send().await, Code::Unavailable);
-    assert!(daemon.has_logged(told), "the log does not say why");
+    assert!(daemon.has_logged(served_before), "the log does not say why");
     assert!(is_empty(&disk.path), "a pool was made on the disk below");
 
     disk.power_on();

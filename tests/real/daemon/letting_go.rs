@@ -78,8 +78,8 @@ async fn volumes_of_a_dead_disk_are_let_go_after_a_restart() {
 
     start_without(&mut daemon, &client).await;
     assert_let_go(&client, &volumes).await;
-    let told = "unstaged a volume whose pool is not in service";
-    assert_eq!(daemon.log().matches(told).count(), 2, "{}", daemon.log_end());
+    let unstaged = "unstaged a volume whose pool is not in service";
+    assert_eq!(daemon.log().matches(unstaged).count(), 2, "{}", daemon.log_end());
     daemon.terminate();
 }
 

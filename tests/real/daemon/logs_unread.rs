@@ -38,11 +38,11 @@ async fn calls_are_answered_and_the_daemon_ends() {
     }
     // What fits into the daemon's memory is not lost.
     let deadline = Instant::now() + PATIENCE;
-    let mut told = String::new();
-    while told.matches("DeleteVolume").count() < 2 {
-        assert!(Instant::now() < deadline, "{told}");
+    let mut logged = String::new();
+    while logged.matches("DeleteVolume").count() < 2 {
+        assert!(Instant::now() < deadline, "{logged}");
         tokio::time::sleep(Duration::from_millis(10)).await;
-        told += &log.read();
+        logged += &log.read();
     }
     drop(full);
     let _full = log.fill();
@@ -66,13 +66,13 @@ async fn lines_that_find_no_room_are_counted() {
         in_time("Probe", client.probe()).await.unwrap();
     }
     let deadline = Instant::now() + PATIENCE;
-    let mut told = String::new();
-    while !told.contains("dropped log lines") {
+    let mut logged = String::new();
+    while !logged.contains("dropped log lines") {
         assert!(Instant::now() < deadline, "nothing says that lines were dropped");
         tokio::time::sleep(Duration::from_millis(1)).await;
-        told += &log.read();
+        logged += &log.read();
     }
-    let line = told.lines().find(|line| line.contains("dropped log lines")).unwrap();
+    let line = logged.lines().find(|line| line.contains("dropped log lines")).unwrap();
     let entry: serde_json::Value = serde_json::from_str(line).unwrap();
     assert!(entry["fields"]["lines"].as_u64().unwrap() > 0, "{entry}");
     daemon.terminate();

@@ -84,11 +84,11 @@ fn file_that_is_no_socket_is_refused_and_kept() {
     let pool = TestPool::new(PoolFs::Directory, 0);
     let launch = Launch::on(&pool);
     let path = launch.socket();
-    std::fs::write(&path, "somebody's file").unwrap();
+    std::fs::write(&path, "another program's file").unwrap();
     let ended = launch.run_to_end();
     assert!(!ended.status.success());
     assert!(reason(&ended).contains(path.to_str().unwrap()));
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's file");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "another program's file");
 
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
@@ -301,10 +301,10 @@ async fn a_socket_that_is_removed_is_made_again() {
         let mode = socket.symlink_metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let log = daemon.log();
-        let told = log.lines().filter(|line| line.contains("was removed or replaced"));
-        let told: Vec<_> = told.collect();
-        assert_eq!(told.len(), round + 1, "{told:?}");
-        assert!(told.iter().all(|line| line.contains(" ERROR ")), "{told:?}");
+        let reports = log.lines().filter(|line| line.contains("was removed or replaced"));
+        let reports: Vec<_> = reports.collect();
+        assert_eq!(reports.len(), round + 1, "{reports:?}");
+        assert!(reports.iter().all(|line| line.contains(" ERROR ")), "{reports:?}");
     }
     daemon.terminate();
     assert_eq!(names_in(&directory), [""; 0]);

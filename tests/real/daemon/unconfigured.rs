@@ -32,9 +32,9 @@ async fn raw_volume_of_an_unconfigured_pool_is_let_go() {
         assert!(status.message().contains("in use on this node"), "{status}");
     }
     assert!(is_attached(&node.id) && node.target.exists());
-    let told = "the volume is in use here, but its pool is not configured";
+    let in_use = "the volume is in use here, but its pool is not configured";
     let log = without.log();
-    let line = log.lines().find(|line| line.contains(told)).expect(&log);
+    let line = log.lines().find(|line| line.contains(in_use)).expect(&log);
     assert!(line.contains(" WARN ") && line.contains(&node.id), "{line}");
     let settings = near.scratch().join("orlop.toml");
     let settings = settings.to_str().unwrap();

@@ -26,7 +26,7 @@ pub(crate) fn check_delta(
     }
     assert!(
         rebuilt == target,
-        "the change at {:?} was missed; told from {}: {:?}",
+        "the change at {:?} was missed; reported from {}: {:?}",
         rebuilt.iter().zip(target).position(|(ours, theirs)| ours != theirs),
         reported.start,
         reported.ranges

@@ -162,7 +162,7 @@ impl<'a> Scenario<'a> {
         let ids = [base, target].map(|index| self.taken[index].id.clone());
         let mut stream = open_delta(&self.client, &ids[0], &ids[1], &reported).await;
         let mut ended = !reported.take(&mut stream).await;
-        assert!(!ended, "type and capacity are told even if nothing has changed");
+        assert!(!ended, "type and capacity are sent even if nothing has changed");
         match self.rng.u64(..6) {
             0 => {
                 ended = !reported.take(&mut stream).await;

@@ -10,7 +10,7 @@ use crate::faults::run;
 const VOLUME: u64 = 32 * MIB;
 
 fn mount_something_at(path: &Path) {
-    run("mount", &["-t", "tmpfs", "somebody", path.to_str().unwrap()]);
+    run("mount", &["-t", "tmpfs", "foreign", path.to_str().unwrap()]);
     std::fs::write(path.join("theirs"), "not ours to remove").unwrap();
 }
 

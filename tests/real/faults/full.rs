@@ -179,7 +179,7 @@ async fn node_reports_a_full_overcommitted_pool() {
     assert_eq!(of_raw, client.condition(&raw.id).await.unwrap(), "both answers agree");
     assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 1);
     daemon.restart().await;
-    assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 2, "told again by each start");
+    assert_eq!(lines_with(&daemon, "WARN", "below its floor"), 2, "logged by each start");
 
     greedy.down().await;
     client.delete(&greedy.id).await.unwrap();

@@ -160,7 +160,7 @@ async fn manual_read_only_device_blocks_only_writers() {
     check_use(&client, &node).await;
 }
 
-/// Who has a file of another user open is told only to a process with CAP_LEASE.
+/// Who has a file of another user open is shown only to a process with CAP_LEASE.
 #[tokio::test(flavor = "multi_thread")]
 async fn data_that_belongs_to_another_user_is_looked_at_too() {
     needs_root!();
@@ -204,6 +204,6 @@ async fn a_pool_where_leases_tell_nothing_is_served() {
     std::fs::remove_file(other_name).unwrap();
     check_use(&client, &node).await;
     let log = daemon.launch().log();
-    let told = log.matches("this filesystem does not tell which files are open").count();
-    assert_eq!(told, 1, "{log}");
+    let warnings = log.matches("this filesystem does not tell which files are open").count();
+    assert_eq!(warnings, 1, "{log}");
 }

@@ -36,7 +36,7 @@ pub(crate) async fn check(
     }
     let strays: Vec<_> =
         daemon.leaks().into_iter().filter(|each| !expected.contains(each)).collect();
-    assert_eq!(strays, [""; 0], "attached or mounted, and nobody knows");
+    assert_eq!(strays, [""; 0], "attached or mounted without a record");
     check_node_records(pool, &client, subjects).await;
 }
 

@@ -11,7 +11,7 @@ use orlop_model::{ContentSource, DeviceAccess, Error, Pool, UnservedDevice, Volu
 use crate::fixture::*;
 
 fn away() -> Error {
-    Error::unreachable("connect", "nobody answers")
+    Error::unreachable("connect", "no answer")
 }
 
 /// As a successor that could not reach the pool `far`, which the fixture has.

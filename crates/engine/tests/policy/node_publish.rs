@@ -174,7 +174,7 @@ fn capability_the_volume_lacks_is_refused() {
     let never = VolumeId::new(id.pool().clone(), NameDigest::of_text("never made"));
     refused!(fixture.engine.publish_volume(&publish(&never, TARGET)), Error::NoSuchVolume(_));
     let foreign =
-        PublishVolume { volume: VolumeRef::parse("somebody-elses"), ..publish(&id, TARGET) };
+        PublishVolume { volume: VolumeRef::parse("another-drivers"), ..publish(&id, TARGET) };
     refused!(fixture.engine.publish_volume(&foreign), Error::NoSuchVolume(_));
     assert_eq!(fixture.host.mounts(), [path(STAGING)]);
 }
@@ -292,7 +292,7 @@ fn lingering_reader_blocks_writers() {
     let id = fixture.create_as(block_volume("v"));
     fixture.engine.stage_volume(&stage_block(&id)).unwrap();
     fixture.pool().devices().ensure_attached(&id, DeviceAccess::ReadOnly).unwrap();
-    fixture.pool().fail_next("ensure_detached", Error::precondition("somebody has it open"));
+    fixture.pool().fail_next("ensure_detached", Error::precondition("a process has it open"));
     refused!(fixture.engine.publish_volume(&publish_block(&id, TARGET)), Error::Precondition(_));
     fixture.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
     assert_eq!(fixture.attached(&id, DeviceAccess::ReadOnly), None);
@@ -319,7 +319,7 @@ fn unpublish_of_an_unpublished_target_succeeds() {
     let id = fixture.create("v");
     fixture.unpublish(&id, TARGET).unwrap();
     let never = issued(&VolumeId::new(id.pool().clone(), NameDigest::of_text("never made")));
-    for unknown in [never, VolumeRef::parse("somebody-elses")] {
+    for unknown in [never, VolumeRef::parse("another-drivers")] {
         fixture.engine.unpublish_volume(&unknown, &path(TARGET)).unwrap();
     }
 }
@@ -348,7 +348,7 @@ fn unpublish_leaves_a_foreign_path_alone() {
     fixture.stage(&first);
     fixture.publish(&first);
     fixture.engine.unpublish_volume_keeping_target(&issued(&first), &path(TARGET)).unwrap();
-    for volume in [issued(&other), VolumeRef::parse("somebody-elses")] {
+    for volume in [issued(&other), VolumeRef::parse("another-drivers")] {
         fixture.engine.unpublish_volume(&volume, &path(TARGET)).unwrap();
         assert!(fixture.host.has_target(&path(TARGET)));
     }
@@ -377,7 +377,7 @@ fn unpublish_does_not_touch_a_foreign_mount() {
     // NN-04: it is not published there.
     fixture.unpublish(&other, TARGET).unwrap();
     let never = issued(&VolumeId::new(mine.pool().clone(), NameDigest::of_text("never made")));
-    for unknown in [never, VolumeRef::parse("somebody-elses")] {
+    for unknown in [never, VolumeRef::parse("another-drivers")] {
         refused!(fixture.engine.unpublish_volume(&unknown, &path(TARGET)), Error::NoSuchVolume(_));
     }
     assert_eq!(fixture.host.mounts().len(), 2);

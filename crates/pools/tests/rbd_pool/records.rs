@@ -53,9 +53,9 @@ fn update_sees_concurrent_writes_and_may_refuse() {
             return count(record);
         }
         assert_eq!(record.limits.read_iops, Some(1), "read anew");
-        Err(Error::precondition("somebody else was here"))
+        Err(Error::precondition("another node was here"))
     });
-    assert_eq!(refused, Err(Error::precondition("somebody else was here")));
+    assert_eq!(refused, Err(Error::precondition("another node was here")));
     assert_eq!(turns, 2);
     let there = pools[0].catalogue().volume(&record.id).unwrap().unwrap();
     assert_eq!(there.limits.read_iops, Some(1));

@@ -72,7 +72,7 @@ fn pages_of_volumes_hold_no_drafts_and_no_foreign_images() {
     let mut records: Vec<_> =
         (0..5).map(|n| volume(&pool, &format!("v{n}"), u64::from(n + 1_u32) * MIB)).collect();
     records.sort_by(|a, b| a.id.cmp(&b.id));
-    fixture.rbd(&["create", "--size", "1M", "somebody-elses"]);
+    fixture.rbd(&["create", "--size", "1M", "another-programs"]);
     fixture.rbd(&["create", "--size", "1M", &volume_id(&pool, "draft").to_string()]);
 
     let listed = |after, limit| -> Vec<_> {

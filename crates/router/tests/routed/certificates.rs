@@ -25,7 +25,7 @@ async fn a_certificate_of_another_authority_is_refused() {
 #[tokio::test]
 async fn a_certificate_is_for_its_own_node() {
     let authority = Authority::new();
-    let files = authority.files("somebody-else");
+    let files = authority.files("another-program");
     let loaded = TlsIdentity::load(files, "a");
     assert!(matches!(loaded, Err(TlsError::OtherNode { .. })));
 }

@@ -135,7 +135,7 @@ fn volume_groups_are_recorded() {
     };
     pool.catalogue().save_volume_group(&record, None).unwrap();
     let again = pool.catalogue().save_volume_group(&record, None);
-    assert!(matches!(again, Err(Error::Busy { .. })), "somebody else made it meanwhile");
+    assert!(matches!(again, Err(Error::Busy { .. })), "another caller is making it");
     assert_eq!(pool.catalogue().volume_groups(None, 0).unwrap(), std::slice::from_ref(&record));
     assert_eq!(pool.catalogue().volume_group(&record.id).unwrap().as_ref(), Some(&record));
     pool.catalogue().ensure_no_volume_group(&record.id).unwrap();

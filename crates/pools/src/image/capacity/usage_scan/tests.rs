@@ -135,7 +135,7 @@ fn scan_runs_again_after_a_panic() {
     scan.join().unwrap_err();
     let_age(&pool);
     promisable(&pool);
-    assert!(lock(&pool.capacity.scanner.0).is_some(), "nobody looks any more");
+    assert!(lock(&pool.capacity.scanner.0).is_some(), "the scan has ended");
     pool.capacity.scanner.wait();
     assert!(!lock(&pool.capacity.ledger).scan().under_way);
 }
