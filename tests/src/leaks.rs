@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orlop_sys::cgroup_io::{IoController, Limits};
 use orlop_sys::loopdev::{self, LoopDevice};
-use orlop_sys::{filesystem, mounts};
+use orlop_sys::{filesystem, mounts, tool};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -128,6 +128,23 @@ pub(crate) fn until_detached(found: &FoundLoop) -> Result<(), String> {
     let Some(there) = there.filter(|_| found.is_still_attached()) else { return Ok(()) };
     let detached = while_busy(|| loopdev::ensure_detached_from(device, &there.file));
     detached.map_err(|error| format!("{error}: {:?}", loopdev::user_of(device)))
+}
+
+/// As an administrator does. A program that looks at all devices, such as a daemon that is started by another
+/// test, may have this one open: the kernel then detaches it a moment later than losetup ends.
+pub fn detach_by_hand(device: &Path) {
+    let attached = LoopDevice::from_path(device).expect("a loop device");
+    let before = attached.sequence();
+    tool::run("losetup", ["--detach", device.to_str().expect("a path that is text")]).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while loopdev::backing(&attached).unwrap().is_some() && attached.sequence() == before {
+        assert!(
+            Instant::now() < deadline,
+            "{device:?} is not detached: {:?}",
+            loopdev::user_of(&attached)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 pub(crate) fn until_unmounted(target: &Path) -> Result<(), String> {

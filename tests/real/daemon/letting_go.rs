@@ -154,7 +154,7 @@ async fn only_copy_of_lost_data_is_kept_without_its_pool() {
     assert!(kept.message().contains("alone; copy it with 'dd"), "{kept}");
     assert!(is_attached(&raw.id), "the only copy is gone");
     // It is given up.
-    tool::run("losetup", ["--detach", device_of(&raw.id).to_str().unwrap()]).unwrap();
+    detach_by_hand(&device_of(&raw.id));
     raw.unstage().await.unwrap();
     mounted.down().await;
     daemon.terminate();

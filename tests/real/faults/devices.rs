@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use orlop_sys::loopdev::{self, LoopDevice};
+use orlop_sys::tool;
 use orlop_tests::*;
 
 use crate::faults::run;
@@ -39,7 +40,7 @@ async fn a_device_that_was_detached_by_hand() {
     let client = daemon.client();
     let node = raw(&client).await;
     assert!(!is_unwell(&node).await);
-    run("losetup", &["-d", text(&device_of(&pool, &node.id).path())]);
+    detach_by_hand(&device_of(&pool, &node.id).path());
     assert!(is_unwell(&node).await);
     expect_code(node.expand(VOLUME).await, Code::FailedPrecondition);
     expect_code(node.publish().await, Code::FailedPrecondition);
@@ -59,13 +60,11 @@ async fn a_device_that_is_used_for_another_file() {
     let daemon = Daemon::start(&pool).await;
     let client = daemon.client();
     let node = raw(&client).await;
-    let stolen = device_of(&pool, &node.id);
     let elsewhere = TestPool::new(PoolFs::Directory, 0);
     let other = elsewhere.path.join("other");
     File::create_new(&other).unwrap().set_len(VOLUME).unwrap();
     Pattern::new(9).write_at(&other, 0, MIB);
-    run("losetup", &["-d", text(&stolen.path())]);
-    run("losetup", &[text(&stolen.path()), text(&other)]);
+    let stolen = give_device_to(&pool, &node, &other).await;
     assert!(is_unwell(&node).await);
     expect_code(node.publish().await, Code::FailedPrecondition);
     expect_code(node.expand(VOLUME).await, Code::FailedPrecondition);
@@ -78,7 +77,22 @@ async fn a_device_that_is_used_for_another_file() {
     node.down().await;
     assert_eq!(backing_file(&stolen), Some(other.clone()), "the other's device is left alone");
     Pattern::new(9).check(&stolen.path(), MIB);
-    run("losetup", &["-d", text(&stolen.path())]);
+    detach_by_hand(&stolen.path());
+}
+
+/// Attaches the volume's device to the file instead. If another test attaches a file to that number first,
+/// the volume gets another device, which is tried instead.
+async fn give_device_to(pool: &TestPool, node: &OnNode, file: &Path) -> LoopDevice {
+    for _ in 0..100 {
+        let device = device_of(pool, &node.id);
+        detach_by_hand(&device.path());
+        if tool::run("losetup", [text(&device.path()), text(file)]).is_ok() {
+            return device;
+        }
+        node.unpublish().await.unwrap();
+        node.up().await;
+    }
+    panic!("other tests take every device that is detached");
 }
 
 fn backing_file(device: &LoopDevice) -> Option<PathBuf> {

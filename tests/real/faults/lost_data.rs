@@ -29,6 +29,15 @@ fn device_of(pool: &TestPool, node: &OnNode) -> PathBuf {
     found.expect("an attached volume").path()
 }
 
+/// The kernel detaches a device that is mounted when it no longer is.
+fn give_up(device: &Path, capability: &v1::VolumeCapability) {
+    if capability.is_block() {
+        detach_by_hand(device);
+    } else {
+        tool::run("losetup", ["--detach", text(device)]).unwrap();
+    }
+}
+
 /// The answer says how the data is saved, and how the device is let go of without.
 #[track_caller]
 fn refused_for(answer: Answer<()>, device: &Path) {
@@ -84,7 +93,7 @@ async fn removed_data_is_kept_until_it_was_copied(fs: PoolFs) {
         let (from, to) = (format!("if={}", device.display()), format!("of={}", data.display()));
         tool::run("dd", [from.as_str(), &to, "bs=1M", "conv=sparse"]).unwrap();
         refused_for(node.unstage().await, &device);
-        tool::run("losetup", ["--detach", text(&device)]).unwrap();
+        give_up(&device, &capability);
         node.unstage().await.unwrap();
         assert!(!client.condition(&node.id).await.unwrap().abnormal);
         node.up().await;
@@ -118,7 +127,7 @@ async fn replaced_data_is_not_taken_for_what_the_workload_writes() {
 
         node.unpublish().await.unwrap();
         refused_for(node.unstage().await, &device);
-        tool::run("losetup", ["--detach", text(&device)]).unwrap();
+        give_up(&device, &capability);
         node.unstage().await.unwrap();
         // The file that took its place is the volume's data from now on.
         assert!(!client.condition(&node.id).await.unwrap().abnormal);

@@ -93,7 +93,7 @@ impl Fixture {
 
     fn let_go(&self) {
         mounts::ensure_unmounted(&self.pool.path.join("mnt")).unwrap();
-        tool::run("losetup", ["--detach", self.device.to_str().unwrap()]).unwrap();
+        detach_by_hand(&self.device);
     }
 }
 

@@ -300,7 +300,7 @@ async fn pool_restored_while_in_use_keeps_newer_data() {
     older.unpublish().await.unwrap();
     expect_code(older.unstage().await, Code::FailedPrecondition);
     Pattern::new(2).check(&device, DATA);
-    orlop_sys::tool::run("losetup", ["--detach", device.to_str().unwrap()]).unwrap();
+    detach_by_hand(&device);
     older.unstage().await.unwrap();
     older.up().await;
     Pattern::new(1).check(&older.target, DATA);
