@@ -4,7 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use orlop_csi::{ClusterMemory, Executor, Routes, ServeError};
-use orlop_router::{PeerGate, PeerListener, Peers, PeersConfig, Router, TlsIdentity};
+use orlop_router::{
+    OwnCertificate, PeerGate, PeerListener, Peers, PeersConfig, Router, TlsIdentity,
+};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, ConfigError, PeerConfig};
@@ -49,6 +51,8 @@ impl Cluster {
             let watched = Arc::clone(&peers);
             cluster.watching = Some(tokio::spawn(async move { watched.watch().await }));
             cluster.peers = Some(peers);
+        } else {
+            cluster.watching = Some(tokio::spawn(identity.watch()));
         }
         Ok(cluster)
     }
@@ -73,8 +77,12 @@ impl Cluster {
 /// The certificates, also for a check that starts nothing.
 pub(crate) fn load(config: &PeerConfig, of_daemon: &Config) -> Result<TlsIdentity, ConfigError> {
     let node = of_daemon.node_id.to_string();
+    let setting = match config.files.own {
+        OwnCertificate::Files { .. } => "ORLOP_PEER_CERTIFICATE",
+        OwnCertificate::SignedHere { .. } => "ORLOP_PEER_CA_KEY",
+    };
     TlsIdentity::load(config.files.clone(), &node)
-        .map_err(|error| ConfigError::new("ORLOP_PEER_CERTIFICATE", error.to_string()))
+        .map_err(|error| ConfigError::new(setting, error.to_string()))
 }
 
 fn mistake(config: &Config, error: ConfigError) -> Failure {

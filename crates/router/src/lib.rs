@@ -22,4 +22,4 @@ mod tls;
 pub use listener::{PeerGate, PeerListener};
 pub use peers::{Peers, PeersConfig};
 pub use router::Router;
-pub use tls::{OwnCertificate, TlsError, TlsFiles, TlsIdentity};
+pub use tls::{OwnCertificate, TlsError, TlsFiles, TlsIdentity, fits_in_a_certificate};

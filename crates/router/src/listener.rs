@@ -1,18 +1,20 @@
 //! Where peers connect: TCP, mutual TLS, and nothing before that.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_csi::CallService;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
@@ -27,7 +29,10 @@ use crate::tls::{TlsIdentity, is_named};
 
 /// Routers have one connection to each peer; more than this are not peers.
 const CONNECTIONS: usize = 256;
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// At once; with one more, the oldest is closed.
+const HANDSHAKES: usize = 64;
+const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// After an error of accept, as when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,7 +46,7 @@ impl PeerListener {
     pub async fn bind(address: SocketAddr, identity: Arc<TlsIdentity>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let (sender, connections) = mpsc::channel(1);
+        let (sender, connections) = mpsc::channel(CONNECTIONS);
         let accepting = tokio::spawn(accept(listener, identity, sender));
         Ok(Self { connections, address, accepting })
     }
@@ -70,56 +75,116 @@ async fn accept(
     identity: Arc<TlsIdentity>,
     sender: mpsc::Sender<io::Result<PeerConnection>>,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let admission = Arc::new(Admission {
+        identity,
+        permits: Arc::new(Semaphore::new(CONNECTIONS)),
+        sender,
+        refusals: RefusalLog::default(),
+    });
+    let mut handshakes = Handshakes::default();
     loop {
-        // One that finds no place waits in the backlog.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let (stream, from) = match listener.accept().await {
-            Ok(accepted) => accepted,
+        match listener.accept().await {
+            Ok((stream, from)) => handshakes.begin(Arc::clone(&admission).admit(stream, from)),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of a peer; trying again");
                 tokio::time::sleep(PAUSE).await;
-                continue;
             }
-        };
-        let (identity, sender) = (Arc::clone(&identity), sender.clone());
-        tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, greet(stream, &identity, place)).await {
-                // The receiver is gone only if the daemon stops.
-                Ok(Ok(connection)) => drop(sender.send(Ok(connection)).await),
-                Ok(Err(error)) => {
-                    tracing::warn!(%from, %error, "refused a connection to the peers' port")
-                }
-                Err(_) => {
-                    tracing::warn!(%from, "refused a connection to the peers' port: no handshake in time")
-                }
-            }
-        });
+        }
     }
 }
 
-async fn greet(
+/// Connections that have not shown a certificate yet; they end with the listener. Anything that reaches the port
+/// can open one, so they do not count against the connection limit of peers, and beyond their own limit the
+/// oldest is closed: the handshake of a peer takes milliseconds.
+#[derive(Default)]
+struct Handshakes(VecDeque<AbortHandle>);
+
+impl Handshakes {
+    fn begin(&mut self, handshake: impl Future<Output = ()> + Send + 'static) {
+        self.0.retain(|handshake| !handshake.is_finished());
+        if self.0.len() >= HANDSHAKES
+            && let Some(oldest) = self.0.pop_front()
+        {
+            tracing::debug!("too many connections to the peers' port; closing the oldest");
+            oldest.abort();
+        }
+        self.0.push_back(tokio::spawn(handshake).abort_handle());
+    }
+}
+
+impl Drop for Handshakes {
+    fn drop(&mut self) {
+        for handshake in &self.0 {
+            handshake.abort();
+        }
+    }
+}
+
+/// Checks the certificate of a connection, and the connection limit.
+struct Admission {
+    identity: Arc<TlsIdentity>,
+    permits: Arc<Semaphore>,
+    sender: mpsc::Sender<io::Result<PeerConnection>>,
+    refusals: RefusalLog,
+}
+
+impl Admission {
+    async fn admit(self: Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let shown = tokio::time::timeout(HANDSHAKE_TIME, handshake(stream, &self.identity)).await;
+        let shown = shown.unwrap_or_else(|_| Err(io::Error::other("no handshake in time")));
+        let admitted = shown.and_then(|(stream, certificate)| {
+            let permit = Arc::clone(&self.permits).try_acquire_owned();
+            let full = || io::Error::other(format!("{CONNECTIONS} peers are connected already"));
+            Ok(PeerConnection { stream, certificate, _permit: permit.map_err(|_| full())? })
+        });
+        match admitted {
+            // The channel holds as many as there are permits; the receiver is gone only if the daemon stops.
+            Ok(connection) => drop(self.sender.try_send(Ok(connection))),
+            Err(error) => self.refusals.warn(from, &error),
+        }
+    }
+}
+
+async fn handshake(
     stream: TcpStream,
     identity: &TlsIdentity,
-    place: OwnedSemaphorePermit,
-) -> io::Result<PeerConnection> {
+) -> io::Result<(TlsStream<TcpStream>, PeerCertificate)> {
     stream.set_nodelay(true)?;
     let server = Arc::clone(&identity.current().server);
     let stream = TlsAcceptor::from(server).accept(stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let own = certificates.first().map(|certificate| certificate.clone().into_owned());
-    let certificate = own.ok_or_else(|| io::Error::other("the peer has shown no certificate"))?;
-    Ok(PeerConnection {
-        stream,
-        certificate: PeerCertificate(Arc::new(certificate)),
-        _place: place,
-    })
+    let own = own.ok_or_else(|| io::Error::other("the peer has shown no certificate"))?;
+    Ok((stream, PeerCertificate(Arc::new(own))))
+}
+
+/// One line in ten seconds: anything that reaches the port could fill the log.
+#[derive(Default)]
+struct RefusalLog(Mutex<Refusals>);
+
+#[derive(Default)]
+struct Refusals {
+    logged: Option<Instant>,
+    unlogged: u64,
+}
+
+impl RefusalLog {
+    fn warn(&self, from: SocketAddr, error: &io::Error) {
+        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.logged.is_some_and(|last| last.elapsed() < REFUSALS_LOGGED_EVERY) {
+            refusals.unlogged += 1;
+            return;
+        }
+        let unlogged = std::mem::take(&mut refusals.unlogged);
+        refusals.logged = Some(Instant::now());
+        tracing::warn!(%from, %error, unlogged, "refused a connection to the peers' port");
+    }
 }
 
 pub struct PeerConnection {
     stream: TlsStream<TcpStream>,
     certificate: PeerCertificate,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Of the peer that a call came from.

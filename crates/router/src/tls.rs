@@ -1,8 +1,11 @@
 //! Certificates: read from files, read again when they change.
+//!
+//! One that has expired does not keep a daemon from starting: volumes of its node need no peer.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -12,11 +15,19 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
 
 mod own_certificate;
+mod validity;
+
+use validity::Validity;
+
+/// Between two looks at the files.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// For the filesystem that the files are on.
+const READING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
@@ -42,6 +53,24 @@ impl TlsFiles {
             OwnCertificate::SignedHere { ca_key } => ca_key,
         }
     }
+
+    fn not_signed(&self, error: rustls::Error) -> TlsError {
+        let ca = self.ca.display();
+        let reason = match (&self.own, error) {
+            (OwnCertificate::SignedHere { .. }, _) => {
+                format!("it is not the key of the first certificate in {ca}")
+            }
+            // Two authorities may have one name.
+            (
+                _,
+                rustls::Error::InvalidCertificate(
+                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
+                ),
+            ) => format!("it is not signed by a certificate in {ca}"),
+            (_, other) => format!("it does not hold against {ca}: {other}"),
+        };
+        unusable(self.of_own(), reason)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,11 +93,15 @@ pub struct TlsIdentity {
     files: TlsFiles,
     node: String,
     loaded: RwLock<Arc<Loaded>>,
+    is_reading: AtomicBool,
+    /// Why the files cannot be used now, which is logged once.
+    failure: Mutex<Option<String>>,
 }
 
 pub(crate) struct Loaded {
     contents: Vec<Vec<u8>>,
     at: Instant,
+    validity: Validity,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
 }
@@ -76,39 +109,96 @@ pub(crate) struct Loaded {
 impl TlsIdentity {
     pub fn load(files: TlsFiles, node: &str) -> Result<Self, TlsError> {
         let loaded = Loaded::of(&files, node, read_all(&files)?)?;
-        Ok(Self { files, node: node.to_owned(), loaded: RwLock::new(Arc::new(loaded)) })
+        Ok(Self {
+            files,
+            node: node.to_owned(),
+            loaded: RwLock::new(Arc::new(loaded)),
+            is_reading: AtomicBool::new(false),
+            failure: Mutex::default(),
+        })
     }
 
     pub(crate) fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the files again. Those that cannot be used are logged and not taken: a renewal may be half done.
-    pub(crate) fn refresh(&self) {
+    /// For a daemon that listens for peers and has none to look at; for as long as it is polled.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            Arc::clone(&self).refresh_in_time().await;
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// What is wrong with the certificate's time, if something is.
+    pub fn warning(&self) -> Option<String> {
+        self.current().validity.problem(UnixTime::now()).map(|problem| problem.to_string())
+    }
+
+    fn check_is_better(&self, loaded: &Loaded) -> Result<(), TlsError> {
+        let now = UnixTime::now();
+        let is_refused = |loaded: &Loaded| loaded.validity.is_refused(now);
+        match is_refused(loaded) && !is_refused(&self.current()) {
+            true => Err(unusable(self.files.of_own(), "it, or its CA, is not valid at this time")),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads the files again, without waiting for a filesystem that hangs.
+    pub(crate) async fn refresh_in_time(self: Arc<Self>) {
+        if self.is_reading.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let reading = tokio::task::spawn_blocking(move || {
+            self.refresh();
+            self.is_reading.store(false, Ordering::Release);
+        });
+        if tokio::time::timeout(READING, reading).await.is_err() {
+            tracing::error!(
+                "cannot read the certificate for peers: its filesystem does not answer"
+            );
+        }
+    }
+
+    /// Files that cannot be used are logged and not taken: a renewal may be half done.
+    fn refresh(&self) {
         let reloaded = read_all(&self.files).and_then(|contents| {
             if !self.current().is_outdated(&self.files, &contents) {
                 return Ok(None);
             }
-            Loaded::of(&self.files, &self.node, contents).map(Some)
+            let loaded = Loaded::of(&self.files, &self.node, contents)?;
+            self.check_is_better(&loaded)?;
+            Ok(Some(loaded))
         });
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match reloaded {
-            Ok(None) => {}
-            Ok(Some(loaded)) => {
-                *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
-                tracing::info!("the certificate for peers was renewed");
+            Ok(loaded) => {
+                *failure = None;
+                if let Some(loaded) = loaded {
+                    *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                    tracing::info!("the certificate for peers was renewed");
+                }
             }
-            Err(error) => tracing::error!(
-                %error,
-                "cannot renew the certificate for peers; the former one stays in use"
-            ),
+            Err(error) => {
+                let why = error.to_string();
+                if failure.as_ref() != Some(&why) {
+                    tracing::error!(
+                        %error,
+                        "cannot renew the certificate for peers; the former one stays in use"
+                    );
+                    *failure = Some(why);
+                }
+            }
         }
+        drop(failure);
+        self.current().validity.log_change(UnixTime::now());
     }
 }
 
 /// The file of the CA, and those of the daemon's certificate.
 fn read_all(files: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
     let read = |path: &PathBuf| {
-        std::fs::read(path)
+        read_file(path)
             .map_err(|source| TlsError::Read { path: path.display().to_string(), source })
     };
     let mut contents = vec![read(&files.ca)?];
@@ -119,6 +209,14 @@ fn read_all(files: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
         OwnCertificate::SignedHere { ca_key } => contents.push(read(ca_key)?),
     }
     Ok(contents)
+}
+
+/// A named pipe would be waited for.
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    match std::fs::metadata(path)?.is_file() {
+        true => std::fs::read(path),
+        false => Err(std::io::Error::other("it is not a regular file")),
+    }
 }
 
 fn unusable(path: &Path, reason: impl ToString) -> TlsError {
@@ -141,18 +239,17 @@ impl Loaded {
         for root in trusted {
             roots.add(root).map_err(|error| unusable(&files.ca, error))?;
         }
-        if let (OwnCertificate::SignedHere { ca_key }, Some(own)) = (&files.own, chain.first()) {
-            // The key may be that of another CA, or the CA have expired.
-            check_signed(own, &[], &roots, UnixTime::now()).map_err(|why| unusable(ca_key, why))?;
-        }
+        let roots = Arc::new(roots);
+        let validity = Validity::new(chain.clone(), Arc::clone(&roots));
+        validity.check_signed(UnixTime::now()).map_err(|error| files.not_signed(error))?;
         if !chain.first().is_some_and(|own| is_named(own, node)) {
             let path = files.of_own().display().to_string();
             return Err(TlsError::OtherNode { path, node: node.to_owned() });
         }
-        let configs = configs(chain, key, Arc::new(roots));
+        let configs = configs(chain, key, roots);
         let (client, server) = configs.map_err(|error| unusable(files.of_own(), error))?;
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok(Self { contents, at: Instant::now(), client, server })
+        Ok(Self { contents, at: Instant::now(), validity, client, server })
     }
 
     /// Also a certificate that was signed here, long before its end.
@@ -194,6 +291,11 @@ fn configs(
         *protocols = vec![b"h2".to_vec()];
     }
     Ok((client, server))
+}
+
+/// A DNS name, or an address: some clusters name their nodes so.
+pub fn fits_in_a_certificate(node: &str) -> bool {
+    !node.contains('_') && ServerName::try_from(node).is_ok()
 }
 
 /// Is the certificate one of this node? Node ids are DNS names in it.

@@ -51,11 +51,12 @@ pub(super) fn validate(
     }
     let files = tls_files(files)?;
     let listen = listen.map(|text| listen_address(&text)).transpose()?;
-    if node.to_string().contains('_') {
+    if !orlop_router::fits_in_a_certificate(&node.to_string()) {
         return Err(ConfigError::new(
             "ORLOP_NODE_ID",
             format!(
-                "{node} cannot stand in a certificate, where it is a DNS name; choose one without '_'"
+                "{node} cannot stand in a certificate, where it is a DNS name; choose one of letters, \
+                 digits and '-', whose last part is not a number"
             ),
         ));
     }

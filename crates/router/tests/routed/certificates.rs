@@ -1,6 +1,7 @@
 //! Who may call whom.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orlop_csi::proto::csi::v1;
 use orlop_router::{TlsError, TlsFiles, TlsIdentity};
@@ -113,4 +114,67 @@ async fn a_key_of_another_authority_signs_nothing() {
     let files = TlsFiles { ca: other.signing_files().ca, ..authority.signing_files() };
     let loaded = TlsIdentity::load(files, "a");
     assert!(matches!(loaded, Err(TlsError::Unusable { .. })));
+}
+
+/// Volumes of the node need no peer, so that is no reason to end.
+#[tokio::test]
+async fn an_expired_certificate_is_a_warning() {
+    let authority = Authority::new();
+    for (years, expected) in [(2000..2001, "has expired"), (3000..3001, "is not valid yet")] {
+        let files = authority.files("a");
+        authority.write_valid("a", files.ca.parent().unwrap(), years);
+        let warning = TlsIdentity::load(files, "a").unwrap().warning().unwrap();
+        assert!(warning.contains(expected), "{warning}");
+    }
+    assert_eq!(TlsIdentity::load(authority.files("a"), "a").unwrap().warning(), None);
+}
+
+#[tokio::test]
+async fn a_certificate_that_others_refuse_is_not_used() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let files = TlsFiles { ca: other.signing_files().ca, ..authority.files("a") };
+    let refused = TlsIdentity::load(files, "a").map(drop).unwrap_err().to_string();
+    assert!(refused.contains("it is not signed by a certificate in"), "{refused}");
+
+    // Nor in place of one that is valid.
+    let files = authority.files("a");
+    let pool = Arc::clone(&Node::start("x", &authority, SIZE).await.pool);
+    let a = Node::serve("x", authority.files("x"), pool, "127.0.0.1:0".parse().unwrap()).await;
+    let (router, peers) = router_at(vec![a.address.to_string()], "a", files.clone()).await;
+    authority.write_valid("a", files.ca.parent().unwrap(), 2000..2001);
+    peers.look().await;
+    create(&mut controller(&router), new_volume_at("v", &["x"])).await.unwrap();
+    assert_eq!(peers.silent(), []);
+}
+
+/// A daemon that listens and has no peers to look at.
+#[tokio::test]
+async fn certificates_are_renewed_without_peers() {
+    let authority = Authority::new();
+    let files = authority.files("a");
+    authority.write_valid("a", files.ca.parent().unwrap(), 2000..2001);
+    let identity = Arc::new(TlsIdentity::load(files.clone(), "a").unwrap());
+    assert!(identity.warning().is_some());
+    authority.write("a", files.ca.parent().unwrap());
+    let watching = tokio::spawn(Arc::clone(&identity).watch());
+    while identity.warning().is_some() {
+        assert!(!watching.is_finished());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    watching.abort();
+}
+
+/// Whatever reaches the port can do that, without a certificate.
+#[tokio::test]
+async fn connections_without_a_handshake_keep_no_peer_out() {
+    let authority = Authority::new();
+    let a = Node::start("a", &authority, SIZE).await;
+    let mut mute = Vec::new();
+    for _ in 0..400 {
+        mute.push(tokio::net::TcpStream::connect(a.address).await.unwrap());
+    }
+    let (router, peers) = router_before(&[&a], &authority).await;
+    assert_eq!(peers.silent(), []);
+    create(&mut controller(&router), new_volume_at("v", &["a"])).await.unwrap();
+    drop(mute);
 }

@@ -2,6 +2,7 @@
 //! before one of them, or before none.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,8 +62,15 @@ impl Authority {
     }
 
     pub(crate) fn write(&self, node: &str, directory: &Path) -> TlsFiles {
+        self.write_valid(node, directory, 1975..4096)
+    }
+
+    /// Valid in these years.
+    pub(crate) fn write_valid(&self, node: &str, directory: &Path, years: Range<i32>) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![node.to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![node.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let write = |name: &str, text: &str| {
             let path = directory.join(name);
