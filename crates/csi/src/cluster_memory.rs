@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use orlop_model::PoolId;
+use orlop_model::{NodeId, PoolId};
 
 use crate::proto::peer;
+
+/// Clocks differ; by more than this, the date is not one.
+const FURTHEST_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Is a node gone for good, with these pools?
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,16 +22,22 @@ pub struct Verdict {
 
 impl Verdict {
     pub fn now(pools: BTreeSet<PoolId>, forgotten: bool) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Self { pools, forgotten, at }
+        Self { pools, forgotten, at: milliseconds_until(Duration::ZERO) }
     }
 
-    /// `None`: it names no pools.
+    /// Holds against this one, also if its clock is ahead of ours.
+    pub fn revoked(&self) -> Self {
+        let now = Self::now(BTreeSet::new(), false);
+        Self { at: now.at.max(self.at.saturating_add(1)), ..now }
+    }
+
+    /// `None`: what it names is no node and no pools, or its date is far ahead.
     pub fn parse(verdict: &peer::Verdict) -> Option<(String, Self)> {
         let pools = verdict.pools.iter().map(|pool| pool.parse()).collect::<Result<_, _>>().ok()?;
+        let node: NodeId = verdict.node_id.parse().ok()?;
         let (forgotten, at) = (verdict.forgotten, verdict.at);
-        Some((verdict.node_id.clone(), Self { pools, forgotten, at }))
+        (at <= milliseconds_until(FURTHEST_AHEAD))
+            .then(|| (node.to_string(), Self { pools, forgotten, at }))
     }
 
     pub fn spelled(&self, node: &str) -> peer::Verdict {
@@ -39,6 +48,12 @@ impl Verdict {
             at: self.at,
         }
     }
+}
+
+/// From 1970 to so long after now.
+fn milliseconds_until(ahead: Duration) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from((now + ahead).as_millis()).unwrap_or(i64::MAX)
 }
 
 #[derive(Clone, Default)]
@@ -81,6 +96,14 @@ impl ClusterMemory {
 
     pub fn is_forgotten(&self, node: &str) -> bool {
         self.lock().verdicts.get(node).is_some_and(|verdict| verdict.forgotten)
+    }
+
+    /// The node answers, so it is not gone.
+    pub fn revoke(&self, node: &str) {
+        let known = self.lock().verdicts.get(node).cloned();
+        if let Some(known) = known.filter(|known| known.forgotten) {
+            self.judge(node, known.revoked());
+        }
     }
 
     /// Takes a verdict, unless a later one is known.

@@ -102,7 +102,7 @@ impl Peers {
 
     /// Asks all of them who they are.
     pub async fn look(&self) {
-        self.identity.refresh();
+        Arc::clone(&self.identity).refresh_in_time().await;
         let (addresses, unresolved) = self.resolve().await;
         let mut asking = JoinSet::new();
         for address in &addresses {
@@ -121,17 +121,20 @@ impl Peers {
         }
         let mut heard = Heard::default();
         answers.iter().flat_map(|(_, answer)| answer).for_each(|seen| heard.add(&seen.heard));
-        for (node, verdict) in heard.verdicts.drain(..) {
-            self.memory.judge(&node, verdict);
-        }
+        let verdicts = std::mem::take(&mut heard.verdicts);
         let this = self.describe_this().await.filter(|_| !self.config.is_observer);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.set_unresolved(unresolved);
         known.take_in(answers, &addresses, this.as_ref());
         known.hear_of(heard, this.as_ref());
-        // A verdict is needed only where an earlier one has to be revoked.
-        for node in known.answering().filter(|node| self.memory.is_forgotten(node)) {
-            self.memory.judge(node, Verdict::now(BTreeSet::new(), false));
+        for (node, verdict) in verdicts {
+            // Of one that answers, what is passed on is that it is there.
+            let is_wrong =
+                verdict.forgotten && known.answering().any(|answering| *answering == node);
+            self.memory.judge(&node, if is_wrong { verdict.revoked() } else { verdict });
+        }
+        for node in known.answering() {
+            self.memory.revoke(node);
         }
         known.forget(|node| self.memory.is_forgotten(node));
         self.memory.set_members(known.described());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_csi::Verdict;
 use orlop_csi::proto::peer;
-use orlop_model::Topology;
+use orlop_model::{NodeId, Topology};
 
 use crate::members::{Member, MemberPool};
 use crate::target::Target;
@@ -21,8 +21,12 @@ pub(super) struct Description {
 impl Description {
     pub(super) fn parse(described: &peer::DescribeResponse) -> Result<Self, String> {
         let pools = parse_pools(&described.pools)?;
+        let node: NodeId = described
+            .node_id
+            .parse()
+            .map_err(|_| format!("it gives {:?} as its node id", described.node_id))?;
         Ok(Self {
-            node: described.node_id.clone(),
+            node: node.to_string(),
             pools,
             complete: described.complete,
             instance: described.instance.clone(),
@@ -89,8 +93,12 @@ impl Heard {
         let mut heard = Self::default();
         for member in &described.members {
             // One that cannot be understood is left to those who can.
-            let Ok(pools) = parse_pools(&member.pools) else { continue };
-            let node = member.node_id.clone();
+            let (Ok(pools), Ok(node)) =
+                (parse_pools(&member.pools), member.node_id.parse::<NodeId>())
+            else {
+                continue;
+            };
+            let node = node.to_string();
             if member.away.is_empty() {
                 heard.reached.insert(node.clone());
             }

@@ -88,6 +88,42 @@ async fn a_forgotten_node_that_comes_back_counts_again() {
     expect(delete(&mut client, &volume).await, Code::Unavailable);
 }
 
+/// A verdict from a machine whose clock is ahead, about a node that is there.
+#[tokio::test]
+async fn a_node_that_answers_is_not_gone_whatever_others_say() {
+    let (authority, a, mut b) = two_nodes().await;
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    let mut client = controller(&router);
+    let volume = create(&mut client, new_volume_at("v", &["b"])).await.unwrap().volume_id;
+    let pools = || [b.pool.id().clone()].into();
+    let ahead =
+        Verdict { at: Verdict::now(pools(), true).at + 600_000, ..Verdict::now(pools(), true) };
+    a.memory.judge("b", ahead);
+    peers.look().await;
+    assert_eq!(peers.forgotten(), [].into());
+    client.list_volumes(list()).await.unwrap();
+    b.stop();
+    for _ in 0..2 {
+        peers.look().await;
+        expect(client.list_volumes(list()).await, Code::Unavailable);
+        expect(delete(&mut client, &volume).await, Code::Unavailable);
+    }
+}
+
+/// Such a one would be written down, and be lines of the log.
+#[tokio::test]
+async fn what_is_no_node_id_is_not_taken_from_peers() {
+    let (authority, a, b) = two_nodes().await;
+    let member = peer::Member { node_id: "bad\nnode".to_owned(), ..Default::default() };
+    a.memory.set_members(vec![member]);
+    a.memory.judge("x 1 back \nb", Verdict::now([b.pool.id().clone()].into(), true));
+    let far = Verdict { at: i64::MAX, ..Verdict::now([b.pool.id().clone()].into(), true) };
+    a.memory.judge("c", far);
+    let (router, peers) = router_before(&[&a, &b], &authority).await;
+    assert_eq!(peers.forgotten(), [].into());
+    controller(&router).list_volumes(list()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_node_that_another_one_reaches_is_not_gone() {
     let (authority, a, b) = two_nodes().await;
