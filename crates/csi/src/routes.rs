@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -97,7 +97,7 @@ impl Routes {
     }
 
     /// What kubelet asks on the socket in its directory for plugins; `heard` gets what it said.
-    pub fn registration(plugin: RegisteredPlugin, heard: mpsc::Sender<KubeletCall>) -> Self {
+    pub fn registration(plugin: RegisteredPlugin, heard: watch::Sender<KubeletCall>) -> Self {
         let mut routes = Self::default();
         routes.add(RegistrationServer::new(Registration::new(plugin, heard)));
         routes

@@ -18,6 +18,8 @@ use crate::proto::csi::v1::identity_client::IdentityClient;
 pub const NOT_READY: &str = "orlop-not-ready";
 
 const LONGEST_REASON: usize = 1000;
+/// While the socket accepts no connection.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Unwell {
@@ -83,7 +85,15 @@ async fn ask<T, F: Future<Output = Result<T, Status>>>(
 }
 
 async fn connect(socket: &Path) -> Result<Channel, Unwell> {
-    let stream = UnixStream::connect(socket).await;
+    let stream = loop {
+        match UnixStream::connect(socket).await {
+            // Too many wait to be accepted: it runs, and is busy.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            outcome => break outcome,
+        }
+    };
     let failed = |why: String| Unwell::Unreachable(socket.to_owned(), why);
     let mut stream = Some(TokioIo::new(stream.map_err(|error| failed(error.to_string()))?));
     // One call, so one connection.

@@ -150,6 +150,8 @@ pub async fn serve_registration(
         never = keep_reachable(&mut socket, renew) => match never {},
         () = shutdown => table.hang_up(),
     }
+    // It waits while another program holds a lock on the directory.
+    let _ = tokio::task::spawn_blocking(move || drop(socket)).await;
     Ok(())
 }
 

@@ -48,6 +48,8 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
     }
     check_ids(&config.pools)?;
     plan.extend(half_served(config).map(|warning| format!("warning: {warning}")));
+    plan.extend(peers_warning(config).map(|warning| format!("warning: {warning}")));
+    plan.extend(unregistered(sockets).map(|warning| format!("warning: {warning}")));
     Ok(plan)
 }
 
@@ -59,6 +61,17 @@ fn half_served(config: &Config) -> Option<String> {
          daemon can serve them beside this one; choose ORLOP_MODE=all"
             .to_owned()
     })
+}
+
+fn peers_warning(config: &Config) -> Option<String> {
+    cluster::load(config.peers.as_ref()?, config).ok()?.warning()
+}
+
+/// Reasons not to register, which are no reasons to end.
+fn unregistered(sockets: &Sockets) -> Option<String> {
+    let path = &sockets.registration.as_ref()?.path;
+    let error = orlop_csi::check_socket(path).err()?;
+    Some(format!("cannot register with kubelet: ORLOP_REGISTER: {error}"))
 }
 
 fn check_ids(pools: &[PoolConfig]) -> Result<(), CheckError> {
@@ -107,7 +120,11 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
     telemetry::check(&config.log).map_err(located)?;
     overlap::check(config, sockets).map_err(located)?;
     for (setting, socket) in sockets.paths() {
-        orlop_csi::check_socket(socket)?;
+        // A daemon that cannot register serves volumes that are in use, and tries again.
+        if !sockets.registration.as_ref().is_some_and(|registration| registration.path == socket) {
+            let wrong = |error: orlop_csi::BindError| ConfigError::new(setting, error.to_string());
+            orlop_csi::check_socket(socket).map_err(|error| located(wrong(error)))?;
+        }
         check_can_be_made(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }
     if let Some(peers) = &config.peers {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orlop_csi::{KubeletCall, RegisteredPlugin, Routes, ServeError, Socket};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -17,8 +17,6 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 const BIND_AGAIN: Duration = Duration::from_secs(5);
 /// kubelet sees a new socket within a second or two.
 const UNASKED: Duration = Duration::from_secs(60);
-/// Of what kubelet says, kept until it is looked at.
-const HEARD: usize = 16;
 
 pub(crate) struct Registration {
     socket: PathBuf,
@@ -42,7 +40,7 @@ impl Registration {
                 socket = self.bind() => socket,
                 () = &mut stop => return Ok(()),
             };
-            let (heard, mut calls) = mpsc::channel(HEARD);
+            let (heard, mut calls) = watch::channel(KubeletCall::None);
             let routes = Routes::registration(self.plugin.clone(), heard);
             let until = async {
                 tokio::select! {
@@ -79,25 +77,32 @@ impl Registration {
     }
 
     /// Returns when kubelet has to be given another occasion.
-    async fn refused(&mut self, calls: &mut mpsc::Receiver<KubeletCall>) {
+    async fn refused(&mut self, calls: &mut watch::Receiver<KubeletCall>) {
         let unasked = sleep(UNASKED);
         tokio::pin!(unasked);
         let mut due: Option<Instant> = None;
         loop {
             let retry = sleep_until(due.unwrap_or_else(Instant::now));
             tokio::select! {
-                call = calls.recv() => match call {
-                    Some(KubeletCall::Asked) => self.is_noted = true,
-                    Some(KubeletCall::Registered) => {
-                        due = None;
-                        self.retry = FIRST_RETRY;
+                called = calls.changed() => {
+                    if called.is_err() {
+                        return std::future::pending().await;
                     }
-                    // It tries again by itself after some failures.
-                    Some(KubeletCall::Refused) => {
-                        due = due.or(Some(Instant::now() + self.retry));
+                    match *calls.borrow_and_update() {
+                        KubeletCall::None => {}
+                        KubeletCall::Asked => self.is_noted = true,
+                        KubeletCall::Registered => {
+                            self.is_noted = true;
+                            due = None;
+                            self.retry = FIRST_RETRY;
+                        }
+                        // It tries again by itself after some failures.
+                        KubeletCall::Refused => {
+                            self.is_noted = true;
+                            due = due.or(Some(Instant::now() + self.retry));
+                        }
                     }
-                    None => return std::future::pending().await,
-                },
+                }
                 () = retry, if due.is_some() => {
                     self.retry = (self.retry * 2).min(LONGEST_RETRY);
                     return;

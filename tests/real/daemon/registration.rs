@@ -9,7 +9,7 @@ use orlop_csi::proto::pluginregistration::{InfoRequest, PluginInfo, Registration
 use orlop_tests::*;
 
 use crate::daemon::hung::until;
-use crate::daemon::misconfigured::{refused, refused_by_both};
+use crate::daemon::misconfigured::refused;
 
 const SOCKET: &str = "csi.orlop.io-reg.sock";
 
@@ -156,6 +156,46 @@ async fn a_registration_that_failed_is_logged_and_tried_again() {
     assert_eq!(names_in(&registry), [""; 0]);
 }
 
+/// Its refusal is not lost among what it asks, and a lock on its directory holds up no other call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_among_many_questions_is_heard() {
+    needs_root!();
+    let (pool, registry) = surroundings();
+    let daemon = Launch::on(&pool).env("ORLOP_REGISTER", &registry).start().await;
+    let socket = registry.join(SOCKET);
+    until_answered(&daemon, &socket).await;
+    let before = identity(&socket);
+    let client = RegistrationClient::new(daemon.client_at(&socket).channel());
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..700 {
+        let mut client = client.clone();
+        asking.spawn(async move { client.get_info(InfoRequest {}).await.is_ok() });
+    }
+    notify(&daemon, &socket, "no").await;
+    asking.join_all().await;
+    until("the socket is another", || async {
+        identity(&socket).is_some_and(|now| Some(now) != before)
+    })
+    .await;
+}
+
+/// The volumes of the node are served all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_socket_is_waited_for() {
+    needs_root!();
+    let (pool, registry) = surroundings();
+    let socket = registry.join(SOCKET);
+    std::fs::write(&socket, "a file").unwrap();
+    let launch = Launch::on(&pool).env("ORLOP_REGISTER", &registry);
+    let checked = launch.clone().arg("--check").run_to_end();
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
+    assert!(checked.output.contains("warning: cannot register with kubelet: ORLOP_REGISTER"));
+    let daemon = launch.start().await;
+    until("logged", || async { daemon.log().contains("cannot register with kubelet") }).await;
+    std::fs::remove_file(&socket).unwrap();
+    until_answered(&daemon, &socket).await;
+}
+
 /// node-driver-registrar takes the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_another_registrar_is_waited_for() {
@@ -192,6 +232,4 @@ async fn a_registration_that_cannot_work_is_refused() {
         .env("ORLOP_PEERS", "127.0.0.1:7420")
         .env("ORLOP_REGISTER", &registry);
     refused(&router, "ORLOP_REGISTER");
-    std::fs::write(registry.join(SOCKET), "a file").unwrap();
-    refused_by_both(&with(&registry), SOCKET);
 }

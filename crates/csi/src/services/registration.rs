@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tonic::Request;
 
 use super::{Answer, answer};
@@ -22,9 +22,11 @@ pub struct RegisteredPlugin {
     pub endpoint: PathBuf,
 }
 
-/// What kubelet has called, and said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What kubelet has called and said last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KubeletCall {
+    #[default]
+    None,
     Asked,
     Registered,
     Refused,
@@ -32,21 +34,23 @@ pub enum KubeletCall {
 
 pub(crate) struct Registration {
     plugin: RegisteredPlugin,
-    heard: mpsc::Sender<KubeletCall>,
+    heard: watch::Sender<KubeletCall>,
 }
 
 impl Registration {
-    pub(crate) fn new(plugin: RegisteredPlugin, heard: mpsc::Sender<KubeletCall>) -> Self {
+    pub(crate) fn new(plugin: RegisteredPlugin, heard: watch::Sender<KubeletCall>) -> Self {
         Self { plugin, heard }
     }
 
-    fn hear(&self, call: KubeletCall) {
-        // Full only if kubelet says the same again and again.
-        let _ = self.heard.try_send(call);
-    }
-
     fn info(&self) -> wire::PluginInfo {
-        self.hear(KubeletCall::Asked);
+        // Its verdict stands, however often it asks afterwards.
+        self.heard.send_if_modified(|last| {
+            let is_first = *last == KubeletCall::None;
+            if is_first {
+                *last = KubeletCall::Asked;
+            }
+            is_first
+        });
         wire::PluginInfo {
             r#type: TYPE.to_owned(),
             name: self.plugin.driver_name.clone(),
@@ -59,7 +63,7 @@ impl Registration {
         let (driver, endpoint) = (&self.plugin.driver_name, self.plugin.endpoint.display());
         if status.plugin_registered {
             tracing::info!(driver, %endpoint, "registered with kubelet");
-            self.hear(KubeletCall::Registered);
+            self.heard.send_replace(KubeletCall::Registered);
         } else {
             let reason = in_one_line(&status.error);
             tracing::error!(
@@ -69,7 +73,7 @@ impl Registration {
                 "kubelet has not registered this plugin, so no pod on this node gets a volume; if \
                  kubelet does not find the socket, set ORLOP_KUBELET_ENDPOINT to its path on the host"
             );
-            self.hear(KubeletCall::Refused);
+            self.heard.send_replace(KubeletCall::Refused);
         }
         wire::RegistrationStatusResponse {}
     }
