@@ -93,11 +93,11 @@ bench-hop:
 
 #: e2e-kubernetes  a real Kubernetes of two nodes on this machine, with the chart's manifests: our scenarios, the
 #:             examples and the official suite for CSI drivers; as root, an hour, 20 minutes more for the first builds
-e2e-kubernetes:
+e2e-kubernetes: image
 	e2e/kubernetes/run
 
 #: e2e-kubernetes-short  the same cluster and ten of the scenarios
-e2e-kubernetes-short:
+e2e-kubernetes-short: image
 	e2e/kubernetes/run --short
 
 #: manifests   deploy/kubernetes from the Helm chart; needs Helm, which e2e/kubernetes/build helm makes
