@@ -194,7 +194,11 @@ impl Engine {
             AccessType::Block => self.stage_block(pool, record, wanted)?,
             AccessType::Mount(mount) => self.stage_mount(pool, record, wanted, mount)?,
         }
-        // Also when there are none: the device's number may still have another volume's.
+        if record.limits.is_unlimited() {
+            // Publishing lifts what an earlier device with this number may have left, before any
+            // workload uses it.
+            return Ok(());
+        }
         self.apply_limits(pool, &record.id, &record.limits)
     }
 
