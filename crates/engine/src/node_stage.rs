@@ -243,7 +243,11 @@ impl Engine {
         };
         self.host.ensure_mounted(&request, &wanted.path)?;
         self.ensure_group_of(wanted, &wanted.capability)?;
-        self.ensure_grown(&device, fs, wanted)
+        match fs {
+            // Grown before it was mounted.
+            FsType::Ext4 => Ok(()),
+            FsType::Xfs | FsType::Btrfs => self.ensure_grown(&device, fs, wanted),
+        }
     }
 
     /// Sets them for all devices that the volume has on this node.
