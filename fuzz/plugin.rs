@@ -16,18 +16,18 @@ fn node() -> NodeId {
     "n1".parse().expect("it is a legal id")
 }
 
-fn place() -> Topology {
+fn topology() -> Topology {
     let segment = ("orlop.example/node".to_owned(), "n1".to_owned());
-    Topology::parse([segment]).expect("it is a legal place")
+    Topology::parse([segment]).expect("it is a legal topology")
 }
 
 pub(crate) fn engine() -> Engine {
-    let config = MemoryPoolConfig { topology: place(), ..MemoryPoolConfig::default() };
+    let config = MemoryPoolConfig { topology: topology(), ..MemoryPoolConfig::default() };
     // Inputs hold ids of this pool.
     let pool = MemoryPool::with_id(PoolId::from_random([0; 4]), config);
     let settings = EngineSettings {
         node_id: node(),
-        place: place(),
+        topology: topology(),
         attach: true,
         max_volumes: MOST_VOLUMES,
         default_capacity: 1 << 30,
@@ -41,7 +41,7 @@ pub(crate) fn features() -> Features {
     Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo { id: node(), place: place(), max_volumes: MOST_VOLUMES },
+        node: NodeInfo { id: node(), topology: topology(), max_volumes: MOST_VOLUMES },
         attach: true,
         limits: true,
         group_snapshots: true,

@@ -46,13 +46,13 @@ impl MemoryPlugin {
         log();
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let socket = directory.path().join("csi.sock");
-        let place = place_of(NODE)?;
+        let topology = place_of(NODE)?;
         let node: NodeId = NODE.parse().map_err(|_| "the node's id".to_owned())?;
-        let pools = pools(reach, &place)?;
+        let pools = pools(reach, &topology)?;
         let served = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
         let settings = EngineSettings {
             node_id: node.clone(),
-            place: place.clone(),
+            topology: topology.clone(),
             attach: true,
             max_volumes: MAX_VOLUMES,
             default_capacity: 1 << 30,
@@ -64,7 +64,7 @@ impl MemoryPlugin {
         let features = Features {
             driver_name: "orlop.example".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: NodeInfo { id: node, place, max_volumes: MAX_VOLUMES },
+            node: NodeInfo { id: node, topology, max_volumes: MAX_VOLUMES },
             attach: true,
             limits: true,
             group_snapshots: true,
@@ -141,13 +141,13 @@ fn pools(reach: Reach, here: &Topology) -> Result<Vec<Arc<MemoryPool>>, String> 
         Reach::Spread => [here.clone(), place_of(OTHER_NODE)?],
     };
     let named = ["memory", "elsewhere"].into_iter().zip(&places);
-    Ok(named.map(|(name, place)| pool(name, place)).collect())
+    Ok(named.map(|(name, topology)| pool(name, topology)).collect())
 }
 
-fn pool(name: &str, place: &Topology) -> Arc<MemoryPool> {
+fn pool(name: &str, topology: &Topology) -> Arc<MemoryPool> {
     let config = MemoryPoolConfig {
         name: name.to_owned(),
-        topology: place.clone(),
+        topology: topology.clone(),
         capacity_bytes: POOL_BYTES,
     };
     Arc::new(MemoryPool::new(config))

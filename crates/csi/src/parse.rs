@@ -22,7 +22,7 @@ use crate::reply::READ_ONLY_KEY;
 
 pub(crate) use volume::{
     capability, capability_in_use, capability_set, capability_set_to_validate, capacity_parameters,
-    check_snapshot_parameters, content_source, mutable_parameters, place, topology_requirement,
+    check_snapshot_parameters, content_source, mutable_parameters, topology, topology_requirement,
     volume_group_parameters, volume_parameters,
 };
 

@@ -22,13 +22,13 @@ pub(crate) const LONGEST_TEXT: usize = 128;
 pub(crate) const READ_ONLY_KEY: &str = "readonly";
 
 pub(crate) fn volume(volume: &Volume) -> v1::Volume {
-    let anywhere = volume.place.is_empty();
+    let anywhere = volume.topology.is_empty();
     v1::Volume {
         capacity_bytes: bytes(volume.record.capacity_bytes),
         volume_id: volume.record.id.to_string(),
         volume_context: volume.context.clone(),
         content_source: volume.record.source.as_ref().map(content_source),
-        accessible_topology: if anywhere { Vec::new() } else { vec![topology(&volume.place)] },
+        accessible_topology: if anywhere { Vec::new() } else { vec![topology(&volume.topology)] },
     }
 }
 
@@ -66,9 +66,9 @@ pub(crate) fn bytes(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn topology(place: &Topology) -> v1::Topology {
+pub(crate) fn topology(topology: &Topology) -> v1::Topology {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    v1::Topology { segments: place.segments().map(owned).collect() }
+    v1::Topology { segments: topology.segments().map(owned).collect() }
 }
 
 pub(crate) fn block_metadata(range: &ByteRange) -> v1::BlockMetadata {

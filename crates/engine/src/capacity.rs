@@ -7,7 +7,7 @@ use crate::engine::{Engine, PoolRef};
 use crate::request::{CapacityAnswer, CapacityQuery};
 
 impl Engine {
-    /// A pool or a place that is not here has room for nothing; that is an answer, not an error,
+    /// A pool or a topology that is not here has room for nothing; that is an answer, not an error,
     /// as the orchestrator asks every node about every class. Nor is there room on a pool that is
     /// away: with an error, the orchestrator would go on with what it knew before. A pool that
     /// fails does not keep the others from being counted.
@@ -78,9 +78,9 @@ fn steady(bytes: u64) -> u64 {
 fn fits(pool: &PoolRef, query: &CapacityQuery) -> bool {
     let named = query.parameters.pool.as_deref().is_none_or(|name| pool.name() == name);
     let reachable = query
-        .place
+        .topology
         .as_ref()
-        .is_none_or(|place| pool.topology().is_empty() || pool.topology().is_within(place));
+        .is_none_or(|asked| pool.topology().is_empty() || pool.topology().is_within(asked));
     named && reachable
 }
 

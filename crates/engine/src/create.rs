@@ -333,7 +333,7 @@ fn milder(known: Option<Error>, new: Error) -> Error {
 
 /// CV-03, CV-29: is the volume of this name what is asked for now?
 fn check_same_request(existing: &Volume, request: &CreateVolume) -> Result<()> {
-    let Volume { record: existing, place, .. } = existing;
+    let Volume { record: existing, topology, .. } = existing;
     let what = existing.label();
     let clash = |reason: &str| Err(Error::conflict(&what, reason));
     if let Some(range) = request.range.filter(|range| !range.holds(existing.capacity_bytes)) {
@@ -357,8 +357,8 @@ fn check_same_request(existing: &Volume, request: &CreateVolume) -> Result<()> {
         return clash("it belongs to a single workload");
     }
     match &request.topology {
-        Some(topology) if !place.is_empty() && topology.rank(place).is_none() => {
-            clash("it cannot be reached from the places asked for")
+        Some(required) if !topology.is_empty() && required.rank(topology).is_none() => {
+            clash("it cannot be reached from the topology that is asked for")
         }
         Some(_) | None => Ok(()),
     }

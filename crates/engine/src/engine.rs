@@ -24,7 +24,7 @@ pub(crate) type PoolRef = Arc<dyn Pool>;
 pub struct EngineSettings {
     pub node_id: NodeId,
     /// Where this node is.
-    pub place: Topology,
+    pub topology: Topology,
     /// Are volumes published to nodes by the controller before nodes use them?
     pub attach: bool,
     pub max_volumes: u32,
@@ -122,7 +122,7 @@ impl Engine {
     pub fn node_info(&self) -> NodeInfo {
         NodeInfo {
             id: self.settings.node_id.clone(),
-            place: self.settings.place.clone(),
+            topology: self.settings.topology.clone(),
             max_volumes: self.settings.max_volumes,
         }
     }

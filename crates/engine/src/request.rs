@@ -32,14 +32,14 @@ pub struct CreateVolume {
 #[derive(Debug, Clone)]
 pub struct Volume {
     pub record: VolumeRecord,
-    pub place: Topology,
+    pub topology: Topology,
     pub context: VolumeContext,
 }
 
 impl Volume {
     pub(crate) fn of(pool: &PoolRef, record: VolumeRecord) -> Self {
         let context = context_of(pool, &record);
-        Self { record, place: pool.topology().clone(), context }
+        Self { record, topology: pool.topology().clone(), context }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Validate {
 pub struct CapacityQuery {
     pub capabilities: Option<CapabilitySet>,
     pub parameters: VolumeParameters,
-    pub place: Option<Topology>,
+    pub topology: Option<Topology>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,7 +245,7 @@ pub struct NodeExpand {
 #[derive(Debug, Clone)]
 pub struct NodeInfo {
     pub id: NodeId,
-    pub place: Topology,
+    pub topology: Topology,
     pub max_volumes: u32,
 }
 

@@ -129,11 +129,11 @@ fn limits(map: &BTreeMap<String, String>) {
 }
 
 fn topology(map: &BTreeMap<String, String>) {
-    let Ok(place) = Topology::parse(map.clone()) else { return };
-    assert!(place.is_within(&place) && place.is_within(&Topology::default()));
-    let again = BTreeMap::from(place.clone());
+    let Ok(topology) = Topology::parse(map.clone()) else { return };
+    assert!(topology.is_within(&topology) && topology.is_within(&Topology::default()));
+    let again = BTreeMap::from(topology.clone());
     assert_eq!(again, *map);
-    assert_eq!(Topology::try_from(again).ok(), Some(place));
+    assert_eq!(Topology::try_from(again).ok(), Some(topology));
 }
 
 /// What is chosen holds what was asked for.

@@ -1,4 +1,4 @@
-//! The vocabulary of Orlop: what a volume, a snapshot, a capability and a place are.
+//! The vocabulary of Orlop: what a volume, a snapshot, a capability and a topology are.
 //!
 //! Nothing here does I/O. Values of these types are valid by construction, so nothing further
 //! in has to check them again. The two traits at the end, [`Pool`] and [`Host`], are all that

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// One place, as segments such as `example.com/zone = z1`. Keys compare without regard to case
+/// The location of a node or pool, as segments such as `example.com/zone = z1`. Keys compare without regard to case
 /// (TP-06), so they are kept in the spelling given and looked up in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
@@ -22,7 +22,7 @@ impl Topology {
     pub fn parse(
         segments: impl IntoIterator<Item = (String, String)>,
     ) -> std::result::Result<Self, String> {
-        let mut places = BTreeMap::new();
+        let mut by_key = BTreeMap::new();
         for (key, value) in segments {
             if !is_key(&key) {
                 return Err("a topology key is not of the form [prefix/]name".to_owned());
@@ -31,11 +31,11 @@ impl Topology {
                 return Err(format!("the value of topology key {key} is not allowed"));
             }
             let lower = key.to_ascii_lowercase();
-            if places.insert(lower, Segment { key: key.clone(), value }).is_some() {
+            if by_key.insert(lower, Segment { key: key.clone(), value }).is_some() {
                 return Err(format!("topology key {key} is given twice, in different case"));
             }
         }
-        Ok(Self(places))
+        Ok(Self(by_key))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -46,7 +46,7 @@ impl Topology {
         self.0.values().map(|segment| (segment.key.as_str(), segment.value.as_str()))
     }
 
-    /// Is this place inside `wider`, that is, does it have all of its segments?
+    /// Is this topology inside `wider`, that is, does it have all of its segments?
     pub fn is_within(&self, wider: &Self) -> bool {
         wider.0.iter().all(|(key, wanted)| {
             self.0.get(key).is_some_and(|segment| segment.value == wanted.value)
@@ -105,19 +105,22 @@ impl TopologyRequirement {
         if requisite.is_empty() && preferred.is_empty() {
             return Err(Error::invalid(FIELD, "has neither requisite nor preferred"));
         }
-        if !requisite.is_empty() && preferred.iter().any(|place| !requisite.contains(place)) {
-            return Err(Error::invalid(FIELD, "prefers a place that is not among the requisite"));
+        if !requisite.is_empty() && preferred.iter().any(|topology| !requisite.contains(topology)) {
+            return Err(Error::invalid(
+                FIELD,
+                "has a preferred topology that is not among the requisite ones",
+            ));
         }
         Ok(Self { requisite, preferred })
     }
 
-    /// How well storage at `place` answers: `None` not at all, else lower is better. Preferred
-    /// places come in their order, then the other requisite ones; without requisite, any
-    /// place will do in the end (TP-14, TP-16).
-    pub fn rank(&self, place: &Topology) -> Option<usize> {
-        let preferred = self.preferred.iter().position(|wanted| place.is_within(wanted));
+    /// How well storage at `offered` meets the requirement: `None` not at all, else lower is better. Preferred
+    /// topologies come in their order, then the other requisite ones; without requisite, any
+    /// topology will do in the end (TP-14, TP-16).
+    pub fn rank(&self, offered: &Topology) -> Option<usize> {
+        let preferred = self.preferred.iter().position(|wanted| offered.is_within(wanted));
         let allowed = self.requisite.is_empty()
-            || self.requisite.iter().any(|wanted| place.is_within(wanted));
+            || self.requisite.iter().any(|wanted| offered.is_within(wanted));
         allowed.then(|| preferred.unwrap_or(self.preferred.len()))
     }
 }
@@ -128,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    fn place(segments: &[(&str, &str)]) -> Topology {
+    fn topology(segments: &[(&str, &str)]) -> Topology {
         Topology::parse(segments.iter().map(|(k, v)| (k.to_string(), v.to_string()))).unwrap()
     }
 
@@ -156,13 +159,13 @@ mod tests {
     fn keys_compare_without_case() {
         let twice = [("Zone", "a"), ("zone", "b")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         assert!(Topology::parse(twice).is_err());
-        assert!(place(&[("Zone", "a"), ("rack", "r")]).is_within(&place(&[("zone", "a")])));
-        assert!(!place(&[("zone", "a")]).is_within(&place(&[("zone", "a"), ("rack", "r")])));
+        assert!(topology(&[("Zone", "a"), ("rack", "r")]).is_within(&topology(&[("zone", "a")])));
+        assert!(!topology(&[("zone", "a")]).is_within(&topology(&[("zone", "a"), ("rack", "r")])));
     }
 
     #[test]
     fn preferred_topologies_rank_in_order() {
-        let (a, b, c) = (place(&[("z", "a")]), place(&[("z", "b")]), place(&[("z", "c")]));
+        let (a, b, c) = (topology(&[("z", "a")]), topology(&[("z", "b")]), topology(&[("z", "c")]));
         let wanted = TopologyRequirement::new(vec![a.clone(), b.clone()], vec![b.clone()]).unwrap();
         assert_eq!(wanted.rank(&b), Some(0));
         assert_eq!(wanted.rank(&a), Some(1));
@@ -175,7 +178,7 @@ mod tests {
     fn contradictory_requirements_are_refused() {
         assert!(TopologyRequirement::new(vec![], vec![]).is_err());
         let stray =
-            TopologyRequirement::new(vec![place(&[("z", "a")])], vec![place(&[("z", "b")])]);
+            TopologyRequirement::new(vec![topology(&[("z", "a")])], vec![topology(&[("z", "b")])]);
         assert!(stray.is_err());
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) peers: Option<PeerConfig>,
     pub(crate) driver_name: String,
     pub(crate) node_id: NodeId,
-    pub(crate) place: Topology,
+    pub(crate) topology: Topology,
     pub(crate) attach: bool,
     pub(crate) max_volumes: u32,
     pub(crate) default_capacity: u64,

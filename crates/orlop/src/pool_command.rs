@@ -188,7 +188,7 @@ fn inspect(config: &Config, path: &Path) -> orlop_model::Result<(ImagePoolConfig
     let pool = configured.unwrap_or_else(|| ImagePoolConfig {
         path: path.clone(),
         name: "default".to_owned(),
-        topology: config.place.clone(),
+        topology: config.topology.clone(),
         floor: Floor::Percent(0),
         overcommit_percent: 100,
         managed_size: None,
@@ -237,9 +237,9 @@ fn describe(path: &Path, inspection: &Inspection, printer: &Printer) {
     }
 }
 
-fn shown(place: &Topology) -> String {
+fn shown(topology: &Topology) -> String {
     let segments: Vec<String> =
-        place.segments().map(|(key, value)| format!("{key}={value}")).collect();
+        topology.segments().map(|(key, value)| format!("{key}={value}")).collect();
     segments.join(",")
 }
 

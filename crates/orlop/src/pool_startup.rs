@@ -175,7 +175,7 @@ pub(crate) fn open(
 ) -> std::result::Result<OpenedPools, Failure> {
     let settings = EngineSettings {
         node_id: config.node_id.clone(),
-        place: config.place.clone(),
+        topology: config.topology.clone(),
         attach: config.attach,
         max_volumes: config.max_volumes,
         default_capacity: config.default_capacity,

@@ -312,7 +312,7 @@ fn features(config: &Config, host: &dyn Host) -> Features {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: NodeInfo {
             id: config.node_id.clone(),
-            place: config.place.clone(),
+            topology: config.topology.clone(),
             max_volumes: config.max_volumes,
         },
         attach: config.attach,

@@ -55,15 +55,15 @@ impl Router {
 /// Which pools a request is about.
 struct Asked {
     name: Option<String>,
-    place: Option<Topology>,
+    topology: Option<Topology>,
 }
 
 impl Asked {
     fn of(request: &v1::GetCapacityRequest) -> Self {
-        let place = request.accessible_topology.clone().map(|topology| topology.segments);
-        // A place that is malformed is refused where the call ends.
-        let place = place.and_then(|segments| Topology::parse(segments).ok());
-        Self { name: request.parameters.get(POOL).cloned(), place }
+        let asked = request.accessible_topology.clone().map(|topology| topology.segments);
+        // A malformed topology is refused by the daemon that serves the call.
+        let topology = asked.and_then(|segments| Topology::parse(segments).ok());
+        Self { name: request.parameters.get(POOL).cloned(), topology }
     }
 
     fn pools(&self, members: &Members) -> BTreeMap<PoolId, (String, Target)> {
@@ -80,10 +80,10 @@ impl Asked {
 
     fn includes(&self, pool: &MemberPool) -> bool {
         self.name.as_ref().is_none_or(|name| *name == pool.name)
-            && self.place.as_ref().is_none_or(|place| {
+            && self.topology.as_ref().is_none_or(|asked| {
                 pool.topology.is_empty()
-                    || pool.topology.is_within(place)
-                    || place.is_within(&pool.topology)
+                    || pool.topology.is_within(asked)
+                    || asked.is_within(&pool.topology)
             })
     }
 }

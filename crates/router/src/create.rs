@@ -167,7 +167,7 @@ fn check_candidates_are_there(members: &Members, wanted: &Creation) -> Result<()
         return Err(away.refusal(&doing()));
     }
     let suits = |member: &&Member| member.rank(wanted).is_some();
-    // What has not said where it is may suit as well, unless the volume's place is a known one.
+    // What has not said where it is may suit as well, unless the volume's topology is a known one.
     let is_bound = wanted.source.is_some() || wanted.topology.is_some();
     if is_bound && members.all.iter().any(|member| suits(&member)) {
         return Ok(());
@@ -181,15 +181,15 @@ async fn rank<'a>(held: &'a [Held], call: &Call, wanted: &Creation) -> Vec<&'a H
         held.iter().filter_map(|held| Some((held.rank?, 0, held))).collect();
     if candidates.len() > 1 {
         let mut asking = JoinSet::new();
-        for (place, (_, _, held)) in candidates.iter().enumerate() {
+        for (index, (_, _, held)) in candidates.iter().enumerate() {
             let mut client = Controller::new(held.target.clone());
             let request = call.beside(wanted.capacity.clone());
-            asking.spawn(async move { (place, client.get_capacity(request).await) });
+            asking.spawn(async move { (index, client.get_capacity(request).await) });
         }
         while let Some(answer) = asking.join_next().await {
             // One that cannot tell is tried last, and then says what is wrong.
-            if let Ok((place, Ok(capacity))) = answer
-                && let Some(candidate) = candidates.get_mut(place)
+            if let Ok((index, Ok(capacity))) = answer
+                && let Some(candidate) = candidates.get_mut(index)
             {
                 candidate.1 = capacity.into_inner().available_capacity;
             }

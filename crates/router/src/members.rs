@@ -49,7 +49,7 @@ impl Member {
         ))
     }
 
-    /// Could it have a volume that was asked for in this way before? Its place and its source are fixed, while
+    /// Could it have a volume that was asked for in this way before? Its topology and its source are fixed, while
     /// the pool of a name may have been another one.
     pub(crate) fn may_have(&self, wanted: &Creation) -> bool {
         let mut anywhere = wanted.clone();
@@ -143,13 +143,13 @@ impl Members {
     }
 }
 
-/// A pool that several nodes reach has no place; one that is bound to a place and is on two was copied.
+/// A pool that several nodes reach has no topology; one that is bound to a topology and is on two nodes was copied.
 fn check_shared(pool: &PoolId, one: &Member, other: &Member) -> Result<(), Status> {
-    let place = |member: &Member| {
+    let is_bound = |member: &Member| {
         let served = member.pools.iter().find(|served| served.id == *pool);
         served.is_some_and(|served| !served.topology.is_empty())
     };
-    if !place(one) && !place(other) {
+    if !is_bound(one) && !is_bound(other) {
         return Ok(());
     }
     Err(Status::failed_precondition(format!(

@@ -16,7 +16,11 @@ fn features(attach: bool, limits: bool) -> Features {
     Features {
         driver_name: "orlop.example".to_owned(),
         version: "0".to_owned(),
-        node: NodeInfo { id: "node".parse().unwrap(), place: Topology::default(), max_volumes: 0 },
+        node: NodeInfo {
+            id: "node".parse().unwrap(),
+            topology: Topology::default(),
+            max_volumes: 0,
+        },
         attach,
         limits,
         group_snapshots: true,

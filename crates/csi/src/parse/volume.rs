@@ -241,9 +241,9 @@ fn unknown(key: &str, of_what: &str) -> Error {
 }
 
 /// TP-08.
-pub(crate) fn place(field: &'static str, topology: v1::Topology) -> Result<Topology> {
-    check_map_size(field, &topology.segments)?;
-    Topology::parse(topology.segments).map_err(|reason| Error::invalid(field, reason))
+pub(crate) fn topology(field: &'static str, message: v1::Topology) -> Result<Topology> {
+    check_map_size(field, &message.segments)?;
+    Topology::parse(message.segments).map_err(|reason| Error::invalid(field, reason))
 }
 
 /// TP-09, TP-18.
@@ -253,14 +253,14 @@ pub(crate) fn topology_requirement(
     let Some(requirement) = requirement else {
         return Ok(None);
     };
-    let places = |topologies: Vec<v1::Topology>| -> Result<Vec<Topology>> {
+    let parse_all = |topologies: Vec<v1::Topology>| -> Result<Vec<Topology>> {
         topologies
             .into_iter()
-            .map(|topology| place("accessibility_requirements", topology))
+            .map(|message| topology("accessibility_requirements", message))
             .collect()
     };
-    let requisite = places(requirement.requisite)?;
-    let preferred = places(requirement.preferred)?;
+    let requisite = parse_all(requirement.requisite)?;
+    let preferred = parse_all(requirement.preferred)?;
     TopologyRequirement::new(requisite, preferred).map(Some)
 }
 

@@ -143,7 +143,7 @@ impl Node {
             node_id: node.id.to_string(),
             max_volumes_per_node: node.max_volumes.into(),
             // NI-11: there even if it is empty.
-            accessible_topology: Some(reply::topology(&node.place)),
+            accessible_topology: Some(reply::topology(&node.topology)),
         })
     }
 }

@@ -145,7 +145,7 @@ impl Drop for Plugin {
     }
 }
 
-pub(crate) fn place() -> Topology {
+pub(crate) fn topology() -> Topology {
     Topology::parse([("orlop.example/node".to_owned(), NODE.to_owned())]).unwrap()
 }
 
@@ -160,7 +160,7 @@ fn node_id() -> NodeId {
 fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
     let settings = EngineSettings {
         node_id: node_id(),
-        place: place(),
+        topology: topology(),
         attach,
         max_volumes: 8,
         default_capacity: 1 << 30,
@@ -173,7 +173,7 @@ pub(crate) fn features(setup: &Setup) -> Features {
     Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo { id: node_id(), place: place(), max_volumes: 8 },
+        node: NodeInfo { id: node_id(), topology: topology(), max_volumes: 8 },
         attach: setup.attach,
         limits: setup.limits,
         group_snapshots: setup.group_snapshots,

@@ -63,7 +63,7 @@ async fn calls_waiting_on_one_pool_do_not_abort_another() {
     let [sick, well] = [(); 2].map(|()| Gated(Arc::default()));
     let settings = EngineSettings {
         node_id: NODE.parse().unwrap(),
-        place: Topology::default(),
+        topology: Topology::default(),
         attach: false,
         max_volumes: 8,
         default_capacity: 1 << 20,

@@ -66,7 +66,7 @@ fn foreign_call_on_a_hung_pool_counts_for_its_home_pool() {
     let [home, other] = ["home", "other"].map(pool);
     let settings = EngineSettings {
         node_id: "n1".parse().unwrap(),
-        place: Topology::default(),
+        topology: Topology::default(),
         attach: false,
         max_volumes: 1,
         default_capacity: 1 << 20,

@@ -34,7 +34,7 @@ fn on(name: &str, pool: &str) -> CreateVolume {
 
 fn capacity(pool: Option<&str>) -> CapacityQuery {
     let parameters = pool.map_or_else(VolumeParameters::default, |it| parameters(&[("pool", it)]));
-    CapacityQuery { capabilities: None, parameters, place: None }
+    CapacityQuery { capabilities: None, parameters, topology: None }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn pools() -> Vec<orlop_pools::MemoryPoolConfig> {
 }
 
 fn anything() -> CapacityQuery {
-    CapacityQuery { capabilities: None, parameters: VolumeParameters::default(), place: None }
+    CapacityQuery { capabilities: None, parameters: VolumeParameters::default(), topology: None }
 }
 
 fn ask(fixture: &Fixture, query: &CapacityQuery) -> CapacityAnswer {
@@ -54,7 +54,7 @@ fn small_volume_does_not_change_the_capacity() {
 fn topology_and_pool_name_filter_the_capacity() {
     let fixture = Fixture::with_pools(pools());
     let at =
-        |name| ask(&fixture, &CapacityQuery { place: Some(zone(name)), ..anything() }).available;
+        |name| ask(&fixture, &CapacityQuery { topology: Some(zone(name)), ..anything() }).available;
     assert_eq!((at("z1"), at("z2"), at("z3")), (50 * GIB, 30 * GIB, 10 * GIB));
     let named = |name| CapacityQuery { parameters: parameters(&[("pool", name)]), ..anything() };
     assert_eq!(ask(&fixture, &named("slow")).maximum_volume, 20 * GIB);

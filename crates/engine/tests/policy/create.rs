@@ -21,7 +21,7 @@ fn a_repeated_creation_finds_the_volume_of_the_first() {
     let first = fixture.engine.create_volume(&volume("v")).unwrap();
     let again = fixture.engine.create_volume(&volume("v")).unwrap();
     assert_eq!(again.record, first.record);
-    assert_eq!((again.place, again.context), (first.place, first.context));
+    assert_eq!((again.topology, again.context), (first.topology, first.context));
     assert_eq!(fixture.names(), ["v"]);
 }
 
@@ -88,7 +88,7 @@ fn name_of_a_different_volume_conflicts() {
             "mkfs",
             CreateVolume { parameters: parameters(&[("mkfsOptions", "-L x")]), ..volume("v") },
         ),
-        ("place", CreateVolume { topology: requisite(&["z2"]), ..volume("v") }),
+        ("topology", CreateVolume { topology: requisite(&["z2"]), ..volume("v") }),
         ("snapshot", restored("v", &snapshot)),
         ("clone", cloned("v", &origin)),
     ];

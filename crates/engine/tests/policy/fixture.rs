@@ -160,14 +160,14 @@ fn engine(
     Arc::new(Engine::new(pools, Arc::clone(host) as _, settings.clone()).unwrap())
 }
 
-pub(crate) fn pool(name: &str, place: &Topology, capacity_bytes: u64) -> MemoryPoolConfig {
-    MemoryPoolConfig { name: name.to_owned(), topology: place.clone(), capacity_bytes }
+pub(crate) fn pool(name: &str, topology: &Topology, capacity_bytes: u64) -> MemoryPoolConfig {
+    MemoryPoolConfig { name: name.to_owned(), topology: topology.clone(), capacity_bytes }
 }
 
 pub(crate) fn settings() -> EngineSettings {
     EngineSettings {
         node_id: node(HERE),
-        place: zone("z1"),
+        topology: zone("z1"),
         attach: true,
         max_volumes: 100,
         default_capacity: GIB,

@@ -77,7 +77,7 @@ fn requisite_topology_is_respected() {
     let fixture = three_pools();
     assert_eq!(placed(&fixture, wanting("a", &["z2"], &[])), "slow");
     let volume = fixture.engine.create_volume(&wanting("a", &["z2"], &[])).unwrap();
-    assert_eq!(volume.place, zone("z2"));
+    assert_eq!(volume.topology, zone("z2"));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn preferred_topologies_are_tried_in_order() {
     assert_eq!(placed(&fixture, wanting("c", &["z1", "z2"], &["z2"])), "slow");
     // Full where it is preferred: TP-16.
     assert_eq!(placed(&fixture, sized(wanting("d", &["z1", "z2"], &["z2"]), 25 * GIB)), "fast");
-    // No requisite: any place will do in the end.
+    // No requisite: any topology will do in the end.
     assert_eq!(placed(&fixture, wanting("e", &[], &["z7"])), "slow");
 }
 

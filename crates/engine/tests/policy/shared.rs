@@ -378,8 +378,9 @@ fn source_on_a_shared_pool_is_kept_until_copied() {
 /// Not "busy", which would be tried again without end: the volume would wait for its own lock.
 #[test]
 fn a_source_of_the_same_name_on_another_pool_is_refused() {
-    let place = Topology::default();
-    let fixture = Fixture::with_pools(vec![pool("shared", &place, GIB), pool("own", &place, GIB)]);
+    let topology = Topology::default();
+    let fixture =
+        Fixture::with_pools(vec![pool("shared", &topology, GIB), pool("own", &topology, GIB)]);
     fixture.pool().share_with(&[&node(HERE)]);
     let wanted = |name: &str| CreateVolume {
         parameters: parameters(&[("pool", "shared")]),

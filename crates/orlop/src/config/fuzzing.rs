@@ -43,7 +43,7 @@ fn check(config: &Config) {
     // It becomes a directory and a key of topology.
     let name = &config.driver_name;
     assert!(!name.contains('/') && !name.starts_with(['.', '-']) && name.len() <= 63, "{name:?}");
-    assert!(config.place.segments().next().is_some());
+    assert!(config.topology.segments().next().is_some());
     assert!(config.default_capacity >= 1 << 20);
     assert!(!config.freeze_limit.is_zero());
     assert!(!config.pools.is_empty());

@@ -1,4 +1,4 @@
-//! The driver's name and this node's place.
+//! The driver's name and this node's topology.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ const VALUE: &str = "at most 63 letters, digits, '-', '_', '.' that begin and en
 const NODE: &str = "node";
 
 /// TP-05: all keys have the driver's name as their prefix. The node itself is always one.
-pub(super) fn place(
+pub(super) fn topology(
     driver_name: &str,
     node: &NodeId,
     extra: BTreeMap<String, String>,

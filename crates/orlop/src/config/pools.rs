@@ -43,7 +43,7 @@ impl PoolConfig {
 
 /// What else was settled that pools depend on.
 pub(super) struct Surroundings<'a> {
-    pub(super) place: &'a Topology,
+    pub(super) topology: &'a Topology,
     pub(super) node_id: &'a NodeId,
     pub(super) mode: Mode,
     pub(super) attach: bool,
@@ -137,7 +137,7 @@ fn image(
     Ok(ImagePoolConfig {
         path,
         name,
-        topology: around.place.clone(),
+        topology: around.topology.clone(),
         floor: floor(settings.floor.as_deref())?,
         overcommit_percent: overcommit(settings.overcommit)?,
         managed_size: settings.image_size.as_deref().map(image_size).transpose()?,

@@ -33,7 +33,7 @@ fn pool_is_the_only_required_setting() {
     assert_eq!(config.driver_name, "csi.orlop.io");
     assert_eq!(config.mode, Mode::All);
     assert!(config.attach);
-    let segments: Vec<_> = config.place.segments().collect();
+    let segments: Vec<_> = config.topology.segments().collect();
     assert_eq!(segments, [("csi.orlop.io/node", "n1")]);
     assert_eq!(image(&config).overcommit_percent, 100);
 }

@@ -20,7 +20,7 @@ const DEFAULT_FREEZE_LIMIT_SECONDS: u32 = 60;
 pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
     let driver_name = names::driver_name(settings.driver_name)?;
     let node_id = names::node_id(settings.node_id)?;
-    let place = names::place(&driver_name, &node_id, settings.topology)?;
+    let topology = names::topology(&driver_name, &node_id, settings.topology)?;
     let filesystems = settings.filesystems.map(|list| filesystems(&list)).transpose()?;
     let default_fs =
         settings.default_fs.map(|fs| filesystem("ORLOP_DEFAULT_FS", &fs)).transpose()?;
@@ -48,7 +48,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
     };
     check_run_dir(&run_dir)?;
     let surroundings = Surroundings {
-        place: &place,
+        topology: &topology,
         node_id: &node_id,
         mode,
         attach,
@@ -61,7 +61,7 @@ pub(super) fn validate(settings: Settings) -> Result<Config, ConfigError> {
         pools: pools::validate(settings.pools, &surroundings)?,
         driver_name,
         node_id,
-        place,
+        topology,
         attach,
         max_volumes: settings.max_volumes_per_node.unwrap_or(DEFAULT_MAX_VOLUMES),
         default_capacity: default_capacity(settings.default_size.as_deref())?,

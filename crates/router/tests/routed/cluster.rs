@@ -96,7 +96,7 @@ pub(crate) struct Node {
     runtime: Option<Runtime>,
 }
 
-pub(crate) fn place(node: &str) -> Topology {
+pub(crate) fn topology_of(node: &str) -> Topology {
     Topology::parse([(NODE_KEY.to_owned(), node.to_owned())]).unwrap()
 }
 
@@ -105,10 +105,10 @@ fn routes(
     pools: Vec<Arc<MemoryPool>>,
     memory: &ClusterMemory,
 ) -> (Routes, Arc<Executor>) {
-    let place = place(name);
+    let topology = topology_of(name);
     let settings = EngineSettings {
         node_id: name.parse().unwrap(),
-        place: place.clone(),
+        topology: topology.clone(),
         attach: false,
         max_volumes: 8,
         default_capacity: 1 << 30,
@@ -121,7 +121,7 @@ fn routes(
     let features = Arc::new(Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo { id: name.parse().unwrap(), place, max_volumes: 8 },
+        node: NodeInfo { id: name.parse().unwrap(), topology, max_volumes: 8 },
         attach: false,
         limits: true,
         group_snapshots: true,
@@ -134,7 +134,7 @@ fn routes(
 impl Node {
     pub(crate) async fn start(name: &str, authority: &Authority, capacity_bytes: u64) -> Self {
         let config =
-            MemoryPoolConfig { topology: place(name), capacity_bytes, ..Default::default() };
+            MemoryPoolConfig { topology: topology_of(name), capacity_bytes, ..Default::default() };
         let pool = Arc::new(MemoryPool::new(config));
         Self::serve(name, authority.files(name), pool, "127.0.0.1:0".parse().unwrap()).await
     }

@@ -138,9 +138,9 @@ fn source_must_exist_if_given() {
 
 #[test]
 fn topologies_are_checked_in_every_field() {
-    let place_at = |key: &str, value: &str| v1::Topology { segments: map(&[(key, value)]) };
-    assert!(place("accessible_topology", place_at("zone", "a")).is_ok());
-    assert!(is_invalid(&place("accessible_topology", place_at("Zone_", "a"))));
+    let topology_of = |key: &str, value: &str| v1::Topology { segments: map(&[(key, value)]) };
+    assert!(topology("accessible_topology", topology_of("zone", "a")).is_ok());
+    assert!(is_invalid(&topology("accessible_topology", topology_of("Zone_", "a"))));
 
     let requirement = |requisite: &[v1::Topology], preferred: &[v1::Topology]| {
         topology_requirement(Some(v1::TopologyRequirement {
@@ -149,9 +149,9 @@ fn topologies_are_checked_in_every_field() {
         }))
     };
     assert_eq!(topology_requirement(None).unwrap(), None);
-    assert!(requirement(&[place_at("zone", "a")], &[]).is_ok());
+    assert!(requirement(&[topology_of("zone", "a")], &[]).is_ok());
     assert!(is_invalid(&requirement(&[], &[])));
-    assert!(is_invalid(&requirement(&[place_at("zone", "")], &[])));
-    let stray = [place_at("zone", "b")];
-    assert!(is_invalid(&requirement(&[place_at("zone", "a")], &stray)));
+    assert!(is_invalid(&requirement(&[topology_of("zone", "")], &[])));
+    let stray = [topology_of("zone", "b")];
+    assert!(is_invalid(&requirement(&[topology_of("zone", "a")], &stray)));
 }

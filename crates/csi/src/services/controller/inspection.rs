@@ -119,14 +119,14 @@ fn offered(features: &Features) -> impl Iterator<Item = rpc::Type> {
 }
 
 fn parse_query(request: v1::GetCapacityRequest) -> Result<CapacityQuery> {
-    let place = request
+    let topology = request
         .accessible_topology
-        .map(|topology| parse::place("accessible_topology", topology))
+        .map(|topology| parse::topology("accessible_topology", topology))
         .transpose()?;
     let capabilities = Some(request.volume_capabilities)
         .filter(|capabilities| !capabilities.is_empty())
         .map(parse::capability_set)
         .transpose()?;
     let parameters = parse::capacity_parameters(&request.parameters)?;
-    Ok(CapacityQuery { capabilities, parameters, place })
+    Ok(CapacityQuery { capabilities, parameters, topology })
 }

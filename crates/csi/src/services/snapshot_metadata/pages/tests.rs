@@ -18,7 +18,7 @@ fn executor(patience: Duration) -> (Arc<Executor>, PoolId) {
     let id = pool.id().clone();
     let settings = EngineSettings {
         node_id: "n1".parse().unwrap(),
-        place: Topology::default(),
+        topology: Topology::default(),
         attach: false,
         max_volumes: 1,
         default_capacity: 1,
