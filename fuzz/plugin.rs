@@ -10,7 +10,7 @@ use orlop_pools::{MemoryPool, MemoryPoolConfig};
 
 use super::{Features, Mode};
 
-const MOST_VOLUMES: u32 = 4;
+const MAX_VOLUMES: u32 = 4;
 
 fn node() -> NodeId {
     "n1".parse().expect("it is a legal id")
@@ -29,9 +29,9 @@ pub(crate) fn engine() -> Engine {
         node_id: node(),
         topology: topology(),
         attach: true,
-        max_volumes: MOST_VOLUMES,
+        max_volumes: MAX_VOLUMES,
         default_capacity: 1 << 30,
-        lock_patience: std::time::Duration::ZERO,
+        lock_timeout: std::time::Duration::ZERO,
     };
     let engine = Engine::new(vec![Arc::new(pool)], Arc::new(MemoryHost::default()), settings);
     engine.expect("an empty pool is in order")
@@ -41,7 +41,7 @@ pub(crate) fn features() -> Features {
     Features {
         driver_name: "orlop.example".to_owned(),
         version: "1.2.3".to_owned(),
-        node: NodeInfo { id: node(), topology: topology(), max_volumes: MOST_VOLUMES },
+        node: NodeInfo { id: node(), topology: topology(), max_volumes: MAX_VOLUMES },
         attach: true,
         limits: true,
         group_snapshots: true,

@@ -56,7 +56,7 @@ impl MemoryPlugin {
             attach: true,
             max_volumes: MAX_VOLUMES,
             default_capacity: 1 << 30,
-            lock_patience: Duration::ZERO,
+            lock_timeout: Duration::ZERO,
         };
         let engine = Engine::new(served, Arc::new(MemoryHost::default()), settings);
         let executor = Arc::new(Executor::starting());

@@ -15,9 +15,9 @@ use tonic::codegen::http::Request;
 
 use crate::connections::{ConnectionRef, InFlight};
 
-/// Far more than a message needs on a socket of this machine. Answers, streams among them, are not
-/// measured by it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Far more than a message needs on a socket of this machine. It limits
+/// neither answers nor streams.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Of all messages that are on their way or belong to a call that has not been answered, over what each
 /// call may send without being counted: one message of the largest size. Parsed, an entry of two bytes may
@@ -230,7 +230,7 @@ impl Arriving {
         if self.is_stream {
             return Poll::Pending;
         }
-        let limit = self.limit.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
+        let limit = self.limit.get_or_insert_with(|| Box::pin(tokio::time::sleep(MESSAGE_TIMEOUT)));
         ready!(limit.as_mut().poll(context));
         let late = "the call's message did not arrive in time; send it with its headers";
         Poll::Ready(Some(Err(Status::deadline_exceeded(late))))

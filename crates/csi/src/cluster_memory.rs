@@ -8,8 +8,8 @@ use orlop_model::{NodeId, PoolId};
 
 use crate::proto::peer;
 
-/// Clocks differ; by more than this, the date is not one.
-const FURTHEST_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
+/// Clocks of nodes differ; a date that is further in the future than this is invalid.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Is a node gone for good, with these pools?
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Verdict {
         let pools = verdict.pools.iter().map(|pool| pool.parse()).collect::<Result<_, _>>().ok()?;
         let node: NodeId = verdict.node_id.parse().ok()?;
         let (forgotten, at) = (verdict.forgotten, verdict.at);
-        (at <= milliseconds_until(FURTHEST_AHEAD))
+        (at <= milliseconds_until(MAX_CLOCK_SKEW))
             .then(|| (node.to_string(), Self { pools, forgotten, at }))
     }
 

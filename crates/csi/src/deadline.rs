@@ -9,7 +9,7 @@ use tonic::codegen::http::HeaderMap;
 
 const HEADER: &str = "grpc-timeout";
 /// As the gRPC text has it.
-const MOST_DIGITS: usize = 8;
+const MAX_DIGITS: usize = 8;
 
 /// Begins to run when it is made; `None`: the call has no deadline, or one that cannot be read.
 pub(crate) fn of(headers: &HeaderMap) -> Option<Sleep> {
@@ -33,7 +33,7 @@ pub(crate) fn exceeded() -> Status {
 fn parse(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty()
-        || digits.len() > MOST_DIGITS
+        || digits.len() > MAX_DIGITS
         || !digits.bytes().all(|digit| digit.is_ascii_digit())
     {
         return None;

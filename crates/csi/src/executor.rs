@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 use tracing::Span;
 
 use crate::readiness::Readiness;
-use draining::ON_THE_NODE;
+use draining::NODE_CALLS_STOP_TIMEOUT;
 
 /// Operations at once, of one kind on one pool. Beyond this, calls wait their turn: a storm of them
 /// must not turn into as many threads that contend for one disk.
@@ -29,19 +29,19 @@ const OPERATIONS: u32 = 64;
 const HEALTH_CHECKS: u32 = 2;
 
 /// Streams that read at once from one pool, beside the operations: a stream reads for as long as its
-/// caller likes, and must not take an operation's place for that long.
+/// caller likes, and must not keep an operation's permit for that long.
 const READING_STREAMS: u32 = 8;
 
 /// Streams that are open at once, most of them waiting for their callers to catch up. Each holds
 /// files open.
 const OPEN_STREAMS: u32 = 64;
 
-/// So long a stream waits for its caller to take the next page. A backup that is slow takes one at
-/// least every few seconds; one that was stopped and forgotten would keep the stream from others.
-const UNREAD_STREAM: Duration = Duration::from_secs(300);
+/// How long a stream waits for its caller to read the next page. A slow backup reads one at least every few
+/// seconds; one that was stopped and forgotten must not keep its permit.
+const UNREAD_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The interval at which pools are checked for an answer, with and without calls that wait.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is checked whether the pools answer, and whether a call should still wait for its permit.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many threads can be busy at once, by the number of pools: with fewer, one pool would wait for
 /// the threads of another.
@@ -173,7 +173,7 @@ impl RequestLimit {
                 permit = &mut permit => {
                     return permit.map(|permit| self.counted(permit)).map_err(|_| Error::Stopping);
                 }
-                () = tokio::time::sleep(LOOK_AGAIN) => check()?,
+                () = tokio::time::sleep(CHECK_INTERVAL) => check()?,
             }
         }
     }
@@ -214,8 +214,8 @@ pub struct Executor {
     /// What was wrong when Probe was asked the last time.
     readiness: Mutex<Readiness>,
     stopping_since: OnceLock<Instant>,
-    node_patience: Duration,
-    stream_patience: Duration,
+    node_calls_stop_timeout: Duration,
+    stream_timeout: Duration,
 }
 
 impl Executor {
@@ -228,8 +228,8 @@ impl Executor {
             open_streams: Arc::new(Semaphore::new(permits(OPEN_STREAMS))),
             readiness: Mutex::default(),
             stopping_since: OnceLock::new(),
-            node_patience: ON_THE_NODE,
-            stream_patience: UNREAD_STREAM,
+            node_calls_stop_timeout: NODE_CALLS_STOP_TIMEOUT,
+            stream_timeout: UNREAD_STREAM_TIMEOUT,
         }
     }
 
@@ -243,10 +243,10 @@ impl Executor {
         engine.clone().ok_or(Error::Starting)
     }
 
-    /// Looks after the pools for as long as it is polled.
+    /// Checks the pools at intervals, for as long as it is polled.
     pub(crate) async fn watch_pools(&self) {
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             if let Ok(engine) = self.engine() {
                 engine.watch_pools();
             }
@@ -310,8 +310,8 @@ impl Executor {
         })
     }
 
-    pub(crate) fn stream_patience(&self) -> Duration {
-        self.stream_patience
+    pub(crate) fn stream_timeout(&self) -> Duration {
+        self.stream_timeout
     }
 
     /// One step of a stream: short, and with nothing held between two of them but what the
@@ -344,9 +344,9 @@ impl Executor {
 
 #[cfg(test)]
 impl Executor {
-    /// As [`Self::starting`], with less patience for streams.
-    pub(crate) fn with_stream_patience(patience: Duration) -> Self {
-        Self { stream_patience: patience, ..Self::starting() }
+    /// As [`Self::starting`], with another timeout for streams.
+    pub(crate) fn with_stream_timeout(timeout: Duration) -> Self {
+        Self { stream_timeout: timeout, ..Self::starting() }
     }
 }
 

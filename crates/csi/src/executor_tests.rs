@@ -145,7 +145,7 @@ async fn running_calls_are_counted_while_draining() {
 /// The filesystem with the target paths may hang while all pools answer.
 #[tokio::test]
 async fn stop_waits_for_node_calls_with_a_limit() {
-    let executor = Executor { node_patience: Duration::ZERO, ..Executor::starting() };
+    let executor = Executor { node_calls_stop_timeout: Duration::ZERO, ..Executor::starting() };
     let limit = executor.limit(LimitKey { kind: CallKind::Node, pool: None }).unwrap();
     let held = hold(&limit).await;
     tokio::time::timeout(Duration::from_secs(60), executor.drained()).await.unwrap();
@@ -157,12 +157,13 @@ async fn stop_waits_for_node_calls_with_a_limit() {
 
 #[tokio::test]
 async fn stop_waits_for_controller_calls() {
-    let executor = Arc::new(Executor { node_patience: Duration::ZERO, ..Executor::starting() });
+    let executor =
+        Arc::new(Executor { node_calls_stop_timeout: Duration::ZERO, ..Executor::starting() });
     let held =
         hold(&executor.limit(LimitKey { kind: CallKind::Controller, pool: None }).unwrap()).await;
     let stopping = Arc::clone(&executor);
     let draining = tokio::spawn(async move { stopping.drained().await });
-    tokio::time::sleep(2 * LOOK_AGAIN).await;
+    tokio::time::sleep(2 * CHECK_INTERVAL).await;
     assert!(!draining.is_finished());
     held.release.send(()).unwrap();
     draining.await.unwrap();

@@ -44,7 +44,7 @@ const SIZE_KEY: &str = "size";
 const DEFAULT_RESULTS: usize = 1024;
 
 /// Some 100 KiB on the wire, far below the message size that receivers refuse.
-const MOST_RESULTS: usize = 4096;
+const MAX_RESULTS: usize = 4096;
 
 /// Refuses the call if one of these fields is not there (GEN-10).
 pub(crate) fn require<const N: usize>(fields: [(&'static str, bool); N]) -> Result<()> {
@@ -267,7 +267,7 @@ pub(crate) fn page_token<Id: FromStr>(text: &str) -> Result<Option<Id>> {
 pub(crate) fn max_results(count: i32) -> Result<usize> {
     match usize::try_from(count) {
         Ok(0) => Ok(DEFAULT_RESULTS),
-        Ok(count) => Ok(count.min(MOST_RESULTS)),
+        Ok(count) => Ok(count.min(MAX_RESULTS)),
         Err(_) => Err(Error::invalid("max_results", "is negative")),
     }
 }

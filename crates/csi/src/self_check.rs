@@ -18,8 +18,8 @@ use crate::proto::csi::v1::identity_client::IdentityClient;
 pub const NOT_READY: &str = "orlop-not-ready";
 
 const LONGEST_REASON: usize = 1000;
-/// While the socket accepts no connection.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Between two attempts to connect, while the socket accepts no connection.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Unwell {
@@ -37,19 +37,19 @@ pub enum Unwell {
 }
 
 /// Does the daemon answer at all? Not whether pools serve: a restart brings no pool back.
-pub async fn ask_alive(socket: &Path, patience: Duration) -> Result<(), Unwell> {
+pub async fn ask_alive(socket: &Path, timeout: Duration) -> Result<(), Unwell> {
     let asking = |mut client: IdentityClient<Channel>| async move {
         client.get_plugin_info(v1::GetPluginInfoRequest {}).await.map(drop)
     };
-    ask(socket, patience, asking).await
+    ask(socket, timeout, asking).await
 }
 
 /// Is the daemon ready, as Probe says?
-pub async fn ask_ready(socket: &Path, patience: Duration) -> Result<(), Unwell> {
+pub async fn ask_ready(socket: &Path, timeout: Duration) -> Result<(), Unwell> {
     let asking = |mut client: IdentityClient<Channel>| async move {
         client.probe(v1::ProbeRequest {}).await
     };
-    let answer = ask(socket, patience, asking).await?;
+    let answer = ask(socket, timeout, asking).await?;
     // CSI: a plugin that says nothing is ready.
     match answer.get_ref().ready.unwrap_or(true) {
         true => Ok(()),
@@ -71,7 +71,7 @@ fn reason(answer: &Response<v1::ProbeResponse>) -> String {
 
 async fn ask<T, F: Future<Output = Result<T, Status>>>(
     socket: &Path,
-    patience: Duration,
+    timeout: Duration,
     asking: impl FnOnce(IdentityClient<Channel>) -> F,
 ) -> Result<T, Unwell> {
     let path = || socket.to_owned();
@@ -80,8 +80,8 @@ async fn ask<T, F: Future<Output = Result<T, Status>>>(
         let answer = asking(IdentityClient::new(channel)).await;
         answer.map_err(|status| Unwell::Failed(path(), status.message().to_owned()))
     };
-    let answered = tokio::time::timeout(patience, asked).await;
-    answered.unwrap_or_else(|_| Err(Unwell::Silent(path(), patience)))
+    let answered = tokio::time::timeout(timeout, asked).await;
+    answered.unwrap_or_else(|_| Err(Unwell::Silent(path(), timeout)))
 }
 
 async fn connect(socket: &Path) -> Result<Channel, Unwell> {
@@ -89,7 +89,7 @@ async fn connect(socket: &Path) -> Result<Channel, Unwell> {
         match UnixStream::connect(socket).await {
             // Too many wait to be accepted: it runs, and is busy.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             outcome => break outcome,
         }

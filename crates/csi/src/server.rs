@@ -196,7 +196,7 @@ impl Stream for Connections {
     type Item = io::Result<Lenient<Connection>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        const PAUSE: Duration = Duration::from_millis(100);
+        const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
         // A connection that the table has closed keeps its descriptor until its task runs: let that be
         // before the next one is accepted, or many newcomers at once use up all descriptors.
         if std::mem::take(&mut self.has_accepted) {
@@ -227,7 +227,7 @@ impl Stream for Connections {
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
+                    self.pause = Some(Box::pin(tokio::time::sleep(ACCEPT_RETRY_INTERVAL)));
                 }
             }
         }

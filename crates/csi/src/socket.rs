@@ -22,9 +22,9 @@ use rustix::net::{
 const BACKLOG: i32 = 1024;
 
 /// Daemons hold the lock on the directory for a moment only. Longer, another program has it.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// A stop is not delayed for long by what cannot be helped.
-const LAST_LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same during a stop, which must not take long.
+const STOP_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -81,7 +81,7 @@ impl Drop for Socket {
         // Else a successor could put its own socket there between the look and the removal.
         // Without the lock nor can a successor.
         let directory = self.path.parent();
-        let _lock = directory.map(|directory| lock_directory(directory, LAST_LOCK_PATIENCE));
+        let _lock = directory.map(|directory| lock_directory(directory, STOP_LOCK_TIMEOUT));
         if is_same_file(&self.file, &self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
@@ -93,10 +93,10 @@ impl Drop for Socket {
 /// Makes the socket, and the directory for it if that is missing. A socket that no process answers
 /// on is replaced.
 pub fn bind(path: &Path) -> Result<Socket, BindError> {
-    bind_within(path, LOCK_PATIENCE)
+    bind_within(path, LOCK_TIMEOUT)
 }
 
-fn bind_within(path: &Path, patience: Duration) -> Result<Socket, BindError> {
+fn bind_within(path: &Path, timeout: Duration) -> Result<Socket, BindError> {
     let failed = |source: io::Error| BindError::Failed { path: path.to_owned(), source };
     let bad_path = || BindError::BadPath(path.to_owned());
     let address = SocketAddrUnix::new(path).map_err(|_| bad_path())?;
@@ -105,7 +105,7 @@ fn bind_within(path: &Path, patience: Duration) -> Result<Socket, BindError> {
 
     // Held while we look and bind, so that of two daemons that find a dead socket, one does not
     // remove what the other has just made.
-    let lock = lock_directory(directory, patience).map_err(failed)?;
+    let lock = lock_directory(directory, timeout).map_err(failed)?;
     let _lock = lock.ok_or_else(|| BindError::Locked {
         path: path.to_owned(),
         directory: directory.to_owned(),
@@ -146,15 +146,15 @@ fn ensure_directory(directory: &Path) -> io::Result<()> {
 
 /// On the directory itself, since nothing but the socket may be put there (OP-06).
 /// `None`: another program has held the lock all the time.
-fn lock_directory(directory: &Path, patience: Duration) -> io::Result<Option<File>> {
-    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+fn lock_directory(directory: &Path, timeout: Duration) -> io::Result<Option<File>> {
+    const POLL_INTERVAL: Duration = Duration::from_millis(5);
     let directory = File::open(directory)?;
     let begun = Instant::now();
     loop {
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Some(directory)),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() >= patience => return Ok(None),
-            Err(Errno::WOULDBLOCK) => thread::sleep(LOOK_AGAIN),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() >= timeout => return Ok(None),
+            Err(Errno::WOULDBLOCK) => thread::sleep(POLL_INTERVAL),
             Err(errno) => return Err(errno.into()),
         }
     }

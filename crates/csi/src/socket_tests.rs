@@ -101,14 +101,14 @@ fn old_daemon_leaves_the_socket_of_its_successor() {
 fn waiting_for_a_foreign_lock_is_bounded() {
     let directory = temporary();
     let path = directory.path().join("csi.sock");
-    let lock = lock_directory(directory.path(), LOCK_PATIENCE).unwrap().unwrap();
+    let lock = lock_directory(directory.path(), LOCK_TIMEOUT).unwrap().unwrap();
     let refused = bind_within(&path, Duration::from_millis(50)).unwrap_err();
     let named = format!("a lock on its directory {};", directory.path().display());
     assert!(refused.to_string().contains(&named), "{refused}");
     assert!(!path.exists());
     drop(lock);
     let socket = bind(&path).unwrap();
-    let _lock = lock_directory(directory.path(), LOCK_PATIENCE).unwrap().unwrap();
+    let _lock = lock_directory(directory.path(), LOCK_TIMEOUT).unwrap().unwrap();
     drop(socket);
     assert!(!path.exists());
 }

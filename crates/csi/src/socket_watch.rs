@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 
 use crate::socket::{BindError, Socket, bind};
 
-/// The interval of looks at the socket. Callers that find nothing try again for longer than this.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often the socket's file is checked. Callers that find nothing try again for longer than this.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// For as long as it is polled. Each time the socket is made again, `renewed` gets its listener.
 pub(crate) async fn keep_reachable(
@@ -21,7 +21,7 @@ pub(crate) async fn keep_reachable(
 ) -> Infallible {
     let mut lost = Lost::default();
     loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         // Without an answer the process is about to end.
         if spawn_blocking(socket.presence()).await.unwrap_or(true) {
             lost.found_again(socket);

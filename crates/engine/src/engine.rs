@@ -31,7 +31,7 @@ pub struct EngineSettings {
     /// The size of a volume whose creator left it open.
     pub default_capacity: u64,
     /// How long a call waits for another one on the same object before it is refused.
-    pub lock_patience: Duration,
+    pub lock_timeout: Duration,
 }
 
 /// A pool that is configured and not in service, as what it is on cannot be reached.
@@ -66,7 +66,7 @@ impl Engine {
             breakers: BTreeMap::new(),
             absent: Vec::new(),
             host,
-            locks: Locks::new(settings.lock_patience),
+            locks: Locks::new(settings.lock_timeout),
             settings,
             node_volumes: Arc::default(),
             shared_node_volumes: Arc::default(),

@@ -15,9 +15,9 @@ use orlop_model::{Error, NameDigest, Result, TargetPath};
 pub use waiter_limit::WaiterLimit;
 use waiter_limit::WaiterSlot;
 
-/// For one object. A call that waits keeps a thread and its place among the operations, and one slow
+/// For one object. A call that waits keeps a thread and its permit, and one slow
 /// object must not use up those of its pool.
-const MOST_FOR_ONE: usize = 16;
+const MAX_WAITERS_OF_ONE: usize = 16;
 
 /// Create and delete of one volume meet on the digest of its name, whatever the pool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,7 +133,7 @@ impl Table {
 #[derive(Debug, Clone)]
 pub(crate) struct Locks {
     table: Arc<Table>,
-    patience: Duration,
+    timeout: Duration,
     /// Of a call that takes several, for all of them.
     deadline: Option<Instant>,
     waiters: WaiterLimit,
@@ -148,9 +148,9 @@ pub(crate) struct LockGuard {
 }
 
 impl Locks {
-    /// `patience` is how long a lock is waited for.
-    pub(crate) fn new(patience: Duration) -> Self {
-        Self { table: Arc::default(), patience, deadline: None, waiters: WaiterLimit::default() }
+    /// `timeout` is how long a lock is waited for.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self { table: Arc::default(), timeout, deadline: None, waiters: WaiterLimit::default() }
     }
 
     /// The same locks, for a call that waits under this limit.
@@ -161,7 +161,7 @@ impl Locks {
     /// For a call that takes several: all together are waited for as long as one is. Else it would
     /// hold the first of them, and keep others waiting, for as often as it has to wait.
     pub(crate) fn with_one_deadline(&self) -> Self {
-        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.timeout);
         Self { deadline: Some(deadline), ..self.clone() }
     }
 
@@ -223,7 +223,7 @@ impl Locks {
             state.forget_if_unused(key);
             return Err(Error::busy(key.describe(), OTHER_CALL));
         };
-        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.patience);
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + self.timeout);
         state.tickets += 1;
         let ticket = state.tickets;
         state.entries.entry(key.clone()).or_default().queue.push_back((ticket, mode));
@@ -249,7 +249,7 @@ impl Locks {
 
     fn try_wait(&self, state: &LockState, key: &Key) -> Option<WaiterSlot> {
         let others = state.entries.get(key).map_or(0, |entry| entry.queue.len());
-        if self.patience.is_zero() || others >= MOST_FOR_ONE {
+        if self.timeout.is_zero() || others >= MAX_WAITERS_OF_ONE {
             return None;
         }
         self.waiters.try_add()

@@ -10,9 +10,9 @@ use crate::engine::PoolRef;
 
 /// How many records are read at a time: all at once would be in memory twice.
 const PAGE: usize = 256;
-/// How long a count is good for nodes that have [`SLACK`] places left, which other controllers do
-/// not fill in that time.
-const FRESH: Duration = Duration::from_secs(60);
+/// How old a count may be for nodes that are [`SLACK`] volumes below their limit: other controllers do not
+/// publish as many in that time.
+const MAX_COUNT_AGE: Duration = Duration::from_secs(60);
 const SLACK: usize = 100;
 
 /// Which volumes each node has, so that a full node is noticed without reading all records.
@@ -52,8 +52,8 @@ impl NodeVolumeCount {
     }
 }
 
-/// The same of shared pools, as it was a while ago. Two controllers may both see the last place
-/// free; the node itself has the last word when it stages.
+/// The same of shared pools, as it was a while ago. Two controllers may both find room for
+/// one more volume; the node itself decides when it stages.
 #[derive(Debug, Default)]
 pub(crate) struct SharedVolumeCount(Mutex<Option<Counted>>);
 
@@ -95,7 +95,7 @@ impl SharedVolumeCount {
 
     fn try_add_remembered(&self, node: &NodeId, limit: usize) -> bool {
         let mut counted = self.counted();
-        let Some(counted) = counted.as_mut().filter(|it| it.at.elapsed() < FRESH) else {
+        let Some(counted) = counted.as_mut().filter(|it| it.at.elapsed() < MAX_COUNT_AGE) else {
             return false;
         };
         let count = counted.volumes.entry(node.clone()).or_default();

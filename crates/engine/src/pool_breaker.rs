@@ -15,16 +15,15 @@ use orlop_model::{Error, PoolId, Result, StorageProbe};
 
 use crate::engine::{Engine, PoolRef};
 
-/// A call that runs for so long is a reason to ask.
+/// A call that runs for this long is a reason to probe its pool.
 const SLOW_CALL: Duration = Duration::from_secs(5);
-/// How often a pool is asked on which nothing takes long: the first call after a quiet night must not
-/// be the one that finds out. The same as a Ceph cluster is.
+/// How often a pool is probed on which no call takes long: the first call after a quiet night must not be the
+/// one that finds it hung. A Ceph cluster is probed as often.
 const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// How long the pool may take to answer. A disk that is busy with the copies of others may well take
-/// seconds for one write.
+/// How long a probe may take. A disk that is busy with other copies may well take seconds for one write.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long is waited for the answer to a query that changes nothing, and for a permit to make it.
-const QUERY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for a query that changes nothing, and for the permit to make it.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Queries at once.
 const QUERIES: usize = 16;
 /// Calls at once that came for another pool, or for none, and count against a limit that is not this
@@ -208,7 +207,7 @@ impl PoolBreaker {
             return Ok(query(&self.pool));
         }
         self.check()?;
-        let permit = self.admit(QUERIES, QUERY_PATIENCE, |state| &mut state.queries)?;
+        let permit = self.admit(QUERIES, QUERY_TIMEOUT, |state| &mut state.queries)?;
         let (answer, answered) = mpsc::sync_channel(1);
         let asking = move || {
             let answer_now = query(&permit.breaker.pool);
@@ -220,7 +219,7 @@ impl PoolBreaker {
             let asking = format!("ask pool {}", self.pool.name());
             return Err(Error::failed(asking, "the kernel starts no further thread"));
         }
-        answered.recv_timeout(QUERY_PATIENCE).map_err(|reason| match reason {
+        answered.recv_timeout(QUERY_TIMEOUT).map_err(|reason| match reason {
             RecvTimeoutError::Timeout => self.hung_error(),
             RecvTimeoutError::Disconnected => Error::failed(
                 format!("ask pool {}", self.pool.name()),
@@ -232,11 +231,11 @@ impl PoolBreaker {
     fn admit(
         self: &Arc<Self>,
         most: usize,
-        patience: Duration,
+        timeout: Duration,
         of: fn(&mut BreakerState) -> &mut usize,
     ) -> Result<BreakerPermit> {
         let taken = |state: &mut BreakerState| *of(state) >= most;
-        let waited = self.left.wait_timeout_while(self.state(), patience, taken);
+        let waited = self.left.wait_timeout_while(self.state(), timeout, taken);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             drop(state);
@@ -314,7 +313,7 @@ impl Engine {
         };
         breaker.check()?;
         let mut permit =
-            breaker.admit(FOREIGN_CALLS, QUERY_PATIENCE, |state| &mut state.foreign_calls)?;
+            breaker.admit(FOREIGN_CALLS, QUERY_TIMEOUT, |state| &mut state.foreign_calls)?;
         breaker.state().home_pools.extend(home.cloned());
         permit.home = home.cloned();
         Ok(Some(permit))

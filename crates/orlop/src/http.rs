@@ -27,13 +27,13 @@ pub(crate) use health::Health;
 /// At once; with one more, the oldest is closed.
 const CONNECTIONS: usize = 64;
 /// To send the request line and the headers.
-const HEADERS: Duration = Duration::from_secs(5);
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// For one request and its answer.
-const CONNECTION: Duration = Duration::from_secs(15);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The least that hyper takes.
 const BUFFER: usize = 8 << 10;
 /// After an error of accept, as when there are no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) enum HttpListener {
     Tcp(TcpListener),
@@ -69,7 +69,7 @@ impl HttpListener {
             };
             if let Err(error) = accepted {
                 tracing::warn!(%error, "cannot accept an HTTP connection; trying again");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             }
         }
     }
@@ -112,11 +112,11 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send, health: Ar
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(HEADERS_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(CONNECTION, serving).await {
+    match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "an HTTP connection ended with an error"),
         Err(_) => tracing::debug!("closed an HTTP connection that took too long"),

@@ -10,9 +10,9 @@ use orlop_pools::image::ImagePool;
 use orlop_pools::rbd::RbdPool;
 
 /// A pool that takes longer to close is left as it is: the next start takes it up as after a kill.
-const CLOSING: Duration = Duration::from_secs(25);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(25);
 /// The same of a pool that is being opened when the daemon stops.
-const OPENING: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(crate) enum OpenPool {
@@ -117,7 +117,7 @@ impl OpenPools {
     pub(crate) fn close(&self, hung: &[PoolId]) {
         self.stop();
         let opening = |state: &mut OpenPoolsState| state.opening > 0;
-        let waited = self.changed.wait_timeout_while(self.lock(), OPENING, opening);
+        let waited = self.changed.wait_timeout_while(self.lock(), OPEN_TIMEOUT, opening);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         let open = std::mem::take(&mut state.open);
         drop(state);
@@ -138,7 +138,7 @@ impl OpenPools {
 
 /// That a pool hangs may show only now: nothing is asked of one that is not used.
 fn close_all(pools: Vec<OpenPool>) {
-    let deadline = Instant::now() + CLOSING;
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     let closing: Vec<_> = pools.into_iter().filter_map(begin_to_close).collect();
     for (name, closed) in closing {
         if closed.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_err() {

@@ -22,9 +22,9 @@ use crate::open_pools::{OpenPool, OpenPools};
 use crate::serve::Failure;
 
 /// Longer than most operations take, shorter than callers wait.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// A pool that takes longer to open is absent until it is open: its disk may hang, and no start
 /// waits for that.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -179,7 +179,7 @@ pub(crate) fn open(
         attach: config.attach,
         max_volumes: config.max_volumes,
         default_capacity: config.default_capacity,
-        lock_patience: LOCK_PATIENCE,
+        lock_timeout: LOCK_TIMEOUT,
     };
     let engine = Engine::new(Vec::new(), Arc::<LinuxHost>::clone(&host), settings);
     let engine = engine.map_err(Failure::of)?;
@@ -352,7 +352,7 @@ struct AbsentRetry {
 
 impl AbsentRetry {
     fn new(pool: PoolOpening) -> Self {
-        Self { pool, next: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
+        Self { pool, next: Instant::now() + FIRST_RETRY_INTERVAL, pause: FIRST_RETRY_INTERVAL }
     }
 
     /// `None`: nothing new. Never waits, so no absent pool holds up another.
@@ -369,7 +369,7 @@ impl AbsentRetry {
     /// One that is still under way is looked at again at once: its disk may answer.
     fn pause_after_attempt(&mut self) {
         if self.pool.attempt.is_none() {
-            self.pause = LONGEST_PAUSE.min(2 * self.pause);
+            self.pause = MAX_RETRY_INTERVAL.min(2 * self.pause);
             self.next = Instant::now() + self.pause;
         }
     }

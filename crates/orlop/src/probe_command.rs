@@ -43,11 +43,11 @@ pub(crate) fn run(arguments: ProbeArguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return complain(1, &error),
     };
-    let patience = Duration::from_secs(u64::from(arguments.timeout));
+    let timeout = Duration::from_secs(u64::from(arguments.timeout));
     let asked = runtime.block_on(async {
         match arguments.ready {
-            true => self_check::ask_ready(&socket, patience).await,
-            false => self_check::ask_alive(&socket, patience).await,
+            true => self_check::ask_ready(&socket, timeout).await,
+            false => self_check::ask_alive(&socket, timeout).await,
         }
     });
     match (asked, arguments.ready) {

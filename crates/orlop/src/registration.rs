@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY: Duration = Duration::from_secs(60);
 /// After the socket could not be made.
-const BIND_AGAIN: Duration = Duration::from_secs(5);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// kubelet sees a new socket within a second or two.
-const UNASKED: Duration = Duration::from_secs(60);
+const KUBELET_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Registration {
     socket: PathBuf,
@@ -72,13 +72,13 @@ impl Registration {
                 );
                 said = Some(failure);
             }
-            sleep(BIND_AGAIN).await;
+            sleep(BIND_RETRY_INTERVAL).await;
         }
     }
 
     /// Returns when kubelet has to be given another occasion.
     async fn refused(&mut self, calls: &mut watch::Receiver<KubeletCall>) {
-        let unasked = sleep(UNASKED);
+        let unasked = sleep(KUBELET_TIMEOUT);
         tokio::pin!(unasked);
         let mut due: Option<Instant> = None;
         loop {
@@ -104,7 +104,7 @@ impl Registration {
                     }
                 }
                 () = retry, if due.is_some() => {
-                    self.retry = (self.retry * 2).min(LONGEST_RETRY);
+                    self.retry = (self.retry * 2).min(MAX_RETRY);
                     return;
                 }
                 () = &mut unasked, if !self.is_noted => {

@@ -26,9 +26,9 @@ use crate::signals::Signals;
 use crate::{privileges, telemetry, thaw_helper};
 
 /// A thread that is started for a call makes it slower by as much as a short call takes.
-const IDLE_THREAD: Duration = Duration::from_secs(60);
-/// How long a stop waits for what is about to end anyway.
-const SOON: Duration = Duration::from_secs(1);
+const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a stop waits for tasks that are about to end anyway.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 const SHRINK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why the daemon could not start or go on.
@@ -70,7 +70,7 @@ pub(crate) fn serve(mut config: Config, sockets: Sockets) -> Result<(), Failure>
     // be woken for each call, only to find nothing left to do.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .thread_keep_alive(IDLE_THREAD)
+        .thread_keep_alive(IDLE_THREAD_TIMEOUT)
         .max_blocking_threads(orlop_csi::most_threads(config.pools.len()))
         .enable_all()
         .build()
@@ -180,7 +180,7 @@ async fn bind(path: &Path, signals: &mut Signals) -> Result<Option<Socket>, Fail
         bound = &mut binding => Ok(Some(bound.map_err(Failure::of)?.map_err(Failure::of)?)),
         () = signals.received() => {
             // If it is made just now, it is removed before the process ends.
-            let _ = tokio::time::timeout(SOON, binding).await;
+            let _ = tokio::time::timeout(STOP_TIMEOUT, binding).await;
             tracing::info!("stopped");
             Ok(None)
         }
@@ -248,7 +248,7 @@ async fn open_and_wait(
             tracing::info!("stopping: the pools are still being opened");
             pools.stop();
             // It ends at once, unless a pool that was just opened does not answer.
-            let _ = tokio::time::timeout(SOON, opening).await;
+            let _ = tokio::time::timeout(STOP_TIMEOUT, opening).await;
             return Ok(());
         }
     };

@@ -22,11 +22,11 @@ use queue::{Entry, LogQueue};
 /// Some thousand lines.
 const LIMIT: usize = 1 << 20;
 /// How long the end of the process waits for lines that are still to be written.
-const AT_END: Duration = Duration::from_secs(2);
+const EXIT_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// A thread that panics may hold a filesystem frozen, and thaws it afterwards.
-const AT_PANIC: Duration = Duration::from_secs(1);
+const PANIC_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// For a stderr that another process has made non-blocking.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 static QUEUE: LogQueue = LogQueue::new(LIMIT);
 static HAS_WRITER: AtomicBool = AtomicBool::new(false);
@@ -83,7 +83,7 @@ pub(crate) fn set_reason(error: &dyn std::error::Error) {
 /// Before the process ends. A log that is not read is waited for only a moment.
 pub(crate) fn flush() {
     match start_writer() {
-        Ok(()) => _ = QUEUE.wait_until_written(AT_END),
+        Ok(()) => _ = QUEUE.wait_until_written(EXIT_FLUSH_TIMEOUT),
         Err(_) => std::iter::from_fn(|| QUEUE.try_next()).for_each(write),
     }
 }
@@ -113,7 +113,7 @@ fn write_line(mut line: &[u8]) {
             Ok(0) => return,
             Ok(written) => line = line.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(TRY_AGAIN),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY_INTERVAL),
             Err(_) => return,
         }
     }
@@ -148,6 +148,6 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
     }
     QUEUE.push(text.as_bytes());
     if HAS_WRITER.load(Ordering::Acquire) && !IS_WRITER.get() {
-        QUEUE.wait_until_written(AT_PANIC);
+        QUEUE.wait_until_written(PANIC_FLUSH_TIMEOUT);
     }
 }

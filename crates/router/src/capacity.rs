@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use crate::gather::decoded;
 use crate::members::{MemberPool, Members};
 use crate::message::{Call, reply};
-use crate::peers::PATIENCE;
+use crate::peers::PEER_TIMEOUT;
 use crate::router::{Controller, Router};
 use crate::target::Target;
 
@@ -100,7 +100,7 @@ async fn total(
         let request = call.beside(of_pool);
         asking.spawn(async move {
             let mut client = Controller::new(target);
-            tokio::time::timeout(PATIENCE, client.get_capacity(request)).await
+            tokio::time::timeout(PEER_TIMEOUT, client.get_capacity(request)).await
         });
     }
     let mut total = v1::GetCapacityResponse::default();

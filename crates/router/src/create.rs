@@ -17,7 +17,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::members::{Member, Members};
 use crate::message::Call;
-use crate::peers::PATIENCE;
+use crate::peers::PEER_TIMEOUT;
 use crate::router::{Controller, Router};
 use crate::target::Target;
 
@@ -125,7 +125,7 @@ async fn hold(member: Member, call: Call, wanted: Creation) -> Result<Held, Stat
         return holding.await;
     }
     let late = |_| Status::unavailable("no answer in time");
-    tokio::time::timeout(PATIENCE, holding).await.map_err(late)?
+    tokio::time::timeout(PEER_TIMEOUT, holding).await.map_err(late)?
 }
 
 async fn hold_name(member: Member, call: Call, wanted: Creation) -> Result<Held, Status> {

@@ -31,10 +31,10 @@ use crate::tls::{TlsIdentity, is_named};
 const CONNECTIONS: usize = 256;
 /// At once; with one more, the oldest is closed.
 const HANDSHAKES: usize = 64;
-const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// After an error of accept, as when there are no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 pub struct PeerListener {
     connections: mpsc::Receiver<io::Result<PeerConnection>>,
@@ -87,7 +87,7 @@ async fn accept(
             Ok((stream, from)) => handshakes.begin(Arc::clone(&admission).admit(stream, from)),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of a peer; trying again");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
             }
         }
     }
@@ -130,7 +130,8 @@ struct Admission {
 
 impl Admission {
     async fn admit(self: Arc<Self>, stream: TcpStream, from: SocketAddr) {
-        let shown = tokio::time::timeout(HANDSHAKE_TIME, handshake(stream, &self.identity)).await;
+        let shown =
+            tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, &self.identity)).await;
         let shown = shown.unwrap_or_else(|_| Err(io::Error::other("no handshake in time")));
         let admitted = shown.and_then(|(stream, certificate)| {
             let permit = Arc::clone(&self.permits).try_acquire_owned();
@@ -171,7 +172,7 @@ struct Refusals {
 impl RefusalLog {
     fn warn(&self, from: SocketAddr, error: &io::Error) {
         let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.logged.is_some_and(|last| last.elapsed() < REFUSALS_LOGGED_EVERY) {
+        if refusals.logged.is_some_and(|last| last.elapsed() < REFUSAL_LOG_INTERVAL) {
             refusals.unlogged += 1;
             return;
         }

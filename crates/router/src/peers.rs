@@ -27,11 +27,11 @@ use connection::{Channels, ask};
 use description::{Description, Heard};
 use known::Known;
 
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Many calls may fail at once.
-const AFTER_DOUBT: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// After a call has failed, before its peer is asked: many calls may fail at once.
+const FAILED_CALL_DELAY: Duration = Duration::from_millis(200);
 /// For a connection, and for the answer to a question that needs nothing but memory.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone)]
 pub struct PeersConfig {
@@ -89,8 +89,8 @@ impl Peers {
         loop {
             self.look().await;
             tokio::select! {
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
-                () = self.doubt.notified() => tokio::time::sleep(AFTER_DOUBT).await,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = self.doubt.notified() => tokio::time::sleep(FAILED_CALL_DELAY).await,
             }
         }
     }
@@ -109,8 +109,9 @@ impl Peers {
             let (address, known) = (*address, self.channels_to(address));
             let (identity, caller) = (Arc::clone(&self.identity), self.caller.clone());
             asking.spawn(async move {
-                let asked = tokio::time::timeout(PATIENCE, ask(address, known, identity, caller));
-                let late = || Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
+                let asked =
+                    tokio::time::timeout(PEER_TIMEOUT, ask(address, known, identity, caller));
+                let late = || Err(format!("no answer within {} seconds", PEER_TIMEOUT.as_secs()));
                 (address, asked.await.unwrap_or_else(|_| late()))
             });
         }
@@ -234,7 +235,7 @@ impl Peers {
         let mut resolving = JoinSet::new();
         for name in self.config.addresses.clone() {
             resolving.spawn(async move {
-                let found = tokio::time::timeout(PATIENCE, lookup_host(name.clone())).await;
+                let found = tokio::time::timeout(PEER_TIMEOUT, lookup_host(name.clone())).await;
                 let found = match found {
                     Ok(Ok(addresses)) => Ok(addresses.collect::<Vec<_>>()),
                     Ok(Err(error)) => Err(error.to_string()),

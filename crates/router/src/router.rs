@@ -18,7 +18,7 @@ use tower::Service;
 
 use crate::members::{Member, Members};
 use crate::message::{Call, reply};
-use crate::peers::{PATIENCE, Peers};
+use crate::peers::{PEER_TIMEOUT, Peers};
 use crate::target::Target;
 
 pub(crate) type Controller = v1::controller_client::ControllerClient<Target>;
@@ -200,7 +200,7 @@ async fn check_no_other_snapshot(
             let (mut client, request) =
                 (Controller::new(member.target.clone()), call.beside(request));
             asking.spawn(async move {
-                tokio::time::timeout(PATIENCE, client.get_snapshot(request)).await
+                tokio::time::timeout(PEER_TIMEOUT, client.get_snapshot(request)).await
             });
         }
     }

@@ -25,9 +25,9 @@ mod validity;
 use validity::Validity;
 
 /// Between two looks at the files.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// For the filesystem that the files are on.
-const READING: Duration = Duration::from_secs(3);
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
@@ -126,7 +126,7 @@ impl TlsIdentity {
     pub async fn watch(self: Arc<Self>) {
         loop {
             Arc::clone(&self).refresh_in_time().await;
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -153,7 +153,7 @@ impl TlsIdentity {
             self.refresh();
             self.is_reading.store(false, Ordering::Release);
         });
-        if tokio::time::timeout(READING, reading).await.is_err() {
+        if tokio::time::timeout(READ_TIMEOUT, reading).await.is_err() {
             tracing::error!(
                 "cannot read the certificate for peers: its filesystem does not answer"
             );

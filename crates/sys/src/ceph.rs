@@ -21,7 +21,7 @@ mod snapshots;
 mod trash;
 mod watchers;
 
-pub use cluster::{Cluster, ClusterConfig, FOR_GOOD};
+pub use cluster::{Cluster, ClusterConfig, FENCED_FOR};
 pub use diff::{DiffExtent, Written, can_compare_by_number};
 pub use directory::{header_of, metadata_key};
 pub use image::{Access, Image, NewImage, Parent, can_clone_by_number};

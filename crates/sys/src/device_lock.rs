@@ -24,10 +24,10 @@ use crate::error::{Context, Error, Result};
 use crate::resolve::path_of;
 use crate::tool;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A child that is being started has a copy of every lock for a moment.
-const SHORT_PATIENCE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(20);
+const SHORT_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) struct DeviceLock {
     lock: Option<File>,
@@ -42,16 +42,16 @@ pub fn wait_until_unlocked(device: &Path) -> Result<()> {
 impl DeviceLock {
     /// As [`wait_until_unlocked`], and no other program starts for as long as this is held.
     pub(crate) fn take(device: &Path) -> Result<Self> {
-        Self::take_within(PATIENCE, device)
+        Self::take_within(LOCK_TIMEOUT, device)
     }
 
     pub(crate) fn take_if_free(device: &Path) -> Result<Self> {
-        Self::take_within(SHORT_PATIENCE, device)
+        Self::take_within(SHORT_LOCK_TIMEOUT, device)
     }
 
-    fn take_within(patience: Duration, device: &Path) -> Result<Self> {
+    fn take_within(timeout: Duration, device: &Path) -> Result<Self> {
         let lock = match sysfs_of(device)? {
-            Some(directory) => Some(locked(&directory, device, patience)?),
+            Some(directory) => Some(locked(&directory, device, timeout)?),
             // No other process uses a file of the caller's.
             None => None,
         };
@@ -81,14 +81,16 @@ fn sysfs_of(device: &Path) -> Result<Option<PathBuf>> {
     Ok(is_device.then(|| PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))))
 }
 
-fn locked(directory: &Path, device: &Path, patience: Duration) -> Result<File> {
+fn locked(directory: &Path, device: &Path, timeout: Duration) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let file = open(directory, flags, Mode::empty()).on("open", directory)?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(File::from(file)),
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(POLL_INTERVAL)
+            }
             Err(Errno::WOULDBLOCK) => return Err(Error::DeviceBusy { device: device.to_owned() }),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno).on("lock", directory),

@@ -43,15 +43,15 @@ const SECTOR: u32 = 4096;
 
 /// Others may win every race for a free device for a while, but not this often.
 const ATTACH_ATTEMPTS: u32 = 256;
-const DETACH_PATIENCE: Duration = Duration::from_secs(2);
+const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// For a device that was to be detached before: it was waited for then, and the caller holds the
 /// volume's lock in that time.
-const REPEATED_PATIENCE: Duration = Duration::from_millis(100);
+const REPEATED_DETACH_TIMEOUT: Duration = Duration::from_millis(100);
 /// For a device that no process can be seen to use, as long as something is done on it: the kernel is
 /// still at the end of an unmount, which writes to whatever the device is on.
-const KERNEL_PATIENCE: Duration = Duration::from_secs(15);
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoopDevice {
@@ -338,7 +338,7 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
     let began = Instant::now();
     let asked_before = backing(device)?.is_some_and(|there| there.detaching);
     let mut idleness = Idleness::default();
-    let mut look_at = began + if asked_before { REPEATED_PATIENCE } else { DETACH_PATIENCE };
+    let mut look_at = began + if asked_before { REPEATED_DETACH_TIMEOUT } else { DETACH_TIMEOUT };
     let mut sightings = Sightings::default();
     // Once it is detached, its number may be used again, also for a file with the same label.
     let sequence = device.sequence();
@@ -349,11 +349,11 @@ fn detach_while(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool>)
         }
         if Instant::now() >= look_at {
             let waited_enough =
-                asked_before || began.elapsed() >= KERNEL_PATIENCE || idleness.is_certain(device);
+                asked_before || began.elapsed() >= UNMOUNT_TIMEOUT || idleness.is_certain(device);
             if waited_enough || sightings.is_lasting(user_of(device).is_some()) {
                 break;
             }
-            look_at = Instant::now() + LOOK_AGAIN;
+            look_at = Instant::now() + CHECK_INTERVAL;
         }
         // Looked at without opening the device, for an open descriptor would itself keep it.
         if device.has_backing_file() {
@@ -390,7 +390,7 @@ fn request_detach(device: &LoopDevice, is_ours: impl Fn(&OwnedFd) -> Result<bool
 /// Waits longer the more often it is called, so that the usual race costs next to nothing.
 fn pause(attempt: u32) {
     let wait = Duration::from_micros(100).saturating_mul(1 << attempt.min(16));
-    std::thread::sleep(wait.min(LONGEST_PAUSE));
+    std::thread::sleep(wait.min(MAX_POLL_INTERVAL));
 }
 
 /// Lets the device show `size` bytes of its backing file.

@@ -19,8 +19,8 @@ use crate::error::{Context, Result};
 use crate::{file, mounts, tool};
 
 const PROGRAM: &str = "qemu-storage-daemon";
-/// For the lock to be let go in good order, which is to write, and waits where the cluster is full.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// For the export to release its lock, which is a write, and waits while the cluster is full.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_LOG: u64 = 1 << 20;
 /// Three processes may be met one after the other, each by a look, and one look may meet none.
 const KILL_ATTEMPTS: usize = 8;
@@ -314,9 +314,9 @@ impl Export {
 }
 
 fn ends_soon(process: &OwnedFd) -> rustix::io::Result<bool> {
-    let patience =
-        Timespec { tv_sec: i64::try_from(STOP_PATIENCE.as_secs()).unwrap_or(1), tv_nsec: 0 };
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience))? > 0)
+    let timeout =
+        Timespec { tv_sec: i64::try_from(STOP_TIMEOUT.as_secs()).unwrap_or(1), tv_nsec: 0 };
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout))? > 0)
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -22,7 +22,7 @@ const NO_CACHE: &str = "/dev/null";
 /// It inspects the file behind every loop device that is mounted on the machine, and fails or hangs if one
 /// of them cannot be reached. It claims its device anyway, which a mounted one would not allow.
 const MKFS_BTRFS: &str = "mkfs.btrfs";
-const REMINDER: Duration = Duration::from_secs(30);
+const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 8;
 pub(crate) const KEPT_BYTES: usize = 1024;
 
@@ -200,7 +200,7 @@ impl Watch {
         let name = name.to_owned();
         let watching = std::thread::Builder::new().name(format!("watch {name}")).spawn(move || {
             let started = Instant::now();
-            while end.recv_timeout(REMINDER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            while end.recv_timeout(REMINDER_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let seconds = started.elapsed().as_secs();
                 tracing::warn!(tool = name, seconds, "a tool is still running");
             }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use orlop_model::PoolId;
 
-use super::{CallKind, Executor, LOOK_AGAIN, LimitKey, RequestLimit};
+use super::{CHECK_INTERVAL, CallKind, Executor, LimitKey, RequestLimit};
 
-/// So long a stop waits for calls of the node: what they wait for in the kernel, be it a cluster or the
-/// filesystem of a target path, the pool cannot tell (decision 0041).
-pub(super) const ON_THE_NODE: Duration = Duration::from_secs(60);
+/// How long a stop waits for calls of the node side. They may be blocked in the kernel by a Ceph cluster or by
+/// the filesystem of a target path, which no pool's breaker notices (decision 0041).
+pub(super) const NODE_CALLS_STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What becomes of a request limit once nothing runs under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Executor {
         }
         self.health_checks.drained().await;
         while self.engine().is_ok_and(|engine| engine.is_probing()) {
-            tokio::time::sleep(LOOK_AGAIN / 10).await;
+            tokio::time::sleep(CHECK_INTERVAL / 10).await;
         }
     }
 
@@ -47,7 +47,7 @@ impl Executor {
     }
 
     async fn wait_for(&self, name: &LimitKey, limit: &RequestLimit, then: AfterWait) {
-        const SAY_AGAIN: u32 = 10;
+        const LOG_INTERVAL_SECONDS: u32 = 10;
         self.stopping_since.get_or_init(Instant::now);
         let all = limit.free.acquire_many(limit.width);
         tokio::pin!(all);
@@ -61,7 +61,7 @@ impl Executor {
                     drop(all);
                     return;
                 }
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
             let pool = name.pool.as_ref().map(ToString::to_string).unwrap_or_default();
             let running = limit.running();
@@ -76,7 +76,7 @@ impl Executor {
                 }
                 return;
             }
-            if second % SAY_AGAIN == 0 {
+            if second % LOG_INTERVAL_SECONDS == 0 {
                 tracing::info!(pool, running, "stopping: waiting for running calls to end");
             }
         }
@@ -103,7 +103,9 @@ impl Executor {
     }
 
     fn is_over_for_nodes(&self) -> bool {
-        self.stopping_since.get().is_some_and(|since| since.elapsed() >= self.node_patience)
+        self.stopping_since
+            .get()
+            .is_some_and(|since| since.elapsed() >= self.node_calls_stop_timeout)
     }
 
     fn limits(&self) -> BTreeMap<LimitKey, Arc<RequestLimit>> {

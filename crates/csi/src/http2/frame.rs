@@ -2,7 +2,7 @@
 
 pub(super) const HEAD_BYTES: usize = 9;
 /// That a frame may carry; nothing else is announced to a peer.
-pub(super) const MOST_PAYLOAD: usize = 16 << 10;
+pub(super) const MAX_PAYLOAD: usize = 16 << 10;
 
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
@@ -59,7 +59,7 @@ pub(super) fn put_headers(into: &mut Vec<u8>, first: Head, block: &[u8]) {
     let mut kind = HEADERS;
     let mut rest = block;
     loop {
-        let (fragment, next) = rest.split_at(rest.len().min(MOST_PAYLOAD));
+        let (fragment, next) = rest.split_at(rest.len().min(MAX_PAYLOAD));
         let end_stream = if kind == HEADERS { first.flags & END_STREAM } else { 0 };
         let end_headers = if next.is_empty() { END_HEADERS } else { 0 };
         let flags = end_stream | end_headers;

@@ -9,7 +9,7 @@ const TABLE_BYTES: usize = 4096;
 
 /// Of all headers of one message. More than the HTTP library takes (16 KiB), and a bound for a few
 /// bytes that stand for much.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// What each entry costs beyond its text (RFC 7541, 4.1).
 const OVERHEAD: usize = 32;
@@ -70,7 +70,7 @@ impl Decoder {
                 0x00.. => self.literal(&mut input, 4)?,
             };
             bytes += field.size();
-            if bytes > MOST_BYTES {
+            if bytes > MAX_BYTES {
                 return Err(Malformed("more than 64 KiB of headers"));
             }
             fields.push(field);

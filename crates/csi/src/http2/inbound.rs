@@ -7,15 +7,15 @@
 
 use tonic::codegen::http::uri::Authority;
 
-use super::frame::{self, HEAD_BYTES, Head, MOST_PAYLOAD};
+use super::frame::{self, HEAD_BYTES, Head, MAX_PAYLOAD};
 use super::hpack::{self, Decoder, Field, Malformed};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// That the HTTP library takes in one message.
-const MOST_DECODED: usize = 16 << 10;
+const MAX_DECODED: usize = 16 << 10;
 /// Of a block of headers that is not complete.
-const MOST_HELD: usize = 64 << 10;
+const MAX_HELD: usize = 64 << 10;
 
 const AUTHORITY: &[u8] = b":authority";
 /// Which is true: the peer is on this machine.
@@ -134,7 +134,7 @@ impl Inbound {
         };
         if belongs {
             self.held.append(&mut self.head);
-            if head.length > MOST_PAYLOAD || self.held.len() + head.length > MOST_HELD {
+            if head.length > MAX_PAYLOAD || self.held.len() + head.length > MAX_HELD {
                 self.leave(Malformed("more than 64 KiB of headers"), passed)?;
             } else if head.length == 0 {
                 self.end_of_fragment(head, passed)?;
@@ -173,7 +173,7 @@ impl Inbound {
             Ok(fields) => fields,
             Err(malformed) => return self.leave(malformed, passed),
         };
-        if fields.iter().map(Field::size).sum::<usize>() > MOST_DECODED {
+        if fields.iter().map(Field::size).sum::<usize>() > MAX_DECODED {
             self.notice = Some(Malformed("more than 16 KiB of headers"));
         }
         self.is_rewriting |= fields.iter().any(is_refused);

@@ -118,7 +118,7 @@ fn grown_header_block_is_split() {
     let mut rest = passed.as_slice();
     let mut kinds = Vec::new();
     while let Some(head) = rest.get(..HEAD_BYTES).and_then(Head::parse) {
-        assert!(head.length <= MOST_PAYLOAD);
+        assert!(head.length <= MAX_PAYLOAD);
         kinds.push((head.kind, head.flags, head.stream));
         rest = &rest[HEAD_BYTES + head.length..];
     }
@@ -127,8 +127,8 @@ fn grown_header_block_is_split() {
 
 #[test]
 fn malformed_frames_are_left_to_the_library() {
-    let long = vec![0; MOST_PAYLOAD + 1];
-    let many: Vec<_> = (0..5).map(|_| continuation(0, &[0; MOST_PAYLOAD])).collect();
+    let long = vec![0; MAX_PAYLOAD + 1];
+    let many: Vec<_> = (0..5).map(|_| continuation(0, &[0; MAX_PAYLOAD])).collect();
     for frames in [
         vec![headers(5, &[0xbe])],
         vec![headers(0x0d, &[9, 0x82])],
@@ -157,13 +157,13 @@ fn malformed_frames_are_left_to_the_library() {
 fn malformed_frame_after_a_path_closes_the_connection() {
     assert!(pass(&[headers(5, PATH), headers(5, &[0xfe])]).is_err());
     assert!(pass(&[headers(5, PATH), headers(1, AGAIN), data(b"abc")]).is_err());
-    assert!(pass(&[headers(5, PATH), headers(5, &vec![0; MOST_PAYLOAD + 1])]).is_err());
+    assert!(pass(&[headers(5, PATH), headers(5, &vec![0; MAX_PAYLOAD + 1])]).is_err());
 }
 
 #[test]
 fn too_many_headers_are_detected() {
     let long = [GOOD, b"\x00\x01a\x7f\x81\x7f", &[b'b'; 16_384]].concat();
-    let (first, second) = long.split_at(MOST_PAYLOAD);
+    let (first, second) = long.split_at(MAX_PAYLOAD);
     let mut inbound = Inbound::default();
     let sent = [greeting(), headers(1, first), continuation(4, second)].concat();
     let mut passed = Vec::new();

@@ -40,7 +40,7 @@ pub(crate) const CONSISTENCY_KEY: &str = "orlop-consistency";
 
 /// Peers bound the size of headers. Of more members than this, only the least is reported that
 /// holds for all of them, in the name of the group.
-const MOST_VALUES: usize = 64;
+const MAX_VALUES: usize = 64;
 
 pub(crate) fn with_consistency<'a, Reply>(
     reply: Reply,
@@ -57,7 +57,7 @@ pub(crate) fn with_group_consistency<Reply>(
     reply: Reply,
     group: &GroupSnapshot,
 ) -> Response<Reply> {
-    if group.members.len() <= MOST_VALUES {
+    if group.members.len() <= MAX_VALUES {
         return with_consistency(reply, &group.members);
     }
     let least = group.members.iter().map(|member| member.consistency).min().unwrap_or_default();

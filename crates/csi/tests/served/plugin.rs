@@ -164,7 +164,7 @@ fn engine(pool: GatedPool, host: &Arc<MemoryHost>, attach: bool) -> Engine {
         attach,
         max_volumes: 8,
         default_capacity: 1 << 30,
-        lock_patience: Duration::ZERO,
+        lock_timeout: Duration::ZERO,
     };
     Engine::new(vec![Arc::new(pool)], Arc::<MemoryHost>::clone(host), settings).unwrap()
 }

@@ -67,7 +67,7 @@ async fn calls_waiting_on_one_pool_do_not_abort_another() {
         attach: false,
         max_volumes: 8,
         default_capacity: 1 << 20,
-        lock_patience: Duration::from_secs(600),
+        lock_timeout: Duration::from_secs(600),
     };
     let pools = vec![sick.pool("sick"), well.pool("well")];
     let host = Arc::clone(&plugin.host);

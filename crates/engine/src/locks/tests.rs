@@ -112,7 +112,7 @@ fn waiters_per_object_are_limited() {
     let hot = locks.exclusive(key("hot")).unwrap();
     let other = locks.exclusive(key("other")).unwrap();
     thread::scope(|scope| {
-        for waiting in 0..MOST_FOR_ONE {
+        for waiting in 0..MAX_WAITERS_OF_ONE {
             scope.spawn(|| drop(locks.exclusive(key("hot")).unwrap()));
             until_waiting(&locks, &key("hot"), waiting + 1);
         }
@@ -142,7 +142,7 @@ fn full_waiting_room_of_one_pool_does_not_affect_another() {
             until_waiting_or_done(&locks, key, &waiting);
             entered += locks.waiting_for(key);
         }
-        assert!(entered >= MOST_FOR_ONE && entered < keys.len() - 1, "{entered} wait");
+        assert!(entered >= MAX_WAITERS_OF_ONE && entered < keys.len() - 1, "{entered} wait");
         let key = &keys[keys.len() - 1];
         assert!(matches!(sick.exclusive(key.clone()), Err(Error::Busy { .. })));
         let patient = scope.spawn(|| well.exclusive(key.clone()).is_ok());

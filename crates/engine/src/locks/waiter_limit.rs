@@ -1,13 +1,13 @@
-//! How many calls that share their places wait for locks at once.
+//! How many of the calls under one request limit wait for locks at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Half of the places that calls of one kind have on one pool.
-const MOST_WAITERS: usize = 32;
+/// Half of the permits of a request limit.
+const MAX_WAITERS: usize = 32;
 
-/// Of calls that use the same places. Those that wait on a pool that is slow must use up neither the
-/// places of that pool nor the patience for calls on others, so each kind of place has one of these.
+/// For the calls under one request limit. Those that wait for locks on a slow pool must use up neither its
+/// permits nor the number of waiters that other pools may have, so each request limit has one of these.
 #[derive(Debug, Clone, Default)]
 pub struct WaiterLimit {
     waiting: Arc<AtomicUsize>,
@@ -18,7 +18,7 @@ impl WaiterLimit {
     pub(super) fn try_add(&self) -> Option<WaiterSlot> {
         let slot = WaiterSlot { waiting: Arc::clone(&self.waiting) };
         // Counted first, so that not even many at once get past the limit together.
-        (self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITERS).then_some(slot)
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITERS).then_some(slot)
     }
 
     #[cfg(test)]

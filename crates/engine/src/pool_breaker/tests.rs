@@ -70,7 +70,7 @@ fn foreign_call_on_a_hung_pool_counts_for_its_home_pool() {
         attach: false,
         max_volumes: 1,
         default_capacity: 1 << 20,
-        lock_patience: Duration::ZERO,
+        lock_timeout: Duration::ZERO,
     };
     let pools = vec![Arc::clone(&home), Arc::clone(&other)];
     let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();

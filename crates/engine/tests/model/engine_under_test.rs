@@ -16,7 +16,7 @@ use orlop_model::{
 
 use crate::fixture::{self, Fixture};
 use crate::reference::volume_name;
-use crate::reference::{Answer, Content, MOST_VOLUMES, OnNode, POOL, Snapshot, State, Volume};
+use crate::reference::{Answer, Content, MAX_VOLUMES, OnNode, POOL, Snapshot, State, Volume};
 use crate::step::{Cut, NAMES, NODES, Name, Origin, PATHS, Range, Shape, Step};
 
 pub(crate) struct EngineUnderTest {
@@ -29,7 +29,7 @@ pub(crate) struct EngineUnderTest {
 impl EngineUnderTest {
     pub(crate) fn new() -> Self {
         let pools = vec![fixture::pool("default", &Topology::default(), POOL)];
-        let settings = EngineSettings { max_volumes: MOST_VOLUMES, ..fixture::settings() };
+        let settings = EngineSettings { max_volumes: MAX_VOLUMES, ..fixture::settings() };
         let fixture = Fixture::assembled(pools, MemoryHost::default(), settings);
         let id = |name| {
             VolumeId::new(fixture.pool().id().clone(), NameDigest::of_text(&volume_name(name)))

@@ -12,7 +12,7 @@ pub(crate) const POOL: u64 = 10 << 30;
 const USUAL_SIZE: u64 = 1 << 30;
 /// Of XFS, which is made where none is named.
 const SMALLEST_FILESYSTEM: u64 = 300 * MIB;
-pub(crate) const MOST_VOLUMES: u32 = 2;
+pub(crate) const MAX_VOLUMES: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {

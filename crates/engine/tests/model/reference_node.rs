@@ -1,6 +1,6 @@
 //! The reference, as far as nodes are concerned.
 
-use crate::reference::{Answer, Content, MOST_VOLUMES, OnNode, Outcome, Reference, grants};
+use crate::reference::{Answer, Content, MAX_VOLUMES, OnNode, Outcome, Reference, grants};
 use crate::step::{Name, Shape, Step};
 
 impl Reference {
@@ -50,7 +50,7 @@ impl Reference {
         if others.any(|(other, _)| *other != Shape::Read || shape != Shape::Read) {
             return Err("precondition");
         }
-        if u32::try_from(load).is_ok_and(|load| load >= MOST_VOLUMES) {
+        if u32::try_from(load).is_ok_and(|load| load >= MAX_VOLUMES) {
             return Err("exhausted");
         }
         volume.attached.insert(node, (shape, read_only));

@@ -188,7 +188,7 @@ fn copy_locks_only_its_source_and_target() {
 /// A filesystem is frozen by one at a time; the other waits instead of being refused.
 #[test]
 fn copies_of_a_mounted_source_are_serialized() {
-    let settings = EngineSettings { lock_patience: Duration::from_secs(60), ..settings() };
+    let settings = EngineSettings { lock_timeout: Duration::from_secs(60), ..settings() };
     let pools = vec![pool("default", &zone("z1"), 100 * GIB)];
     let fixture = Fixture::assembled(pools, MemoryHost::default(), settings);
     let origin = fixture.create("origin");

@@ -172,7 +172,7 @@ pub(crate) fn settings() -> EngineSettings {
         max_volumes: 100,
         default_capacity: GIB,
         // Tests meet a lock on the thread that holds it.
-        lock_patience: Duration::ZERO,
+        lock_timeout: Duration::ZERO,
     }
 }
 

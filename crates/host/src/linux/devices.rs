@@ -15,8 +15,8 @@ use super::LinuxHost;
 use super::failure::cannot;
 
 /// udev looks at each device for a moment when it is attached, or no longer mounted.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(50);
+const UDEV_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the kernel ends the path of a file that was removed.
 const REMOVED: &str = " (deleted)";
@@ -142,7 +142,7 @@ fn try_detach(id: &VolumeId, unserved: &UnservedDevice) -> Result<()> {
 }
 
 pub(super) fn detach_unused(device: &LoopDevice, label: &str, file: &Path) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + UDEV_TIMEOUT;
     while let Some(user) =
         loopdev::try_detach_unused(device, label, file).map_err(cannot("detach a loop device"))?
     {
@@ -152,7 +152,7 @@ pub(super) fn detach_unused(device: &LoopDevice, label: &str, file: &Path) -> Re
                 device.path().display()
             )));
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

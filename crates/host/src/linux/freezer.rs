@@ -24,9 +24,9 @@ use super::run_files::RunFiles;
 use watchdog::{FreezeState, Watchdog};
 
 /// No configured limit is above this; it keeps the arithmetic of deadlines from overflowing.
-const LONGEST_LIMIT: Duration = Duration::from_secs(60 * 60);
+const MAX_FREEZE_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Far more than it takes on a disk that answers.
-const THAWING: Duration = Duration::from_secs(20);
+const THAW_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Freezer {
     limit: Duration,
@@ -49,7 +49,7 @@ impl Freezer {
         let markers =
             Arc::new(FreezeMarkers { files: RunFiles::new(markers), helper: helper.map(start) });
         Self {
-            limit: limit.min(LONGEST_LIMIT),
+            limit: limit.min(MAX_FREEZE_LIMIT),
             watchdog: Watchdog::new(Arc::clone(&markers)),
             markers,
         }
@@ -57,7 +57,7 @@ impl Freezer {
 
     /// For one who only ends what others began.
     pub(super) fn without_helper(markers: PathBuf) -> Self {
-        Self::new(markers, LONGEST_LIMIT, None)
+        Self::new(markers, MAX_FREEZE_LIMIT, None)
     }
 
     pub(super) fn freeze(&self, mount: &TargetPath) -> Result<()> {
@@ -112,7 +112,7 @@ impl Freezer {
     }
 
     pub(super) fn begin_to_thaw_left_frozen(&self) -> Result<ThawsUnderWay> {
-        let deadline = Instant::now() + THAWING;
+        let deadline = Instant::now() + THAW_TIMEOUT;
         let mut thaws = Vec::new();
         for mount in self.markers.mounts()? {
             let thawed = self.begin_to_thaw(&mount)?;

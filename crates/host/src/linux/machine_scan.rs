@@ -268,10 +268,10 @@ fn uses_of(labelled: &LabelledDevice) -> Result<Uses> {
 /// use that ends within a second is none.
 fn lasting_use(mut look: impl FnMut() -> Option<String>) -> Option<String> {
     const LOOKS: u32 = 10;
-    const PAUSE: Duration = Duration::from_millis(100);
+    const POLL_INTERVAL: Duration = Duration::from_millis(100);
     let mut user = look()?;
     for _ in 1..LOOKS {
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
         user = look()?;
     }
     Some(user)

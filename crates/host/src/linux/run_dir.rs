@@ -11,12 +11,12 @@ use orlop_sys::file::{self, Lock, LockAttempt, LockOwner, Presence};
 use super::failure::{cannot, cannot_io};
 use super::pool_marks::PoolMarks;
 
-/// The directory itself is in memory: what a thread of a killed daemon does in it is done by then. One
-/// that is left waits for a device (decision 0041).
-const LEAVING: Duration = Duration::from_secs(10);
-/// Longer than a doctor looks at pools that hang.
-const LOOKING: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a start waits for threads of a killed daemon. The directory is in memory, so a thread that is left
+/// after this time is blocked by a device, not by the directory (decision 0041).
+const LEFT_THREADS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than a doctor inspects pools that hang.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 const PARTS: [&str; 5] = ["volumes", "frozen", "limited", "inline", "pools"];
 
@@ -74,7 +74,7 @@ impl RunDirectory {
     }
 
     pub(super) fn take(&self) -> Result<RunDirectoryLock> {
-        let attempt = file::lock_after_looks(&self.lock_file(), LOOKING);
+        let attempt = file::lock_after_looks(&self.lock_file(), LOCK_TIMEOUT);
         match attempt.map_err(cannot("lock the run directory"))? {
             LockAttempt::Taken(lock) => {
                 Ok(RunDirectoryLock { presence: Some(self.enter()?), _lock: lock })
@@ -101,14 +101,14 @@ impl RunDirectory {
             if let Some(alone) = Presence::try_alone(&self.volumes()).map_err(cannot(DOING))? {
                 return Ok(alone);
             }
-            if begun.elapsed() >= LEAVING {
+            if begun.elapsed() >= LEFT_THREADS_TIMEOUT {
                 tracing::warn!(
                     "threads of the previous daemon are still blocked in the kernel; starting \
                      beside them"
                 );
                 return Presence::beside_others(&self.volumes()).map_err(cannot(DOING));
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::config::{Config, ConfigError, PoolConfig, Sockets};
 
 /// A pool's disk may hang, and no start waits for that: then what is written has to do.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn check(config: &Config, sockets: &Sockets) -> Result<(), ConfigError> {
     let mut pools: Vec<(&str, DirectoryLocation)> = Vec::new();
@@ -127,7 +127,7 @@ impl DirectoryLocation {
             let _ = answer.send(Self::look(&looked_at));
         });
         let Ok(looking) = looking else { return Self::as_written(path) };
-        match answered.recv_timeout(PATIENCE) {
+        match answered.recv_timeout(RESOLVE_TIMEOUT) {
             Ok(location) => {
                 // Rights belong to threads, so it has to end before this process gives up its own.
                 let _ = looking.join();

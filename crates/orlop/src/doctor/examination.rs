@@ -16,10 +16,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use crate::check;
 use crate::config::{Config, PoolConfig, Sockets};
 
-/// After which a call's traces are gone, unless something is wrong.
-const A_MOMENT: Duration = Duration::from_secs(1);
+/// When a daemon serves the pool: after this time, files of a call that was running are gone.
+const SECOND_SCAN_AFTER: Duration = Duration::from_secs(1);
 /// Far more than it takes on a disk that answers.
-const INSPECTING: Duration = Duration::from_secs(30);
+const INSPECTION_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str =
     "it did not answer within 30 seconds; its disk, or its Ceph cluster, is slow or hangs";
 
@@ -141,7 +141,7 @@ impl Examination {
         sockets: Option<&Sockets>,
         mut seen: impl FnMut(&PoolSeen),
     ) -> Self {
-        let deadline = Instant::now() + INSPECTING;
+        let deadline = Instant::now() + INSPECTION_TIMEOUT;
         let looks: Vec<_> =
             config.pools.iter().map(|pool| begin_to_look(pool, &config.node_id)).collect();
         let mut examination = Self::default();
@@ -204,7 +204,7 @@ impl Examination {
             || sockets.is_some_and(|sockets| answers(&sockets.csi));
         let mut findings = self.scan(&scan, in_use)?;
         if in_use && !findings.is_empty() {
-            std::thread::sleep(A_MOMENT);
+            std::thread::sleep(SECOND_SCAN_AFTER);
             findings = lasting(findings, &self.scan(&scan, in_use)?);
         }
         self.findings.extend(findings);
@@ -254,7 +254,7 @@ fn inspect(config: &ImagePoolConfig, node: &NodeId) -> Result<Option<Inspection>
         return Ok(None);
     };
     if first.in_use && !first.findings.is_empty() {
-        std::thread::sleep(A_MOMENT);
+        std::thread::sleep(SECOND_SCAN_AFTER);
         let later = ImagePool::inspect(config, node)?;
         let later = later.map(|mut later| std::mem::take(&mut later.findings)).unwrap_or_default();
         first.findings = lasting(std::mem::take(&mut first.findings), &later);

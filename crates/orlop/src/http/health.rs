@@ -6,9 +6,9 @@ use std::time::Duration;
 use orlop_csi::self_check::{self, Unwell};
 
 /// Long for an answer that needs no pool, so that a daemon on a busy machine does not look dead.
-const ALIVE: Duration = Duration::from_secs(5);
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Probe waits up to five seconds for a pool.
-const READY: Duration = Duration::from_secs(10);
+const READINESS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Health {
     socket: PathBuf,
@@ -20,10 +20,10 @@ impl Health {
     }
 
     pub(super) async fn alive(&self) -> Result<(), Unwell> {
-        self_check::ask_alive(&self.socket, ALIVE).await
+        self_check::ask_alive(&self.socket, LIVENESS_TIMEOUT).await
     }
 
     pub(super) async fn ready(&self) -> Result<(), Unwell> {
-        self_check::ask_ready(&self.socket, READY).await
+        self_check::ask_ready(&self.socket, READINESS_TIMEOUT).await
     }
 }

@@ -105,9 +105,9 @@ impl LogQueue {
     }
 
     /// True once all is written; false if that takes longer.
-    pub(super) fn wait_until_written(&self, patience: Duration) -> bool {
+    pub(super) fn wait_until_written(&self, timeout: Duration) -> bool {
         let busy = |state: &mut QueueState| !state.is_idle();
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, busy);
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, busy);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 

@@ -27,7 +27,7 @@ const LARGEST_EXT4_FILE: u64 = (16 << 40) - 4096;
 const LARGEST_OTHER_FILE: u64 = 1 << 60;
 
 /// How long a question for the capacity waits for a usage scan that it has begun, or found at work.
-const SCAN_PATIENCE: Duration = Duration::from_millis(500);
+const SCAN_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
@@ -117,7 +117,7 @@ impl Capacity {
         }
         let room = self.headroom(&mut lock(&self.ledger), Freshness::Recent)?;
         // Without this wait, a caller that asks every minute gets an answer that is a minute old.
-        if self.has_scanned_within(SCAN_PATIENCE) {
+        if self.has_scanned_within(SCAN_TIMEOUT) {
             let room = self.headroom(&mut lock(&self.ledger), Freshness::Recent)?;
             return Ok(room.capacity(provisioning));
         }

@@ -37,7 +37,7 @@ const KEPT: usize = 32;
 const ROOM: u64 = 256 << 20;
 
 /// Each attempt may take as long as mkfs is given, and all who want the same shape wait for it.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(60);
+const TEMPLATE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Above this many extents, sharing them all at once holds the source's writers for longer than
 /// 50 ms on XFS; shared beforehand in pieces, the rest takes a tenth of it. btrfs gains nothing.
@@ -316,7 +316,7 @@ impl Templates {
         let mut slot = lock(&slot);
         match &*slot {
             Template::Made(template) => return Ok(Some(Arc::clone(template))),
-            Template::Failed(at) if at.elapsed() < AFTER_A_FAILURE => return Ok(None),
+            Template::Failed(at) if at.elapsed() < TEMPLATE_RETRY_INTERVAL => return Ok(None),
             Template::NotMade | Template::Failed(_) => {}
         }
         if self.capacity.available(Provisioning::Thin)?.available_bytes < ROOM {

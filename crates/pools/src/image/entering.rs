@@ -15,9 +15,9 @@ use super::failure::cannot;
 use super::layout::{Layout, ensure_private_directory};
 use super::managed;
 
-/// Of a pool that answers for so long, nothing waits for an answer any more.
-const ANSWERING: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// After a pool has answered for this long, no thread is blocked by it any more.
+const SETTLE_TIME: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// For who holds the pool's lock. While the pool hangs, this does not return.
 pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
@@ -38,14 +38,14 @@ pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
             );
             Instant::now()
         });
-        if since.elapsed() >= ANSWERING {
+        if since.elapsed() >= SETTLE_TIME {
             tracing::warn!(
                 pool = name,
                 "the pool responds, so those threads are blocked elsewhere; opening it"
             );
             return Presence::beside_others(&staging).map_err(cannot(entering));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -22,8 +22,8 @@ use super::layout::Layout;
 pub(super) const NAME: &str = "orlop.pool";
 const FORMAT: u32 = 1;
 const LONGEST: usize = 1 << 20;
-/// Longer than a doctor looks at pools that hang.
-const LOOKING: Duration = Duration::from_secs(60);
+/// Longer than a doctor inspects pools that hang.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the pool keeps what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl PoolHeader {
 
     fn take(path: PathBuf) -> Result<Self> {
         let opening = || format!("open the pool at {}", path.display());
-        match file::lock_after_looks(&path, LOOKING).map_err(cannot(opening))? {
+        match file::lock_after_looks(&path, LOCK_TIMEOUT).map_err(cannot(opening))? {
             LockAttempt::Taken(lock) => Self::locked(path, lock),
             LockAttempt::HeldBy(owner) => Err(in_use(&path, owner.as_ref())),
         }

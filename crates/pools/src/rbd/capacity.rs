@@ -19,8 +19,8 @@ const USAGE: &str = r#"{"prefix": "df", "detail": "detail", "format": "json"}"#;
 /// A full pool has space again when it has this much, not as soon as a single object was removed.
 const PLENTY: u64 = 64 << 20;
 /// A manager tells the monitors of new pools every five seconds.
-const COUNTING: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(200);
+const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Deserialize)]
 struct ClusterUsage {
     pools: Vec<PoolUsage>,
@@ -91,11 +91,11 @@ impl Capacity {
 
     /// As [`Self::available`], for calls: a Ceph pool may have been made just now.
     fn available_once_counted(&self) -> Result<u64> {
-        let deadline = Instant::now() + COUNTING.min(self.session.operation_timeout());
+        let deadline = Instant::now() + FIRST_REPORT_TIMEOUT.min(self.session.operation_timeout());
         loop {
             match self.counted()? {
                 Some(available) => return Ok(available),
-                None if Instant::now() < deadline => thread::sleep(PAUSE),
+                None if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
                 None => return Err(self.not_counted()),
             }
         }

@@ -27,8 +27,8 @@ use super::session::Session;
 use super::uncommitted_snapshot::OfImage;
 
 const ATTEMPTS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Deletion {
@@ -105,14 +105,14 @@ impl Deletion {
     fn check_unused(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let looking = || format!("list the clients of volume {id}");
         self.session.ask(|| format!("delete volume {id}"), |io| io.check_no_hand_lock(image_id))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         loop {
             let watchers = self.session.ask(looking, |io| {
                 io.open_image_by_id(image_id, None, Access::ReadOnly)?.watchers()
             })?;
             match watchers.first() {
                 None => return Ok(()),
-                Some(_) if Instant::now() < deadline => thread::sleep(PAUSE),
+                Some(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
                 Some(_) if self.flattening.is_requested(id, image_id)? => {
                     return Err(Error::busy(format!("volume {id}"), "it is being flattened"));
                 }

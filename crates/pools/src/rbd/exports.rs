@@ -27,8 +27,8 @@ use super::size_lock::SizeLock;
 use devices::{BOTH, LoopDevices, described};
 
 /// For the export's log to say under which number the cluster knows it: it does at once.
-const REGISTRATION_PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(10);
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Exports {
@@ -261,7 +261,7 @@ impl Exports {
 
     /// Before the device exists, so that every writer can be fenced.
     fn register_writer(&self, id: &VolumeId, export: &Export) -> Result<()> {
-        let deadline = Instant::now() + REGISTRATION_PATIENCE;
+        let deadline = Instant::now() + REGISTRATION_TIMEOUT;
         let address = loop {
             if let Some(address) = self.address_of(id, export)? {
                 break address;
@@ -272,7 +272,7 @@ impl Exports {
                     "the client of the export is not among the image's watchers",
                 ));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         };
         export.remember_address(&address).map_err(cannot(|| format!("export volume {id}")))?;
         self.fencing.set_own_writer(id, &address)

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use orlop_model::{Error, NodeId, Reason, Result, VolumeId, VolumeRecord};
-use orlop_sys::ceph::{Access, FOR_GOOD, Update, UpdateOutcome, Watcher, header_of, metadata_key};
+use orlop_sys::ceph::{
+    Access, FENCED_FOR, Update, UpdateOutcome, Watcher, header_of, metadata_key,
+};
 use serde::Deserialize;
 
 use super::image_state::CHANGED;
@@ -167,7 +169,7 @@ impl Fencing {
             return Ok(());
         };
         let fencing = || format!("fence node {node} from volume {id}");
-        self.session.ask(fencing, |io| io.cluster().blocklist(&address, FOR_GOOD))?;
+        self.session.ask(fencing, |io| io.cluster().blocklist(&address, FENCED_FOR))?;
         // No other node gets the volume before the client is stopped for good, so it may come back
         // until then: what it writes is written by the node that the volume is published to.
         if let Some(until) = self.fenced_until(fencing, &address)? {
@@ -209,7 +211,7 @@ impl Fencing {
 
     pub(super) fn ensure_client_stopped(&self, id: &VolumeId, address: &str) -> Result<()> {
         let freeing = || format!("blocklist the ended Ceph client of volume {id}");
-        self.session.ask(freeing, |io| io.cluster().blocklist(address, FOR_GOOD))?;
+        self.session.ask(freeing, |io| io.cluster().blocklist(address, FENCED_FOR))?;
         tracing::warn!(
             volume = %id,
             address,

@@ -35,7 +35,7 @@ use trash_lease::TrashLease;
 
 /// Between two steps of librbd, when it makes an image. A call that is held up for longer begins
 /// again.
-const MAKING: Duration = Duration::from_secs(1);
+const CREATE_STEP_TIME: Duration = Duration::from_secs(1);
 /// How long an image that was never made is prevented from being made. A daemon that sleeps for
 /// longer makes one that is never found, which costs a little space and nothing else.
 const PREVENTED_FOR: Duration = Duration::from_secs(600);
@@ -196,7 +196,7 @@ impl Garbage {
             }
         }
         if !name_alone.is_empty() {
-            thread::sleep(MAKING);
+            thread::sleep(CREATE_STEP_TIME);
         }
         for (id, image_id) in name_alone {
             if let Err(error) = self.discard_name_alone(&id, &image_id) {
@@ -234,7 +234,7 @@ impl Garbage {
         self.deletion.check_is_draft(id, image_id)
     }
 
-    /// A name without an image, as there was [`MAKING`] ago: the daemon that made it was killed.
+    /// A name without an image, as there was [`CREATE_STEP_TIME`] ago: the daemon that made it was killed.
     fn discard_name_alone(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let name_alone = matches!(
             self.images.find(id)?,

@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orlop_model::{Error, Result};
-use orlop_sys::ceph::{Access, FOR_GOOD, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of};
+use orlop_sys::ceph::{
+    Access, FENCED_FOR, IMAGE_LOCK, Image, IoCtx, LockHolder, Watcher, header_of,
+};
 use orlop_sys::rand::random_bytes;
 use rustix::io::Errno;
 
@@ -17,13 +19,13 @@ use super::capacity::is_full;
 use super::session::Session;
 use super::session::cannot;
 
-/// Between what tells locks apart and the client that one is held for.
-const HELD_FOR: char = '@';
-/// For another client to finish what takes an instant.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
-const LOOKS: usize = 5;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
+/// In a lock's cookie, between its unique part and the client that holds it.
+const COOKIE_SEPARATOR: char = '@';
+/// How long another client may keep the lock for an operation that takes an instant.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const WATCHERS_POLLS: usize = 5;
+const WATCHERS_POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 /// While this lives, no other client has the image's lock of this name.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl ImageLock {
         name: &'static str,
         what: &str,
     ) -> Result<Self> {
-        let cookie = format!("{}{HELD_FOR}{address}", nonce(what)?);
+        let cookie = format!("{}{COOKIE_SEPARATOR}{address}", nonce(what)?);
         Self::acquire_with(session, image_id, name, what, cookie)
     }
 
@@ -68,7 +70,7 @@ impl ImageLock {
     ) -> Result<Self> {
         let locking = || format!("lock {what}");
         let header = header_of(image_id);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         let open = |io: &Arc<IoCtx>| Ok((Arc::clone(io), open_to_change(io, image_id)?));
         let (io, image) = session.ask(locking, open)?;
         loop {
@@ -79,7 +81,7 @@ impl ImageLock {
             if Instant::now() >= deadline {
                 return Err(Error::busy(what, "another process holds its lock"));
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -115,7 +117,7 @@ pub(super) fn nonce(what: &str) -> Result<String> {
 
 /// `None`: for the client that has it.
 pub(super) fn held_for(holder: &LockHolder) -> Option<&str> {
-    holder.cookie.split_once(HELD_FOR).map(|(_, address)| address)
+    holder.cookie.split_once(COOKIE_SEPARATOR).map(|(_, address)| address)
 }
 
 fn is_held_for(holder: &LockHolder, watcher: &Watcher) -> bool {
@@ -133,7 +135,7 @@ fn take_from_silent_holder(
     let Some(holder) = still_silent(look)? else { return Ok(()) };
     for address in [held_for(&holder), Some(holder.address.as_str())].into_iter().flatten() {
         tracing::warn!(address, "blocklisted a client that holds a lock and does not respond");
-        io.cluster().blocklist(address, FOR_GOOD)?;
+        io.cluster().blocklist(address, FENCED_FOR)?;
     }
     io.ensure_lock_broken(header, name, &holder)
 }
@@ -153,7 +155,7 @@ pub(super) fn open_to_change(io: &Arc<IoCtx>, image_id: &str) -> orlop_sys::Resu
             address,
             "blocklisted a client that holds the image's lock and does not respond"
         );
-        io.cluster().blocklist(&address, FOR_GOOD)?;
+        io.cluster().blocklist(&address, FENCED_FOR)?;
     }
     Ok(image)
 }
@@ -185,11 +187,11 @@ fn still_silent(
     look: impl Fn() -> orlop_sys::Result<Option<LockHolder>>,
 ) -> orlop_sys::Result<Option<LockHolder>> {
     let first = look()?;
-    for _ in 0..LOOKS {
+    for _ in 0..WATCHERS_POLLS {
         if first.is_none() {
             break;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(WATCHERS_POLL_INTERVAL);
         if look()? != first {
             return Ok(None);
         }

@@ -19,7 +19,7 @@ use super::records::Records;
 use super::session::Session;
 
 /// No call needs that long from the snapshot to its record.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(3600);
+const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
 /// What an intent is about, and how it is removed when it became an orphan.
 pub(super) trait Intended: Debug + Serialize + DeserializeOwned {
@@ -150,7 +150,7 @@ impl Intents {
         what: What,
     ) -> Result<Intent<What>> {
         let writing = || format!("take the snapshot {purpose}");
-        let until = seconds(SystemTime::now() + GIVEN_UP_AFTER);
+        let until = seconds(SystemTime::now() + ORPHAN_AGE);
         let text = IntentRecord { what: what.clone(), until, given_up: false }.text()?;
         let name = new_snapshot_name(purpose)?;
         let update = Update::default().set(&key_of::<What>(&name), &text);

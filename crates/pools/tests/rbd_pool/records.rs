@@ -7,7 +7,7 @@ use orlop_model::{
     VolumeRecord,
 };
 use orlop_pools::RbdPool;
-use orlop_sys::ceph::FOR_GOOD;
+use orlop_sys::ceph::FENCED_FOR;
 
 use crate::fixture::{Fixture, MIB, volume};
 
@@ -70,12 +70,12 @@ fn a_blocklisted_client_connects_again_as_a_new_one() {
     // The only one that has this image open.
     let image = fixture.image(&record.id);
     let thrown_out = image.watchers().unwrap().remove(0).address;
-    other.cluster().blocklist(&thrown_out, FOR_GOOD).unwrap();
+    other.cluster().blocklist(&thrown_out, FENCED_FOR).unwrap();
     assert!(image.write(0, &[1; 4096]).and_then(|()| image.flush()).is_err());
     drop(image);
 
     let own = pool_address(&fixture, &pool, &record);
-    other.cluster().blocklist(&own, FOR_GOOD).unwrap();
+    other.cluster().blocklist(&own, FENCED_FOR).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     assert_eq!(
         pool.catalogue().update_volume(&record.id, &mut count).unwrap().limits.read_iops,

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::codegen::http::{HeaderValue, Uri};
 use tonic::transport::{Channel, Endpoint};
 
-use super::PATIENCE;
+use super::PEER_TIMEOUT;
 use super::description::{Description, Heard};
 use crate::target::{PeerTarget, Target, causes};
 use crate::tls::{TlsIdentity, is_named};
@@ -115,7 +115,7 @@ async fn connect(
         }
     });
     Endpoint::from_static("http://peer")
-        .connect_timeout(PATIENCE)
+        .connect_timeout(PEER_TIMEOUT)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
         .initial_stream_window_size(STREAM_WINDOW)

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, RootCertStore};
 
 /// Before the end of a certificate that was valid for at least twice as long.
-const EARLY: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+const EXPIRY_WARNING: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 pub(super) struct Validity {
     /// The daemon's own first, then those between it and the CA.
@@ -70,8 +70,8 @@ impl Validity {
         }
         let since = |duration| UnixTime::since_unix_epoch(duration);
         let seconds = Duration::from_secs(now.as_secs());
-        let is_long_lived = self.check(since(seconds.saturating_sub(EARLY))).is_ok();
-        let ends = self.check(since(seconds + EARLY)).is_err();
+        let is_long_lived = self.check(since(seconds.saturating_sub(EXPIRY_WARNING))).is_ok();
+        let ends = self.check(since(seconds + EXPIRY_WARNING)).is_err();
         (is_long_lived && ends).then_some(Problem::ExpiresSoon)
     }
 

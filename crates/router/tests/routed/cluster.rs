@@ -112,7 +112,7 @@ fn routes(
         attach: false,
         max_volumes: 8,
         default_capacity: 1 << 30,
-        lock_patience: Duration::from_secs(5),
+        lock_timeout: Duration::from_secs(5),
     };
     let pools = pools.into_iter().map(|pool| pool as Arc<dyn orlop_model::Pool>).collect();
     let engine = Engine::new(pools, Arc::new(MemoryHost::default()), settings).unwrap();

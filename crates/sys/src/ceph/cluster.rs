@@ -38,19 +38,18 @@ unsafe impl Send for Cluster {}
 // SAFETY: as above.
 unsafe impl Sync for Cluster {}
 
-/// Five years. A client that was cut off must not be able to write when it is back, whenever that
-/// is.
-pub const FOR_GOOD: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+/// Five years. A fenced client must not be able to write when it returns, however late that is.
+pub const FENCED_FOR: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 
 /// After this part of its time an operation counts as late, and librados asks the monitors where the
 /// stores are now. Its own setting is ten seconds: an operation that is given up before would never
 /// be late, and a store that comes back under another address would never be found.
 const LATE: u32 = 4;
 /// How often librados looks for that, and tells the stores that it lives; more would be lost time.
-const LONGEST_TICK: Duration = Duration::from_secs(5);
+const MAX_TICK: Duration = Duration::from_secs(5);
 
 fn seconds(duration: Duration) -> String {
-    let duration = duration.min(LONGEST_TICK);
+    let duration = duration.min(MAX_TICK);
     format!("{}.{:03}", duration.as_secs(), duration.subsec_millis())
 }
 

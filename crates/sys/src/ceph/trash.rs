@@ -22,13 +22,13 @@ const RESTORING: u8 = 3;
 /// For so long `rbd trash purge`, and the schedule of a manager, leave an image to
 /// [`IoCtx::try_free_trashed`], which frees it at once: librbd ends a process by an assertion whose image
 /// another one frees. Clients that do not insist wait for as long.
-const RESERVED: Duration = Duration::from_secs(24 * 3600);
+const PURGE_DEFERMENT: Duration = Duration::from_secs(24 * 3600);
 
 /// An entry of the trash in Ceph's encoding.
 fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
     let mut contents = vec![BY_USER];
     encode(&mut contents, name.as_bytes());
-    for time in [now, now + RESERVED] {
+    for time in [now, now + PURGE_DEFERMENT] {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
         contents.extend_from_slice(&seconds.to_le_bytes());

@@ -19,11 +19,11 @@ pub(super) enum WriteOutcome {
 
 /// How long a group may be on its way out. Its directory stays for a moment after the kernel has begun to
 /// remove it.
-const REMOVAL: Duration = Duration::from_secs(5);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `line` begins with the number of a device.
 pub(super) fn write_line(group: &Path, file: &str, line: &str) -> Result<WriteOutcome> {
-    let deadline = Instant::now() + REMOVAL;
+    let deadline = Instant::now() + REMOVAL_TIMEOUT;
     loop {
         let written = try_write_line(group, file, line)?;
         let is_unlikely = matches!(written, WriteOutcome::NoSuchDevice) && names_a_device(line);

@@ -22,7 +22,7 @@ use crate::error::{Context, Result};
 
 const OPERATION: &str = "wait for new cgroups below";
 /// Where not every group can be watched, all of them are listed this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct NewGroups {
     top: PathBuf,
@@ -71,7 +71,7 @@ impl NewGroups {
 
     /// New groups, the ones below them included; some may have been reported before. `None`: stopped.
     pub fn wait(&mut self, stop: &Stop) -> Result<Option<Vec<PathBuf>>> {
-        let pause = Timespec::try_from(LOOK_AGAIN).ok();
+        let pause = Timespec::try_from(LIST_INTERVAL).ok();
         let is_gone = !self.watches.contains_key(&self.top);
         let pause = pause.filter(|_| self.unwatched || self.incomplete || is_gone);
         let mut ready =

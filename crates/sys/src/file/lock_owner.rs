@@ -10,7 +10,7 @@ use super::lock::{Lock, try_lock};
 use crate::error::Result;
 use crate::mounts::filesystem_number;
 
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// So often in a row an owner is not found before it counts as one that cannot be seen from here.
 const UNSEEN: u32 = 10;
 /// Commands of this program that hold locks for as long as they look, and end by themselves.
@@ -58,7 +58,7 @@ pub enum LockAttempt {
 }
 
 /// As [`try_lock`], but waits for a doctor that just looks, and for a process that is ending.
-pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> {
+pub fn lock_after_looks(path: &Path, timeout: Duration) -> Result<LockAttempt> {
     let begun = Instant::now();
     let (mut has_waited, mut unseen) = (false, 0);
     loop {
@@ -66,7 +66,7 @@ pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> 
             return Ok(LockAttempt::Taken(lock));
         }
         match lock_owner(path) {
-            Some(owner) if owner.will_end_soon() && begun.elapsed() < patience => {
+            Some(owner) if owner.will_end_soon() && begun.elapsed() < timeout => {
                 if !has_waited {
                     tracing::info!(lock = %path.display(), %owner, "waiting for a lock");
                 }
@@ -76,7 +76,7 @@ pub fn lock_after_looks(path: &Path, patience: Duration) -> Result<LockAttempt> 
             None if unseen < UNSEEN => unseen += 1,
             owner => return Ok(LockAttempt::HeldBy(owner)),
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

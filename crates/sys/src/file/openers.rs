@@ -17,8 +17,8 @@ use crate::loopdev::{first_process, is_below, remote_mounts};
 use crate::mounts::filesystem_number;
 use crate::resolve;
 
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Openers {
@@ -61,13 +61,13 @@ pub fn tells_openers(trial: &Path) -> Result<bool> {
 
 /// A program that was just started has all files of this process open until its own code begins.
 fn is_unopened(trial: &Path) -> Result<bool> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TRIAL_TIMEOUT;
     loop {
         match openers(trial)? {
             Openers::None => return Ok(true),
             Openers::Unknown => return Ok(false),
             Openers::Readers | Openers::Writers if Instant::now() >= deadline => return Ok(false),
-            Openers::Readers | Openers::Writers => std::thread::sleep(PAUSE),
+            Openers::Readers | Openers::Writers => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::resolve::{ResolvedPath, descriptor_path};
 
 /// A program that was just started has all files of this process open until its own code begins.
 const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Cuts a file to nothing, for XFS frees the blocks of a removed file some time later. `false`: it is as
 /// it was, because it has another name, something else has it open or may have, or it is no regular file
@@ -44,7 +44,7 @@ pub fn try_truncate_unused(path: &Path) -> Result<bool> {
             return Ok(false);
         }
         if attempt > 0 {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match open(descriptor_path(there.as_fd()), flags, Mode::empty()) {

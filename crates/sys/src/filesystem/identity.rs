@@ -26,7 +26,7 @@ const EXT4_WITH_SEED: [&str; 2] = ["-O", "metadata_csum,metadata_csum_seed"];
 const EXT4_ALL_ZERO: [&str; 2] = ["-E", "assume_storage_prezeroed=1"];
 
 /// Who waits for a template wants a volume, which can do without.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEMPLATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes a filesystem, in an empty image file, that [`renew_identity`] can be used on copies of.
 pub fn format_template(image: &Path, kind: FsKind) -> Result<()> {
@@ -47,7 +47,7 @@ fn format_ext4(mut attempt: impl FnMut(&[&str]) -> Result<()>) -> Result<()> {
 fn format_with(image: &Path, kind: FsKind, options: &[&str]) -> Result<()> {
     let extra_options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     let format = Format { kind, uuid: random_bytes()?, extra_options: &extra_options };
-    format_within(PATIENCE, image, &format)
+    format_within(TEMPLATE_TIMEOUT, image, &format)
 }
 
 /// Gives a copy of what [`format_template`] made a UUID. The caller syncs the file.

@@ -18,7 +18,7 @@ use crate::error::{Context, Error, Result};
 use crate::mounts::{self, MountEntry};
 
 /// For all devices of other programs together; the usual answer takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Devices that did not answer in time. A thread still waits for each, and keeps it from being
 /// attached to another file, so they are not asked again: there is never more than one such thread
@@ -122,7 +122,7 @@ fn answers_of(mut devices: Vec<BackedDevice>) -> Result<Vec<Result<Option<LoopSt
 }
 
 fn within_patience(answers: &Receiver<Answer>) -> Vec<Answer> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LISTING_TIMEOUT;
     let next = || answers.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
     std::iter::from_fn(next).collect()
 }

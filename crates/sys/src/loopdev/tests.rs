@@ -228,7 +228,7 @@ fn device_without_a_visible_user_is_waited_for() {
     let written = OpenOptions::new().write(true).open(kept.path()).unwrap();
     std::thread::scope(|scope| {
         let detaching = scope.spawn(|| ensure_detached(&volume.disk.device, &volume.disk.label));
-        let until = Instant::now() + 2 * DETACH_PATIENCE;
+        let until = Instant::now() + 2 * DETACH_TIMEOUT;
         while Instant::now() < until {
             written.write_all_at(&[1; 4096], 0).unwrap();
             written.sync_all().unwrap();

@@ -11,7 +11,7 @@ use crate::error::{Context, Result};
 
 const FSTAB: &str = "/etc/fstab";
 /// As in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The mount point at or above `path` that fstab has a filesystem for, and at which none is mounted
 /// now. One that is mounted at its first use counts as mounted.
@@ -65,7 +65,7 @@ fn resolved(path: &Path, untouched: &HashSet<PathBuf>) -> PathBuf {
         }
         let Ok(target) = fs::read_link(&real) else { continue };
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_LINKS {
             return path.to_owned();
         }
         if target.is_absolute() {

@@ -18,7 +18,7 @@ const THAWED: u8 = b'-';
 
 /// How often, and how soon again, a thaw is tried that the kernel refuses.
 const ATTEMPTS: u32 = 60;
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
@@ -106,7 +106,7 @@ fn thaw(mount_point: &Path) {
                 tracing::error!(%error, "cannot thaw a filesystem that was left frozen; retrying");
             }
         }
-        thread::sleep(RETRY);
+        thread::sleep(RETRY_INTERVAL);
     }
     tracing::error!(%mount, "cannot thaw this filesystem; run fsfreeze -u on it");
 }

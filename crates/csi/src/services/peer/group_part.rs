@@ -20,8 +20,8 @@ use crate::services::note_group;
 use crate::services::note_name;
 use crate::{parse, reply, status};
 
-/// Between two stages. A router that takes longer has lost its way, and writers wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long this daemon waits for the router between two stages: its writers may be frozen.
+const STAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) type PartStream =
     ReceiverStream<std::result::Result<peer::TakeGroupPartResponse, Status>>;
@@ -63,7 +63,7 @@ impl Peer {
             let given_up =
                 || Error::failed("take a group snapshot", "the router that leads it has given up");
             reports.blocking_send(Ok(state)).map_err(|_| given_up())?;
-            may_advance.recv_timeout(PATIENCE).map_err(|_| given_up())
+            may_advance.recv_timeout(STAGE_TIMEOUT).map_err(|_| given_up())
         };
         let executor = std::sync::Arc::clone(&self.executor);
         let take = move |engine: &Engine| engine.create_group_part(&wanted, &pools, reached);

@@ -80,7 +80,7 @@ impl Pages {
         message: fn(&RangePage) -> Message,
         end: StreamEnd,
     ) {
-        let patience = self.executor.stream_patience();
+        let timeout = self.executor.stream_timeout();
         let (mut is_first, mut sent) = (true, 0);
         loop {
             let page = match self.next_page().await {
@@ -106,7 +106,7 @@ impl Pages {
             }
             // Open point 9: type and capacity are sent even if there is nothing else to send.
             if is_first || !page.ranges.is_empty() {
-                match tokio::time::timeout(patience, sender.reserve()).await {
+                match tokio::time::timeout(timeout, sender.reserve()).await {
                     Ok(Ok(place)) => place.send(message(&page)),
                     Ok(Err(_)) => return note_hung_up(sent),
                     Err(_) => return end.fail_unread(sent),

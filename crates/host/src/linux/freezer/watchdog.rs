@@ -9,7 +9,7 @@ use orlop_model::{Error, Reason, Result, TargetPath};
 use super::FreezeMarkers;
 
 /// How soon a thaw that the kernel refused is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FreezeState {
@@ -96,7 +96,7 @@ impl Watchdog {
     }
 
     pub(super) fn retry(&self, mount: &TargetPath) {
-        self.inner.put(mount, FreezeState::Overdue(Instant::now() + RETRY));
+        self.inner.put(mount, FreezeState::Overdue(Instant::now() + RETRY_INTERVAL));
     }
 
     pub(super) fn forget(&self, mount: &TargetPath) {
@@ -164,7 +164,7 @@ impl WatchdogInner {
                 );
             }
             Err(error) => {
-                self.put(mount, FreezeState::Overdue(Instant::now() + RETRY));
+                self.put(mount, FreezeState::Overdue(Instant::now() + RETRY_INTERVAL));
                 tracing::error!(
                     %mount,
                     %error,

@@ -14,7 +14,7 @@ use super::super::failure::{cannot, cannot_io};
 
 const DOING: &str = "follow the workloads' cgroups";
 /// After an error that is not expected to pass soon.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What every group is to have, by the device's major and minor number. A change holds the lock
 /// until all groups have it: one that is made during that gets what holds afterwards.
@@ -70,7 +70,7 @@ impl Follower {
                             "cannot find new cgroups; I/O limits may be missing until a \
                              retry succeeds"
                         );
-                        std::thread::sleep(TRY_AGAIN);
+                        std::thread::sleep(RETRY_INTERVAL);
                     }
                 }
             }

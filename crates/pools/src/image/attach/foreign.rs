@@ -21,8 +21,8 @@ use crate::image::layout::TEMPLATE;
 
 /// A device that was just detached lets go of its file a moment after it is gone, and a program that
 /// was just started has all files of this process open until its own code begins.
-pub(in crate::image) const PATIENCE: Duration = Duration::from_secs(2);
-pub(in crate::image) const PAUSE: Duration = Duration::from_millis(20);
+pub(in crate::image) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(in crate::image) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LoopDevices {
     /// Before a volume whose data is open already gets another device, for readers or for writers.
@@ -125,7 +125,7 @@ impl SharingCheck<'_> {
     /// `may_be_it`: is a path that sysfs shows one that the data is likely to have?
     pub(in crate::image) fn run(&self, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
         let looking = || format!("look at the data of {}", self.object);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         loop {
             match self.openers()? {
                 Openers::None => return Ok(()),
@@ -143,7 +143,7 @@ impl SharingCheck<'_> {
             if Instant::now() >= deadline {
                 break;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         // By a hard link, or by a bind mount of the file alone.
         self.refuse_devices(|_| true)?;

@@ -10,10 +10,10 @@ use orlop_sys::file::Space;
 
 use crate::image::catalogue::Account;
 
-/// After this long it is time to look again.
-pub(super) const SERVES: Duration = Duration::from_secs(5);
-/// For so long a refusal is certain if there was no room for it by any reading of the last look.
-pub(super) const SETTLES: Duration = Duration::from_secs(1);
+/// A usage scan that is older is repeated.
+pub(super) const MAX_SCAN_AGE: Duration = Duration::from_secs(5);
+/// For this long after a scan, a demand that did not fit by any of its numbers is refused without another scan.
+pub(super) const MAX_REFUSAL_AGE: Duration = Duration::from_secs(1);
 
 /// What stays free: below it nothing new is promised, and every volume reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,14 +297,14 @@ impl UsageScan {
 
     /// Is it time to look again?
     pub(super) fn is_due(&self) -> bool {
-        !self.under_way && self.last.is_some_and(|seen| seen.at.elapsed() >= SERVES)
+        !self.under_way && self.last.is_some_and(|seen| seen.at.elapsed() >= MAX_SCAN_AGE)
     }
 
     /// What they can take together now at most, by the last look for a refusal; `None` if that was
     /// too long ago. What volumes write moves bytes from one to the other; what strangers gave back
     /// since is free now.
     pub(super) fn owned_at_most(&self, free: u64) -> Option<u128> {
-        let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < SETTLES)?;
+        let ceiling = self.ceiling.filter(|ceiling| ceiling.at.elapsed() < MAX_REFUSAL_AGE)?;
         Some(ceiling.owned + u128::from(free.saturating_sub(ceiling.free)))
     }
 

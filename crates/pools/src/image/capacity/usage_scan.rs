@@ -87,18 +87,18 @@ impl Capacity {
     }
 
     /// Has a scan that is under way ended in that time? Others go on meanwhile.
-    pub(super) fn has_scanned_within(&self, patience: Duration) -> bool {
-        const PAUSE: Duration = Duration::from_millis(1);
+    pub(super) fn has_scanned_within(&self, timeout: Duration) -> bool {
+        const POLL_INTERVAL: Duration = Duration::from_millis(1);
         let is_under_way = || lock(&self.ledger).scan().under_way;
         if !is_under_way() {
             return false;
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while is_under_way() {
             if Instant::now() >= deadline {
                 return false;
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
         true
     }

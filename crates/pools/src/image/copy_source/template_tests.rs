@@ -125,7 +125,7 @@ fn failed_mkfs_is_not_retried_at_once() {
     };
     let first = failed_at("first");
     assert_eq!(failed_at("second"), first, "tried again");
-    let long_ago = first.checked_sub(AFTER_A_FAILURE).unwrap();
+    let long_ago = first.checked_sub(TEMPLATE_RETRY_INTERVAL).unwrap();
     *lock(&pool.templates.recent.slot(shape)) = Template::Failed(long_ago);
     assert!(failed_at("third") >= first, "not tried again");
 }

@@ -10,7 +10,7 @@ use orlop_model::{BehindDevice, Finding, LabelledDevice, PoolId, Result, Snapsho
 use orlop_sys::file::{self, Openers};
 use orlop_sys::loopdev::{LoopDevice, LoopStatus};
 
-use super::super::attach::foreign::{PATIENCE, PAUSE, unseen};
+use super::super::attach::foreign::{CLOSE_TIMEOUT, POLL_INTERVAL, unseen};
 use super::super::attach::{all_attached, backs, described, is_deleted, is_outside, parse_label};
 use super::super::failure::cannot;
 use super::super::layout::{Layout, ObjectDir};
@@ -157,13 +157,13 @@ fn is_written(path: &Path) -> bool {
 /// and for longer when it reclaims its space.
 fn foreign_writers(files: Files, in_use: bool) -> Result<Vec<Finding>> {
     let mut written: Vec<DataFile> = files.into_values().collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     loop {
         written.retain(|file| is_written(&file.path) && !is_written(&file.record));
         if written.is_empty() || Instant::now() >= deadline {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let own_name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let own_name = format!(" ({}) ", own_name.trim_end());

@@ -15,12 +15,11 @@ use super::Garbage;
 use crate::poison::lock;
 
 pub(in super::super) const HOUR: Duration = Duration::from_secs(3600);
-/// After something could not be done, such as while the cluster still takes a client that was
-/// killed for alive; then after twice that, and so on.
-const SOON: Duration = Duration::from_secs(2);
-const LATER: Duration = Duration::from_secs(60);
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(10);
+/// After a failure, for example because the cluster still takes a killed client for alive; doubled each time.
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 type Chore = fn(&Garbage) -> Result<()>;
 
@@ -75,12 +74,12 @@ impl Background {
     /// flatten a volume takes longer.
     pub(in super::super) fn stop(&self) -> bool {
         lock(&self.threads).clear();
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         loop {
             match self.busy.load(Ordering::SeqCst) {
                 0 => return true,
                 _ if Instant::now() >= deadline => return false,
-                _ => thread::sleep(PAUSE),
+                _ => thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -118,7 +117,9 @@ fn work(garbage: &Weak<Garbage>, duty: &Duty, woken: &Receiver<()>) {
 fn pause(failures: u32, full_pass_at: Instant) -> Duration {
     match failures.checked_sub(1) {
         None => full_pass_at.saturating_duration_since(Instant::now()),
-        Some(repeated) => SOON.saturating_mul(1 << repeated.min(10)).min(LATER),
+        Some(repeated) => {
+            FIRST_RETRY_INTERVAL.saturating_mul(1 << repeated.min(10)).min(MAX_RETRY_INTERVAL)
+        }
     }
 }
 

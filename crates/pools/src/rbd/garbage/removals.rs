@@ -18,7 +18,7 @@ use super::super::image_lock::open_to_remove;
 
 /// Longer than librbd mostly takes from one step to the next: what is just being removed is left
 /// to the process that removes it.
-const REMOVING: Duration = Duration::from_secs(1);
+const REMOVAL_STEP_TIME: Duration = Duration::from_secs(1);
 
 /// By number.
 pub(in super::super) fn unfinished_removals(
@@ -29,7 +29,7 @@ pub(in super::super) fn unfinished_removals(
     if first.is_empty() {
         return Ok(first);
     }
-    thread::sleep(REMOVING);
+    thread::sleep(REMOVAL_STEP_TIME);
     let mut still = trashed_without_clones(io, image_id)?;
     still.retain(|number| first.contains(number));
     Ok(still)

@@ -16,8 +16,8 @@ use super::super::image_lock::nonce;
 use super::super::session::Session;
 
 const LOCK: &str = "orlop.free";
-const LEASE: Duration = Duration::from_secs(30);
-const RENEWED_EVERY: Duration = Duration::from_secs(10);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// While this lives, no other process frees what is in the trash.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl TrashLease {
         let leasing = || format!("lease {what}");
         let cookie = nonce(&what)?;
         let lease = |io: &Arc<IoCtx>| {
-            let leased = io.try_lease(TRASH, LOCK, &cookie, LEASE)?;
+            let leased = io.try_lease(TRASH, LOCK, &cookie, LEASE_DURATION)?;
             Ok(leased.then(|| Arc::clone(io)))
         };
         let Some(io) = session.ask(leasing, lease)? else { return Ok(None) };
@@ -57,8 +57,8 @@ impl TrashLease {
 }
 
 fn renew_until(ended: &Receiver<()>, io: &IoCtx, cookie: &str) {
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(RENEWED_EVERY) {
-        match io.try_lease(TRASH, LOCK, cookie, LEASE) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(RENEWAL_INTERVAL) {
+        match io.try_lease(TRASH, LOCK, cookie, LEASE_DURATION) {
             Ok(true) => {}
             Ok(false) => tracing::warn!("another daemon has taken over the lease of the trash"),
             Err(error) => tracing::warn!(%error, "cannot renew the lease of the trash"),

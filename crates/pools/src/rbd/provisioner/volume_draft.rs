@@ -32,8 +32,8 @@ use crate::recorded::{new_volume_record, to_text};
 const ATTEMPTS: usize = 5;
 /// Much longer than a daemon that is alive needs. Nothing depends on it but how often two that make
 /// the same volume delete each other's drafts.
-const PATIENCE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(20);
+const DRAFT_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct VolumeDraft {
@@ -205,11 +205,11 @@ impl CapturedDraft {
     /// Deletes the draft of another daemon, unless that commits it within a moment.
     fn replace_draft(&self, image_id: &str) -> Result<()> {
         let id = &self.record.id;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DRAFT_TIMEOUT;
         while Instant::now() < deadline {
             match self.pool.images.find(id)? {
                 Some(Found { image_id: same, state: NamedState::Draft }) if same == image_id => {
-                    thread::sleep(PAUSE);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 Some(_) | None => return Ok(()),
             }

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use orlop_model::{Error, Reason, Result};
 
 /// Between two probes while the cluster answers and no call asks for its health.
-const RESTING: Duration = Duration::from_secs(30);
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// Between two probes that fail at once; mostly they take as long as an operation may.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+const FAILED_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long [`CircuitBreaker::health`] waits: orchestrators give up a Probe soon.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(1);
-/// So many calls may wait at once for a cluster that has been silent for [`SILENCE`]. Calls on other
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many calls may wait at once for a cluster that has been silent for [`SILENCE_LIMIT`]. Calls on other
 /// pools of this daemon need threads as well.
-const MOST_WAITING: usize = 32;
-const SILENCE: Duration = Duration::from_secs(5);
+const MAX_WAITING: usize = 32;
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Open while the cluster does not answer: then calls are refused at once.
 #[derive(Debug)]
@@ -88,11 +88,11 @@ impl CircuitBreaker {
     /// One call, unless the cluster is known not to answer.
     pub(super) fn admit(&self, doing: impl Fn() -> String) -> Result<Admitted<'_>> {
         let mut state = self.state();
-        let crowded = state.waiting >= MOST_WAITING && state.silent_since.elapsed() > SILENCE;
+        let crowded = state.waiting >= MAX_WAITING && state.silent_since.elapsed() > SILENCE_LIMIT;
         let reason = match &state.open {
             Some(why) => why.clone(),
             None if crowded => format!(
-                "{MOST_WAITING} calls are waiting for the Ceph cluster already; check that it is up"
+                "{MAX_WAITING} calls are waiting for the Ceph cluster already; check that it is up"
             ),
             None => {
                 if state.waiting == 0 {
@@ -123,7 +123,7 @@ impl CircuitBreaker {
         let ticket = state.wanted;
         self.changed.notify_all();
         let unanswered = |state: &mut CircuitState| state.known < ticket;
-        let waited = self.changed.wait_timeout_while(state, HEALTH_PATIENCE, unanswered);
+        let waited = self.changed.wait_timeout_while(state, HEALTH_TIMEOUT, unanswered);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             let reason = state.open.clone().unwrap_or_else(|| "it did not answer yet".to_owned());
@@ -145,7 +145,7 @@ impl CircuitBreaker {
     /// Waits until there is a reason to probe. `None`: no more.
     fn next_probe(&self) -> Option<u64> {
         let state = self.state();
-        let pause = if state.open.is_some() { AFTER_FAILURE } else { RESTING };
+        let pause = if state.open.is_some() { FAILED_PROBE_INTERVAL } else { IDLE_PROBE_INTERVAL };
         let was_open = state.open.is_some();
         let idle = |state: &mut CircuitState| {
             !state.ended && state.known >= state.wanted && state.open.is_some() == was_open

@@ -45,7 +45,7 @@ fn a_process_that_is_ending_is_waited_for() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     // It has no command line from then on, until its parent asks for its exit code.
     while !LockOwner::of_process(child.id()).words.is_empty() {
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
     let ending = LockOwner::of_process(child.id());
     assert!(ending.will_end_soon(), "{ending}");

@@ -111,7 +111,7 @@ fn hung_device_that_may_be_ours_is_waited_for() {
     shown.fall_silent();
     let all = std::thread::scope(|scope| {
         let asking = scope.spawn(|| attached(|file| file.ends_with("shown")).unwrap());
-        std::thread::sleep(PATIENCE + Duration::from_secs(1));
+        std::thread::sleep(LISTING_TIMEOUT + Duration::from_secs(1));
         shown.signal(Signal::CONT);
         asking.join().unwrap()
     });

@@ -22,10 +22,10 @@ fn executor(patience: Duration) -> (Arc<Executor>, PoolId) {
         attach: false,
         max_volumes: 1,
         default_capacity: 1,
-        lock_patience: Duration::ZERO,
+        lock_timeout: Duration::ZERO,
     };
     let engine = Engine::new(vec![pool], Arc::new(MemoryHost::default()), settings).unwrap();
-    let executor = Executor::with_stream_patience(patience);
+    let executor = Executor::with_stream_timeout(patience);
     executor.ready(Arc::new(engine));
     (Arc::new(executor), id)
 }

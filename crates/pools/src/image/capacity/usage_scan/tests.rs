@@ -4,7 +4,7 @@ use orlop_model::{Error, Pool, Provisioning};
 use orlop_sys::file;
 
 use super::super::Freshness;
-use super::super::ledger::{SERVES, SETTLES};
+use super::super::ledger::{MAX_REFUSAL_AGE, MAX_SCAN_AGE};
 use super::*;
 use crate::image::ImagePool;
 use crate::image::testbed::*;
@@ -21,7 +21,7 @@ fn used(pool: &ImagePool) -> u128 {
 fn let_age(pool: &ImagePool) {
     let mut ledger = lock(&pool.capacity.ledger);
     let seen = ledger.scan().last.as_mut().unwrap();
-    seen.at = seen.at.checked_sub(SERVES).unwrap();
+    seen.at = seen.at.checked_sub(MAX_SCAN_AGE).unwrap();
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn many_refusals_cause_one_scan() {
     let_refusal_last(&pool);
     let look = looked_at(&pool);
     assert_eq!(refuse("second"), look, "looked again");
-    let_refusal_age(&pool, Duration::from_secs(3600) + SETTLES);
+    let_refusal_age(&pool, Duration::from_secs(3600) + MAX_REFUSAL_AGE);
     let long_ago = looked_at(&pool);
     assert!(refuse("third") > long_ago, "not looked again");
 }

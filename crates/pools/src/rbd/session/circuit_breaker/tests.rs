@@ -107,10 +107,9 @@ fn health_needs_a_current_probe() {
 #[test]
 fn waiting_calls_are_limited_while_the_cluster_hangs() {
     let fixture = Fixture::new();
-    let waiting: Vec<_> =
-        (0..MOST_WAITING).map(|_| fixture.breaker.admit(doing).unwrap()).collect();
+    let waiting: Vec<_> = (0..MAX_WAITING).map(|_| fixture.breaker.admit(doing).unwrap()).collect();
     drop(fixture.breaker.admit(doing).expect("the cluster has just answered"));
-    fixture.breaker.state().silent_since -= 2 * SILENCE;
+    fixture.breaker.state().silent_since -= 2 * SILENCE_LIMIT;
     let refused = fixture.breaker.admit(doing).map(drop);
     assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
     drop(waiting);
@@ -120,9 +119,9 @@ fn waiting_calls_are_limited_while_the_cluster_hangs() {
 #[test]
 fn burst_after_idle_time_does_not_open_the_breaker() {
     let fixture = Fixture::new();
-    fixture.breaker.state().silent_since -= 2 * SILENCE;
-    let burst: Vec<_> = (0..2 * MOST_WAITING).map(|_| fixture.breaker.admit(doing)).collect();
+    fixture.breaker.state().silent_since -= 2 * SILENCE_LIMIT;
+    let burst: Vec<_> = (0..2 * MAX_WAITING).map(|_| fixture.breaker.admit(doing)).collect();
     assert!(burst.iter().all(Result::is_ok), "no call had waited");
-    fixture.breaker.state().silent_since -= 2 * SILENCE;
+    fixture.breaker.state().silent_since -= 2 * SILENCE_LIMIT;
     assert!(fixture.breaker.admit(doing).is_err(), "now all of them wait in vain");
 }
