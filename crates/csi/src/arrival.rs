@@ -193,8 +193,8 @@ impl Framing {
                 piece = piece.get(skipped..).unwrap_or_default();
                 continue;
             }
-            if let Some(place) = self.head.get_mut(self.filled) {
-                *place = *first;
+            if let Some(byte) = self.head.get_mut(self.filled) {
+                *byte = *first;
             }
             self.filled += 1;
             piece = rest;

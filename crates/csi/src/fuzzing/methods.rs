@@ -1,6 +1,6 @@
-//! Every method there is.
+//! Every method that is served.
 
-/// Inputs name a method by its place here: new ones go to the end.
+/// Fuzzing inputs name a method by its index here, so new ones go to the end.
 pub const METHODS: [&str; 59] = [
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/GetPluginCapabilities",

@@ -88,11 +88,11 @@ impl Decoder {
 
     fn entry(&self, index: usize) -> Result<Field, Malformed> {
         const UNKNOWN: Malformed = Malformed("a reference to a header that is not in the table");
-        let place = index.checked_sub(1).ok_or(UNKNOWN)?;
-        if let Some((name, value)) = STATIC.get(place) {
+        let position = index.checked_sub(1).ok_or(UNKNOWN)?;
+        if let Some((name, value)) = STATIC.get(position) {
             return Ok(Field::new(*name, *value));
         }
-        self.entries.get(place - STATIC.len()).cloned().ok_or(UNKNOWN)
+        self.entries.get(position - STATIC.len()).cloned().ok_or(UNKNOWN)
     }
 
     fn remember(&mut self, field: Field) {

@@ -1,14 +1,14 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B), decoding only.
 //!
-//! The code is canonical: among codes of one length, and from one length to the next, symbols and
-//! codes rise together. So the lengths say everything.
+//! The code is canonical: symbols of one length have consecutive codes, in the order of the symbols, and longer
+//! codes follow shorter ones. So the length of each symbol's code determines all codes.
 
 use std::sync::LazyLock;
 
 use super::hpack::Malformed;
 
-/// How many bits each byte takes. The end of a string (30 bits, all ones) is no byte: where it
-/// appears, the string is malformed.
+/// The code length of each byte, in bits. EOS (30 ones) is not among them: a string that contains it is
+/// malformed.
 #[rustfmt::skip]
 const BITS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
@@ -23,31 +23,31 @@ const BITS: [u8; 256] = [
     25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-const LONGEST: usize = 30;
+const MAX_BITS: usize = 30;
 
 const INVALID: Malformed = Malformed("an invalid Huffman code");
 
 /// The codes of one length.
 #[derive(Clone, Copy, Default)]
 struct Length {
-    first: u32,
+    first_code: u32,
     count: u32,
-    /// Where their symbols begin.
-    begin: usize,
+    /// Index of their first symbol in `Codes::symbols`.
+    first_symbol: usize,
 }
 
 struct Codes {
-    lengths: [Length; LONGEST + 1],
+    lengths: [Length; MAX_BITS + 1],
     symbols: Vec<u8>,
 }
 
 static CODES: LazyLock<Codes> = LazyLock::new(|| {
-    let mut codes = Codes { lengths: [Length::default(); LONGEST + 1], symbols: Vec::new() };
+    let mut codes = Codes { lengths: [Length::default(); MAX_BITS + 1], symbols: Vec::new() };
     let mut next = 0;
     for (bits, length) in (0_u8..).zip(&mut codes.lengths) {
         next <<= 1;
-        length.first = next;
-        length.begin = codes.symbols.len();
+        length.first_code = next;
+        length.first_symbol = codes.symbols.len();
         for (symbol, _) in (0..=u8::MAX).zip(BITS).filter(|(_, needed)| *needed == bits) {
             codes.symbols.push(symbol);
             length.count += 1;
@@ -67,19 +67,19 @@ pub(super) fn decode(encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
             code = code << 1 | u32::from(byte >> shift & 1);
             bits += 1;
             let length = codes.lengths.get(bits).ok_or(INVALID)?;
-            let place = code.wrapping_sub(length.first);
-            if place >= length.count {
+            let index = code.wrapping_sub(length.first_code);
+            if index >= length.count {
                 continue;
             }
-            let place = usize::try_from(place).unwrap_or(usize::MAX);
-            let symbol = codes.symbols.get(length.begin.saturating_add(place));
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            let symbol = codes.symbols.get(length.first_symbol.saturating_add(index));
             decoded.push(*symbol.ok_or(INVALID)?);
             (code, bits) = (0, 0);
         }
     }
-    // Filled up with the beginning of the end's code, by less than a byte.
-    let is_filled_up = bits < 8 && code == (1 << bits) - 1;
-    is_filled_up.then_some(decoded).ok_or(Malformed("a truncated Huffman code"))
+    // The padding is the beginning of EOS, which is all ones, and shorter than a byte.
+    let has_valid_padding = bits < 8 && code == (1 << bits) - 1;
+    has_valid_padding.then_some(decoded).ok_or(Malformed("a truncated Huffman code"))
 }
 
 #[cfg(test)]

@@ -40,15 +40,15 @@ impl Refusals {
     fn look(&mut self) -> Option<Refusal> {
         let (head, payload) = self.seen.split_at_checked(HEAD_BYTES)?;
         let head = Head::parse(head)?;
-        let place = match head.kind {
+        let code_bytes = match head.kind {
             RST_STREAM => 0..4,
             GOAWAY => 4..8,
             _ => 0..0,
         };
-        if payload.len() < place.end.min(head.length) {
+        if payload.len() < code_bytes.end.min(head.length) {
             return None;
         }
-        let code = payload.get(place).and_then(|code| code.try_into().ok());
+        let code = payload.get(code_bytes).and_then(|code| code.try_into().ok());
         self.to_skip = head.length - payload.len();
         self.seen.clear();
         let code = Code(u32::from_be_bytes(code?));
@@ -87,7 +87,7 @@ impl Code {
             "INADEQUATE_SECURITY",
             "HTTP_1_1_REQUIRED",
         ];
-        let name = usize::try_from(self.0).ok().and_then(|place| NAMES.get(place));
+        let name = usize::try_from(self.0).ok().and_then(|number| NAMES.get(number));
         name.copied().unwrap_or("an unknown code")
     }
 }

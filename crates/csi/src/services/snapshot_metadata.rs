@@ -17,9 +17,9 @@ use crate::executor::Executor;
 use crate::proto::csi::v1;
 use crate::{parse, reply};
 
-/// What an open stream is counted by.
-struct OpenStream {
-    _of_all: OwnedSemaphorePermit,
+/// Released when the stream ends.
+struct StreamPermits {
+    _of_daemon: OwnedSemaphorePermit,
     _of_connection: Option<ConnectionStream>,
 }
 
@@ -41,12 +41,12 @@ impl SnapshotMetadata {
         note_snapshot(&request.snapshot_id);
         parse::require([("snapshot_id", !request.snapshot_id.is_empty())])?;
         parse::discard_secrets(request.secrets)?;
-        let most = parse::max_results(request.max_results)?;
+        let max_ranges = parse::max_results(request.max_results)?;
         let start = parse::starting_offset(request.starting_offset)?;
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         let pool = id.pool().clone();
         let find = move |engine: &Engine| engine.allocated_blocks(&id, start);
-        let pages = self.open(connection, pool, most, find).await?;
+        let pages = self.open(connection, pool, max_ranges, find).await?;
         Ok(pages.into_messages(allocated_message, busy))
     }
 
@@ -62,36 +62,38 @@ impl SnapshotMetadata {
             ("target_snapshot_id", !request.target_snapshot_id.is_empty()),
         ])?;
         parse::discard_secrets(request.secrets)?;
-        let most = parse::max_results(request.max_results)?;
+        let max_ranges = parse::max_results(request.max_results)?;
         let start = parse::starting_offset(request.starting_offset)?;
         let base = parse::snapshot_id("base_snapshot_id", &request.base_snapshot_id)?;
         let target = parse::snapshot_id("target_snapshot_id", &request.target_snapshot_id)?;
         let pool = target.pool().clone();
         let find = move |engine: &Engine| engine.changed_blocks(&base, &target, start);
-        let pages = self.open(connection, pool, most, find).await?;
+        let pages = self.open(connection, pool, max_ranges, find).await?;
         Ok(pages.into_messages(delta_message, busy))
     }
 
-    /// What is wrong from the start is the call's answer; what goes wrong later ends the stream.
+    /// An error here is the answer to the call; a later one ends the stream.
     async fn open(
         &self,
         connection: Option<ConnectionRef>,
         pool: PoolId,
-        most: usize,
+        max_ranges: usize,
         find: impl FnOnce(&Engine) -> Result<BlockRanges> + Send + 'static,
     ) -> Result<Pages> {
         let too_many = || {
             Error::exhausted(format!(
-                "{STREAMS_PER_CONNECTION} streams are open on this connection already; try later"
+                "cannot open another stream: {STREAMS_PER_CONNECTION} are open on this connection already; try again \
+                 later"
             ))
         };
-        let of_connection = connection.map(|it| it.try_open_stream().ok_or_else(too_many));
-        let open = OpenStream {
+        let of_connection =
+            connection.map(|connection| connection.try_open_stream().ok_or_else(too_many));
+        let permits = StreamPermits {
             _of_connection: of_connection.transpose()?,
-            _of_all: self.executor.try_open_stream()?,
+            _of_daemon: self.executor.try_open_stream()?,
         };
         let blocks = self.executor.step(&pool, find).await?;
-        Ok(Pages::new(Arc::clone(&self.executor), pool, open, blocks, most))
+        Ok(Pages::new(Arc::clone(&self.executor), pool, permits, blocks, max_ranges))
     }
 }
 
@@ -99,12 +101,12 @@ fn connection_of<Message>(request: &Request<Message>) -> Option<ConnectionRef> {
     request.extensions().get().cloned()
 }
 
-/// Extents have the sizes that they have (SM-10).
-const STYLE: v1::BlockMetadataType = v1::BlockMetadataType::VariableLength;
+/// Extents are reported with their own sizes, not as blocks of one size (SM-10).
+const BLOCK_METADATA_TYPE: v1::BlockMetadataType = v1::BlockMetadataType::VariableLength;
 
 fn allocated_message(page: &RangePage) -> v1::GetMetadataAllocatedResponse {
     v1::GetMetadataAllocatedResponse {
-        block_metadata_type: STYLE.into(),
+        block_metadata_type: BLOCK_METADATA_TYPE.into(),
         volume_capacity_bytes: reply::bytes(page.capacity_bytes),
         block_metadata: page.ranges.iter().map(reply::block_metadata).collect(),
     }
@@ -112,7 +114,7 @@ fn allocated_message(page: &RangePage) -> v1::GetMetadataAllocatedResponse {
 
 fn delta_message(page: &RangePage) -> v1::GetMetadataDeltaResponse {
     v1::GetMetadataDeltaResponse {
-        block_metadata_type: STYLE.into(),
+        block_metadata_type: BLOCK_METADATA_TYPE.into(),
         volume_capacity_bytes: reply::bytes(page.capacity_bytes),
         block_metadata: page.ranges.iter().map(reply::block_metadata).collect(),
     }

@@ -1,5 +1,5 @@
-//! csi.v0 (CSI 0.2): other messages, same volumes. Requests are put into the terms of csi.v1 and
-//! parsed there; what differs in meaning is here.
+//! csi.v0 (CSI 0.2): other messages, same volumes. Requests are converted to those of csi.v1 and parsed
+//! there; this module has only what differs in meaning.
 
 mod controller;
 mod conversion;
@@ -14,10 +14,10 @@ pub(crate) use node::V0Node;
 
 use super::{Answer, answer};
 
-/// For calls that have none.
+/// The name of the secrets field for calls that have none: no error will name it.
 const NO_SECRETS: &str = "secrets";
 
-/// Errors name the field that the caller filled, which has another name than in csi.v1.
+/// Errors name fields as csi.v0 does, where that differs from csi.v1. `secrets` is the call's own field for them.
 fn answer_v0<Reply>(outcome: Result<Reply>, secrets: &'static str) -> Answer<Reply> {
     answer(outcome.map_err(|error| in_v0_terms(error, secrets)))
 }

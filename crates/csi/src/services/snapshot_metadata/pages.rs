@@ -1,5 +1,5 @@
-//! Feeds a stream: one page at a time is read on a blocking thread, and no thread waits for a
-//! caller that is slow to take it.
+//! The pages of a stream. Each is read on a blocking thread, and no thread waits for a caller that reads
+//! slowly.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio_stream::Stream;
 use tonic::{Code, Status};
 use tracing::Instrument;
 
-use super::OpenStream;
+use super::StreamPermits;
 use crate::connections::InFlight;
 use crate::executor::Executor;
 use crate::layers::is_defect;
@@ -21,44 +21,52 @@ use crate::status::{self, code_name};
 /// Pages that are read before the caller asks for them.
 const READ_AHEAD: usize = 1;
 
-/// What one message holds.
+/// The ranges of one message.
 pub(super) struct RangePage {
     pub(super) capacity_bytes: u64,
     pub(super) ranges: Vec<ByteRange>,
-    then: AfterPage,
+    next: NextStep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AfterPage {
-    /// The page is full, and there may be more after it.
-    NextPage,
-    /// Much was read, and the page is not full yet.
-    GoOn,
+enum NextStep {
+    /// Send this page; there may be more ranges.
+    SendPage,
+    /// Go on reading: the page is not full, but its thread has read enough for one turn.
+    ReadOn,
+    /// Send this page, the last one.
     End,
 }
 
 pub(super) struct Pages {
     executor: Arc<Executor>,
     pool: PoolId,
-    /// Given back when the stream ends, however it ends.
-    _open: OpenStream,
+    _permits: StreamPermits,
     capacity_bytes: u64,
     ranges: Ranges,
-    /// Of the page that is being filled.
+    /// Ranges of the page that is being filled.
     found: Vec<ByteRange>,
-    most: usize,
+    max_ranges: usize,
 }
 
 impl Pages {
     pub(super) fn new(
         executor: Arc<Executor>,
         pool: PoolId,
-        open: OpenStream,
+        permits: StreamPermits,
         blocks: BlockRanges,
-        most: usize,
+        max_ranges: usize,
     ) -> Self {
         let BlockRanges { capacity_bytes, ranges } = blocks;
-        Self { executor, pool, _open: open, capacity_bytes, ranges, found: Vec::new(), most }
+        Self {
+            executor,
+            pool,
+            _permits: permits,
+            capacity_bytes,
+            ranges,
+            found: Vec::new(),
+            max_ranges,
+        }
     }
 
     pub(super) fn into_messages<Message: Send + 'static>(
@@ -72,8 +80,7 @@ impl Pages {
         PageStream { pages, end }
     }
 
-    /// SM-19 to SM-21: to the end, to the first error, or until the caller is gone or takes nothing
-    /// any more.
+    /// SM-19 to SM-21: until the end, the first error, or until the caller is gone or has stopped reading.
     async fn feed<Message: Send + 'static>(
         mut self,
         sender: mpsc::Sender<Message>,
@@ -99,21 +106,21 @@ impl Pages {
                     return end.fail(status);
                 }
             };
-            match page.then {
-                AfterPage::NextPage | AfterPage::End => {}
-                AfterPage::GoOn if sender.is_closed() => return note_hung_up(sent),
-                AfterPage::GoOn => continue,
+            match page.next {
+                NextStep::SendPage | NextStep::End => {}
+                NextStep::ReadOn if sender.is_closed() => return log_hung_up(sent),
+                NextStep::ReadOn => continue,
             }
-            // Open point 9: type and capacity are sent even if there is nothing else to send.
+            // Point 9 of docs/specification.md: the first message is sent even without ranges, with type and capacity.
             if is_first || !page.ranges.is_empty() {
                 match tokio::time::timeout(timeout, sender.reserve()).await {
-                    Ok(Ok(place)) => place.send(message(&page)),
-                    Ok(Err(_)) => return note_hung_up(sent),
+                    Ok(Ok(permit)) => permit.send(message(&page)),
+                    Ok(Err(_)) => return log_hung_up(sent),
                     Err(_) => return end.fail_unread(sent),
                 }
                 sent += page.ranges.len();
             }
-            if page.then == AfterPage::End {
+            if page.next == NextStep::End {
                 tracing::info!(code = code_name(Code::Ok), sent, "stream ended");
                 return;
             }
@@ -121,34 +128,34 @@ impl Pages {
         }
     }
 
-    /// The stream itself goes to the blocking thread and comes back, unless reading failed. Where much
-    /// is read and little found, it comes back before the page is full: others get their turn, and it
-    /// is seen whether anyone still listens.
+    /// Moves `self` to a blocking thread and back, unless reading fails. Where much is read and little found, it
+    /// returns before the page is full, so that other streams get their turn and a caller that hung up is
+    /// noticed.
     async fn next_page(mut self) -> Result<(Self, RangePage)> {
         let executor = Arc::clone(&self.executor);
         let pool = self.pool.clone();
         executor
             .step(&pool, move |_| {
-                let then = self.fill()?;
-                let ranges = match then {
-                    AfterPage::GoOn => Vec::new(),
-                    AfterPage::NextPage | AfterPage::End => std::mem::take(&mut self.found),
+                let next = self.fill()?;
+                let ranges = match next {
+                    NextStep::ReadOn => Vec::new(),
+                    NextStep::SendPage | NextStep::End => std::mem::take(&mut self.found),
                 };
-                let page = RangePage { capacity_bytes: self.capacity_bytes, ranges, then };
+                let page = RangePage { capacity_bytes: self.capacity_bytes, ranges, next };
                 Ok((self, page))
             })
             .await
     }
 
-    fn fill(&mut self) -> Result<AfterPage> {
-        while self.found.len() < self.most {
+    fn fill(&mut self) -> Result<NextStep> {
+        while self.found.len() < self.max_ranges {
             match self.ranges.next().transpose()? {
                 Some(Some(range)) => self.found.push(range),
-                Some(None) => return Ok(AfterPage::GoOn),
-                None => return Ok(AfterPage::End),
+                Some(None) => return Ok(NextStep::ReadOn),
+                None => return Ok(NextStep::End),
             }
         }
-        Ok(AfterPage::NextPage)
+        Ok(NextStep::SendPage)
     }
 }
 
@@ -169,15 +176,14 @@ impl<Message> Stream for PageStream<Message> {
     }
 }
 
-/// How a stream ended. Not one of its messages: where the caller reads none, there is no room for it.
+/// How a stream ended. Kept apart from the messages: the channel is full while the caller does not read.
 #[derive(Clone)]
 struct StreamEnd(Arc<Mutex<EndState>>);
 
 struct EndState {
-    /// Without it a stream that broke off would look complete.
+    /// The status that ends the stream; without it an interrupted stream would look complete.
     failure: Option<Status>,
-    /// A connection is not idle while a caller reads a stream on it, however slowly. Streams are few; of
-    /// other calls only those that are being answered keep theirs.
+    /// Keeps the connection from counting as idle while a caller reads the stream, however slowly.
     busy: Option<InFlight>,
 }
 
@@ -190,7 +196,7 @@ impl StreamEnd {
         self.state().failure = Some(status);
     }
 
-    /// Nor does the connection count as busy any longer.
+    /// The caller has stopped reading: the connection may count as idle again.
     fn fail_unread(&self, sent: usize) {
         let status = Status::deadline_exceeded(
             "the stream was not read for too long and has ended; call again with the \
@@ -203,7 +209,7 @@ impl StreamEnd {
     }
 }
 
-fn note_hung_up(sent: usize) {
+fn log_hung_up(sent: usize) {
     let code = code_name(Code::Cancelled);
     tracing::info!(code, sent, "stream ended: the caller hung up");
 }

@@ -34,7 +34,8 @@ fn stream(executor: &Arc<Executor>, pool: &PoolId, ranges: usize) -> PageStream<
     let range = |start| Ok(Some(ByteRange { start: 2 * start, length: 1 }));
     let ranges: Ranges = Box::new((0u64..).take(ranges).map(range));
     let blocks = BlockRanges { capacity_bytes: 1, ranges };
-    let open = OpenStream { _of_all: executor.try_open_stream().unwrap(), _of_connection: None };
+    let open =
+        StreamPermits { _of_daemon: executor.try_open_stream().unwrap(), _of_connection: None };
     let pages = Pages::new(Arc::clone(executor), pool.clone(), open, blocks, 1);
     pages.into_messages(|page| page.ranges.len(), None)
 }
