@@ -96,7 +96,7 @@ fn segments(topology: &Topology) -> std::collections::BTreeMap<String, String> {
 fn random_id() -> Result<String> {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
-        Error::failed("draw a random id", std::io::Error::from(errno).to_string())
+        Error::failed("generate a random id", std::io::Error::from(errno).to_string())
     })?;
     Ok(bytes[..filled].iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -134,21 +134,21 @@ impl peer::peer_server::Peer for Peer {
         &self,
         request: Request<Streaming<peer::TakeGroupPartRequest>>,
     ) -> Answer<Self::TakeGroupPartStream> {
-        self.take_part(request.into_inner()).await.map(Response::new)
+        self.take_group_part(request.into_inner()).await.map(Response::new)
     }
 
     async fn get_group_part(
         &self,
         request: Request<peer::GroupPart>,
     ) -> Answer<peer::TakeGroupPartResponse> {
-        answer(self.get_part(request.into_inner()).await)
+        answer(self.get_group_part(request.into_inner()).await)
     }
 
     async fn delete_group_part(
         &self,
         request: Request<peer::GroupPart>,
     ) -> Answer<peer::DeleteGroupPartResponse> {
-        answer(self.delete_part(request.into_inner()).await)
+        answer(self.delete_group_part(request.into_inner()).await)
     }
 
     type HoldNameStream = HoldStream;

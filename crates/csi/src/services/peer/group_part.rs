@@ -1,4 +1,4 @@
-//! The part of a group snapshot that is on this daemon, while a router leads all parts through its stages.
+//! This daemon's part of a group snapshot over several nodes. A router takes all parts through the same stages.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc as blocking;
@@ -26,7 +26,7 @@ const STAGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) type PartStream =
     ReceiverStream<std::result::Result<peer::TakeGroupPartResponse, Status>>;
 
-/// What is known of a part beside its pool.
+/// A part that exists already, as a request names it.
 struct Part {
     id: GroupSnapshotId,
     members: BTreeSet<String>,
@@ -34,17 +34,19 @@ struct Part {
 }
 
 impl Peer {
-    pub(super) async fn take_part(
+    pub(super) async fn take_group_part(
         &self,
         mut steps: Streaming<peer::TakeGroupPartRequest>,
     ) -> std::result::Result<PartStream, Status> {
-        let first = steps.message().await?.ok_or_else(|| Status::cancelled("no part was named"))?;
+        let first = steps.message().await?.ok_or_else(|| {
+            Status::cancelled("the call ended before it named a part of a group snapshot")
+        })?;
         let (wanted, pools) = parse_part(&first).map_err(|error| status::from_error(&error))?;
-        let home = wanted.sources.first().map(|id| Subject::Pool(id.pool().clone()));
+        let subject = wanted.sources.first().map(|id| Subject::Pool(id.pool().clone()));
         let (states, answers) = mpsc::channel(1);
         let (advance, may_advance) = blocking::channel();
-        // Ends with the call, and then nothing may advance any more.
-        let answered = states.clone();
+        // When this task ends, `may_advance` fails, and the snapshot is rolled back.
+        let reader = states.clone();
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -52,53 +54,57 @@ impl Peer {
                         Ok(Some(_)) if advance.send(()).is_ok() => {}
                         Ok(_) | Err(_) => return,
                     },
-                    () = answered.closed() => return,
+                    () = reader.closed() => return,
                 }
             }
         });
         let reports = states.clone();
-        let reached = move |stage| {
+        let wait_at_stage = move |stage| {
             let state =
-                peer::TakeGroupPartResponse { stage: named(stage).into(), ..Default::default() };
-            let given_up =
-                || Error::failed("take a group snapshot", "the router that leads it has given up");
-            reports.blocking_send(Ok(state)).map_err(|_| given_up())?;
-            may_advance.recv_timeout(STAGE_TIMEOUT).map_err(|_| given_up())
+                peer::TakeGroupPartResponse { stage: to_proto(stage).into(), ..Default::default() };
+            let router_lost = || {
+                Error::failed(
+                    "take a group snapshot",
+                    "the router that coordinates it has disconnected or stopped responding",
+                )
+            };
+            reports.blocking_send(Ok(state)).map_err(|_| router_lost())?;
+            may_advance.recv_timeout(STAGE_TIMEOUT).map_err(|_| router_lost())
         };
         let executor = std::sync::Arc::clone(&self.executor);
-        let take = move |engine: &Engine| engine.create_group_part(&wanted, &pools, reached);
+        let take = move |engine: &Engine| engine.create_group_part(&wanted, &pools, wait_at_stage);
         tokio::spawn(async move {
-            let taken = executor.run(home.unwrap_or(Subject::Any), take).await;
+            let taken = executor.run(subject.unwrap_or(Subject::Any), take).await;
             let last = match taken {
-                Ok((group, true)) => Ok(described(&group, Stage::Existed)),
-                Ok((group, false)) => Ok(described(&group, Stage::Committed)),
+                Ok((group, true)) => Ok(to_response(&group, Stage::Existed)),
+                Ok((group, false)) => Ok(to_response(&group, Stage::Committed)),
                 Err(error) => Err(status::from_error(&error)),
             };
-            // The router may be gone; then it asks again.
+            // A router that is gone gets the outcome when it calls again.
             let _ = states.send(last).await;
         });
         Ok(ReceiverStream::new(answers))
     }
 
-    pub(super) async fn get_part(
+    pub(super) async fn get_group_part(
         &self,
         request: peer::GroupPart,
     ) -> Result<peer::TakeGroupPartResponse> {
         let Part { id, members, pools } = parse_known_part(&request)?;
-        let home = Subject::Pool(id.pool().clone());
+        let subject = Subject::Pool(id.pool().clone());
         let get = move |engine: &Engine| engine.group_part(&id, &members, &pools);
-        let group = self.executor.run(home, get).await?;
-        Ok(described(&group, Stage::Existed))
+        let group = self.executor.run(subject, get).await?;
+        Ok(to_response(&group, Stage::Existed))
     }
 
-    pub(super) async fn delete_part(
+    pub(super) async fn delete_group_part(
         &self,
         request: peer::GroupPart,
     ) -> Result<peer::DeleteGroupPartResponse> {
         let Part { id, members, pools } = parse_known_part(&request)?;
-        let home = Subject::Pool(id.pool().clone());
+        let subject = Subject::Pool(id.pool().clone());
         let delete = move |engine: &Engine| engine.delete_group_part(&id, &members, &pools);
-        self.executor.run(home, delete).await?;
+        self.executor.run(subject, delete).await?;
         Ok(peer::DeleteGroupPartResponse {})
     }
 }
@@ -125,7 +131,7 @@ fn parse_pools(pools: &[String]) -> Result<BTreeSet<PoolId>> {
     pools.iter().map(|pool| pool.parse()).collect()
 }
 
-fn named(stage: GroupStage) -> Stage {
+fn to_proto(stage: GroupStage) -> Stage {
     match stage {
         GroupStage::Begun => Stage::Begun,
         GroupStage::Quiesced => Stage::Quiesced,
@@ -134,7 +140,7 @@ fn named(stage: GroupStage) -> Stage {
     }
 }
 
-fn described(group: &GroupSnapshot, stage: Stage) -> peer::TakeGroupPartResponse {
+fn to_response(group: &GroupSnapshot, stage: Stage) -> peer::TakeGroupPartResponse {
     let guarantee = |member: &orlop_model::SnapshotRecord| {
         (member.id.to_string(), member.consistency.as_str().to_owned())
     };
