@@ -12,8 +12,8 @@ use crate::rbd::capacity::available_to;
 use crate::rbd::catalogue::{GroupSnapshotEntry, SnapshotEntry};
 use crate::rbd::intent::IntentRecord;
 use crate::rbd::pool_header as rbd_header;
-use crate::rbd::uncommitted_group_snapshot::OfImages;
-use crate::rbd::uncommitted_snapshot::OfImage;
+use crate::rbd::uncommitted_group_snapshot::IntendedGroupSnapshot;
+use crate::rbd::uncommitted_snapshot::IntendedSnapshot;
 use crate::recorded::{Recorded, parse_record, to_text};
 
 /// The first byte says what the rest is.
@@ -94,8 +94,8 @@ fn snapshot_entry(text: &[u8]) {
 
 fn cluster_answers(text: &[u8]) {
     drop(available_to("rbd", text));
-    drop(serde_json::from_slice::<IntentRecord<OfImage>>(text));
-    drop(serde_json::from_slice::<IntentRecord<OfImages>>(text));
+    drop(serde_json::from_slice::<IntentRecord<IntendedSnapshot>>(text));
+    drop(serde_json::from_slice::<IntentRecord<IntendedGroupSnapshot>>(text));
 }
 
 fn label(text: &[u8]) {

@@ -24,7 +24,7 @@ use super::intent::Intents;
 use super::layout::{MEMBER, copy_purpose, image_of, joined_key, kept_name};
 use super::records::Records;
 use super::session::Session;
-use super::uncommitted_snapshot::OfImage;
+use super::uncommitted_snapshot::IntendedSnapshot;
 
 const ATTEMPTS: usize = 5;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ impl Deletion {
         for _ in 0..ATTEMPTS {
             match self.images.find(id)? {
                 None => {
-                    self.intents.remove_all_for::<OfImage>(&copy_purpose(id));
+                    self.intents.remove_all_for::<IntendedSnapshot>(&copy_purpose(id));
                     return Ok(());
                 }
                 Some(Found { image_id, state: NamedState::Deleted }) => {

@@ -25,8 +25,8 @@ use super::images::{Found, Images};
 use super::intent::{Intents, Orphans};
 use super::layout::{DELETED, is_ours, kept_name, kept_prefix, record_key};
 use super::session::Session;
-use super::uncommitted_group_snapshot::OfImages;
-use super::uncommitted_snapshot::OfImage;
+use super::uncommitted_group_snapshot::IntendedGroupSnapshot;
+use super::uncommitted_snapshot::IntendedSnapshot;
 pub(super) use background::{Background, HOUR};
 use obstacles::ReportedObstacles;
 pub(super) use obstacles::obstacle;
@@ -79,11 +79,11 @@ impl Garbage {
     }
 
     fn remove_orphaned_snapshots(&self) -> Result<()> {
-        self.after_orphans(&self.intents.remove_orphans::<OfImage>()?)
+        self.after_orphans(&self.intents.remove_orphans::<IntendedSnapshot>()?)
     }
 
     fn remove_orphaned_groups(&self) -> Result<()> {
-        self.after_orphans(&self.intents.remove_orphans::<OfImages>()?)
+        self.after_orphans(&self.intents.remove_orphans::<IntendedGroupSnapshot>()?)
     }
 
     fn after_orphans(&self, orphans: &Orphans) -> Result<()> {

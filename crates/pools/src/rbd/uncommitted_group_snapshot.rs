@@ -28,18 +28,18 @@ const SNAPSHOT: &str = "cut";
 
 /// A group with snapshots of these images, and perhaps with the images themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OfImages {
+pub(crate) struct IntendedGroupSnapshot {
     images: Vec<String>,
 }
 
-impl OfImages {
+impl IntendedGroupSnapshot {
     /// By id, in the order of the members.
     pub(super) fn images(&self) -> &[String] {
         &self.images
     }
 }
 
-impl Intended for OfImages {
+impl Intended for IntendedGroupSnapshot {
     const PREFIX: &'static str = GROUP_INTENT;
 
     /// Snapshots first, then the images, then the group: librbd takes it from where it was left.
@@ -61,7 +61,7 @@ impl Intended for OfImages {
     }
 }
 
-/// A volume that a snapshot is to be taken of, and the image that is meant by it.
+/// A volume to take a snapshot of, and the id of its image when the call began.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) volume: VolumeId,
@@ -72,11 +72,11 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct UncommittedGroupSnapshot {
     /// Before the locks, as they are released last.
-    intent: Intent<OfImages>,
+    intent: Intent<IntendedGroupSnapshot>,
     members: Vec<Member>,
     locks: Vec<ImageLock>,
-    /// That has the locks. Another client, as which the pool connects again when this one was
-    /// blocklisted, has none.
+    /// The connection that has the locks. If its client is blocklisted, the pool connects as another client, which
+    /// has none of them.
     io: Arc<IoCtx>,
 }
 
@@ -97,8 +97,10 @@ impl UncommittedGroupSnapshot {
         let Some(io) = locks.first().map(|lock| Arc::clone(lock.io())) else {
             return Err(Error::invalid("source_volume_ids", "is empty"));
         };
-        let of = OfImages { images: members.iter().map(|one| one.image_id.clone()).collect() };
-        let intent = intents.begin(purpose, of)?;
+        let intended = IntendedGroupSnapshot {
+            images: members.iter().map(|one| one.image_id.clone()).collect(),
+        };
+        let intent = intents.begin(purpose, intended)?;
         let prepared = Self { intent, members, locks, io };
         prepared.gather(images)?;
         Ok(prepared)
@@ -136,7 +138,7 @@ impl UncommittedGroupSnapshot {
         snapshot_group(self.intent.name())
     }
 
-    pub(super) fn of(&self) -> &OfImages {
+    pub(super) fn intended(&self) -> &IntendedGroupSnapshot {
         self.intent.what()
     }
 
@@ -184,7 +186,7 @@ fn lock_out_of_group(session: &Session, intents: &Intents, member: &Member) -> R
              is in one group at most; take it out of that group (rbd group image remove)"
         )));
     };
-    match intents.ensure_removed::<OfImages>(name)? {
+    match intents.ensure_removed::<IntendedGroupSnapshot>(name)? {
         UpdateOutcome::Done => {
             tracing::warn!(group, "removed an orphaned group of a daemon that was killed")
         }

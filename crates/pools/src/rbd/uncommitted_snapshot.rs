@@ -13,17 +13,17 @@ use super::session::Session;
 
 /// A snapshot of this image.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct OfImage {
+pub(crate) struct IntendedSnapshot {
     image: String,
 }
 
-impl OfImage {
+impl IntendedSnapshot {
     pub(super) fn new(image_id: &str) -> Self {
         Self { image: image_id.to_owned() }
     }
 }
 
-impl Intended for OfImage {
+impl Intended for IntendedSnapshot {
     const PREFIX: &'static str = INTENT;
 
     /// Clones of it, if there are any, keep it alive out of sight.
@@ -45,7 +45,7 @@ impl Intended for OfImage {
 /// Dropped, it removes the snapshot again, unless it was committed.
 #[derive(Debug)]
 pub(super) struct UncommittedSnapshot {
-    intent: Intent<OfImage>,
+    intent: Intent<IntendedSnapshot>,
     size: u64,
 }
 
@@ -57,7 +57,7 @@ impl UncommittedSnapshot {
         purpose: &str,
     ) -> Result<Self> {
         let taking = || format!("take the snapshot {purpose}");
-        let intent = intents.begin(purpose, OfImage::new(image_id))?;
+        let intent = intents.begin(purpose, IntendedSnapshot::new(image_id))?;
         let size = session.ask(taking, |io| {
             let image = open_to_change(io, image_id)?;
             image.create_snapshot(intent.name())?;

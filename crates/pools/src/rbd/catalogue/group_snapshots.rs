@@ -7,7 +7,7 @@ use orlop_model::{Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result};
 use serde::{Deserialize, Serialize};
 
 use super::super::records::Records;
-use super::super::uncommitted_group_snapshot::OfImages;
+use super::super::uncommitted_group_snapshot::IntendedGroupSnapshot;
 use crate::recorded::parse_record;
 
 /// Where the data of all members is.
@@ -16,7 +16,7 @@ pub(crate) struct GroupLocation {
     /// What RBD calls it.
     pub(crate) rbd_group: String,
     #[serde(flatten)]
-    pub(crate) of: OfImages,
+    pub(crate) intended: IntendedGroupSnapshot,
 }
 
 #[derive(Debug, Serialize)]

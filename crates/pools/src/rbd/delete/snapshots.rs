@@ -7,8 +7,8 @@ use super::super::catalogue::{GroupSnapshotEntry, SnapshotEntry, SnapshotLocatio
 use super::super::image_state::CHANGED;
 use super::super::intent::to_remove;
 use super::super::layout::name_of_snapshot_group;
-use super::super::uncommitted_group_snapshot::OfImages;
-use super::super::uncommitted_snapshot::OfImage;
+use super::super::uncommitted_group_snapshot::IntendedGroupSnapshot;
+use super::super::uncommitted_snapshot::IntendedSnapshot;
 use super::Deletion;
 
 impl Deletion {
@@ -16,12 +16,12 @@ impl Deletion {
     /// between leaves that to garbage collection.
     pub(in super::super) fn ensure_no_snapshot(&self, id: &SnapshotId) -> Result<()> {
         let Some(text) = self.catalogue.snapshot_records().text(id)? else {
-            self.intents.remove_all_for::<OfImage>(&id.to_string());
+            self.intents.remove_all_for::<IntendedSnapshot>(&id.to_string());
             return Ok(());
         };
         let entry = SnapshotEntry::parse(id, &text)?;
         let SnapshotLocation { image, snapshot, .. } = entry.location;
-        let (intent, intent_text) = to_remove(&snapshot, OfImage::new(&image))?;
+        let (intent, intent_text) = to_remove(&snapshot, IntendedSnapshot::new(&image))?;
         let key = id.to_string();
         let update =
             Update::default().expect(&key, Some(&text)).remove(&key).set(&intent, &intent_text);
@@ -31,7 +31,7 @@ impl Deletion {
             UpdateOutcome::Differs => return Err(Error::busy(format!("snapshot {id}"), CHANGED)),
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
-        if let Err(error) = self.intents.ensure_removed::<OfImage>(&snapshot) {
+        if let Err(error) = self.intents.ensure_removed::<IntendedSnapshot>(&snapshot) {
             tracing::warn!(
                 %error,
                 snapshot = %id,
@@ -46,7 +46,7 @@ impl Deletion {
     pub(in super::super) fn ensure_no_group_snapshot(&self, id: &GroupSnapshotId) -> Result<()> {
         let key = id.to_string();
         let Some(text) = self.catalogue.group_snapshot_records().text(id)? else {
-            self.intents.remove_all_for::<OfImages>(&key);
+            self.intents.remove_all_for::<IntendedGroupSnapshot>(&key);
             return Ok(());
         };
         let GroupSnapshotEntry { location, record } = GroupSnapshotEntry::parse(id, &text)?;
@@ -54,7 +54,7 @@ impl Deletion {
             let reason = format!("{} is no group of Orlop's", location.rbd_group);
             Error::damaged(format!("group snapshot {id}"), reason)
         })?;
-        let (intent, intent_text) = to_remove(name, location.of)?;
+        let (intent, intent_text) = to_remove(name, location.intended)?;
         let update = Update::default().expect(&key, Some(&text)).remove(&key);
         let members = record.members.iter();
         let update = members.fold(update, |update, member| update.remove(&member.to_string()));
@@ -67,7 +67,7 @@ impl Deletion {
             }
         }
         // It is deleted; what goes wrong now costs space until it is retried, not the answer.
-        if let Err(error) = self.intents.ensure_removed::<OfImages>(name) {
+        if let Err(error) = self.intents.ensure_removed::<IntendedGroupSnapshot>(name) {
             tracing::warn!(
                 %error,
                 group = %id,

@@ -1,4 +1,4 @@
-//! Taking an atomic group snapshot: that of RBD first, all records last, in one operation.
+//! Taking an atomic group snapshot: first the group snapshot of RBD, then all records in one operation.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,9 @@ use orlop_sys::ceph::Update;
 
 use super::super::catalogue::{GroupLocation, GroupSnapshotEntry, SnapshotEntry, SnapshotLocation};
 use super::super::image_state::BEING_MADE;
-use super::super::uncommitted_group_snapshot::{Member, OfImages, UncommittedGroupSnapshot};
+use super::super::uncommitted_group_snapshot::{
+    IntendedGroupSnapshot, Member, UncommittedGroupSnapshot,
+};
 use super::RbdProvisioner;
 use super::snapshot_draft::new_record;
 
@@ -31,7 +33,7 @@ pub(super) struct GroupSnapshotDraft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Begun,
-    /// Whether it is there is not known.
+    /// RBD was asked for the snapshot; whether it exists is not known.
     Taking,
     Taken,
 }
@@ -45,7 +47,7 @@ impl GroupSnapshotDraft {
                 pool.info.name
             )));
         }
-        // A damaged one keeps its name until an operator has inspected it.
+        // A damaged group snapshot keeps its name until an operator has inspected it.
         if pool.catalogue.group_snapshot_records().get(&new.id)?.is_some() {
             return Err(busy(&new.id));
         }
@@ -108,10 +110,13 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
         let made = self.snapshot.release()?;
         let Self { pool, record, members, snapshot, .. } = *self;
         let key = record.id.to_string();
-        let location = GroupLocation { rbd_group: snapshot.group(), of: snapshot.of().clone() };
+        let location =
+            GroupLocation { rbd_group: snapshot.group(), intended: snapshot.intended().clone() };
         let entry = GroupSnapshotEntry { location, record };
         let mut update = Update::default().expect(&key, None).set(&key, &entry.text()?);
-        for ((image, made), member) in entry.location.of.images().iter().zip(made).zip(members) {
+        for ((image, made), member) in
+            entry.location.intended.images().iter().zip(made).zip(members)
+        {
             let record =
                 SnapshotRecord { size_bytes: made.size, created: entry.record.created, ..member };
             let location = SnapshotLocation {
@@ -126,7 +131,7 @@ impl Draft<GroupSnapshotRecord> for GroupSnapshotDraft {
         if !snapshot.try_commit(update)? {
             return Err(busy(&entry.record.id));
         }
-        pool.intents.remove_all_for::<OfImages>(&key);
+        pool.intents.remove_all_for::<IntendedGroupSnapshot>(&key);
         Ok(entry.record)
     }
 }

@@ -9,7 +9,7 @@ use orlop_sys::ceph::Update;
 use super::super::catalogue::{SnapshotEntry, SnapshotLocation};
 use super::super::image_state::BEING_MADE;
 use super::super::images::Known;
-use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
+use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::RbdProvisioner;
 
 /// Of a snapshot that is in no group. Its size and its time are known when it is taken.
@@ -85,7 +85,7 @@ impl Draft<SnapshotRecord> for SnapshotDraft {
         if !taken.try_commit(update)? {
             return Err(busy(&entry.record.id));
         }
-        pool.intents.remove_all_for::<OfImage>(&key);
+        pool.intents.remove_all_for::<IntendedSnapshot>(&key);
         Ok(entry.record)
     }
 }

@@ -23,7 +23,7 @@ use super::super::image_state::{BEING_MADE, CHANGED};
 use super::super::image_state::{ImageState, NamedState, Step};
 use super::super::images::Found;
 use super::super::layout::{OURS, copy_purpose, image_of, record_key};
-use super::super::uncommitted_snapshot::{OfImage, UncommittedSnapshot};
+use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::{RbdProvisioner, can_restore_groups};
 use crate::recorded::{new_volume_record, to_text};
 
@@ -177,7 +177,9 @@ impl CapturedDraft {
                     self.pool.flattening.request_if_deep(&self.record.id, &image_id);
                 }
                 if matches!(self.content, Content::Copy(_)) {
-                    self.pool.intents.remove_all_for::<OfImage>(&copy_purpose(&self.record.id));
+                    self.pool
+                        .intents
+                        .remove_all_for::<IntendedSnapshot>(&copy_purpose(&self.record.id));
                 }
                 Ok(self.record.clone())
             }
