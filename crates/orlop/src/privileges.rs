@@ -1,4 +1,4 @@
-//! Which rights the daemon needs, by what it serves; docs/deploy/requirements.md has the
+//! Which capabilities the daemon needs, by what it serves; docs/deploy/requirements.md has the
 //! same list with reasons.
 
 use orlop_sys::privilege::{self, CapabilitySet, KeptCapabilities};
@@ -40,7 +40,7 @@ pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
         return Ok(());
     }
     let needed = needed(config);
-    let KeptCapabilities { capabilities, for_good } = privilege::keep_only(needed)?;
+    let KeptCapabilities { capabilities, bounded } = privilege::keep_only(needed)?;
     let missing = needed.difference(capabilities);
     let (kept, lacking) = (names(capabilities), names(missing));
     tracing::info!(kept, missing = lacking, "dropped all other capabilities");
@@ -50,7 +50,7 @@ pub(crate) fn give_up(config: &Config) -> orlop_sys::Result<()> {
              daemon as root"
         );
     }
-    if !for_good {
+    if !bounded {
         tracing::warn!(
             "CAP_SETPCAP is missing, so tools that are started may have more capabilities"
         );

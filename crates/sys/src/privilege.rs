@@ -1,7 +1,7 @@
-//! Rights of this process, given up for good.
+//! Capabilities of this process, dropped for the rest of its life.
 //!
-//! Rights belong to threads; a process gives some up before it has a second thread, and
-//! all threads and programs that follow have no more.
+//! Capabilities belong to threads. A process drops some before it starts its second thread; all threads and
+//! programs that it starts later have only those that are left.
 
 use std::path::Path;
 
@@ -19,28 +19,28 @@ const SELF: &str = "/proc/self";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptCapabilities {
     pub capabilities: CapabilitySet,
-    /// Programs cannot get back what was given up. Not so where the right to see to that
-    /// (`CAP_SETPCAP`) was missing from the start.
-    pub for_good: bool,
+    /// Programs that are started cannot regain the dropped capabilities. False if `CAP_SETPCAP`, which is needed
+    /// to drop them from the bounding set, was missing from the start.
+    pub bounded: bool,
 }
 
 /// Keeps those of `wanted` that the process has, and nothing else.
 pub fn keep_only(wanted: CapabilitySet) -> Result<KeptCapabilities> {
     let process = Path::new(SELF);
-    let had = capabilities(None).on("read the rights of", process)?;
-    // First, for it needs a right that the next step gives up.
-    let for_good = shrink_bounding_set(wanted).effect_on("bound the rights of", process)?;
-    clear_ambient_capability_set().effect_on("bound the rights of", process)?;
+    let had = capabilities(None).on("read the capabilities of", process)?;
+    // First: it needs CAP_SETPCAP, which the next step may drop.
+    let bounded = shrink_bounding_set(wanted).effect_on("limit the capabilities of", process)?;
+    clear_ambient_capability_set().effect_on("limit the capabilities of", process)?;
     let kept = had.permitted.intersection(wanted);
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).effect_on("give up rights of", process)?;
-    // No program that is started gets rights from its file, whatever its owner.
-    set_no_new_privs(true).effect_on("give up rights of", process)?;
-    Ok(KeptCapabilities { capabilities: kept, for_good })
+    set_capabilities(None, sets).effect_on("drop capabilities of", process)?;
+    // No program that is started gains capabilities from its file, such as a setuid one.
+    set_no_new_privs(true).effect_on("drop capabilities of", process)?;
+    Ok(KeptCapabilities { capabilities: kept, bounded })
 }
 
-/// False if that is not allowed.
+/// False if this process may not change its bounding set.
 fn shrink_bounding_set(wanted: CapabilitySet) -> rustix::io::Result<bool> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
@@ -50,7 +50,7 @@ fn shrink_bounding_set(wanted: CapabilitySet) -> rustix::io::Result<bool> {
         match capability_is_in_bounding_set(capability) {
             Ok(true) => {}
             Ok(false) => continue,
-            // More than this kernel knows.
+            // This kernel knows no further capabilities.
             Err(Errno::INVAL) => break,
             Err(errno) => return Err(errno),
         }

@@ -12,6 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::file::sync_device;
 use crate::loopdev;
 
+/// Offset of the primary superblock, in bytes.
 pub(super) const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_START: usize = 1024;
 const SUPERBLOCK_END: usize = 2048;
@@ -20,7 +21,7 @@ const STATE_ERRORS: u16 = 0x2;
 const INCOMPAT_64BIT: u32 = 0x80;
 const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
 /// resize2fs does not start a group that would have fewer usable blocks than this.
-const FEWEST_USABLE_BLOCKS: u64 = 50;
+const MIN_USABLE_BLOCKS: u64 = 50;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Ext4Superblock {
@@ -37,7 +38,7 @@ pub(crate) struct Ext4Superblock {
 }
 
 impl Ext4Superblock {
-    /// `head` is the start of the device. A magic number of two bytes is met by chance, so the
+    /// `head` is the start of the device. Two bytes of magic number may match by chance, so the
     /// fields that everything else is computed from must make sense as well.
     pub(crate) fn parse(head: &[u8]) -> Option<Self> {
         let block = head.get(SUPERBLOCK_START..SUPERBLOCK_END)?;
@@ -81,8 +82,9 @@ impl Ext4Superblock {
         let mut head = [0; SUPERBLOCK_END];
         let file = File::open(device).on("open", device)?;
         file.read_exact_at(&mut head, 0).on("read", device)?;
-        Self::parse(&head)
-            .ok_or_else(|| Error::refused("read the superblock of", device, "it holds no ext4"))
+        Self::parse(&head).ok_or_else(|| {
+            Error::refused("read the superblock of", device, "it has no ext4 superblock")
+        })
     }
 
     /// The most blocks that the filesystem can use of a device: a last group too small to hold
@@ -95,7 +97,7 @@ impl Ext4Superblock {
         if tail == 0 || last_group == 0 {
             return blocks;
         }
-        if tail < self.group_overhead(last_group) + FEWEST_USABLE_BLOCKS {
+        if tail < self.group_overhead(last_group) + MIN_USABLE_BLOCKS {
             return blocks - tail;
         }
         blocks
@@ -105,7 +107,7 @@ impl Ext4Superblock {
         let bitmaps = 2;
         let mut overhead = bitmaps + self.inode_table_blocks;
         if !self.sparse || holds_sparse_superblock(group) {
-            // A superblock that lies may have very many groups, with very large descriptors.
+            // A forged superblock may claim very many groups, with very large descriptors.
             let descriptors =
                 (group + 1).saturating_mul(self.descriptor_size).div_ceil(self.block_size);
             overhead += 1 + descriptors + self.reserved_descriptor_blocks;
@@ -113,7 +115,7 @@ impl Ext4Superblock {
         overhead
     }
 
-    /// Groups that hold a copy of the superblock, and where in the filesystem that is.
+    /// The groups that have a copy of the superblock, each with the byte offset of its copy.
     pub(super) fn backups(&self) -> impl Iterator<Item = (u64, u64)> {
         let groups = self.blocks.saturating_sub(self.first_block).div_ceil(self.blocks_per_group);
         let has_one = |group: &u64| !self.sparse || holds_sparse_superblock(*group);
@@ -147,16 +149,16 @@ fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes_at(bytes, offset).map(u32::from_le_bytes)
 }
 
-/// Whether an ext4, mounted or not, uses all of its device.
+/// Whether an ext4 filesystem, mounted or not, uses all of its device that it can.
 pub fn ext4_spans_device(device: &Path) -> Result<bool> {
     Ok(Ext4Superblock::read(device)?.spans(loopdev::size(device)?))
 }
 
-/// Repairs what can be repaired without a decision.
+/// Repairs what e2fsck repairs without asking (`-p`).
 pub fn check_ext4(device: &Path) -> Result<()> {
     let lock = DeviceLock::take(device)?;
     wait_until_unclaimed(device)?;
-    // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on it is not right.
+    // 1: repaired; 2: repaired, reboot if it is the root filesystem. From 4 on, errors are left.
     lock.run("e2fsck", [OsStr::new("-p"), device.as_os_str()], &[0, 1, 2, 3])?;
     sync_device(device)
 }

@@ -10,11 +10,11 @@ use super::{MountEntry, all_mounts, mount_at, mountinfo};
 use crate::error::{Context, Result};
 
 const FSTAB: &str = "/etc/fstab";
-/// As in the kernel.
+/// As many as the kernel follows (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
-/// The mount point at or above `path` that fstab has a filesystem for, and at which none is mounted
-/// now. One that is mounted at its first use counts as mounted.
+/// The mount point at or above `path` that fstab names and at which nothing is mounted now. An automount
+/// point, whose filesystem is mounted at its first use, counts as mounted.
 pub fn unmounted_above(path: &Path) -> Result<Option<PathBuf>> {
     let fstab = Path::new(FSTAB);
     match fs::read(fstab) {
@@ -27,9 +27,9 @@ pub fn unmounted_above(path: &Path) -> Result<Option<PathBuf>> {
 fn unmounted_in(fstab: &[u8], path: &Path) -> Result<Option<PathBuf>> {
     let remote = all_mounts()?.into_iter().filter(MountEntry::is_remote);
     let remote: HashSet<_> = remote.map(|mount| mount.mount_point).collect();
-    let path = resolved(path, &HashSet::new());
-    let above = mount_points(fstab).map(|point| resolved(&point, &remote));
-    for point in above.filter(|point| path.starts_with(point)) {
+    let path = resolve_links(path, &HashSet::new());
+    let points = mount_points(fstab).map(|point| resolve_links(&point, &remote));
+    for point in points.filter(|point| path.starts_with(point)) {
         if mount_at(&point)?.is_none() {
             return Ok(Some(point));
         }
@@ -37,7 +37,7 @@ fn unmounted_in(fstab: &[u8], path: &Path) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Without `/`, which is always mounted, and without what is mounted nowhere, such as swap.
+/// Without `/`, which is always mounted, and without entries that have no mount point, such as swap.
 fn mount_points(fstab: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
     let lines = fstab.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let points = lines.filter(|line| !line.starts_with(b"#")).filter_map(|line| {
@@ -47,39 +47,39 @@ fn mount_points(fstab: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
     points.filter(|point| point.is_absolute() && point.as_os_str() != "/")
 }
 
-/// Links in what exists of the path are followed; the rest is taken as it is, and so is what is at and
-/// below a mount in `untouched`, whose server may not answer.
-fn resolved(path: &Path, untouched: &HashSet<PathBuf>) -> PathBuf {
-    let mut real = PathBuf::from("/");
-    let mut rest = reversed(path);
+/// Follows symbolic links as far as the path exists. At a mount in `remote`, whose server may not answer, it
+/// stops and keeps the rest of the path as it is.
+fn resolve_links(path: &Path, remote: &HashSet<PathBuf>) -> PathBuf {
+    let mut resolved = PathBuf::from("/");
+    let mut rest = names_reversed(path);
     let mut links = 0;
     while let Some(name) = rest.pop() {
         if name == ".." {
-            real.pop();
+            resolved.pop();
             continue;
         }
-        real.push(&name);
-        if untouched.contains(&real) {
-            real.extend(rest.into_iter().rev());
-            return real;
+        resolved.push(&name);
+        if remote.contains(&resolved) {
+            resolved.extend(rest.into_iter().rev());
+            return resolved;
         }
-        let Ok(target) = fs::read_link(&real) else { continue };
+        let Ok(target) = fs::read_link(&resolved) else { continue };
         links += 1;
         if links > MAX_LINKS {
             return path.to_owned();
         }
         if target.is_absolute() {
-            real = PathBuf::from("/");
+            resolved = PathBuf::from("/");
         } else {
-            real.pop();
+            resolved.pop();
         }
-        rest.extend(reversed(&target));
+        rest.extend(names_reversed(&target));
     }
-    real
+    resolved
 }
 
 /// The names in the path, the last one first.
-fn reversed(path: &Path) -> Vec<OsString> {
+fn names_reversed(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
         Component::Prefix(_) | Component::RootDir | Component::CurDir => None,

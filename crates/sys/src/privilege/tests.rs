@@ -21,7 +21,7 @@ fn dropped_capabilities_cannot_be_regained() {
     let wanted = CapabilitySet::CHOWN | CapabilitySet::SYS_ADMIN;
     let giving_up = thread::spawn(move || {
         let kept = keep_only(wanted).unwrap();
-        assert_eq!(kept, KeptCapabilities { capabilities: wanted, for_good: true });
+        assert_eq!(kept, KeptCapabilities { capabilities: wanted, bounded: true });
         let mask = format!("{:016x}", wanted.bits());
         for field in ["CapPrm", "CapEff", "CapBnd"] {
             assert_eq!(status_field(field), mask, "{field}");
@@ -35,7 +35,7 @@ fn dropped_capabilities_cannot_be_regained() {
         let again = keep_only(CapabilitySet::all()).unwrap();
         assert_eq!(again.capabilities, wanted);
         let less = keep_only(CapabilitySet::CHOWN).unwrap();
-        assert_eq!(less, KeptCapabilities { capabilities: CapabilitySet::CHOWN, for_good: false });
+        assert_eq!(less, KeptCapabilities { capabilities: CapabilitySet::CHOWN, bounded: false });
         assert_eq!(status_field("CapEff"), format!("{:016x}", CapabilitySet::CHOWN.bits()));
     });
     giving_up.join().unwrap();

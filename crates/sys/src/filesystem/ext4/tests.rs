@@ -46,7 +46,7 @@ fn last_group_rule_matches_resize2fs() {
     let group = superblock.blocks_per_group;
     // Group 5 holds a superblock, group 6 does not; either side of what each needs.
     for number in [5, 6] {
-        let needed = superblock.group_overhead(number) + FEWEST_USABLE_BLOCKS;
+        let needed = superblock.group_overhead(number) + MIN_USABLE_BLOCKS;
         for tail in [needed - 1, needed] {
             let blocks = number * group + tail;
             disk.grow(blocks * 4096);

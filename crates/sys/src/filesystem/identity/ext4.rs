@@ -34,7 +34,8 @@ pub(super) struct Ext4Identity {
 pub(super) fn renew(copy: &File, identity: &Ext4Identity) -> Result<()> {
     let mut head = [0; 2 * SUPERBLOCK_BYTES];
     copy.read_exact_at(&mut head, 0).on_fd("read", copy)?;
-    let primary = Ext4Superblock::parse(&head).ok_or_else(|| refused(copy, "it holds no ext4"))?;
+    let primary =
+        Ext4Superblock::parse(&head).ok_or_else(|| refused(copy, "it has no ext4 superblock"))?;
     let (_, superblock) = head.split_at(SUPERBLOCK_BYTES);
     check_features(superblock).map_err(|reason| refused(copy, reason))?;
 
