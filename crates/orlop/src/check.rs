@@ -1,6 +1,6 @@
-//! What a start refuses as a configuration that cannot work, also known as `orlop serve --check`. Both
-//! ask here, so that they agree. Nothing is made or changed, no cluster is asked, and a daemon that
-//! runs with the same settings is no obstacle: it may be about to be restarted.
+//! Configurations that cannot work. A start refuses them, and `orlop serve --check` reports them; both use these
+//! checks, so that they agree. Nothing is created or changed, no cluster is contacted, and a running daemon with
+//! the same settings is no error: it may be about to be restarted.
 
 mod overlap;
 
@@ -22,7 +22,7 @@ use crate::telemetry;
 
 pub(crate) type CheckError = Box<dyn Error + Send + Sync>;
 
-/// In which the kernel alone makes files, by the numbers of statfs(2).
+/// Filesystems in which only the kernel creates files, by their numbers in statfs(2).
 const KERNEL_FILESYSTEMS: [(u64, &str); 9] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -35,7 +35,7 @@ const KERNEL_FILESYSTEMS: [(u64, &str); 9] = [
     (0xcafe_4a11, "bpf"),
 ];
 
-/// What a start would do that is not there yet, in words.
+/// What a start would create, and warnings, as texts.
 pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, CheckError> {
     check_machine(config, sockets)?;
     let mut plan = Vec::new();
@@ -44,17 +44,17 @@ pub(crate) fn check(config: &Config, sockets: &Sockets) -> Result<Vec<String>, C
     }
     for pool in &config.pools {
         plan.extend(check_pool(&config.origin, pool)?);
-        plan.extend(oversize(pool).map(|warning| format!("warning: {warning}")));
+        plan.extend(oversize_warning(pool).map(|warning| format!("warning: {warning}")));
     }
     check_ids(&config.pools)?;
-    plan.extend(half_served(config).map(|warning| format!("warning: {warning}")));
+    plan.extend(unserved_half_warning(config).map(|warning| format!("warning: {warning}")));
     plan.extend(peers_warning(config).map(|warning| format!("warning: {warning}")));
-    plan.extend(unregistered(sockets).map(|warning| format!("warning: {warning}")));
+    plan.extend(registration_warning(sockets).map(|warning| format!("warning: {warning}")));
     Ok(plan)
 }
 
-/// A daemon locks an image pool that it serves, so no other one can serve the rest of it.
-fn half_served(config: &Config) -> Option<String> {
+/// A daemon locks the image pools that it serves, so no other daemon can serve the calls that this mode leaves out.
+fn unserved_half_warning(config: &Config) -> Option<String> {
     let serves_all = config.mode.serves_controller() && config.mode.serves_node();
     (!serves_all && config.has_image_pool()).then(|| {
         "with this ORLOP_MODE half of the calls for volumes of image pools are not served, and no other \
@@ -67,8 +67,8 @@ fn peers_warning(config: &Config) -> Option<String> {
     cluster::load(config.peers.as_ref()?, config).ok()?.warning()
 }
 
-/// Reasons not to register, which are no reasons to end.
-fn unregistered(sockets: &Sockets) -> Option<String> {
+/// A daemon that cannot register with kubelet starts all the same.
+fn registration_warning(sockets: &Sockets) -> Option<String> {
     let path = &sockets.registration.as_ref()?.path;
     let error = orlop_csi::check_socket(path).err()?;
     Some(format!("cannot register with kubelet: ORLOP_REGISTER: {error}"))
@@ -78,27 +78,27 @@ fn check_ids(pools: &[PoolConfig]) -> Result<(), CheckError> {
     let mut seen = BTreeMap::new();
     for pool in pools {
         let PoolConfig::Image(image) = pool else { continue };
-        // One that cannot be read is waited for.
+        // A pool that cannot be read is opened later, when it can.
         let Ok(Some(id)) = ImagePool::id_at(&image.path) else { continue };
-        if let Some(by) = seen.insert(id, pool.name()) {
-            return Err(is_copy(pool.name(), by).into());
+        if let Some(other) = seen.insert(id, pool.name()) {
+            return Err(same_id_error(pool.name(), other).into());
         }
     }
     Ok(())
 }
 
 /// A pool directory that was copied has its original's id, and so have all volumes in it.
-pub(crate) fn is_copy(name: &str, by: &str) -> orlop_model::Error {
+pub(crate) fn same_id_error(name: &str, other: &str) -> orlop_model::Error {
     orlop_model::Error::failed(
         format!("open pool {name}"),
         format!(
-            "it has the same id as pool {by}: one is a copy of the other; configure only one of them"
+            "it has the same id as pool {other}: one is a copy of the other; configure only one of them"
         ),
     )
 }
 
-/// The image of a managed pool takes space as it is written, so nothing else would tell in time.
-fn oversize(pool: &PoolConfig) -> Option<String> {
+/// The image of a managed pool is sparse, so nothing else warns before its disk is full.
+fn oversize_warning(pool: &PoolConfig) -> Option<String> {
     let PoolConfig::Image(image) = pool else { return None };
     let size = image.managed_size?;
     let disk = image.path.ancestors().find_map(|path| orlop_sys::file::space(path).ok())?.total;
@@ -114,7 +114,7 @@ fn oversize(pool: &PoolConfig) -> Option<String> {
     })
 }
 
-/// All but the pools: a pool's disk may hang, and a start answers before it reads them.
+/// Everything but the pools: a pool's disk may hang, and a start answers calls before it has read the pools.
 pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), CheckError> {
     let located = |error| config.origin.locate(error);
     telemetry::check(&config.log).map_err(located)?;
@@ -125,24 +125,24 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
             let wrong = |error: orlop_csi::BindError| ConfigError::new(setting, error.to_string());
             orlop_csi::check_socket(socket).map_err(|error| located(wrong(error)))?;
         }
-        check_can_be_made(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
+        check_can_create(setting, socket.parent().unwrap_or(socket), None).map_err(located)?;
     }
     if let Some(peers) = &config.peers {
         cluster::load(peers, config).map_err(located)?;
     }
     let host = host_config(config);
-    check_can_be_made("ORLOP_RUN_DIR", &host.run_dir, None).map_err(located)?;
+    check_can_create("ORLOP_RUN_DIR", &host.run_dir, None).map_err(located)?;
     LinuxHost::check(&host).map_err(|error| refusal(&config.origin, error, None))
 }
 
-/// A start asks this of a pool that did not open, to tell a mistake from a failure.
+/// A start uses it for a pool that did not open, to tell a wrong setting from a failure.
 pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Vec<String>, CheckError> {
     let name = pool.name();
     let mut plan = Vec::from_iter(volatility(pool).map(|warning| format!("warning: {warning}")));
     let checked = match pool {
         PoolConfig::Image(image) => {
-            // A disk that is read-only for now is waited for.
-            check_can_be_made("ORLOP_POOL", &image.path, Some(Errno::ROFS))
+            // A start waits for a disk that is read-only for now.
+            check_can_create("ORLOP_POOL", &image.path, Some(Errno::ROFS))
                 .map_err(|error| origin.locate(error.of_pool(name)))?;
             ImagePool::check(image).map(|start| match start {
                 Start::Open => None,
@@ -153,8 +153,8 @@ pub(crate) fn check_pool(origin: &Origin, pool: &PoolConfig) -> Result<Vec<Strin
     };
     match checked {
         Ok(made) => plan.extend(made),
-        Err(away @ orlop_model::Error::Unreachable { .. }) => {
-            plan.push(format!("would start without pool {name} and wait for it: {away}"));
+        Err(error @ orlop_model::Error::Unreachable { .. }) => {
+            plan.push(format!("would start without pool {name} and wait for it: {error}"));
         }
         Err(error) => return Err(refusal(origin, error, Some(name))),
     }
@@ -170,7 +170,7 @@ pub(crate) fn volatility(pool: &PoolConfig) -> Option<String> {
     }
 }
 
-/// Is something used up, so that the settings may be right?
+/// Is a resource used up? Then the settings may be right.
 pub(crate) fn is_shortage(error: &CheckError) -> bool {
     error.downcast_ref().is_some_and(|it| matches!(it, orlop_model::Error::Exhausted(_)))
 }
@@ -184,8 +184,8 @@ fn refusal(origin: &Origin, error: orlop_model::Error, pool: Option<&str>) -> Ch
     origin.locate(mistake).into()
 }
 
-/// Is the directory there, or can it be made where it is to be?
-fn check_can_be_made(
+/// Does the directory exist, or can it be created?
+fn check_can_create(
     setting: &str,
     directory: &Path,
     tolerated: Option<Errno>,
@@ -194,23 +194,23 @@ fn check_can_be_made(
     if let Some(problem) = too_long(directory) {
         return wrong(problem);
     }
-    let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
-    let Some(there) = there else { return Ok(()) };
-    let (path, place) = (directory.display(), there.display());
-    if !there.is_dir() {
-        return wrong(format!("{path} cannot be made: {place} is not a directory"));
+    let nearest = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
+    let Some(nearest) = nearest else { return Ok(()) };
+    let (path, parent) = (directory.display(), nearest.display());
+    if !nearest.is_dir() {
+        return wrong(format!("cannot create {path}: {parent} is not a directory"));
     }
-    if let Some(filesystem) = kernel_filesystem(there) {
+    if let Some(filesystem) = kernel_filesystem(nearest) {
         return wrong(format!(
-            "{path} cannot be made: {place} is on {filesystem}, a filesystem of the kernel; choose a \
+            "cannot create {path}: {parent} is on {filesystem}, a filesystem of the kernel; choose a \
              directory on a disk or a tmpfs"
         ));
     }
-    match access(there, Access::WRITE_OK | Access::EXEC_OK) {
-        Err(error) if there != directory && Some(error) != tolerated => {
-            wrong(format!("{path} cannot be made in {place}: {error}"))
+    match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
+        Err(error) if nearest != directory && Some(error) != tolerated => {
+            wrong(format!("cannot create {path} in {parent}: {error}"))
         }
-        // What is there may be read-only for now, and says so itself.
+        // A directory that exists may be read-only for now; opening it reports that.
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -223,12 +223,12 @@ fn too_long(directory: &Path) -> Option<String> {
     if let Some(name) = long {
         let name: String = name.as_os_str().to_string_lossy().chars().take(16).collect();
         return Some(format!(
-            "cannot be made: the name {name}... is longer than {LONGEST_NAME} bytes"
+            "cannot be created: the name {name}... is longer than {LONGEST_NAME} bytes"
         ));
     }
     let length = directory.as_os_str().len();
     let is_long = length > LONGEST_PATH;
-    is_long.then(|| format!("cannot be made: the path is longer than {LONGEST_PATH} bytes"))
+    is_long.then(|| format!("cannot be created: the path is longer than {LONGEST_PATH} bytes"))
 }
 
 fn kernel_filesystem(directory: &Path) -> Option<&'static str> {

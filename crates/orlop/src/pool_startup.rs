@@ -54,7 +54,7 @@ impl PoolIdClaims {
         if by == name {
             return Ok(());
         }
-        Err(check::is_copy(name, by))
+        Err(check::same_id_error(name, by))
     }
 }
 
