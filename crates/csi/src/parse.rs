@@ -1,6 +1,6 @@
 //! From the wire to the model, once: what comes out of here cannot be wrong.
 //!
-//! Every call checks in the same order (open point 8 of the requirements): first that all
+//! Every call checks in the same order (point 8 of docs/specification.md): first that all
 //! required fields are there, then that values are legal, last whether ids name anything. The fields of any
 //! call are here: presence, size, secrets, ids, paths, contexts, pages. What a caller says of the volume
 //! that it wants is in `volume.rs`.
@@ -29,7 +29,7 @@ pub(crate) use volume::{
 /// GEN-04: strings without a limit of their own.
 const LONGEST_TEXT: usize = 128;
 
-/// GEN-02, open point 13: all keys and values of one map.
+/// GEN-02, point 13 of docs/specification.md: all keys and values of one map.
 const LARGEST_MAP: usize = 4096;
 
 const VOLUME_CONTEXT: &str = "volume_context";

@@ -31,7 +31,8 @@ impl Engine {
     }
 }
 
-/// SM-27, SM-32; the end itself is a place where nothing follows (open point 9).
+/// SM-27, SM-32. The end of the volume is a valid offset, at which there are no ranges (point 9 of
+/// docs/specification.md).
 fn check_start(snapshot: &SnapshotRecord, start: u64) -> Result<()> {
     if start <= snapshot.size_bytes {
         return Ok(());

@@ -383,7 +383,7 @@ fn check_same_publication(
     Err(Error::conflict(what, reason))
 }
 
-/// NP-22 to NP-33, and open point 1: another target needs a mode that allows it and the same
+/// NP-22 to NP-33, and point 1 of docs/specification.md: another target needs a mode that allows it and the same
 /// way of using the volume.
 fn check_second_target(
     record: &VolumeRecord,

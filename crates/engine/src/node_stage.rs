@@ -352,7 +352,7 @@ pub(crate) fn stage_access(pool: &PoolRef, stage: &Stage) -> DeviceAccess {
     if refuses_writes { DeviceAccess::ReadOnly } else { DeviceAccess::ReadWrite }
 }
 
-/// NS-03, NS-12; open point 2: what has the same effect on the node is the same stage. The
+/// NS-03, NS-12; point 2 of docs/specification.md: what has the same effect on the node is the same stage. The
 /// filesystem may be named or left to the volume, and the group may be the one that the volume is
 /// published for by now.
 fn check_same_stage(

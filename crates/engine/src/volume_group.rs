@@ -1,7 +1,7 @@
 //! Volume groups: volumes that are handled together.
 //!
 //! A volume is in one group at most, cannot be deleted while it is in one, and a group with
-//! volumes in it cannot be deleted: nothing here ever deletes a volume (open point 10).
+//! volumes in it cannot be deleted: nothing here ever deletes a volume (point 10 of docs/specification.md).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,7 @@ use crate::sharing::{check_answers, check_can_be_unmounted};
 
 impl Engine {
     /// Undoes everything that staging did (NU-02). A path at which nothing is staged is fine,
-    /// also for a volume that is gone: clean-up must be able to finish (open point 3).
+    /// also for a volume that is gone: clean-up must be able to finish (point 3 of docs/specification.md).
     pub fn unstage_volume(&self, volume: &VolumeRef, path: &TargetPath) -> Result<()> {
         let VolumeRef::Issued(id) = volume else {
             return self.check_vacant(volume, path);

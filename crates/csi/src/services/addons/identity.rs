@@ -40,7 +40,7 @@ impl AddonsIdentity {
 }
 
 /// A group never takes its volumes along when it is deleted: one that has any is not deleted
-/// (VG-20, open point 10).
+/// (VG-20, point 10 of docs/specification.md).
 const GROUPS: [volume_group::Type; 6] = [
     volume_group::Type::VolumeGroup,
     volume_group::Type::LimitVolumeToOneVolumeGroup,

@@ -59,7 +59,7 @@ impl Controller {
         let page = self.executor.run(Subject::Any, list).await?;
         let entry = |status: &VolumeStatus| list_volumes_response::Entry {
             volume: Some(reply::status_volume(status)),
-            // Open point 17: always there, since it carries the condition.
+            // Point 17 of docs/specification.md: always there, since it carries the condition.
             status: Some(list_volumes_response::VolumeStatus {
                 published_node_ids: self.published_nodes(status),
                 volume_condition: Some(reply::condition(&status.condition)),
