@@ -186,7 +186,8 @@ impl PoolBreaker {
             // An error is an answer, and a call that uses the pool gets it too.
             let probe = breaker.pool.health().storage_probe();
             if let Some(Err(error)) = probe.map(StorageProbe::try_storage) {
-                tracing::debug!(pool = breaker.pool.name(), %error, "the pool answers");
+                tracing::debug!(pool = breaker.pool.name(), %error, "the pool's storage answers \
+                                                                     a probe with an error");
             }
             let mut state = breaker.state();
             state.probe_began = None;
@@ -216,14 +217,14 @@ impl PoolBreaker {
             let _ = answer.send(answer_now);
         };
         if !spawned("pool-question", asking) {
-            let asking = format!("ask pool {}", self.pool.name());
-            return Err(Error::failed(asking, "the kernel starts no further thread"));
+            let asking = format!("query pool {}", self.pool.name());
+            return Err(Error::failed(asking, "the kernel refuses to start another thread"));
         }
         answered.recv_timeout(QUERY_TIMEOUT).map_err(|reason| match reason {
             RecvTimeoutError::Timeout => self.hung_error(),
             RecvTimeoutError::Disconnected => Error::failed(
-                format!("ask pool {}", self.pool.name()),
-                "the thread that asked it panicked",
+                format!("query pool {}", self.pool.name()),
+                "the thread that queried it panicked",
             ),
         })
     }

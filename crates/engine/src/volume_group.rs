@@ -236,7 +236,7 @@ fn check_same_group(existing: &VolumeGroupRecord, request: &CreateVolumeGroup) -
         return Ok(());
     }
     let what = format!("volume group {}", existing.name);
-    Err(Error::conflict(what, differs("its largest number of volumes", there, asked)))
+    Err(Error::conflict(what, differs("its maxVolumes", there, asked)))
 }
 
 /// Members of a group are snapshotted together, which one pool can do.

@@ -100,8 +100,8 @@ impl Engine {
         tracing::warn!(
             volume = %id,
             pool = %id.pool(),
-            "let go of an inline volume whose pool is not configured; if that pool is served again, the \
-             volume is still on it and takes up space: delete it with DeleteVolume"
+            "unpublished an inline volume whose pool is not configured; if that pool is served \
+             again, the volume is still on it and takes up space: delete it with DeleteVolume"
         );
         Ok(())
     }

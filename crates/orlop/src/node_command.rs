@@ -111,7 +111,7 @@ fn list(peers: &Peers, printer: &Printer) {
     for member in peers.described() {
         let state = match member.away.as_str() {
             "" => "ready".to_owned(),
-            why => format!("away: {why}"),
+            why => format!("unreachable: {why}"),
         };
         printer.say(format!("{}  {}  {state}", member.node_id, pools_of(&member)));
     }
@@ -173,8 +173,8 @@ async fn forget(
     }
     for (other, outcome) in informed {
         match outcome {
-            Ok(()) => printer.say(format!("node {other} knows it")),
-            Err(why) => printer.say(format!("node {other} does not know it: {why}")),
+            Ok(()) => printer.say(format!("node {other} is informed")),
+            Err(why) => printer.say(format!("node {other} could not be informed: {why}")),
         }
     }
     printer.say(format!("node {node} is forgotten"));

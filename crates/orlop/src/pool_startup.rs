@@ -138,8 +138,11 @@ impl PoolOpening {
 
     fn not_open_yet(&self) -> Error {
         let reason = match &self.config {
-            PoolConfig::Image(_) => "it takes long; its disk is slow or does not answer",
-            PoolConfig::Rbd(_) => "it takes long; the Ceph cluster is slow or does not answer",
+            PoolConfig::Image(_) => "it is not open yet: its disk is slow or does not answer",
+            PoolConfig::Rbd(_) => {
+                "it is not open yet: the Ceph cluster is slow or does not \
+                                   answer"
+            }
         };
         Error::unreachable(format!("open pool {}", self.config.name()), reason)
     }

@@ -206,8 +206,8 @@ impl PoolDirectory {
             tracing::warn!(
                 pool = name,
                 filesystem = ?backing,
-                "this filesystem cannot share extents: snapshots and clones copy all data and \
-                 hold writers for as long; use XFS, btrfs or a managed pool"
+                "this filesystem cannot share extents: snapshots and clones copy all data, and \
+                 writers stay frozen for as long; use XFS, btrfs or a managed pool"
             );
         }
         let tells_openers = tells_openers(&layout.staging());

@@ -20,14 +20,14 @@ pub(crate) fn used_by(device: &LoopDevice, id: &VolumeId, user: Option<String>) 
 
 /// A program that an earlier daemon started is not killed half-way.
 pub(crate) fn device_busy(device: &Path) -> Error {
-    Error::busy(device.display(), "a program that was started earlier still works on it")
+    Error::busy(device.display(), "a tool that was started earlier is still running on it")
 }
 
 /// The daemon has given up the right to look at what more privileged processes have open.
 fn unseen(device: &LoopDevice) -> String {
     format!(
-        "a process that cannot be seen from here has it or files in it open ('fuser -vm {}' as root \
-         on the host may name it)",
+        "a process that this daemon cannot see has it or files in it open ('fuser -vm {}' as \
+         root on the host may name it)",
         device.path().display()
     )
 }

@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> BTreeMap<String, Verdict> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
         Err(error) => {
             let path = path.display();
-            tracing::error!(%path, %error, "cannot read which nodes were forgotten");
+            tracing::error!(%path, %error, "cannot read the list of forgotten nodes");
             BTreeMap::new()
         }
     }
@@ -45,7 +45,7 @@ pub(crate) fn write(path: &Path, verdicts: &BTreeMap<String, Verdict>) {
         .and_then(|()| std::fs::rename(&draft, path));
     if let Err(error) = written {
         let path = path.display();
-        tracing::error!(%path, %error, "cannot write down which nodes were forgotten");
+        tracing::error!(%path, %error, "cannot save the list of forgotten nodes");
     }
 }
 

@@ -56,8 +56,8 @@ impl Router {
         });
         if let Some([(home, one), (_, other)]) = same_home(&homes) {
             return Err(Status::failed_precondition(format!(
-                "cannot take a group snapshot: node {} has some of the volumes on pool {one} and some on \
-                 pool {other}; of each node, a group holds volumes of one pool",
+                "cannot take a group snapshot: node {} has some of the volumes on pool {one} and \
+                 some on pool {other}; a group holds volumes of only one pool of each node",
                 home.node
             )));
         }
@@ -88,8 +88,8 @@ impl Router {
         }
         if let Some(part) = parts.iter().find(|part| part.existed() && !part.is_recent()) {
             return Err(Status::data_loss(format!(
-                "group snapshot on pool {} exists since long, and parts of it on other pools are missing; \
-                 restore them, or delete the group snapshot",
+                "group snapshot on pool {} was completed more than an hour ago, and parts of it \
+                 on other pools are missing; restore them, or delete the group snapshot",
                 part.pool
             )));
         }

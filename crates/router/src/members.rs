@@ -44,7 +44,7 @@ impl Member {
     pub(crate) fn refusal(&self, doing: &str) -> Status {
         let why = self.away.as_deref().unwrap_or("it does not answer");
         Status::unavailable(format!(
-            "cannot {doing}: node {} is away: {why}; try again when it is back",
+            "cannot {doing}: node {} is unreachable: {why}; try again when it is back",
             self.node
         ))
     }

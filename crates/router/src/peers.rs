@@ -239,7 +239,7 @@ impl Peers {
                 let found = match found {
                     Ok(Ok(addresses)) => Ok(addresses.collect::<Vec<_>>()),
                     Ok(Err(error)) => Err(error.to_string()),
-                    Err(_) => Err("the name service is silent".to_owned()),
+                    Err(_) => Err("the name service does not answer".to_owned()),
                 };
                 (name, found)
             });

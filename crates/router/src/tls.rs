@@ -67,7 +67,7 @@ impl TlsFiles {
                     CertificateError::UnknownIssuer | CertificateError::BadSignature,
                 ),
             ) => format!("it is not signed by a certificate in {ca}"),
-            (_, other) => format!("it does not hold against {ca}: {other}"),
+            (_, other) => format!("it cannot be verified with {ca}: {other}"),
         };
         unusable(self.of_own(), reason)
     }

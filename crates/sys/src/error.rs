@@ -27,7 +27,7 @@ pub enum Error {
     HeldByOperator { operation: &'static str, path: PathBuf, reason: String },
 
     /// A program that an earlier daemon started, and that is not killed half-way.
-    #[error("a program that was started earlier still works on {}", device.display())]
+    #[error("a tool that was started earlier is still running on {}", device.display())]
     DeviceBusy { device: PathBuf },
 
     /// The kernel has asked for it back; its holder may take a while.

@@ -119,11 +119,11 @@ impl LoopDevice {
         let node = makedev(major, minor);
         match mknodat(CWD, &path, FileType::BlockDevice, Mode::RUSR | Mode::WUSR, node) {
             Ok(()) => {
-                crash::after("make the node");
+                crash::after("create the device node");
                 Ok(())
             }
             Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno).on("make the node", &path),
+            Err(errno) => Err(errno).on("create the device node", &path),
         }
     }
 }

@@ -35,7 +35,7 @@ pub fn apply_group(root: &Path, gid: u32) -> Result<()> {
     let mode = permissions(&fstat(&root_fd).on(OPERATION, root)?);
     if mode & DIRECTORY_BITS == DIRECTORY_BITS {
         fchmod(&root_fd, Mode::from_raw_mode(mode & !SET_GROUP_ID)).on(OPERATION, root)?;
-        crash::after("begin to give a directory to a group");
+        crash::after("change the group of a directory");
     }
     // Names instead of descriptors: a tree may be deeper than a process may open files.
     let mut pending = vec![PathBuf::from(".")];
@@ -100,7 +100,7 @@ fn give_entry(parent: &OwnedFd, name: &CStr, group: Gid) -> CallResult<FileType>
     }
     if before.st_gid != group.as_raw() {
         chownat(&fd, c"", None, Some(group), AtFlags::EMPTY_PATH)?;
-        crash::after("give a file to a group");
+        crash::after("change the group of a file");
     }
     let has_useful_mode = [FileType::RegularFile, FileType::Fifo, FileType::Socket].contains(&kind);
     let wanted = file_mode(&before, group);
@@ -108,7 +108,7 @@ fn give_entry(parent: &OwnedFd, name: &CStr, group: Gid) -> CallResult<FileType>
     if has_useful_mode && (wanted != permissions(&before) || before.st_gid != group.as_raw()) {
         // The one way to change the mode of exactly what was looked at, before Linux 6.6.
         chmod(descriptor_path(fd.as_fd()), Mode::from_raw_mode(wanted))?;
-        crash::after("let a group use a file");
+        crash::after("give a group access to a file");
     }
     Ok(kind)
 }
@@ -138,14 +138,14 @@ fn give_directory(directory: &OwnedFd, group: Gid) -> CallResult<()> {
     let stat = fstat(directory)?;
     if stat.st_gid != group.as_raw() {
         fchown(directory, None, Some(group))?;
-        crash::after("give a directory to a group");
+        crash::after("change the group of a directory");
     }
     fchmod(directory, Mode::from_raw_mode(permissions(&stat) | DIRECTORY_BITS))?;
-    crash::after("let a group use a directory");
+    crash::after("give a group access to a directory");
     if !default_acl(directory)?.lets_group_write() {
         let acl = acl_for_group(stat.st_mode);
         fsetxattr(directory, DEFAULT_ACL, &acl, XattrFlags::empty())?;
-        crash::after("let a group use what is made later");
+        crash::after("give a group access to files that are created later");
     }
     Ok(())
 }

@@ -276,13 +276,13 @@ impl Export {
         {
             match pidfd_send_signal(process, signal) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno).on("end the export of", &exported),
+                Err(errno) => return Err(errno).on("stop the export of", &exported),
             }
             if ends_soon(process).on("wait for the export of", &exported)? {
                 return Ok(ending);
             }
         }
-        Err(Errno::BUSY).on("end the export of", &exported)
+        Err(Errno::BUSY).on("stop the export of", &exported)
     }
 
     /// Numbers are used again, so the process has to be one that shows our file. The descriptor

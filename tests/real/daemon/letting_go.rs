@@ -212,7 +212,7 @@ async fn inline_volume_waits_for_its_pool_or_the_operator() {
     let mut without = Launch::on_several(&[("there", &there, "")]).start().await;
     client.node_unpublish(id, &target).await.unwrap();
     assert!(!target.exists() && !is_attached(&volume), "something is left");
-    assert!(without.has_logged("let go of an inline volume"), "{}", without.log_end());
+    assert!(without.has_logged("unpublished an inline volume"), "{}", without.log_end());
     without.terminate();
     disk.unplug();
 }

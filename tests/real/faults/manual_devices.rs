@@ -199,6 +199,6 @@ async fn a_pool_where_leases_tell_nothing_is_served() {
     std::fs::remove_file(other_name).unwrap();
     check_use(&client, &node).await;
     let log = daemon.launch().log();
-    let warnings = log.matches("this filesystem does not tell which files are open").count();
+    let warnings = log.matches("this filesystem does not report which files are open").count();
     assert_eq!(warnings, 1, "{log}");
 }

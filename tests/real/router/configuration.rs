@@ -22,7 +22,7 @@ async fn mistakes_in_peers_are_named() {
         (router().without_env("ORLOP_PEER_KEY"), "ORLOP_PEER_KEY: is not set"),
         (router().env("ORLOP_PEER_CA", "/nowhere/ca.crt"), "cannot read /nowhere/ca.crt"),
         (router().env("ORLOP_NODE_ID", "another"), "it is not for node another"),
-        (router().env("ORLOP_NODE_ID", "node.1"), "ORLOP_NODE_ID: node.1 cannot stand in"),
+        (router().env("ORLOP_NODE_ID", "node.1"), "ORLOP_NODE_ID: node.1 cannot be used in"),
         (router().env("ORLOP_PEER_CA", &foreign[2].1), "it is not signed by a certificate in"),
         (router().env("ORLOP_POOL", &pool.path), "router, which has no pool"),
         (router().env("ORLOP_PEER_LISTEN", "7420"), "\"7420\" is not an address"),

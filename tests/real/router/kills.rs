@@ -79,7 +79,7 @@ async fn a_node_that_is_away_comes_back() {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         let status = expect_code(client.delete(&volume.volume_id).await, Code::Unavailable);
-        if status.message().contains("node node-b is away") {
+        if status.message().contains("node node-b is unreachable") {
             break;
         }
         assert!(Instant::now() < deadline, "{status}");
@@ -114,7 +114,7 @@ async fn a_node_that_is_gone_for_good_is_forgotten() {
     assert_eq!(listed.status.code(), Some(0), "{}", listed.stderr);
     let line = |node: &str| listed.stdout.lines().find(|line| line.starts_with(node)).unwrap();
     assert!(line("node-a").ends_with("ready"), "{}", listed.stdout);
-    assert!(line("node-b").contains("away: "), "{}", listed.stdout);
+    assert!(line("node-b").contains("unreachable: "), "{}", listed.stdout);
     let unknown = cluster.router.launch().run(&["node", "forget", "node-c"]);
     assert!(unknown.stderr.contains("--pool"), "{}", unknown.stderr);
     // The other node takes a few seconds to see that it is away.

@@ -52,10 +52,10 @@ fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
     let all = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     if let Some(exported) = all.iter().find(|there| is_exported(id, &there.file)) {
         return Err(Error::unreachable(
-            format!("let go of volume {id}"),
+            format!("detach volume {id}"),
             format!(
-                "{} is on a Ceph image, and to unmount or detach it is to write there; make its pool \
-                 available again, then retry",
+                "{} is backed by a Ceph image, and unmounting or detaching it writes to the \
+                 image; make its pool available again, then retry",
                 exported.device.path().display()
             ),
         ));

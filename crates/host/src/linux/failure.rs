@@ -32,7 +32,7 @@ fn named(
     if let Some(device) = failure.busy_device() {
         return Error::busy(
             device.display(),
-            "a program that was started earlier still works on it",
+            "a tool that was started earlier is still running on it",
         );
     }
     if failure.is_busy() {

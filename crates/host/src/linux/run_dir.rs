@@ -85,7 +85,7 @@ impl RunDirectory {
 
     fn in_use_by(&self, owner: Option<LockOwner>) -> Error {
         let owner = owner
-            .map_or_else(|| "which cannot be seen from here".to_owned(), |owner| owner.to_string());
+            .map_or_else(|| "which this process cannot see".to_owned(), |owner| owner.to_string());
         Error::precondition(format!(
             "another process uses the run directory {}: {owner}; stop it first, or, if it \
              serves other pools, give this daemon another ORLOP_RUN_DIR or ORLOP_DRIVER_NAME",

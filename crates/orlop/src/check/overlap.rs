@@ -64,8 +64,8 @@ fn check_sockets(
         // In the run directory itself it is in the way of nothing.
         if directory.is_within(&own) && !own.is_within(&directory) {
             let problem = format!(
-                "{} is among the daemon's records, which it locks, in the run directory {own}; choose \
-                 a directory outside of it",
+                "{} is in the run directory {own}, among the records that the daemon locks; \
+                 choose a directory outside of it",
                 socket.display()
             );
             return Err(ConfigError::new(setting, problem));

@@ -32,7 +32,7 @@ pub(super) fn check_apart(sockets: &Sockets, config: &Config) -> Result<(), Conf
         }
         if is_within_a_part(socket, config) {
             let problem = format!(
-                "is among the daemon's records, which it locks, in the run directory {}; choose a \
+                "is in the run directory {}, among the records that the daemon locks; choose a \
                  directory outside of it",
                 config.run_dir.display()
             );

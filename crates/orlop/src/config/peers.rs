@@ -55,8 +55,8 @@ pub(super) fn validate(
         return Err(ConfigError::new(
             "ORLOP_NODE_ID",
             format!(
-                "{node} cannot stand in a certificate, where it is a DNS name; choose one of letters, \
-                 digits and '-', whose last part is not a number"
+                "{node} cannot be used in a certificate, where it is a DNS name; choose one of \
+                 letters, digits and '-', whose last part is not a number"
             ),
         ));
     }

@@ -90,7 +90,7 @@ impl PoolLook {
                 "mark-missing",
                 subject,
                 format!("{at} holds volumes but no orlop.pool, so no daemon starts on it"),
-                "restore that file: it has the id that stands in the volumes' names",
+                "restore that file: it has the pool id, which is part of the id of each volume",
             ),
             Ok(None) => Finding::by_hand(
                 "no-pool",
@@ -105,7 +105,8 @@ impl PoolLook {
                         "mark-damaged",
                         subject,
                         error.to_string(),
-                        "restore that file: it has the id that stands in the volumes' names",
+                        "restore that file: it has the pool id, which is part of the id of each \
+                         volume",
                     )
                 })
             }

@@ -269,7 +269,7 @@ impl LoopDevices {
 
     /// Anything but a certain "no" counts; what has it open may be a device of the pool, or do no harm.
     fn may_be_open(&self, id: &VolumeId) -> Result<bool> {
-        let looking = || format!("look at the data of volume {id}");
+        let looking = || format!("inspect the data of volume {id}");
         Ok(!self.directory.tells_openers()
             || file::openers(&self.data_of(id)).map_err(cannot(looking))? != Openers::None)
     }

@@ -74,7 +74,7 @@ struct FileState {
 impl FileState {
     fn of(file: &File) -> Result<Self> {
         let there =
-            file.metadata().map_err(cannot(|| "look at the data of the source".to_owned()))?;
+            file.metadata().map_err(cannot(|| "inspect the data of the source".to_owned()))?;
         Ok(Self {
             length: there.len(),
             modified: (there.mtime(), there.mtime_nsec()),

@@ -240,8 +240,8 @@ impl Managed {
             ),
         };
         Err(Error::exhausted(format!(
-            "cannot make or grow a thick volume in pool {pool}: its image {} is sparse, and overwriting \
-             would fail when the disk around it is full; {mended}",
+            "cannot make or grow a thick volume in pool {pool}: its image {} is sparse, and \
+             overwriting would fail when the disk that holds it is full; {mended}",
             image.display()
         )))
     }

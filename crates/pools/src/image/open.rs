@@ -117,8 +117,8 @@ fn warn_of_thick_volumes(directory: &PoolDirectory, catalogue: &ImageCatalogue, 
         tracing::warn!(
             pool = directory.name(),
             image = %image_in(path).display(),
-            "there are thick volumes in a sparse image: on a full disk around it they cannot be \
-             overwritten; reserve the image with fallocate and restart"
+            "there are thick volumes in a sparse image: when the disk that holds the image is \
+             full, they cannot be overwritten; reserve the image with fallocate and restart"
         );
     }
 }

@@ -173,8 +173,8 @@ impl PoolHeader {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(Error::unreachable(
                     checking(),
-                    "the pool is gone: its directory was moved or its filesystem unmounted; bring \
-                     it back",
+                    "the pool is gone: its directory was moved or its filesystem unmounted; move \
+                     it back or mount it",
                 ));
             }
             there => there.map_err(cannot(checking))?,
@@ -182,8 +182,9 @@ impl PoolHeader {
         if inode_of(&there) != self.inode {
             return Err(Error::failed(
                 checking(),
-                "another file is there than when the pool was opened: a filesystem was mounted \
-                 over it, or the pool was replaced; restart to serve what is there now",
+                "the pool header is another file than when the pool was opened: a filesystem was \
+                 mounted over the pool, or the pool was replaced; restart the daemon to serve \
+                 what is there now",
             ));
         }
         let read = file::read_small(&self.path, LONGEST);

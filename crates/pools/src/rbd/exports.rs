@@ -231,7 +231,7 @@ impl Exports {
     /// Of an export that was started just now. If another client is registered by then, of a
     /// second daemon with this node id, that one is not stopped.
     fn undo_export(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<()> {
-        let ending = || format!("end the export of volume {id}");
+        let ending = || format!("stop the export of volume {id}");
         let registered = match access {
             DeviceAccess::ReadWrite => self.fencing.own_writer(id)?,
             DeviceAccess::ReadOnly => None,
@@ -305,7 +305,7 @@ impl Exports {
     /// would wait for it.
     fn ensure_unexported(&self, id: &VolumeId, access: DeviceAccess) -> Result<()> {
         let export = self.devices.export(id, access);
-        let ending = || format!("end the export of volume {id}");
+        let ending = || format!("stop the export of volume {id}");
         let (mut ended, mut unregistered) = (ExportEnd::Killed, None);
         if export.exists() {
             // Of a start that was interrupted before the client was registered.

@@ -142,7 +142,7 @@ impl Known {
         match self.members.get(&node) {
             Some(before) => {
                 if before.away.is_some() || before.address != address {
-                    tracing::info!(node, %address, "a peer is back");
+                    tracing::info!(node, %address, "a peer is reachable again");
                 }
                 description.adopt_pools(&before.description);
             }
@@ -214,7 +214,7 @@ fn is_same_reason(one: &str, other: &str) -> bool {
 
 fn note_away(node: &str, peer: &mut Peer, why: String) {
     if peer.away.is_none() {
-        tracing::warn!(node, address = %peer.address, why, "a peer is away");
+        tracing::warn!(node, address = %peer.address, why, "a peer is unreachable");
     }
     peer.away = Some(why);
 }

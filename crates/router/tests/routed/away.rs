@@ -31,7 +31,7 @@ async fn a_peer_that_is_away_fails_only_what_needs_it() {
         peers.look().await;
     }
     let why = expect(delete(&mut client, &on_b).await, Code::Unavailable);
-    assert!(why.contains("node b is away"), "{why}");
+    assert!(why.contains("node b is unreachable"), "{why}");
     let request = v1::ControllerGetVolumeRequest { volume_id: on_a.clone() };
     client.controller_get_volume(request).await.unwrap();
     create(&mut client, new_volume_at("another", &["a"])).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_new_router_hears_of_a_node_that_is_away() {
     let (router, _) = router_before(&[&a], &authority).await;
     let mut client = controller(&router);
     let why = expect(delete(&mut client, &on_b.volume_id).await, Code::Unavailable);
-    assert!(why.contains("node b is away"), "{why}");
+    assert!(why.contains("node b is unreachable"), "{why}");
     expect(create(&mut client, new_volume("v")).await, Code::Unavailable);
 }
 

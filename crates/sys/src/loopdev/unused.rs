@@ -52,7 +52,7 @@ fn detach_if(device: &LoopDevice, is_ours: impl Fn() -> Result<bool>) -> Result<
         Err(errno) => return Err(errno).on("detach", &path),
     }
     if is_still_there(device, &fd, is_going)? {
-        return Ok(Some("something that cannot be seen from here has it open".to_owned()));
+        return Ok(Some("a process that this daemon cannot see has it open".to_owned()));
     }
     drop(fd);
     discard::remove_if_disabled(device);

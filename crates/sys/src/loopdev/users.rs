@@ -48,7 +48,7 @@ fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
         .or_else(|| use_by_device(device, number))
 }
 
-const OPEN: &str = "has files open in it, in a mount that was taken away";
+const OPEN: &str = "has files open in it, in a mount that was detached with 'umount --lazy'";
 
 /// Nothing is reported of a process that has ended, or that may not be looked at.
 pub(crate) fn first_process(mut use_by: impl FnMut(&Path) -> Option<String>) -> Option<String> {
@@ -108,8 +108,8 @@ fn use_by_device(device: &LoopDevice, number: (u32, u32)) -> Option<String> {
         !is_below(&other.file, &remote) && block_device_at(&other.file) == Some(number)
     });
     if let Some(other) = on_it.next() {
-        return Some(format!("{} is on it", other.device.path().display()));
+        return Some(format!("{} is built on it", other.device.path().display()));
     }
     let holder = fs::read_dir(device.sysfs().join("holders")).ok()?.flatten().next()?;
-    Some(format!("{} is on it", holder.file_name().to_string_lossy()))
+    Some(format!("{} is built on it", holder.file_name().to_string_lossy()))
 }

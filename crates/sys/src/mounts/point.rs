@@ -162,7 +162,7 @@ fn make_alike(made: &OwnedFd, model: &Stat) -> rustix::io::Result<()> {
     let own = fstat(made)?;
     if (own.st_uid, own.st_gid) != (model.st_uid, model.st_gid) {
         fchown(made, Some(Uid::from_raw(model.st_uid)), Some(Gid::from_raw(model.st_gid)))?;
-        crash::after("give a mount point to its owner");
+        crash::after("set the owner of a mount point");
     }
     fchmod(made, Mode::from_raw_mode(model.st_mode & 0o7777))?;
     crash::after("set the mode of a mount point");

@@ -124,7 +124,7 @@ pub(in crate::image) struct SharingCheck<'a> {
 impl SharingCheck<'_> {
     /// `may_be_it`: is a path that sysfs shows one that the data is likely to have?
     pub(in crate::image) fn run(&self, may_be_it: impl Fn(&Path) -> bool) -> Result<()> {
-        let looking = || format!("look at the data of {}", self.object);
+        let looking = || format!("inspect the data of {}", self.object);
         let deadline = Instant::now() + CLOSE_TIMEOUT;
         loop {
             match self.openers()? {
@@ -155,7 +155,7 @@ impl SharingCheck<'_> {
         if !self.tells_openers {
             return Ok(Openers::Unknown);
         }
-        let looking = || format!("look at the data of {}", self.object);
+        let looking = || format!("inspect the data of {}", self.object);
         let openers = file::openers(self.data).map_err(cannot(looking))?;
         if openers == Openers::Unknown {
             warn_of_unknown(self.object);
@@ -192,7 +192,7 @@ impl SharingCheck<'_> {
         let device = device.path();
         let device = device.display();
         Error::precondition(format!(
-            "cannot {doing} {object}: {device} is on its data and was not attached by Orlop; \
+            "cannot {doing} {object}: {device}, which Orlop did not attach, uses its data; \
              unmount what is on {device}, then run 'losetup --detach {device}'"
         ))
     }
@@ -210,8 +210,8 @@ impl SharingCheck<'_> {
 
 pub(in crate::image) fn unseen(data: &Path) -> String {
     format!(
-        "a process that cannot be seen from here has it open ('fuser -v {}' as root on the host may \
-         name it)",
+        "a process that this daemon cannot see has it open ('fuser -v {}' as root on the host \
+         may name it)",
         data.display()
     )
 }
@@ -240,13 +240,14 @@ pub(in crate::image) fn tells_openers(staging: &Path) -> bool {
         Ok(false) => {
             tracing::warn!(
                 directory = %staging.display(),
-                "this filesystem does not tell which files are open: other processes that use the data \
-                 of a volume are not detected, only loop devices are"
+                "this filesystem does not report which files are open: other processes that use \
+                 the data of a volume are not detected, only loop devices are"
             );
             false
         }
         Err(error) => {
-            tracing::debug!(%error, "cannot test whether the filesystem tells which files are open");
+            tracing::debug!(%error, "cannot test whether the filesystem reports which files are \
+                                     open");
             true
         }
     }

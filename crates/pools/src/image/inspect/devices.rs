@@ -142,7 +142,7 @@ fn foreign_on(device: &LoopDevice, object: String, harm: &str) -> Finding {
     Finding::by_hand(
         "foreign-device",
         object,
-        format!("{device} is on its data and was not attached by Orlop: {harm}"),
+        format!("{device}, which Orlop did not attach, uses its data: {harm}"),
         format!("unmount what is on {device}, then run 'losetup --detach {device}'"),
     )
 }
@@ -170,7 +170,7 @@ fn foreign_writers(files: Files, in_use: bool) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for DataFile { object, path, .. } in written {
         let writer =
-            file::writer(&path).map_err(cannot(|| format!("look at the data of {object}")))?;
+            file::writer(&path).map_err(cannot(|| format!("inspect the data of {object}")))?;
         if in_use && writer.as_ref().is_some_and(|writer| writer.contains(&own_name)) {
             continue;
         }

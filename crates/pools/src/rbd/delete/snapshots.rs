@@ -51,7 +51,7 @@ impl Deletion {
         };
         let GroupSnapshotEntry { location, record } = GroupSnapshotEntry::parse(id, &text)?;
         let name = name_of_snapshot_group(&location.rbd_group).ok_or_else(|| {
-            let reason = format!("{} is no group of Orlop's", location.rbd_group);
+            let reason = format!("{} is not a group of Orlop's", location.rbd_group);
             Error::damaged(format!("group snapshot {id}"), reason)
         })?;
         let (intent, intent_text) = to_remove(name, location.intended)?;

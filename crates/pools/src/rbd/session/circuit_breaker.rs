@@ -126,7 +126,7 @@ impl CircuitBreaker {
         let waited = self.changed.wait_timeout_while(state, HEALTH_TIMEOUT, unanswered);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            let reason = state.open.clone().unwrap_or_else(|| "it did not answer yet".to_owned());
+            let reason = state.open.clone().unwrap_or_else(|| "it has not answered yet".to_owned());
             return Err(Error::unreachable("check the health of the Ceph cluster", reason));
         }
         state.health.clone()

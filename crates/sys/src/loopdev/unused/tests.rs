@@ -151,6 +151,6 @@ fn device_held_by_the_kernel_is_not_detached() {
     rustix::mount::unmount(volume.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
     // But for programs that look at all devices.
     assert!((0..100).any(|_| user_of(&volume.disk.device).is_none()));
-    assert_kept(&volume.disk, "cannot be seen from here");
+    assert_kept(&volume.disk, "this daemon cannot see");
     drop(kept);
 }
