@@ -1,4 +1,4 @@
-//! The engine itself, the look-ups that every operation starts with, and the way back from one that failed.
+//! The engine itself, the look-ups that every operation starts with, and the rollback of one that failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ impl Engine {
         let _locks = self.locks.volume_at(&NameDigest::of(&name), &request.target)?;
         let (record, discardable) = self.ensure_inline_volume(name, request, inline)?;
         let pool = self.pool_of(&record.id)?.ok_or_else(|| Self::not_served(&record.id))?;
-        let _guest = self.admit_foreign_call(pool, None)?;
+        let _foreign_call = self.admit_foreign_call(pool, None)?;
         let stage = Stage {
             path: self.host.private_stage(&record.id)?,
             capability: request.capability.clone(),

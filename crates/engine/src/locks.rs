@@ -1,5 +1,5 @@
 //! One lock for each object. A call that meets another on the same object waits for a moment, in the
-//! order of arrival, and is then answered "busy" and comes again (GEN-23).
+//! order of arrival, and is then answered "busy"; the orchestrator repeats it (GEN-23).
 //!
 //! Calls that hold several locks take them in the order of [`Key`]: the kinds as they are listed
 //! there, one kind by digest or path. So no two wait for each other.
@@ -26,9 +26,9 @@ pub(crate) enum Key {
     VolumeGroup(NameDigest),
     Volume(NameDigest),
     Snapshot(NameDigest),
-    /// Of a volume: its writers are held still by one, and its snapshots follow each other.
+    /// Of a volume: one call at a time freezes its writers, so its snapshots are taken one after the other.
     Capture(NameDigest),
-    /// Of this node. What is there is looked at and then changed, and volumes must not do so in turn.
+    /// Of this node. A call checks what is mounted there and then changes it; no other volume's call may come between.
     Path(TargetPath),
 }
 
@@ -52,7 +52,7 @@ enum LockMode {
     Shared,
 }
 
-/// Who has the lock of one object, and who wants it.
+/// The holders of one object's lock, and the calls that wait for it.
 #[derive(Debug, Default)]
 struct LockEntry {
     writer: bool,

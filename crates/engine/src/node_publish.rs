@@ -141,7 +141,7 @@ impl Engine {
         })
     }
 
-    /// Limits come again before each bind: under cgroup v1 a workload's own group was made after
+    /// Limits are set again before each bind: under cgroup v1 a workload's own group was made after
     /// the volume was staged.
     fn publish_directory(
         &self,
@@ -200,7 +200,7 @@ impl Engine {
         let Some(pool) = self.pools.get(id.pool()) else {
             return self.unpublish_without_pool(volume, &id, target, after);
         };
-        let _guest = match volume {
+        let _foreign_call = match volume {
             VolumeRef::Issued(_) => None,
             VolumeRef::Foreign(_) => self.admit_foreign_call(pool, None)?,
         };
@@ -253,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// The extra read-only device goes with the last publication that could need it.
+    /// The extra read-only device is detached with the last publication that could need it.
     fn release_read_only_device(
         &self,
         pool: &PoolRef,
@@ -300,7 +300,7 @@ impl Engine {
         })
     }
 
-    /// The publications on record of which something is still there to be taken away.
+    /// The publications on record of which a mount is still there to be unmounted.
     pub(crate) fn present_publications(
         &self,
         pool: &PoolRef,

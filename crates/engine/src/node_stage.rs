@@ -2,10 +2,11 @@
 //! the staging path.
 //!
 //! Order of effects: record, device, filesystem, mount. Undone in reverse (`unstage.rs`). So whatever
-//! exists has a record, and a call that comes again after a crash finds out what is missing.
+//! exists has a record, and a call that is repeated after a crash finds out what is missing.
 //!
 //! A record may be lost all the same: the run directory or the driver's name was changed, or files in it
-//! were removed. The kernel then says what is in use, and what is in use is not taken away (decision 0031).
+//! were removed. The kernel then says what is in use, and what is in use is neither unmounted nor detached
+//! (decision 0031).
 
 use orlop_model::{
     AccessType, Device, DeviceAccess, Error, FsType, IoLimits, MountAccess, MountRequest,
@@ -99,8 +100,8 @@ impl Engine {
         rolled_back(done.map(|()| found), "stage", &record.id, undo)
     }
 
-    /// What is there before a stage of which nothing is recorded: the record was lost, and a workload
-    /// may use it. Refused if it is used in another way than is wanted now.
+    /// Devices and mounts of a volume that has no node record: the record was lost, and a workload may use them.
+    /// Refused if they are used in another way than is wanted now.
     fn found_without_record(
         &self,
         pool: &PoolRef,
@@ -135,7 +136,7 @@ impl Engine {
         }))
     }
 
-    /// Takes back what the call that staged the volume did, not what it found.
+    /// Undoes what the call that staged the volume did, and leaves what it found.
     pub(crate) fn undo_stage(
         &self,
         pool: &PoolRef,
@@ -159,11 +160,11 @@ impl Engine {
         self.host.save_node_record(id, &NodeRecord::default())
     }
 
-    /// What comes after the mount, for a volume that is mounted already: the call before may have
-    /// been killed right there.
+    /// The steps after the mount, for a volume that is mounted already: the daemon may have been killed between the
+    /// mount and these steps.
     fn complete_stage(&self, pool: &PoolRef, record: &VolumeRecord, wanted: &Stage) -> Result<()> {
         if wanted.capability.is_block() {
-            // After a refused unstage it would go with its last user.
+            // After a refused unstage the kernel would detach it when its last user closes it.
             pool.devices().ensure_attached(&record.id, stage_access(pool, wanted))?;
         }
         self.apply_limits(pool, &record.id, &record.limits)?;
@@ -265,9 +266,9 @@ impl Engine {
         Ok(())
     }
 
-    /// For one who holds the device and so is the only writer. What the call began with may be out
-    /// of date: while it waited for the device, the volume may have been at another node, and what
-    /// was blank then may hold data now.
+    /// The record as it is now that the device is attached and this node is the only writer. The record that the call
+    /// began with may be out of date: while the call waited for the device, another node may have formatted and
+    /// written the volume.
     fn record_now(&self, pool: &PoolRef, id: &VolumeId) -> Result<VolumeRecord> {
         pool.catalogue().volume(id)?.ok_or_else(|| Error::NoSuchVolume(id.to_string()))
     }

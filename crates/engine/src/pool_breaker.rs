@@ -87,7 +87,7 @@ impl Drop for BreakerPermit {
             state.home_pools.swap_remove(index);
         }
         drop(state);
-        // Some wait for another kind of permit, and would sleep on with the only notice.
+        // All, because a waiter for the other kind of permit might take the only notification.
         self.breaker.left.notify_all();
     }
 }

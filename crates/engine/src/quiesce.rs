@@ -64,8 +64,8 @@ enum Writers {
 }
 
 impl Engine {
-    /// For a copy that may be made beside others: writers are held still by one at a time. Where
-    /// there are none, copies do not wait for each other.
+    /// For a copy that may be made beside others: one call at a time freezes the writers of a volume. Where there
+    /// are no writers, copies do not wait for each other.
     pub(crate) fn lock_capture_in_use(
         &self,
         pool: &PoolRef,
@@ -207,8 +207,8 @@ impl Engine {
         }
     }
 
-    /// The staging mount may have been taken away under a workload that goes on writing; and all
-    /// that can be reached from here may have been, while another mount namespace has it.
+    /// The staging mount may have been unmounted under a workload that goes on writing; and all mounts of this
+    /// mount namespace may have been, while another one still has some.
     fn writers_at_mounts(
         &self,
         pool: &PoolRef,

@@ -2,7 +2,7 @@
 //!
 //! Half-made volumes are the pools' own business, frozen filesystems the host's. A call that was
 //! killed leaves nothing else to put right: its record is written before a device is attached and
-//! removed after it is detached, so the call that comes again finishes it.
+//! removed after it is detached, so the repeated call finishes it.
 //!
 //! A device without a record is therefore no orphan of a call. The run directory or the driver's
 //! name was changed, or the records were lost, and the device may well be in use: through a node

@@ -259,13 +259,13 @@ pub struct CreateGroupSnapshot {
 /// How far the creation of a group snapshot has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupStage {
-    /// All is reserved and locked, and nothing is held still yet.
+    /// Space is reserved and locks are taken; no writer is frozen yet.
     Begun,
-    /// No writer writes.
+    /// All writers are frozen.
     Quiesced,
-    /// Every member has its data.
+    /// The data of every member is captured.
     Captured,
-    /// Writers go on, and none was let go too early.
+    /// All writers are thawed, none of them before every member was captured.
     Thawed,
 }
 

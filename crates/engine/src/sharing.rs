@@ -64,7 +64,7 @@ impl Engine {
         Ok(())
     }
 
-    /// CP-13. A pool that is bound to a place is that of this node; in one that others share, they
+    /// CP-13. A pool that is bound to a topology is that of this node; in one that others share, they
     /// have made themselves known.
     pub(crate) fn check_node(&self, pool: &PoolRef, node: &NodeId) -> Result<()> {
         let is_known = *node == self.settings.node_id
@@ -212,14 +212,14 @@ pub(crate) fn is_read_with_others(pool: &PoolRef, stage: &Stage) -> bool {
     pool.shared().is_some() && stage.capability.mode.is_multi_node()
 }
 
-/// To unmount, or to let go of a device, is to write. What waits in the kernel for a pool that is
-/// away cannot be called off, so it is better not begun.
+/// Unmounting a filesystem and detaching a device write to the pool. A thread that waits in the kernel for an
+/// absent pool cannot be interrupted, so neither is begun.
 pub(crate) fn check_answers(pool: &PoolRef, id: &VolumeId) -> Result<()> {
     if pool.shared().is_none() {
         return Ok(());
     }
     match pool.catalogue().volume(id) {
-        Err(away @ Error::Unreachable { .. }) => Err(away),
+        Err(error @ Error::Unreachable { .. }) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -39,7 +39,7 @@ impl Engine {
         of_source(draft.commit()?, &request.source)
     }
 
-    /// A member of a group goes with its group.
+    /// A member of a group snapshot is deleted with its group.
     ///
     /// Snapshots are whole copies in their own right: nothing that was made from one needs it.
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {

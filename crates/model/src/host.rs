@@ -248,17 +248,17 @@ pub trait HostDevices: Send + Sync {
     fn sync_device(&self, device: &Device) -> Result<()>;
 
     /// The devices of a volume whose pool is absent or not configured. `None`: it is not known whether
-    /// there are any, as the pool may be of a kind whose devices it alone knows. `Unreachable` where
-    /// letting go of one would wait for the pool.
+    /// there are any, because only a pool of its kind may know its devices. `Unreachable` where
+    /// detaching one would wait for the pool.
     fn devices_without_pool(&self, id: &VolumeId) -> Result<Option<Vec<UnservedDevice>>>;
 
     /// `Precondition` if anything on this machine uses it; the device is then left as it was.
     fn try_detach_without_pool(&self, id: &VolumeId, device: &UnservedDevice) -> Result<()>;
 }
 
-/// Writers that are held still while a volume is copied.
+/// Freezes filesystems while volumes are copied.
 pub trait HostFreezing: Send + Sync {
-    /// Holds writers still. Thaws by itself after a while, and when this process dies, so that
+    /// Blocks writers. Thaws by itself after a while, and when this process dies, so that
     /// neither a hanging call nor a crash freezes a workload for good.
     fn freeze(&self, mount: &TargetPath) -> Result<()>;
 

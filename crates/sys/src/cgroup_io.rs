@@ -1,6 +1,6 @@
 //! Limits on the I/O of a cgroup to a device.
 //!
-//! The kernel keeps a limit with the device's number until it is taken away. A loop device that is
+//! The kernel keeps a limit with the device's number until the limit is removed. A loop device that is
 //! detached and attached again to another file still has it.
 
 mod files;

@@ -1,12 +1,12 @@
-//! Places where a test lets the process end as `kill -9` would: right after each effect.
+//! Crash points: a test lets the process end as `kill -9` would, right after an effect.
 //!
 //! Every effect of this crate on the machine reports here, most of them where they name their object
 //! (`effect_on` of [`crate::error::Context`]); what is done on a Ceph cluster does not. Release builds have none of
 //! it. In others, the variable `ORLOP_TEST_CRASH` may name a directory:
 //!
-//! - a file `at` in it holds a number: so many effects still happen, and after the next one the
-//!   process ends. The file becomes `armed` when it is read, so that a successor lives; once that
-//!   is taken away, the process lives too.
+//! - a file `at` in it holds a number: that many effects still happen, and after the next one the process ends. The
+//!   file is renamed to `armed` when it is read, so that the next daemon does not end; once `armed` is removed, this
+//!   process does not end either.
 //! - where it ended is written to `crashed`; each effect is written to `effects` if that file
 //!   exists.
 
@@ -40,8 +40,8 @@ mod armed {
     #[track_caller]
     pub(crate) fn after(effect: &str) {
         let Some(directory) = DIRECTORY.as_deref() else { return };
-        let place = Location::caller();
-        let line = format!("{effect} ({}:{})\n", place.file(), place.line());
+        let location = Location::caller();
+        let line = format!("{effect} ({}:{})\n", location.file(), location.line());
         tell(&directory.join("effects"), &line, false);
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         *left = match *left {

@@ -1,12 +1,11 @@
 //! The lock of a block device, so that programs change it one after the other.
 //!
-//! A program is not killed half-way, so it may outlive the daemon that started it, and the next
-//! daemon is asked to do the same again, or to use the device, or to let go of it. mkfs in
-//! particular looks at a device for long before it claims it: a second one would find it free and
-//! be refused a moment later, and the number of a device that was let go of may by then be another
-//! volume's.
+//! Tools are not killed half-way, so a tool may outlive the daemon that started it, and the next daemon may be asked
+//! to run the same tool, to use the device, or to detach it. mkfs in particular inspects a device for a long time
+//! before it claims it: a second mkfs would find the device free and be refused a moment later, and the number of a
+//! detached device may by then belong to another volume.
 //!
-//! So each program is started with a lock that ends when it does. It is not taken on the device
+//! So each tool inherits a lock, which is released when the tool ends. It is not taken on the device
 //! itself, which udev and some versions of mkfs lock as well, but on its directory in sysfs. That
 //! is one for all processes of a network namespace; a daemon that comes back in another one, as the
 //! container of a new pod, came with a new process namespace too, and the old programs are gone.

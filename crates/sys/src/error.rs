@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{operation} {}: {reason}", path.display())]
     Refused { operation: &'static str, path: PathBuf, reason: String },
 
-    /// What an operator has set on the object keeps this from being done, until it is taken away.
+    /// A lock or protection that an operator has set on the object prevents this until it is removed.
     #[error("{operation} {}: {reason}", path.display())]
     HeldByOperator { operation: &'static str, path: PathBuf, reason: String },
 

@@ -82,7 +82,7 @@ where
 }
 
 /// Like [`run`], for programs that say little and can be stopped at any time: one that takes longer
-/// is killed, with `ETIMEDOUT`. Not so what it has started itself.
+/// is killed, with `ETIMEDOUT`. Its own child processes are not killed.
 pub fn run_within<I, S>(limit: Duration, name: &str, arguments: I) -> Result<Output>
 where
     I: IntoIterator<Item = S>,
@@ -147,8 +147,8 @@ pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Between fork and exec a child has copies of all descriptors, and what one of them claims stays
-/// claimed. Who has such a descriptor for a moment holds back the start of programs in that time.
+/// Between fork and exec a child has copies of all descriptors, so a lock or claim on one of them outlives its release
+/// here. Code that holds such a descriptor for a moment delays the start of programs for that time.
 static STARTING: RwLock<()> = RwLock::new(());
 
 pub(crate) fn hold_starts() -> RwLockReadGuard<'static, ()> {

@@ -33,10 +33,10 @@ pub(crate) struct Inbound {
 }
 
 enum At {
-    /// So much of it has been seen.
+    /// How many bytes of it have been seen.
     Preface(usize),
     Head,
-    /// So much of it is to come.
+    /// How many bytes of it are still to come.
     Payload(usize),
     /// As above, of a frame that is kept back.
     Fragment(Head, usize),

@@ -1,6 +1,6 @@
-//! Block devices. Of a volume of a pool in service, the pool knows which they are; most of this is about
-//! the devices of volumes whose pool is absent or not configured, by what the kernel knows of them. A node
-//! has to be able to let go of a volume on a disk that is dead, or was not mounted after a restart.
+//! Block devices. A pool in service knows the devices of its volumes; most of this module finds the devices of
+//! volumes whose pool is absent or not configured, from what the kernel knows of them. A node has to be able to
+//! detach a volume whose disk is dead, or was not mounted after a restart.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use rustix::fs::{major, minor};
 use super::LinuxHost;
 use super::failure::cannot;
 
-/// udev looks at each device for a moment when it is attached, or no longer mounted.
+/// udev opens each device for a moment when it is attached or unmounted.
 const UDEV_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -1,6 +1,6 @@
-//! Filesystems whose writers are held still while they are copied.
+//! Filesystems that are frozen while they are copied.
 //!
-//! A workload must never stay frozen because of us. Four things see to that: the caller thaws;
+//! A workload must never stay frozen because of us. Four mechanisms make sure of that: the caller thaws;
 //! a watchdog thaws when the caller is late; a helper process thaws when this one is killed; and a
 //! marker under the run directory, written before the freeze, lets the next process thaw what
 //! neither could.

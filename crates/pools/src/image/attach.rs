@@ -2,8 +2,9 @@
 //!
 //! The kernel lets one file be attached twice, and two devices on one image destroy it. So every
 //! attachment goes through the lock of its volume, and is refused while something else has the file
-//! open in a way that would do harm (`foreign.rs`). What is remembered here are the pool's own devices; each use asks the kernel
-//! whether that still holds, and no call has to search all devices.
+//! open in a way that would do harm (`foreign.rs`). The
+//! pool's own devices are kept in memory; each use asks the kernel whether an entry is still true, so no call has
+//! to search all devices.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -84,9 +85,9 @@ pub(crate) fn parse_label(label: &str) -> Option<(VolumeId, DeviceAccess)> {
 }
 
 impl LoopDevices {
-    /// Finds what an earlier process attached. A device on a file in trash/ is taken down unless
-    /// something uses it: no call will ever ask for it again. DeleteVolume leaves no others, so any
-    /// other file that is not the volume's data may be the only copy of it, or of another pool.
+    /// Finds what an earlier process attached. A device on a file in trash/ is detached unless something uses it,
+    /// because no call names it any more. DeleteVolume leaves no other devices, so any other file that is not the
+    /// volume's data may be the only copy of that data, or belong to another pool.
     pub(super) fn recover(
         directory: Arc<PoolDirectory>,
         catalogue: Arc<ImageCatalogue>,
@@ -107,7 +108,7 @@ impl LoopDevices {
             } else if status.backing_device != found.directory.filesystem() {
                 continue;
             } else if is_deleted(layout, &status)? {
-                take_down(&status);
+                detach_of_deleted(&status);
             } else {
                 warn_of_other_file(&id, &status);
                 // Remembered, so that data which is moved back is not attached a second time.
@@ -133,7 +134,7 @@ impl LoopDevices {
     }
 }
 
-/// Those that are not the pool's only as far as they answer.
+/// All loop devices. Devices of other programs are left out if their files do not answer.
 pub(super) fn all_attached(pool: &PoolId, root: &Path) -> Result<Vec<LoopStatus>> {
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     loopdev::attached(|file| file.starts_with(&root) || is_named_as_of(pool, file))
@@ -158,10 +159,10 @@ fn warn_of_other_file(id: &VolumeId, status: &LoopStatus) {
     );
 }
 
-fn take_down(status: &LoopStatus) {
+fn detach_of_deleted(status: &LoopStatus) {
     let device = status.device.path();
     let device = device.display();
-    // Not waited for: that would hold up the start, for each such device.
+    // Without waiting, which would delay the start for each such device.
     match loopdev::try_detach_unused(&status.device, &status.label, Path::new("")) {
         Ok(None) => tracing::info!(%device, "detached the loop device of a deleted volume"),
         Ok(Some(user)) => {
@@ -248,12 +249,12 @@ impl LoopDevices {
             return Ok(None);
         };
         if !backs(&self.data_of(id), &status) {
-            // The data was replaced under the device, which still shows the old one.
+            // The data was replaced, and the device is still attached to the old file.
             self.check_not_only_copy(id, access, slots)?;
             try_detach_unused(id, access, slots.of(access), &self.data_of(id))?;
             return Ok(None);
         }
-        // A refused detachment leaves it going with its last user, which may stay for long.
+        // After a refused detachment the kernel detaches it when its last user closes it, which may be much later.
         let keeping = || format!("lock the device of volume {id}");
         if status.detaching
             && !loopdev::try_keep(&status.device, &label_of(id, access)).map_err(cannot(keeping))?
@@ -261,20 +262,20 @@ impl LoopDevices {
             *slots.of(access) = None;
             return Ok(None);
         }
-        // A daemon before this one may have left its mkfs at work.
+        // A mkfs that an earlier daemon started may still be running.
         wait_until_unlocked(&status.device.path())
             .map_err(cannot(|| format!("wait for the device of volume {id}")))?;
         Ok(Some(status.device))
     }
 
-    /// Anything but a certain "no" counts; what has it open may be a device of the pool, or do no harm.
+    /// True unless the kernel says that nothing has it open. What has it open may be a device of the pool, or harmless.
     fn may_be_open(&self, id: &VolumeId) -> Result<bool> {
-        let looking = || format!("inspect the data of volume {id}");
+        let inspecting = || format!("inspect the data of volume {id}");
         Ok(!self.directory.tells_openers()
-            || file::openers(&self.data_of(id)).map_err(cannot(looking))? != Openers::None)
+            || file::openers(&self.data_of(id)).map_err(cannot(inspecting))? != Openers::None)
     }
 
-    /// Shows what the record says: data that a crash left longer was never promised.
+    /// With the size on record: data that a crash left longer was never promised.
     fn attach(&self, record: &VolumeRecord, access: DeviceAccess) -> Result<LoopDevice> {
         let id = &record.id;
         let options = AttachOptions {
@@ -333,7 +334,7 @@ impl Devices for LoopDevices {
             return Ok(None);
         };
         let data = self.data_of(id);
-        // A volume must be found, and let go, also on a disk that does not answer any more.
+        // The device of a volume must be found, and detachable, on a disk that no longer answers.
         let is_ours = loopdev::is_labelled(device, &label_of(id, access), &data)
             .map_err(cannot(|| format!("inspect the device of volume {id}")))?;
         if !is_ours {

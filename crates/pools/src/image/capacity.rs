@@ -1,7 +1,7 @@
 //! How much of the pool is promised, taken and left.
 //!
-//! Everything that changes what is on the books goes through here, so that the books and the
-//! catalogue change together: the lock of the ledger is always taken before that of an index.
+//! Every change of the ledger goes through here, so that the ledger and the catalogue change together:
+//! the lock of the ledger is always taken before that of an index.
 
 mod ledger;
 mod usage_scan;

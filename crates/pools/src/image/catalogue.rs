@@ -183,7 +183,7 @@ struct IndexEntry<R> {
     own: u64,
 }
 
-/// What one object has on the books: what is promised to it, and what its data takes for itself.
+/// What the ledger counts for one object: the space promised to it, and the space that its data takes alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Account {
     pub(super) charge: u64,

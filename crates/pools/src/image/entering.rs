@@ -19,7 +19,7 @@ use super::managed;
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// For who holds the pool's lock. While the pool hangs, this does not return.
+/// The caller holds the pool's lock. While the pool hangs, this does not return.
 pub(super) fn enter(root: &Path, name: &str) -> Result<Presence> {
     let entering = || format!("open pool {name}");
     let staging = Layout::new(root).staging();

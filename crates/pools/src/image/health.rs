@@ -22,8 +22,8 @@ pub(super) struct ImageHealth {
 }
 
 impl Health for ImageHealth {
-    /// A person has to look at it, so Probe gives the reason: it is a failure, although calls that
-    /// need what is missing are only asked to come again.
+    /// An operator has to act, so Probe reports a failure with its reason, although other calls answer
+    /// UNAVAILABLE, which only asks callers to retry.
     fn check(&self) -> Result<()> {
         match self.capacity.check_writable() {
             Err(Error::Unreachable { doing, reason }) => Err(Error::Failed { doing, reason }),

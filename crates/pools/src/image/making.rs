@@ -18,7 +18,7 @@ use super::pool_header::{self, Kind, PoolHeader};
 
 /// Made by mkfs.ext4 in the root of every filesystem.
 const LOST_AND_FOUND: &str = "lost+found";
-/// So many names of what is in the way stand in a message.
+/// How many of the other things in a directory a message names.
 const SHOWN: usize = 3;
 
 /// The mark comes last: a directory without it is no pool, whatever a crash left in it. Before it

@@ -172,8 +172,8 @@ impl Managed {
         {
             return Ok(());
         }
-        // Whatever ends this, the helper thaws when it is let go; if it was killed as well, the
-        // next start does.
+        // However this ends, the helper thaws when it is dropped; if the helper was killed as well, the next
+        // start thaws.
         let helper = helper.map(ThawHelper::new);
         if let Some(Err(error)) = helper.as_ref().map(|helper| helper.register(root)) {
             tracing::warn!(%error, "no thaw helper while the pool's image is written back");

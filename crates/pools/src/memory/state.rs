@@ -34,7 +34,7 @@ pub(super) struct PoolState {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) operation: &'static str,
-    /// So many calls go well before.
+    /// How many calls succeed before.
     pub(super) successes: usize,
     pub(super) error: Error,
 }

@@ -178,7 +178,7 @@ impl Exports {
             return Ok(None);
         };
         if self.trouble_of(id, on)?.is_none() {
-            // A refused detachment leaves it going with its last user, which may stay for long.
+            // After a refused detachment the kernel detaches it when its last user closes it, which may be much later.
             let keeping = || format!("lock the device of volume {id}");
             if there.detaching
                 && !loopdev::try_keep_on(&there.device, &there.file).map_err(cannot(keeping))?

@@ -1,8 +1,8 @@
 //! Orlop's locks on images, for what librbd itself does not serialise.
 //!
-//! A lock is held for one client: for ourselves, or for an export, whose address is in the lock then.
-//! It is taken away only after that client has fallen silent, as it watches the image no longer, and
-//! was blocklisted: should it only have slept, what it does next is refused.
+//! A lock is held for one client: for this daemon, or for an export, whose address is then part of the lock. Another
+//! client breaks it only after that client has stopped watching the image and was blocklisted: if it was only
+//! suspended, its next write is refused.
 
 use std::sync::Arc;
 use std::thread;

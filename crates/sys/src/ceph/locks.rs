@@ -1,4 +1,4 @@
-//! Locks on objects. They stay until they are let go of, or taken away; leases end by themselves.
+//! Locks on objects. A lock stays until it is released or broken; a lease expires.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -133,8 +133,8 @@ impl IoCtx {
         }))
     }
 
-    /// Who has locked the header of this image without watching the image, as all clients do that
-    /// have it open to write.
+    /// The client that has locked the header of this image and does not watch the image, although all clients that
+    /// have it open for writing do.
     pub fn silent_holder(
         &self,
         image: &Image,
@@ -145,12 +145,12 @@ impl IoCtx {
         if image.watchers()?.iter().any(|watcher| is_held_for(&holder, watcher)) {
             return Ok(None);
         }
-        // It may have let go of both in good order just now.
+        // It may just have released the lock and stopped watching between the two checks.
         Ok(self.lock_holder(header, lock)?.filter(|same| *same == holder))
     }
 
-    /// Who has locked an image with `rbd lock add`. librbd would wait for that lock without limit: the
-    /// client that has it is mostly gone, and the lock is not.
+    /// The client that has locked an image with `rbd lock add`. librbd would wait for that lock without limit, and
+    /// mostly the client has ended without removing it.
     pub fn hand_lock(&self, image_id: &str) -> Result<Option<LockHolder>> {
         let holder = self.lock_holder(&header_of(image_id), IMAGE_LOCK)?;
         Ok(holder.filter(|holder| !holder.cookie.starts_with(LIBRBD_COOKIE)))

@@ -40,7 +40,7 @@ pub enum SnapshotSpace {
     User,
     /// Removed, but clones still need it.
     Trash,
-    /// Made together with those of other images; goes with its group.
+    /// Taken together with those of other images; removed with its group.
     Group,
     /// Of mirroring.
     Other,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::mounts::filesystem_number;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// So often in a row an owner is not found before it counts as one that cannot be seen from here.
+/// How often in a row the owner is not found before it is reported as one that this process cannot see.
 const UNSEEN: u32 = 10;
 /// Commands of this program that hold locks for as long as they look, and end by themselves.
 const LOOKING: [&str; 2] = ["doctor", "pool"];

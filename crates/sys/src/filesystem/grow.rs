@@ -83,9 +83,8 @@ pub fn growth_is_written(mount_point: &Path, device: &Path, kind: FsKind) -> Res
     }
 }
 
-/// Whether what is found after a crash implies all that was changed before it, as far as that was
-/// [written out](crate::file::write_out). The log of XFS promises that for all it looks after, which
-/// a realtime device is not.
+/// Whether a change that survives a crash implies that all changes before it survived too, as far as their data was
+/// [written out](crate::file::write_out). The log of XFS promises that for everything but a realtime device.
 pub fn keeps_order(directory: &Path) -> Result<bool> {
     if backing_kind(directory)? != BackingKind::Xfs {
         return Ok(false);

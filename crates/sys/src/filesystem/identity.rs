@@ -25,7 +25,7 @@ const EXT4_WITH_SEED: [&str; 2] = ["-O", "metadata_csum,metadata_csum_seed"];
 /// thin volume takes space for them. From e2fsprogs 1.47 on.
 const EXT4_ALL_ZERO: [&str; 2] = ["-E", "assume_storage_prezeroed=1"];
 
-/// Who waits for a template wants a volume, which can do without.
+/// CreateVolume waits for a template no longer than this: a volume can be made without one.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes a filesystem, in an empty image file, that [`renew_identity`] can be used on copies of.

@@ -83,8 +83,8 @@ pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec
     Ok(likely)
 }
 
-/// A file that is shown by a process whose mount was taken away, or that is on a filesystem which
-/// has shut down after errors. It belongs to another program, or its pool says so itself.
+/// A file of a FUSE server whose mount is gone, or on a filesystem that has shut down after errors. It
+/// belongs to another program, or its pool reports the error itself.
 fn is_out_of_reach(error: &Error) -> bool {
     matches!(error.errno(), Some(Errno::NOTCONN | Errno::STALE | Errno::IO))
 }

@@ -1,7 +1,7 @@
-//! Files that are open in mounts which are nowhere any more.
+//! Files that are open in mounts that were detached with `umount --lazy`.
 //!
-//! A mount that was taken away while a process has files open in it lives on without a place, and so
-//! does its filesystem. No list of mounts shows it.
+//! Such a mount, and its filesystem, lives on without a mount point until its files are closed. No list of mounts
+//! shows it.
 
 use std::collections::HashSet;
 use std::fs;

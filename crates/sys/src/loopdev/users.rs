@@ -10,8 +10,8 @@ use super::open_files::Filesystem;
 use super::{LoopDevice, all_backed};
 use crate::mounts::{MountEntry, block_device_at, mountinfo};
 
-/// How often in a row a device was seen in use. Who looks at all devices, such as blkid, mkfs.btrfs or
-/// another thread of this process, has each of them open for a moment.
+/// How often in a row a device was seen in use. Programs that inspect all devices, such as blkid or mkfs.btrfs, and
+/// other threads of this process have each of them open for a moment.
 #[derive(Default)]
 pub(super) struct Sightings(u32);
 
@@ -35,7 +35,7 @@ pub fn user_elsewhere(device: &LoopDevice) -> Option<String> {
     find_user(device, &mut own.into_iter().map(|mount| mount.id).collect())
 }
 
-/// `seen`: mounts that need not be looked at. Who has it open comes first: that is whom an
+/// `seen`: mounts that need no further check. A process that has it open is reported first, because that is what an
 /// operator has to end.
 fn find_user(device: &LoopDevice, seen: &mut HashSet<u64>) -> Option<String> {
     let number = device.device_number().ok()?;

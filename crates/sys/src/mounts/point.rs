@@ -113,7 +113,7 @@ pub fn replace_mount_point(path: &Path) -> Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         there => there.on(OPERATION, path)?,
     };
-    // After the inode that is to be replaced: a call that comes again after a crash finds it.
+    // After the inode that is to be replaced: a call that is repeated after a crash finds it.
     let fresh = OsString::from(format!(".orlop-{}", there.st_ino));
     let kind = FileType::from_raw_mode(there.st_mode);
     let how = if kind == FileType::Directory {

@@ -1,4 +1,4 @@
-//! What keeps a mount from being taken away, as far as that can be seen from here.
+//! What keeps a mount busy, as far as this process can see.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -111,7 +111,7 @@ impl V0Node {
 }
 
 /// V0-40 to V0-42: what was never issued here does not exist. Of a volume that is gone, cleaning
-/// up must still be possible (point 3 of docs/specification.md); the engine sees to that.
+/// up must still be possible (point 3 of docs/specification.md); the engine takes care of that.
 fn issued(volume_id: &str) -> Result<VolumeRef> {
     parse::volume_id("volume_id", volume_id).map(VolumeRef::Issued)
 }

@@ -19,7 +19,7 @@ use super::{LoopDevices, ObjectDir, Slots};
 use crate::image::failure::cannot;
 use crate::image::layout::TEMPLATE;
 
-/// A device that was just detached lets go of its file a moment after it is gone, and a program that
+/// The kernel closes the file of a loop device a moment after the device is detached, and a program that
 /// was just started has all files of this process open until its own code begins.
 pub(in crate::image) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(in crate::image) const POLL_INTERVAL: Duration = Duration::from_millis(20);

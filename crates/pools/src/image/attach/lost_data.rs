@@ -97,8 +97,8 @@ impl LoopDevices {
         accesses.filter_map(own).find(|status| self.is_on_other_file(id, status))
     }
 
-    /// `None` also where it cannot be found out: a volume must be let go of when its disk is dead or
-    /// away, and then neither the device nor the pool's directory tells of which file it is.
+    /// `None` also where it cannot be found out: a volume must be detachable when its disk is dead or missing, and
+    /// then neither the device nor the pool's directory says which file it is.
     fn on_lost_file(
         &self,
         id: &VolumeId,
@@ -108,8 +108,9 @@ impl LoopDevices {
         own_status(id, access, slots).filter(|status| self.is_lost(id, status))
     }
 
-    /// As [`Self::is_lost`], also of a device on another filesystem than the pool's: of a disk that another
-    /// one replaced. It may be dead, so the device is let go of; but what the pool has is not what it shows.
+    /// As [`Self::is_lost`], also for a device on another filesystem than the pool's: on a disk
+    /// that was replaced. That disk may be dead, so the device may be detached; but the pool's data is not what the
+    /// device shows.
     pub(super) fn is_on_other_file(&self, id: &VolumeId, status: &LoopStatus) -> bool {
         let data = fs::symlink_metadata(self.data_of(id));
         self.is_lost(id, status)
