@@ -27,7 +27,7 @@ const MESSAGE_BYTES: usize = LARGEST_MESSAGE;
 /// Messages of the orchestrators are smaller, so however large others are, theirs come through.
 const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// Of a method whose message holds neither secrets nor lists.
+/// The largest message of a method whose message has neither secrets nor lists.
 const SMALL_MESSAGE: usize = 64 << 10;
 
 /// Larger ones are refused, without a look at them, by what reads them.
@@ -73,7 +73,7 @@ struct ArrivalState {
     class: CallClass,
     connection: Option<ConnectionRef>,
     kept: Option<(Option<OwnedSemaphorePermit>, Option<InFlight>)>,
-    /// Of all messages of the call so far; there should be one.
+    /// The announced sizes of all messages of the call so far; there should be one message.
     announced: usize,
     bytes: Option<OwnedSemaphorePermit>,
     failure: Option<Status>,
@@ -171,7 +171,7 @@ impl ArrivalState {
 #[derive(Default)]
 struct Framing {
     head: [u8; HEAD],
-    /// Of the head that is there.
+    /// How many bytes of `head` have arrived.
     filled: usize,
     /// What is left of the message that has begun.
     left: usize,

@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 
-/// An orchestrator has some ten.
-const MOST: usize = 512;
+/// An orchestrator opens about ten.
+const MAX_CONNECTIONS: usize = 512;
 
-/// Of all descriptors, so much is for the connections of one socket: with two of them, half are left
-/// for the work.
-const SHARE: u64 = 4;
+/// The connections of one socket may use one in four of all descriptors: with two sockets, half are left for other
+/// files.
+const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 
 /// Half of all streams, so that a client that does not read its own keeps no other from having one.
 pub(crate) const STREAMS_PER_CONNECTION: usize = 32;
@@ -33,8 +33,9 @@ pub(crate) struct ConnectionTable {
 impl ConnectionTable {
     /// For a process that may have so many files open; `None`: any number.
     pub(crate) fn within(descriptors: Option<u64>) -> Self {
-        let share = descriptors.map_or(u64::MAX, |all| all / SHARE);
-        let most = usize::try_from(share).map_or(MOST, |share| share.clamp(1, MOST));
+        let share = descriptors.map_or(u64::MAX, |all| all / DESCRIPTORS_PER_CONNECTION);
+        let most =
+            usize::try_from(share).map_or(MAX_CONNECTIONS, |share| share.clamp(1, MAX_CONNECTIONS));
         Self { most, slots: Arc::default(), clock: Arc::default() }
     }
 
@@ -87,9 +88,9 @@ fn idle_longest(slots: &[Weak<Slot>]) -> Option<Arc<Slot>> {
 
 struct Slot {
     stream: UnixStream,
-    /// That are being answered.
+    /// Calls that are being answered.
     calls: AtomicUsize,
-    /// That are open and read from.
+    /// Streams that are open and read from.
     streams: AtomicUsize,
     last_heard: AtomicU64,
     /// Counts what is read from any connection: only the order matters.

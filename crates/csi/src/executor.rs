@@ -124,9 +124,10 @@ struct LimitKey {
 struct RequestLimit {
     width: u32,
     free: Arc<Semaphore>,
-    /// Not what is missing from `free`: who waits until all are free has those that are.
+    /// Calls that run. Not the permits that are missing from `free`: a stop that waits for all permits already has
+    /// the free ones.
     running: Arc<AtomicUsize>,
-    /// For those of them that wait for a lock.
+    /// For the calls under this limit that wait for a lock.
     waiters: WaiterLimit,
 }
 
@@ -160,8 +161,8 @@ impl RequestLimit {
         begin(self.permit(|| Ok(())).await?, work).await
     }
 
-    /// A caller that hangs up while it waits is forgotten. `check` is asked now and then
-    /// whether there is still a reason to wait.
+    /// Waits for a permit; dropped if the caller hangs up. `check` is called at intervals, and ends the wait with
+    /// its error.
     async fn permit(&self, check: impl Fn() -> Result<()>) -> Result<Permit> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Ok(self.counted(permit));

@@ -27,7 +27,7 @@ pub(crate) struct Lenient<S> {
     /// The peer's process, for the log.
     pid: Option<i32>,
     inbound: Inbound,
-    /// To be read, from `given` on.
+    /// Bytes that the server reads, from `given` on.
     passed: Vec<u8>,
     given: usize,
     refusals: Refusals,

@@ -17,15 +17,15 @@ pub enum Scope {
     Here,
     /// The one that serves this pool.
     Pool(PoolId),
-    /// One that can create the volume, unless it exists anywhere.
+    /// A daemon that can create the volume, or the one that has it already.
     Volume(Box<Creation>),
     /// The one that serves the pool of the source, unless a snapshot of this name exists elsewhere.
     Snapshot { name: String, pool: PoolId },
     /// The one that serves all these pools.
     Group(Vec<PoolId>),
-    /// Those that serve the pools of the sources.
+    /// The daemons that serve the pools of the sources.
     GroupSnapshot(Vec<PoolId>),
-    /// Those that serve the pools of the members.
+    /// The daemons that serve the pools of the members.
     GroupSnapshotParts,
     /// The one that serves the group's pool, if it serves those of its new members too.
     Membership { pool: PoolId, members: Vec<PoolId> },
@@ -40,7 +40,7 @@ pub struct Creation {
     /// The pool of the snapshot or volume that it is copied from.
     pub source: Option<PoolId>,
     pub topology: Option<TopologyRequirement>,
-    /// By which a daemon tells how much space it has for it.
+    /// Asks a daemon how much space it has for the volume.
     pub capacity: v1::GetCapacityRequest,
 }
 

@@ -78,8 +78,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Else a successor could put its own socket there between the look and the removal.
-        // Without the lock nor can a successor.
+        // Under the lock, so that a successor cannot put its own socket there between the check and the
+        // removal. If the lock is not available, a successor cannot take it either.
         let directory = self.path.parent();
         let _lock = directory.map(|directory| lock_directory(directory, STOP_LOCK_TIMEOUT));
         if is_same_file(&self.file, &self.path)
@@ -144,7 +144,7 @@ fn ensure_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o750).create(directory)
 }
 
-/// On the directory itself, since nothing but the socket may be put there (OP-06).
+/// Locks the directory itself, since nothing but the socket may be put there (OP-06).
 /// `None`: another program has held the lock all the time.
 fn lock_directory(directory: &Path, timeout: Duration) -> io::Result<Option<File>> {
     const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -191,7 +191,7 @@ fn is_live(address: &SocketAddrUnix) -> rustix::io::Result<bool> {
 /// nothing any more (decision 0041). It keeps its number until then, so no other process has it.
 fn has_ended(connected: OwnedFd) -> bool {
     let Some(listener) = listener_of(connected) else { return false };
-    // One that cannot be seen, in another container, is taken for alive.
+    // A process of another container, which cannot be seen here, counts as alive.
     let stat = std::fs::read_to_string(format!("/proc/{listener}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, Some('Z' | 'X'))

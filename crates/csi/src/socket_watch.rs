@@ -38,7 +38,7 @@ pub(crate) async fn keep_reachable(
                 let _ = spawn_blocking(move || drop(former)).await;
                 lost.found_again(socket);
                 if let Some(listener) = listener {
-                    // Not taken only if no more connections are accepted, as at a stop.
+                    // Fails only if no more connections are accepted, as during a stop.
                     let _ = renewed.send(listener).await;
                 }
             }

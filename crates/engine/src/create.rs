@@ -146,7 +146,7 @@ impl Engine {
             };
             match self.complete(&pool, draft, source.take()) {
                 Ok(record) => return Ok(Volume::of(&pool, record)),
-                // Of a copy there is no other candidate, and its source is held no longer.
+                // A copy has no other candidate, and the lock of its source is released.
                 Err(full @ (Error::Exhausted(_) | Error::OutOfRange(_)))
                     if request.source.is_none() =>
                 {

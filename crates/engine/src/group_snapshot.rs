@@ -240,7 +240,7 @@ fn check_pools(existing: &GroupSnapshotRecord, pools: &BTreeSet<PoolId>) -> Resu
     ))
 }
 
-/// Of a snapshot in a group that is on several pools, callers know the whole group's id.
+/// With the id that callers know for its group: that of the whole group, which may be on several pools.
 pub(crate) fn in_whole_group(pool: &PoolRef, record: SnapshotRecord) -> Result<SnapshotRecord> {
     let Some(id) = &record.group else { return Ok(record) };
     let group = match pool.catalogue().group_snapshot(id)? {

@@ -134,7 +134,7 @@ impl Table {
 pub(crate) struct Locks {
     table: Arc<Table>,
     timeout: Duration,
-    /// Of a call that takes several, for all of them.
+    /// The deadline of a call that takes several locks, for all of them.
     deadline: Option<Instant>,
     waiters: WaiterLimit,
 }
@@ -179,7 +179,7 @@ impl Locks {
         Ok((locks.volume(digest)?, locks.exclusive(Key::Path(path.clone()))?))
     }
 
-    /// Of a source: it stays as it is while it is copied, by however many.
+    /// The shared lock of a copy source: several calls may copy it, and none may change it.
     pub(crate) fn source_volume(&self, digest: &NameDigest) -> Result<LockGuard> {
         self.shared(Key::Volume(digest.clone()))
     }
@@ -242,7 +242,7 @@ impl Locks {
         };
         state.leave_queue(key, ticket);
         drop(state);
-        // Those behind it may go now.
+        // Calls behind it in the queue may proceed now.
         self.table.changed.notify_all();
         if granted { Ok(()) } else { Err(Error::busy(key.describe(), OTHER_CALL)) }
     }

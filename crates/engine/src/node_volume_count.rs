@@ -79,7 +79,7 @@ impl SharedVolumeCount {
         let (mut volumes, mut complete) = (HashMap::new(), true);
         for pool in pools {
             match each_publication(pool, |node, _| *volumes.entry(node.clone()).or_default() += 1) {
-                // Of another pool, which must not keep this one from being used.
+                // Another pool is unreachable, which must not prevent the use of this one.
                 Err(Error::Unreachable { .. }) => complete = false,
                 counted => counted?,
             }

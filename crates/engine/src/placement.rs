@@ -31,7 +31,7 @@ impl Engine {
             .collect()
     }
 
-    /// Those of which it costs nothing to ask.
+    /// Pools whose answers come from memory.
     pub(crate) fn local_pools(&self) -> impl Iterator<Item = &PoolRef> {
         self.pools.values().filter(|pool| pool.catalogue().is_in_memory())
     }

@@ -1,9 +1,9 @@
-//! A circuit breaker for each pool: does it answer?
+//! A circuit breaker for each pool: does its storage answer?
 //!
-//! A call to a pool whose disk hangs waits in the kernel and cannot be called off. So others must not
-//! be sent after it: a pool is asked to write a little, by a separate thread, when calls on it take
-//! long, and now and then when there are none; while that does not return, calls are refused. A pool
-//! that notices this itself, such as one that nodes share, has no probe and is not watched here.
+//! A call to a pool whose disk hangs waits in the kernel and cannot be interrupted, so no further calls must follow
+//! it. A separate thread probes the pool with a small write when calls on it take long, and at intervals when there
+//! are none; while a probe does not return, calls are refused. A pool that notices this itself, such as a shared one,
+//! has no probe and is not watched here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -37,10 +37,10 @@ pub(crate) struct PoolBreaker {
 }
 
 struct BreakerState {
-    /// Since when calls are under way, in the order in which they began.
+    /// Start times of the running calls, by number, oldest first.
     in_flight: BTreeMap<u64, Instant>,
     begun: u64,
-    /// When it was asked what it has not answered yet.
+    /// When the running probe was started.
     probe_began: Option<Instant>,
     last_answer: Instant,
     is_hung: bool,
@@ -123,7 +123,7 @@ impl PoolBreaker {
         PoolCall { breaker: Arc::clone(self), number }
     }
 
-    /// At once: a caller that polls learns it as soon as it is known.
+    /// Does not wait, so that a caller may poll.
     fn check(self: &Arc<Self>) -> Result<()> {
         self.probe_if(BreakerState::is_slow)
     }
@@ -199,7 +199,7 @@ impl PoolBreaker {
         spawned("pool-answers", ask)
     }
 
-    /// Asks the pool something that changes nothing and is quick; waits for the answer only so long.
+    /// Runs a quick query that changes nothing, and waits at most [`QUERY_TIMEOUT`] for its result.
     pub(crate) fn query<T: Send + 'static>(
         self: &Arc<Self>,
         query: impl FnOnce(&PoolRef) -> T + Send + 'static,
@@ -264,12 +264,12 @@ impl Engine {
         self.pools.contains_key(pool)
     }
 
-    /// Is there no reason to believe that calls to the pool would wait without end? At once.
+    /// An error if the pool is known to hang. Does not wait.
     pub fn check_answers(&self, pool: &PoolId) -> Result<()> {
         self.breakers.get(pool).map_or(Ok(()), PoolBreaker::check)
     }
 
-    /// To be called every second or so: a pool that does not answer is noticed without a call.
+    /// To be called about every second, so that a hung pool is noticed even if no call uses it.
     pub fn watch_pools(&self) {
         for breaker in self.breakers.values() {
             // Every later call on the pool gets the error too.
@@ -277,23 +277,23 @@ impl Engine {
         }
     }
 
-    /// Has a pool been asked whether it answers, and may it still? It is in use for as long.
+    /// Is a probe running that may still return? Until then its pool is in use.
     pub fn is_probing(&self) -> bool {
         self.breakers.values().any(|breaker| breaker.is_probed())
     }
 
-    /// Those for which calls that are under way need not be waited for.
+    /// Pools that do not answer: a stop does not wait for the calls on them.
     pub fn hung_pools(&self) -> Vec<PoolId> {
         let hung = self.breakers.iter().filter(|(_, breaker)| breaker.check().is_err());
         hung.map(|(id, _)| id.clone()).collect()
     }
 
-    /// To be held as long as a call to the pool lasts.
+    /// Counts a call to the pool until the result is dropped.
     pub fn begin_call(&self, pool: &PoolId) -> Option<PoolCall> {
         self.breakers.get(pool).map(PoolBreaker::begin)
     }
 
-    /// How many calls count against this pool's limit and wait for another one that does not answer.
+    /// How many calls count against the request limit of `home` and wait for another pool, which is hung.
     pub fn calls_hung_elsewhere(&self, home: &PoolId) -> usize {
         let hung = self.breakers.values().filter(|breaker| breaker.check().is_err());
         let lost = |breaker: &Arc<PoolBreaker>| {
@@ -302,8 +302,8 @@ impl Engine {
         hung.map(lost).sum()
     }
 
-    /// For a call that found out only now that it is for this pool. `home` is the pool whose
-    /// limit it counts against, if any.
+    /// For a call that turned out to use this pool after it had begun. `home` is the pool whose request limit it counts
+    /// against, if any.
     pub(crate) fn admit_foreign_call(
         &self,
         pool: &PoolRef,

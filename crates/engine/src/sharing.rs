@@ -75,7 +75,7 @@ impl Engine {
         if is_known { Ok(()) } else { Err(Error::NoSuchNode(node.to_string())) }
     }
 
-    /// Of a shared pool nothing is remembered: other nodes change it.
+    /// Nothing is cached for a shared pool: other nodes change it.
     pub(crate) fn group_of(&self, volume: &VolumeId) -> Result<Option<VolumeGroupId>> {
         match self.pool_of(volume)?.filter(|pool| pool.shared().is_some()) {
             Some(pool) => {
@@ -207,7 +207,7 @@ pub(crate) fn check_unpublished_anywhere(pool: &PoolRef, record: &VolumeRecord) 
     }
 }
 
-/// Of a stage that only reads.
+/// Do other nodes read the volume at the same time as this stage, which only reads?
 pub(crate) fn is_read_with_others(pool: &PoolRef, stage: &Stage) -> bool {
     pool.shared().is_some() && stage.capability.mode.is_multi_node()
 }

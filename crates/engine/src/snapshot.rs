@@ -12,7 +12,7 @@ use crate::request::CreateSnapshot;
 impl Engine {
     pub fn create_snapshot(&self, request: &CreateSnapshot) -> Result<SnapshotRecord> {
         let digest = NameDigest::of(&request.name);
-        // One that is there needs its source no more, which may be busy or gone.
+        // A snapshot that exists already does not need its source, which may be busy or gone.
         let lock = self.locks.snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
             return of_source(existing, &request.source);

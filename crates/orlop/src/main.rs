@@ -154,7 +154,7 @@ fn serve(arguments: &ServeArguments) -> ExitCode {
     code
 }
 
-/// That nothing is wrong, and what a start would make: a new pool may not be what was meant.
+/// Prints that nothing is wrong, and what a start would create: a new pool may not be intended.
 fn tell(plan: &[String], verdict: &str) -> ExitCode {
     let mut out = std::io::stdout();
     for line in plan.iter().map(String::as_str).chain([verdict]) {

@@ -136,7 +136,7 @@ impl OpenPools {
     }
 }
 
-/// That a pool hangs may show only now: nothing is asked of one that is not used.
+/// A pool that was not used may turn out to hang only now.
 fn close_all(pools: Vec<OpenPool>) {
     let deadline = Instant::now() + CLOSE_TIMEOUT;
     let closing: Vec<_> = pools.into_iter().filter_map(begin_to_close).collect();

@@ -369,7 +369,7 @@ impl AbsentRetry {
         }
     }
 
-    /// One that is still under way is looked at again at once: its disk may answer.
+    /// An attempt that is still running is checked again at once: its disk may answer.
     fn pause_after_attempt(&mut self) {
         if self.pool.attempt.is_none() {
             self.pause = MAX_RETRY_INTERVAL.min(2 * self.pause);

@@ -266,7 +266,7 @@ impl PoolDirectory {
         self.shares_extents
     }
 
-    /// Of btrfs: it can be snapshotted as a whole.
+    /// Is the pool a btrfs subvolume, which can be snapshotted as a whole?
     fn is_subvolume(&self) -> bool {
         self.is_subvolume
     }
@@ -281,7 +281,7 @@ impl PoolDirectory {
         self.managed.as_ref()
     }
 
-    /// Of a pool in an image: whether that has its blocks.
+    /// In a managed pool: are the blocks of its image allocated?
     fn check_thick(&self) -> Result<()> {
         self.managed.as_ref().map_or(Ok(()), |managed| managed.check_thick(self.name()))
     }
@@ -315,7 +315,7 @@ impl PoolDirectory {
         let reading = || format!("read the free space of pool {}", self.name());
         let mut space = file::space(self.root()).map_err(cannot(reading))?;
         if let Some(managed) = &self.managed
-            // In a sparse image, what is free must still be found around it.
+            // A sparse image can use only what is free on the disk that holds it.
             && let Some(around) = managed.space_around().map_err(cannot(reading))?
         {
             space.free = space.free.min(around.free);

@@ -117,7 +117,7 @@ async fn hold_everywhere(
     Ok(held)
 }
 
-/// One that does not suit the volume is not waited for, should it hang.
+/// Does not wait for a member that cannot take the volume, as it may hang.
 async fn hold(member: Member, call: Call, wanted: Creation) -> Result<Held, Status> {
     let suits = member.rank(&wanted).is_some();
     let holding = hold_name(member, call, wanted);
@@ -187,7 +187,7 @@ async fn rank<'a>(held: &'a [Held], call: &Call, wanted: &Creation) -> Vec<&'a H
             asking.spawn(async move { (index, client.get_capacity(request).await) });
         }
         while let Some(answer) = asking.join_next().await {
-            // One that cannot tell is tried last, and then says what is wrong.
+            // A member that cannot report its capacity is tried last, and its answer says what is wrong.
             if let Ok((index, Ok(capacity))) = answer
                 && let Some(candidate) = candidates.get_mut(index)
             {

@@ -42,7 +42,7 @@ impl Router {
     }
 }
 
-/// Of a request that was parsed for its way, so it can be parsed.
+/// The message of a call. Routing has parsed it already, so this does not fail for the caller's mistakes.
 pub(crate) fn decoded<M: Message + Default>(call: &Call) -> Result<M, Status> {
     M::decode(call.message()).map_err(|error| Status::internal(error.to_string()))
 }

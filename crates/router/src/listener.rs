@@ -188,7 +188,7 @@ pub struct PeerConnection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Of the peer that a call came from.
+/// The certificate of the peer that sent a call.
 #[derive(Clone)]
 pub struct PeerCertificate(Arc<CertificateDer<'static>>);
 

@@ -12,7 +12,7 @@ use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-/// By which a peer says who it is; compared with its certificate.
+/// The header with the sender's node id, which is compared with its certificate.
 pub(crate) const NODE: &str = "orlop-node";
 
 #[derive(Clone)]

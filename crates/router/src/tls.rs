@@ -1,6 +1,6 @@
 //! Certificates: read from files, read again when they change.
 //!
-//! One that has expired does not keep a daemon from starting: volumes of its node need no peer.
+//! An expired certificate does not keep a daemon from starting: volumes of its node need no peer.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -18,7 +18,7 @@ use crate::resolve::{ResolvedPath, open_existing};
 /// Every subvolume's root has this inode number, and nothing else on btrfs has.
 const ROOT_INODE: u64 = 256;
 
-/// Of a path that exists.
+/// The path must exist.
 pub fn is_subvolume(path: &Path) -> Result<bool> {
     const OPERATION: &str = "look for a subvolume at";
     let there = open_existing(OPERATION, path, OFlags::PATH)?;

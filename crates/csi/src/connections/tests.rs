@@ -16,7 +16,7 @@ fn connect(connections: &ConnectionTable) -> Ends {
 }
 
 fn full(connections: &ConnectionTable) -> Vec<Ends> {
-    (0..MOST).map(|_| connect(connections)).collect()
+    (0..MAX_CONNECTIONS).map(|_| connect(connections)).collect()
 }
 
 async fn is_closed(ends: &mut Ends) -> bool {
@@ -33,7 +33,7 @@ async fn the_longest_idle_connection_is_closed() {
     all[0].ours.as_mut().unwrap().read_u8().await.unwrap();
     let mut late = connect(&connections);
     assert!(is_closed(&mut all[1]).await);
-    for index in [0, 2, MOST - 1] {
+    for index in [0, 2, MAX_CONNECTIONS - 1] {
         assert!(!is_closed(&mut all[index]).await, "{index}");
     }
     assert!(!is_closed(&mut late).await);
@@ -69,7 +69,7 @@ async fn closed_connections_are_not_counted() {
     let connections = ConnectionTable::within(None);
     drop(full(&connections));
     let mut first = connect(&connections);
-    let _others: Vec<_> = (1..MOST).map(|_| connect(&connections)).collect();
+    let _others: Vec<_> = (1..MAX_CONNECTIONS).map(|_| connect(&connections)).collect();
     assert!(!is_closed(&mut first).await);
 }
 
@@ -82,7 +82,7 @@ async fn connection_limit_follows_the_descriptor_limit() {
     assert!(is_closed(&mut all[1]).await);
     assert!(!is_closed(&mut late).await);
     assert_eq!(ConnectionTable::within(Some(0)).most, 1);
-    assert_eq!(ConnectionTable::within(Some(1 << 20)).most, MOST);
+    assert_eq!(ConnectionTable::within(Some(1 << 20)).most, MAX_CONNECTIONS);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Frames of HTTP/2 (RFC 9113, section 4), as far as they are looked at here.
 
 pub(super) const HEAD_BYTES: usize = 9;
-/// That a frame may carry; nothing else is announced to a peer.
+/// The largest payload of a frame, by default; no other size is announced to a peer.
 pub(super) const MAX_PAYLOAD: usize = 16 << 10;
 
 pub(super) const HEADERS: u8 = 1;

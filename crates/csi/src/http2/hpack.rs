@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::huffman;
 
-/// Of the dynamic table: the default of HTTP/2, as no other size is announced.
+/// The size of the dynamic table: the default of HTTP/2, as no other size is announced.
 const TABLE_BYTES: usize = 4096;
 
-/// Of all headers of one message. More than the HTTP library takes (16 KiB), and a bound for a few
-/// bytes that stand for much.
+/// The size of all headers of one message, decoded. More than the HTTP library accepts (16 KiB); it bounds what a few
+/// compressed bytes can expand to.
 const MAX_BYTES: usize = 64 << 10;
 
 /// What each entry costs beyond its text (RFC 7541, 4.1).
@@ -66,7 +66,7 @@ impl Decoder {
                     continue;
                 }
                 0x20.. => return Err(Malformed("a table size update between headers")),
-                // Not to be remembered by us, or by anyone: the same, here.
+                // Literals without indexing, and never indexed: the same for a decoder.
                 0x00.. => self.literal(&mut input, 4)?,
             };
             bytes += field.size();

@@ -12,9 +12,9 @@ use super::hpack::{self, Decoder, Field, Malformed};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// That the HTTP library takes in one message.
+/// The size of headers that the HTTP library accepts in one message.
 const MAX_DECODED: usize = 16 << 10;
-/// Of a block of headers that is not complete.
+/// The size of a block of headers whose last frame has not arrived.
 const MAX_HELD: usize = 64 << 10;
 
 const AUTHORITY: &[u8] = b":authority";

@@ -7,7 +7,7 @@ use super::frame::{GOAWAY, HEAD_BYTES, Head, RST_STREAM};
 pub(crate) struct Refusals {
     /// A head, and of a frame that may be a refusal as much as tells its code.
     seen: Vec<u8>,
-    /// Of a payload that is of no interest.
+    /// Bytes left of a payload that is not inspected.
     to_skip: usize,
 }
 
@@ -17,7 +17,7 @@ pub(crate) enum Refusal {
     Connection(Code),
 }
 
-/// Of an error (RFC 9113, section 7).
+/// The code of an error (RFC 9113, section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code(u32);
 

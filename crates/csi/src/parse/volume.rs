@@ -170,8 +170,8 @@ pub(crate) fn volume_parameters(
     Ok((parsed, limits))
 }
 
-/// Of GetCapacity. Where a parameter makes no sense there is room all the same: an orchestrator that
-/// sees none takes the storage for full, and never sends the CreateVolume that would say what is wrong.
+/// The parameters of GetCapacity. An invalid one is ignored: an orchestrator that sees a capacity of 0 takes the
+/// storage for full, and never sends the CreateVolume that would say what is wrong.
 pub(crate) fn capacity_parameters(
     parameters: &BTreeMap<String, String>,
 ) -> Result<VolumeParameters> {

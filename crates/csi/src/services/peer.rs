@@ -92,7 +92,7 @@ fn segments(topology: &Topology) -> std::collections::BTreeMap<String, String> {
     topology.segments().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Of a session, not a counter: a router may name a session of the daemon before this one.
+/// The id of a session. Not a counter: a router may name a session of an earlier daemon.
 fn random_id() -> Result<String> {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {

@@ -11,7 +11,7 @@ use crate::proto::pluginregistration as wire;
 /// CSI 1.x; kubelet compares the major version.
 const VERSION: &str = "1.0.0";
 const TYPE: &str = "CSIPlugin";
-/// Of kubelet's reason; it has the reason of each part that failed, one in another.
+/// The longest reason of kubelet that is logged: it nests the reason of each part that failed.
 const LONGEST_REASON: usize = 2000;
 
 /// Who is to be registered.

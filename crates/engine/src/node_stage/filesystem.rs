@@ -1,4 +1,4 @@
-//! From a device to a filesystem that may be mounted: made once, checked ever after.
+//! From a device to a filesystem that may be mounted: formatted once, checked each time after that.
 //!
 //! The record is written before each tool runs, with all arguments that the tool will get. So a crash
 //! between any two steps leaves a state that says what may be done next, and mkfs never meets
@@ -148,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Both ends are looked at on the device, all between by what the pool knows.
+    /// The signature is read at both ends of the device; the pool says whether there is data in between.
     fn check_blank(&self, pool: &PoolRef, record: &VolumeRecord, device: &Device) -> Result<()> {
         let blank = match self.host.signature(device)? {
             DeviceSignature::Blank => !pool.changed_blocks().holds_data(&record.id)?,
@@ -192,8 +192,7 @@ impl Engine {
         }
     }
 
-    /// Only if no other daemon has come further since: on a shared pool the volume may have been at
-    /// another node.
+    /// Only if the record is still at `from`: on a shared pool another node may have used the volume since.
     fn set_format(
         &self,
         pool: &PoolRef,

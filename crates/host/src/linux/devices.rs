@@ -47,7 +47,7 @@ impl HostDevices for LinuxHost {
     }
 }
 
-/// Those on the volume's file, wherever its pool is mounted, or was.
+/// The devices on the volume's file, wherever its pool is or was mounted.
 fn of_volume(id: &VolumeId) -> Result<Vec<UnservedDevice>> {
     let all = loopdev::all_backed().map_err(cannot("list the loop devices"))?;
     if let Some(exported) = all.iter().find(|there| is_exported(id, &there.file)) {
@@ -120,7 +120,7 @@ fn is_only_copy(there: &BackedDevice) -> Result<bool> {
     if is_removed(&there.file) {
         return Ok(true);
     }
-    // Of a file on a dead disk it cannot be found out.
+    // The status of a device on a dead disk cannot be read.
     let Ok(Some(status)) = loopdev::status(&there.device) else { return Ok(false) };
     let number = (major(status.backing_device), minor(status.backing_device));
     let image = LoopDevice::from_path(Path::new(&format!("/dev/loop{}", number.1)));

@@ -140,8 +140,8 @@ impl Freezer {
     }
 }
 
-/// To thaw may be to write, so a filesystem on a pool that hangs is thawed when that answers. The
-/// others do not wait for it, nor does the start.
+/// Thawing may write, so a filesystem on a hung pool is thawed when the pool answers. Neither the other filesystems
+/// nor the start wait for it.
 pub struct ThawsUnderWay {
     deadline: Instant,
     thaws: Vec<(TargetPath, Receiver<()>)>,
@@ -236,7 +236,7 @@ impl FreezeMarkers {
         for name in self.files.names()? {
             match self.marked_mount(&name) {
                 Ok(mount) => mounts.push(mount),
-                // Not ours, most likely, and so not ours to remove; the others get their turn.
+                // Most likely not a marker of this daemon, so it is left alone; the others are thawed.
                 Err(error) => {
                     let marker = self.files.path(&name);
                     tracing::warn!(

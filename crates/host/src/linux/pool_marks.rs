@@ -18,7 +18,7 @@ pub struct ServedPool {
     pub marker: PathBuf,
 }
 
-/// Of earlier versions the file holds the stamp alone.
+/// In files of earlier versions there is only the stamp.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct PoolMark {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl PoolMarks {
         self.write(id, &mark)
     }
 
-    /// That the pool was served stays known.
+    /// Removes the stamp and keeps the rest: that the pool was served here.
     pub(super) fn ensure_unstamped(&self, id: &PoolId) -> Result<()> {
         match self.read(id)? {
             None => Ok(()),
@@ -79,7 +79,7 @@ impl PoolMarks {
         }
     }
 
-    /// Of which the name and the path are known.
+    /// Pools that were served here, as far as their names and paths are known.
     pub(super) fn served(&self) -> Result<Vec<ServedPool>> {
         let mut served = Vec::new();
         for name in self.files.names()? {

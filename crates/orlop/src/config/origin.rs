@@ -51,7 +51,7 @@ pub(super) const KEYS: [(&str, &str); 39] = [
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origin {
     file: Option<PathBuf>,
-    /// Those that are set, and so win over the file.
+    /// The variables that are set; they take precedence over the file.
     variables: BTreeSet<String>,
 }
 

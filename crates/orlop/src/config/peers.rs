@@ -13,7 +13,7 @@ use super::file::PeerSettings;
 pub(crate) struct PeerConfig {
     /// Where peers reach this daemon; none: no peer does.
     pub(crate) listen: Option<SocketAddr>,
-    /// Of the peers that calls are carried to; none: this daemon answers every call itself.
+    /// The addresses of the peers that calls are forwarded to; empty: this daemon answers every call itself.
     pub(crate) addresses: Vec<String>,
     pub(crate) files: TlsFiles,
 }

@@ -10,7 +10,7 @@ use super::file::{LogFormat, PoolSettings, Settings};
 /// As far as a u32 goes.
 const WHOLE_NUMBER: &str = "a whole number from 0 to 4294967295";
 
-/// Those that begin with ORLOP_. Others may be anything, as they are not ours.
+/// The variables that begin with ORLOP_; others belong to other programs.
 pub(super) fn own(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<(String, String)>, ConfigError> {

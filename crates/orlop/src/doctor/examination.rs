@@ -30,9 +30,9 @@ pub(crate) struct Examination {
     pub(crate) findings: Vec<Finding>,
     /// What could not be looked at, and why.
     pub(crate) unseen: Vec<String>,
-    /// Of configured pools of which not even the id could be found out.
+    /// How many configured pools have an unknown id.
     without_id: usize,
-    /// Of the pools that were looked at.
+    /// The ids of the pools that were examined.
     ids: Vec<PoolId>,
     /// What is as it was asked for, and may not be what was meant.
     pub(crate) warnings: Vec<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Examination {
 pub(crate) struct PoolSeen {
     pub(crate) name: String,
     pub(crate) at: String,
-    /// Of image pools alone.
+    /// For image pools only.
     pub(crate) inspection: Option<Inspection>,
 }
 

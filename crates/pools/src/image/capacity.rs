@@ -83,7 +83,7 @@ impl Capacity {
         let room = self.headroom(&mut ledger, Freshness::Recent)?;
         room.check_ever_possible(self.name(), &demand)?;
         if let Err(refusal) = room.check(self.name(), &demand) {
-            // Else each of many callers that a full pool refuses would look at all its files.
+            // Otherwise each of many callers that a full pool refuses would scan all its files.
             if self.was_refused(&mut ledger, &demand)? {
                 return Err(refusal);
             }
@@ -286,7 +286,7 @@ impl Reservation {
         ledger.note_stored(own);
     }
 
-    /// Of what was written, what something else has too.
+    /// How much of what was written is shared with other objects.
     pub(super) fn shared(&self) -> u64 {
         self.shared
     }

@@ -325,7 +325,7 @@ impl<R: StoredRecord> ObjectIndex<R> {
             .collect()
     }
 
-    /// Of those that can be read.
+    /// The greatest value among the records that can be read.
     pub(super) fn greatest<T: Ord>(&self, of: impl Fn(&R) -> Option<T>) -> Option<T> {
         let entries = read(&self.entries);
         let records = entries.values().filter_map(|entry| entry.record.whole());

@@ -48,7 +48,7 @@ const MANY_EXTENTS: u64 = 2000;
 pub(super) struct CopySource {
     data: File,
     allocated: u64,
-    /// Of the record: data that a crash left longer belongs to nothing.
+    /// The length on record: data past it, which a crash may leave, is not part of the source.
     length: u64,
     /// Nothing writes to it while it is copied, so that any way to copy it gives one instant.
     still: bool,

@@ -37,7 +37,7 @@ pub struct Inspection {
     /// A daemon serves it now.
     pub in_use: bool,
     pub last_owner: Option<LastOwner>,
-    /// Those whose records can be read.
+    /// The volumes whose records can be read.
     pub volumes: Vec<VolumeRecord>,
     pub snapshots: usize,
     /// How many objects earlier repairs have quarantined.

@@ -44,7 +44,7 @@ pub(super) struct Managed {
     label: String,
     /// The image has each of its blocks, and nothing gives them back.
     reserved: AtomicBool,
-    /// That the image is lost.
+    /// Whether the loss of the image was logged.
     loss_logged: AtomicBool,
 }
 
@@ -187,7 +187,7 @@ impl Managed {
         &self.mount_point
     }
 
-    /// Of the disk around the image, where the image still has to find its blocks; `None`: it has all.
+    /// The space of the disk that holds a sparse image; `None`: the image has all its blocks.
     pub(super) fn space_around(&self) -> orlop_sys::Result<Option<Space>> {
         match self.is_reserved() {
             true => Ok(None),

@@ -144,7 +144,7 @@ impl Deletion {
         Ok(UpdateOutcome::Differs)
     }
 
-    /// Of an image without a record: has an interrupted creation left it?
+    /// Was an image without a record left by an interrupted creation?
     pub(super) fn check_is_draft(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         self.draft_check.check(id, image_id)
     }
@@ -161,7 +161,7 @@ impl Deletion {
         }
     }
 
-    /// Of an image that is marked as deleted: its name is free afterwards.
+    /// Moves an image that is marked as deleted to the trash; its name is free afterwards.
     pub(super) fn ensure_trashed(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let trashing = || format!("move volume {id} to the trash");
         let trash = Step::Trash { name: &image_of(id) };

@@ -56,7 +56,7 @@ impl DraftCheck {
         Self { session: Arc::clone(session), catalogue: Arc::clone(catalogue) }
     }
 
-    /// Of an image with the name of a volume and without a record. `Damaged`: it is no draft, and
+    /// For an image that has the name of a volume and no record. `Damaged`: it is no draft, and
     /// nothing but an operator may touch it. `Busy`: a client has it open.
     pub(super) fn check(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         let looking = || format!("inspect image {}", image_of(id));

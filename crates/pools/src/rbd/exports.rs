@@ -228,8 +228,8 @@ impl Exports {
         }
     }
 
-    /// Of an export that was started just now. If another client is registered by then, of a
-    /// second daemon with this node id, that one is not stopped.
+    /// Stops an export that was just started. If the client of a second daemon with this node id is registered by now,
+    /// that daemon's export is not stopped.
     fn undo_export(&self, id: &VolumeId, export: &Export, access: DeviceAccess) -> Result<()> {
         let ending = || format!("stop the export of volume {id}");
         let registered = match access {
@@ -308,7 +308,7 @@ impl Exports {
         let ending = || format!("stop the export of volume {id}");
         let (mut ended, mut unregistered) = (ExportEnd::Killed, None);
         if export.exists() {
-            // Of a start that was interrupted before the client was registered.
+            // The client of an attach that was interrupted before its registration.
             let was_running = is_running(&export, id)?;
             unregistered = if was_running { None } else { self.address_of(id, &export)? };
             ended = export.ensure_stopped().map_err(cannot(ending))?;

@@ -104,7 +104,7 @@ impl Flattening {
         let mut left = 0;
         for (key, _) in self.records.list(listing, "", FLATTEN, 0)? {
             let volume = key.strip_prefix(FLATTEN).and_then(|id| id.parse::<VolumeId>().ok());
-            // One that cannot be flattened must not keep the others from it.
+            // An image that cannot be flattened must not prevent that others are flattened.
             let flattened = match (image_to_flatten(&key), volume) {
                 (Some(image_id), _) => {
                     self.flatten(image_id, |_| Ok(Some(image_id.to_owned())), &key)

@@ -229,7 +229,7 @@ impl Garbage {
         Ok(Collected::Done)
     }
 
-    /// Of an image without a record: has an interrupted creation left it?
+    /// Was an image without a record left by an interrupted creation?
     pub(super) fn check_is_draft(&self, id: &VolumeId, image_id: &str) -> Result<()> {
         self.deletion.check_is_draft(id, image_id)
     }
@@ -265,7 +265,7 @@ impl Garbage {
     }
 }
 
-/// One that cannot be collected must not keep the others from it.
+/// A volume that cannot be freed must not prevent that others are freed.
 fn report_failure(id: &VolumeId, error: &Error) {
     if matches!(error, Error::Damaged { .. }) {
         tracing::warn!(%error, %id, "left an image without a record alone");

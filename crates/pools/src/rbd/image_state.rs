@@ -64,7 +64,7 @@ impl NamedState {
 /// A step, with what it expects to find beside the state, and what it leaves.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
-    /// Of many who make the same volume, the first one gets here.
+    /// Several processes may make the same volume; only the first commits.
     Commit {
         record: &'a [u8],
     },

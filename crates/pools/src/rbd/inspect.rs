@@ -162,7 +162,7 @@ impl RbdPool {
         Ok(())
     }
 
-    /// Of a deleted image.
+    /// What keeps a deleted image from being freed.
     fn inspect_obstacle(
         &self,
         subject: &str,

@@ -23,7 +23,7 @@ const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
 /// What an intent is about, and how it is removed when it became an orphan.
 pub(super) trait Intended: Debug + Serialize + DeserializeOwned {
-    /// Of the intent's key; the rest of the key is the name.
+    /// The prefix of the intent's key; the rest of the key is the name.
     const PREFIX: &'static str;
 
     /// Idempotent, and may be done by several processes at once.
@@ -70,7 +70,7 @@ fn key_of<What: Intended>(name: &str) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     pub(super) removed: usize,
-    /// That could not be removed now.
+    /// Orphans that could not be removed now.
     pub(super) left: usize,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Orphans {
 #[derive(Debug)]
 pub(super) struct Intent<What: Intended> {
     intents: Arc<Intents>,
-    /// That nothing had before.
+    /// A new name, which nothing had before.
     name: String,
     what: What,
     text: Vec<u8>,
@@ -188,8 +188,7 @@ impl Intents {
         }
     }
 
-    /// Of what is known to be needed no more, or whose daemon was killed. `Differs`: there is no
-    /// intent.
+    /// For an intent that is known to be obsolete, or whose daemon was killed. `Differs`: there is no intent.
     pub(super) fn ensure_removed<What: Intended>(&self, name: &str) -> Result<UpdateOutcome> {
         let key = key_of::<What>(name);
         let reading = || format!("read the intent {name}");
@@ -207,7 +206,7 @@ impl Intents {
         let prefix = key_of::<What>(names);
         for (key, text) in self.records.list(listing, "", &prefix, 0)? {
             let Some(name) = key.strip_prefix(What::PREFIX) else { continue };
-            // One that cannot be removed must not keep the others.
+            // An orphan that cannot be removed must not prevent that others are removed.
             match self.remove_one::<What>(name, &text, now) {
                 Ok(removed) => orphans.removed += usize::from(removed),
                 Err(error) => {

@@ -30,7 +30,7 @@ struct Version {
     format: u32,
 }
 
-/// Of several processes that make the pool at once, all get the id of the one that was first.
+/// Several processes may create the pool at once; all get the id of the first.
 pub(super) fn read_or_create(session: &Session, create: bool) -> Result<PoolId> {
     if let Some(id) = read(session)? {
         return Ok(id);
@@ -83,7 +83,7 @@ fn id_in_use(session: &Session) -> Result<Option<PoolId>> {
     Ok(records.iter().find_map(|(key, _)| key.split('.').find_map(pool_of)))
 }
 
-/// Of a part of a record's key.
+/// The pool id in a record's key.
 fn pool_of(id: &str) -> Option<PoolId> {
     let of_snapshot = || Some(id.parse::<SnapshotId>().ok()?.pool().clone());
     let of_group_snapshot = || Some(id.parse::<GroupSnapshotId>().ok()?.pool().clone());

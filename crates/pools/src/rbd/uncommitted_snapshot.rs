@@ -66,7 +66,7 @@ impl UncommittedSnapshot {
         Ok(Self { intent, size })
     }
 
-    /// Of the image, when the snapshot was taken.
+    /// The size of the image when the snapshot was taken.
     pub(super) fn size(&self) -> u64 {
         self.size
     }

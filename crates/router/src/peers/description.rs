@@ -92,7 +92,7 @@ impl Heard {
     pub(super) fn parse(described: &peer::DescribeResponse) -> Self {
         let mut heard = Self::default();
         for member in &described.members {
-            // One that cannot be understood is left to those who can.
+            // An entry that this version cannot parse is ignored.
             let (Ok(pools), Ok(node)) =
                 (parse_pools(&member.pools), member.node_id.parse::<NodeId>())
             else {

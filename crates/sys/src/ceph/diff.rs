@@ -42,7 +42,7 @@ type Visitor<'a> = &'a mut (dyn FnMut(DiffExtent) -> bool + 'a);
 
 impl Image {
     /// Whole objects, of 4 MiB as a rule, among `length` bytes from `offset` on, in rising order.
-    /// Of the image as it was opened: now, or at a snapshot. The visitor may end it by `false`.
+    /// Visits the written ranges of the image as it was opened: now, or at a snapshot. The visitor ends it with `false`.
     pub fn visit_written(
         &self,
         written: Written<'_>,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// Calls a function of the libraries.
 ///
 /// What every use keeps to: handles are live, as their owner is borrowed; texts are terminated and,
-/// like buffers and places for answers, outlive the call; lengths are those of the buffers; and no
+/// like buffers and out parameters, outlive the call; lengths are those of the buffers; and no
 /// function here keeps what it was given, except where a comment at the call says so. The libraries
 /// are made for calls from many threads at once.
 macro_rules! call {
@@ -75,7 +75,7 @@ impl CephCall<'_> {
     }
 }
 
-/// Of a text that the library made; null is empty.
+/// Copies a text that the library returned; null is empty.
 pub(super) fn owned(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -85,13 +85,13 @@ pub(super) fn owned(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Of a buffer that the library filled up to a terminator.
+/// The text in a buffer, up to the terminator that the library wrote.
 pub(super) fn terminated(buffer: &[u8]) -> String {
     let text = CStr::from_bytes_until_nul(buffer).map(CStr::to_bytes).unwrap_or(buffer);
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Of memory that the library holds.
+/// Copies memory that the library owns.
 pub(super) fn copied(start: *const c_char, length: usize) -> Vec<u8> {
     if start.is_null() || length == 0 {
         return Vec::new();

@@ -42,7 +42,7 @@ pub enum NewImage<'a> {
     Zeroes {
         size: u64,
     },
-    /// Of an image of the same pool; as large as it was then.
+    /// A clone of a snapshot in the same pool, with the size of that snapshot.
     CloneOf {
         image: &'a str,
         snapshot: SnapshotRef<'a>,

@@ -68,7 +68,7 @@ impl IoCtx {
         format!("{}/{name}", self.label)
     }
 
-    /// Of any size.
+    /// Whether there is such an object, of whatever size.
     pub fn exists(&self, object: &str) -> Result<bool> {
         let subject = self.subject(object);
         let looking = CephCall { operation: "look for", subject: &subject };

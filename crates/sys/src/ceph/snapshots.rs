@@ -30,7 +30,7 @@ pub enum SnapshotRef<'a> {
 pub struct ImageSnapshot {
     pub number: u64,
     pub name: String,
-    /// Of the image, then.
+    /// The size of the image when the snapshot was taken.
     pub size: u64,
     pub space: SnapshotSpace,
 }
@@ -42,7 +42,7 @@ pub enum SnapshotSpace {
     Trash,
     /// Taken together with those of other images; removed with its group.
     Group,
-    /// Of mirroring.
+    /// Made by mirroring.
     Other,
 }
 
@@ -93,7 +93,7 @@ impl Image {
         }
     }
 
-    /// Those that had this name.
+    /// Removes snapshots in the trash that had this name.
     fn ensure_no_trashed_snapshots(&self, name: &str) -> Result<bool> {
         let mut found = false;
         for snapshot in self.snapshots()? {
@@ -107,7 +107,7 @@ impl Image {
         Ok(found)
     }
 
-    /// Of a snapshot in the trash namespace. `None`: it is in no trash, or gone.
+    /// The name that a snapshot in the trash had. `None`: it is not in the trash, or gone.
     pub fn former_name(&self, number: u64) -> Result<Option<String>> {
         let mut buffer = [0_u8; NAME_BUFFER];
         let start = buffer.as_mut_ptr().cast::<c_char>();

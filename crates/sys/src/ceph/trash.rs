@@ -43,7 +43,7 @@ fn trash_entry(name: &str, now: SystemTime) -> Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trashed {
     pub id: String,
-    /// That it had.
+    /// The name that it had.
     pub name: String,
     /// By the clock of the client that put it there.
     pub since: SystemTime,

@@ -185,7 +185,7 @@ impl NewGroups {
             let Some(above) = self.watched.get(&watch) else { continue };
             let (true, Some(name)) = (flags.contains(ReadFlags::ISDIR), name) else { continue };
             let group = above.join(name);
-            // Of the groups beside the top none is ours.
+            // Groups beside the top one are not watched.
             if !group.starts_with(&self.top) {
                 continue;
             }

@@ -19,7 +19,7 @@ const LOOKING: [&str; 2] = ["doctor", "pool"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockOwner {
     pub pid: u32,
-    /// Of its command line; none while it ends, or if that cannot be read.
+    /// The words of its command line; empty while it ends, or if that cannot be read.
     words: Vec<String>,
 }
 
@@ -30,8 +30,8 @@ impl LockOwner {
         Self { pid, words: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect() }
     }
 
-    /// One that just looks ends by itself; one without a command line is about to end: its threads
-    /// end one after the other, and the one that holds the lock may be the last.
+    /// A command that only reads ends by itself. A process without a command line is about to end: its threads end one
+    /// after the other, and the one that holds the lock may be the last.
     fn will_end_soon(&self) -> bool {
         self.words.is_empty()
             || self.words.get(1).is_some_and(|word| LOOKING.contains(&word.as_str()))

@@ -25,7 +25,7 @@ pub fn errors_on(device: &Path) -> Result<u64> {
     Ok(0)
 }
 
-/// Of its one device; Linux 5.14 and later tell.
+/// The errors of its one device; reported by Linux 5.14 and later.
 fn errors_of_btrfs(devices: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(devices) else { return 0 };
     let stats = entries

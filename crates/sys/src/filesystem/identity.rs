@@ -19,7 +19,7 @@ use super::{FsKind, checksum};
 use crate::error::Result;
 use crate::rand::random_bytes;
 
-/// Else every block's checksum depends on the UUID.
+/// Without the seed, every block's checksum depends on the UUID.
 const EXT4_WITH_SEED: [&str; 2] = ["-O", "metadata_csum,metadata_csum_seed"];
 /// An empty file is all zero. Else the kernel writes the inode tables after the first mount, and a
 /// thin volume takes space for them. From e2fsprogs 1.47 on.

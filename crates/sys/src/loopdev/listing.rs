@@ -57,7 +57,7 @@ pub fn attached(may_be_own: impl Fn(&Path) -> bool) -> Result<Vec<LoopStatus>> {
 }
 
 /// The devices on this very file, among those whose file `may_be_it`, by its path as in [`attached`].
-/// One that does not answer soon is left out: `file` does answer, so that one is on another.
+/// A device that does not answer soon is left out: `file` answers, so that device is on another file.
 pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec<BackedDevice>> {
     let there = std::fs::symlink_metadata(file).on("stat", file)?;
     let wanted = (there.dev(), there.ino());
@@ -74,7 +74,7 @@ pub fn attached_to(file: &Path, may_be_it: impl Fn(&Path) -> bool) -> Result<Vec
             ),
         }
     }
-    // Those that this process may not open are known by their path alone.
+    // Devices that this process may not open are recognised by the path of their file alone.
     let path = std::fs::canonicalize(file).on("resolve", file)?;
     let is_closed_on_it = |there: &BackedDevice| {
         there.file == path && there.device.open(OFlags::RDONLY).is_err_and(is_closed)

@@ -13,11 +13,11 @@ pub struct MountEntry {
     /// What of the filesystem is mounted: `/`, or the directory or file that was bound.
     pub root: PathBuf,
     pub mount_point: PathBuf,
-    /// Of this mount alone.
+    /// Options of this mount alone.
     pub options: Vec<String>,
     pub fs_type: String,
     pub source: String,
-    /// Of the filesystem, wherever it is mounted.
+    /// Options of the filesystem, wherever it is mounted.
     pub super_options: Vec<String>,
 }
 

@@ -216,7 +216,7 @@ pub(in crate::image) fn unseen(data: &Path) -> String {
     )
 }
 
-/// Of a file that is another user's, the kernel tells it only to a process with CAP_LEASE.
+/// The kernel tells only the owner of a file, or a process with CAP_LEASE, whether it is open.
 fn warn_of_unknown(object: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -33,7 +33,7 @@ impl LoopDevices {
         Ok(found)
     }
 
-    /// One that is on the data stays.
+    /// A known device that is attached to the volume's data is kept instead.
     pub(super) fn take_over_labelled(&self, other: &DeviceOnOtherFile) {
         let slots = self.slots(&other.volume);
         if let Some(device) = LoopDevice::from_path(&other.device.path) {

@@ -224,7 +224,7 @@ impl Ledger {
         self.earmarked += u128::from(physical);
     }
 
-    /// Of what is reserved, this much is taken by now, or given up.
+    /// Reduces the reservations by what was allocated meanwhile or is not needed any more.
     pub(super) fn release_reserved(&mut self, promise: u64, physical: u64) {
         self.reserved = self.reserved.saturating_sub(u128::from(promise));
         self.earmarked = self.earmarked.saturating_sub(u128::from(physical));

@@ -16,8 +16,8 @@ use crate::poison::{read, write};
 use crate::recorded::{Recorded, to_text};
 
 pub(in crate::image) const SUFFIX: &str = ".json";
-/// Of an empty file beside a record that is about to come or to go. What belongs to a record that is
-/// missing is a leftover if there is one; without, the record was lost.
+/// The suffix of an empty file beside a record that is being created or deleted. If a record is missing and this file
+/// is there, what belongs to the record is a leftover; without this file, the record was lost.
 pub(in crate::image) const UNFINISHED: &str = ".unfinished";
 
 pub(in crate::image) struct RecordIndex<R: Recorded> {

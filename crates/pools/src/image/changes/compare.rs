@@ -129,7 +129,7 @@ fn part_of(range: ByteRange, unit: usize) -> ByteRange {
     ByteRange { start: range.start, length }
 }
 
-/// Of a range that is not longer than a step.
+/// The length of a range that is at most one step long.
 fn length_of(range: ByteRange) -> usize {
     usize::try_from(range.length).unwrap_or(STEP)
 }

@@ -153,8 +153,8 @@ fn is_written(path: &Path) -> bool {
     file::openers(path).is_ok_and(|openers| openers == Openers::Writers)
 }
 
-/// Of files that no device is on. The daemon opens them to write for a moment when it expands a volume,
-/// and for longer when it reclaims its space.
+/// Checks files that no device is attached to. The daemon opens them for writing, for a moment when it expands a
+/// volume and for longer when it reclaims its space.
 fn foreign_writers(files: Files, in_use: bool) -> Result<Vec<Finding>> {
     let mut written: Vec<DataFile> = files.into_values().collect();
     let deadline = Instant::now() + CLOSE_TIMEOUT;

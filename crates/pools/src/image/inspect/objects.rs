@@ -224,7 +224,7 @@ impl Ground {
                 continue;
             }
             let others = others.join(", ");
-            // One that is elsewhere may be of a copy of the pool, with another node id.
+            // A device on another filesystem may belong to a copy of the pool, with another node id.
             let is_in_it = |it: &&LabelledDevice| it.behind != BehindDevice::Elsewhere;
             if let Some(device) = self.devices.iter().find(is_in_it) {
                 let device = device.device.path.display();

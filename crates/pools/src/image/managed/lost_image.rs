@@ -39,7 +39,7 @@ impl Managed {
         Err(Error::unreachable(format!("store anything new in pool {pool}"), reason))
     }
 
-    /// Of all volumes in it. A condition's message has at most 128 bytes.
+    /// The condition of all volumes in the image, if that is lost. A condition's message has at most 128 bytes.
     pub(in crate::image) fn condition_of_image(&self) -> Option<Condition> {
         let device = self.device.path();
         let text = format!(

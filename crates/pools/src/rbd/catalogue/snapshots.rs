@@ -18,7 +18,7 @@ pub(crate) struct SnapshotLocation {
     /// The id of an image: names come and go.
     pub(crate) image: String,
     pub(crate) snapshot: String,
-    /// Of a member of a group snapshot: it is found by this alone.
+    /// The snapshot's number in RBD. A member of a group snapshot is found by it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u64>,
 }
@@ -80,7 +80,7 @@ impl Snapshots {
         self.entry(id)?.ok_or_else(|| Error::NoSuchSnapshot(id.to_string()))
     }
 
-    /// Is the data of a snapshot at such a place of this image?
+    /// Is there a record of a snapshot whose data is in this image and whose location `is_meant`?
     pub(in super::super) fn is_any_at(
         &self,
         image_id: &str,

@@ -12,7 +12,7 @@ use super::super::images::Known;
 use super::super::uncommitted_snapshot::{IntendedSnapshot, UncommittedSnapshot};
 use super::RbdProvisioner;
 
-/// Of a snapshot that is in no group. Its size and its time are known when it is taken.
+/// The record of a snapshot that is in no group. Its size and time are known when it is taken.
 pub(super) fn new_record(new: &NewSnapshot, source: Known) -> SnapshotRecord {
     SnapshotRecord {
         version: RECORD_VERSION,
