@@ -131,7 +131,7 @@ async fn copy_of_a_busy_volume_has_all_acknowledged_writes(pool: PoolFs) {
     }
 }
 
-/// A filesystem that was held still for the cut needs no repair. ext4 and btrfs can be asked
+/// A filesystem that was frozen for the snapshot needs no repair. ext4 and btrfs can be asked
 /// before they are mounted; XFS keeps a log to replay on purpose, and is asked after its mount.
 async fn copy_of_a_busy_volume_is_clean_before_mount(pool: PoolFs) {
     let pool = TestPool::new(pool, 8 * GIB);

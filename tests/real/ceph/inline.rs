@@ -168,7 +168,7 @@ async fn unpublish_on_another_node_keeps_the_inline_volume() {
     let run = down.launch().scratch().join("run");
     std::fs::rename(&run, run.with_extension("before")).unwrap();
     down.restart().await;
-    // The node has let go of what it left open, and the volume is still its own.
+    // The node has closed what it had left open, and the volume is still published to it.
     other.client().node_unpublish(&published.volume_id, &target(&other)).await.unwrap();
     down.client().node_publish(published.clone()).await.unwrap();
     Pattern::new(1).check(&target(&down).join("file"), MIB);

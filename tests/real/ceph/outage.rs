@@ -1,5 +1,5 @@
-//! Parts of the cluster are killed while it is used: what was answered is not lost, and calls
-//! succeed again once Ceph does.
+//! Ceph daemons are killed while the cluster is used: acknowledged data and volumes are not lost, and calls succeed
+//! again as soon as Ceph does.
 
 use orlop_tests::*;
 
@@ -22,8 +22,8 @@ async fn acknowledged_data_survives_ceph_daemon_kills() {
     let mut answered = Vec::new();
 
     for victims in [&["mon.a", "osd.0"][..], &["mon.a", "osd.0", "osd.1", "osd.2"]] {
-        let name = format!("made while {victims:?} went");
-        let making = {
+        let name = format!("made while {victims:?} were killed");
+        let creation = {
             let (client, name) = (client.clone(), name.clone());
             tokio::spawn(async move { client.create(&name).size(VOLUME).block().send().await })
         };
@@ -33,7 +33,7 @@ async fn acknowledged_data_survives_ceph_daemon_kills() {
         ceph.revive();
         controller.restart().await;
         node.restart().await;
-        if let Ok(made) = making.await.unwrap() {
+        if let Ok(made) = creation.await.unwrap() {
             answered.push(made.volume_id);
         }
         let made = persist(|| other.client().create(&name).size(VOLUME).block().send()).await;

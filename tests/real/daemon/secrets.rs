@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use orlop_tests::*;
 
 const SECRET: &str = "canary-c7e1f0";
-/// An unusual commit interval, whose digits are in no time of day in a log.
+/// A commit interval whose digits cannot be part of a time stamp in the log.
 const FLAG: &str = "commit=1873131";
 const OTHER_FLAG: &str = "commit=1873132";
 const FLAG_VALUE: &str = "1873131";
@@ -140,7 +140,7 @@ async fn secrets_and_mount_flags_do_not_leak() {
     let watcher = ChildWatcher::on(daemon.pid());
 
     use_secrets_everywhere(&client).await;
-    // Left in use, so that there are records to look into.
+    // Left staged, so that there are records to search.
     let node = stage_with_secrets(&client, "kept").await;
     let directories = [pool.path.as_path(), run_dir.as_path()];
     assert_eq!(files_that_hold(&directories, SECRET), [] as [PathBuf; 0]);
@@ -159,10 +159,10 @@ async fn secrets_and_mount_flags_do_not_leak() {
     }
     daemon.terminate();
     let log = daemon.log();
-    assert!(log.contains("TRACE"), "the most talkative log");
+    assert!(log.contains("TRACE"), "the log has all levels");
     for hidden in [SECRET, FLAG_VALUE, "canary"] {
-        let telling: Vec<_> = log.lines().filter(|line| line.contains(hidden)).collect();
-        assert_eq!(telling, [""; 0]);
+        let leaking: Vec<_> = log.lines().filter(|line| line.contains(hidden)).collect();
+        assert_eq!(leaking, [""; 0]);
     }
 }
 

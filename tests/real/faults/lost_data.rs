@@ -38,7 +38,7 @@ fn give_up(device: &Path, capability: &v1::VolumeCapability) {
     }
 }
 
-/// The answer says how the data is saved, and how the device is let go of without.
+/// The answer says how to save the data, and how to detach the device without saving it.
 #[track_caller]
 fn refused_for(answer: Answer<()>, device: &Path) {
     let refused = expect_code(answer, Code::FailedPrecondition);

@@ -158,7 +158,7 @@ async fn pool_replaced_by_a_copy_is_not_taken_for_it() {
     assert_eq!(daemon.leaks(), [""; 0]);
 }
 
-/// The old disk may be dead, so its volumes are let go of; until then they are not those of the new one.
+/// The old disk may be dead, so its volumes can be detached; until then they are not taken for those of the new disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_of_an_exchanged_disk_are_not_copied() {
     needs_root!();

@@ -165,7 +165,7 @@ async fn a_tool_that_outlives_its_daemon() {
     covered.daemon.kill9();
     staging.await.unwrap().unwrap_err();
 
-    // In its own view of the mounts mkfs is as it was. Were the device let go of, its number would
+    // In its own view of the mounts mkfs is as it was. If the device were detached, its number would
     // be the next volume's, which is not what mkfs was started for.
     covered.daemon.restart().await;
     expect_code(node.unstage().await, Code::Aborted);

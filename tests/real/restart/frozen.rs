@@ -1,4 +1,4 @@
-//! A filesystem that was held still for a copy when the daemon was killed.
+//! A filesystem that was frozen for a copy when the daemon was killed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Copies of volumes in use of which no node record is found.
+//! Copies of volumes that are in use and have lost their node record.
 
 use orlop_sys::mounts;
 use orlop_tests::*;
@@ -6,10 +6,10 @@ use orlop_tests::*;
 use crate::restart::unrecorded::{delete_once_unused, lose_record};
 
 const VOLUME: u64 = 320 * MIB;
-/// Enough that copying it takes much longer than a stamp.
+/// Enough that copying it takes much longer than writing one sequence number.
 const DATA: u64 = 128 * MIB;
 
-/// The snapshot's id, and what is promised of it.
+/// The snapshot's id and its consistency (`orlop-consistency`).
 async fn snapshot_with_consistency(
     client: &Client,
     name: &str,
@@ -24,24 +24,24 @@ async fn snapshot_with_consistency(
     let consistency =
         answer.metadata().get("orlop-consistency").unwrap().to_str().unwrap().to_owned();
     let id = answer.into_inner().snapshot.unwrap().snapshot_id;
-    let promise = consistency.strip_prefix(&format!("{id}=")).unwrap().to_owned();
-    Ok((id, promise))
+    let of_snapshot = consistency.strip_prefix(&format!("{id}=")).unwrap().to_owned();
+    Ok((id, of_snapshot))
 }
 
-/// On a pool that copies piece by piece, so that a writer who is not held still would show.
+/// On a pool that copies piece by piece, so that writes during the copy would show in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer_without_a_record_is_frozen() {
     needs_root!();
     let pool = TestPool::directory_of(4 * GIB);
     let mut daemon = Daemon::start(&pool).await;
     let client = daemon.client();
-    let mut held = 0;
+    let mut freezes = 0;
     for fs in ["xfs", "ext4", "btrfs"] {
         let create = |what: &str| client.create(&format!("{what} {fs}")).fs(fs).size(VOLUME);
         let source = client.on_node(&create("source").done().await, mount(fs));
         source.up().await;
-        let stamped = |node: &OnNode| ["a", "b"].map(|name| node.target.join(name)).to_vec();
-        let writer = SequenceWriter::start(stamped(&source));
+        let sequence_files = |node: &OnNode| ["a", "b"].map(|name| node.target.join(name)).to_vec();
+        let writer = SequenceWriter::start(sequence_files(&source));
         Pattern::new(1).write(&source.data_path(), DATA);
         daemon.kill9();
         lose_record(&daemon, &source.id);
@@ -49,22 +49,24 @@ async fn writer_without_a_record_is_frozen() {
         writer.goes_on().await;
 
         let finished = writer.finished();
-        let (snapshot, promise) = snapshot_with_consistency(&client, fs, &source.id).await.unwrap();
-        assert_eq!(promise, "filesystem", "{fs}");
-        held += 1;
+        let (snapshot, consistency) =
+            snapshot_with_consistency(&client, fs, &source.id).await.unwrap();
+        assert_eq!(consistency, "filesystem", "{fs}");
+        freezes += 1;
         let log = daemon.log();
         let frozen = log.lines().filter(|line| line.contains("froze the writers for a snapshot"));
-        assert_eq!(frozen.count(), held, "{fs}: {log}");
+        assert_eq!(frozen.count(), freezes, "{fs}: {log}");
         let cloned = create("clone").from_volume(&source.id).done().await;
-        held += 1;
+        freezes += 1;
         let begun = writer.finished() + 1;
         writer.goes_on().await;
         let restored = create("restored").from_snapshot(&snapshot).done().await;
         for copy in [restored, cloned] {
             let copy = client.on_node(&copy, mount(fs));
             copy.up().await;
-            let stamps: Vec<u64> = stamped(&copy).iter().map(|path| read_sequence(path)).collect();
-            assert_one_instant(&stamps, finished, begun);
+            let sequences: Vec<u64> =
+                sequence_files(&copy).iter().map(|path| read_sequence(path)).collect();
+            assert_one_instant(&sequences, finished, begun);
             copy.down().await;
             client.delete(&copy.id).await.unwrap();
         }
@@ -76,7 +78,7 @@ async fn writer_without_a_record_is_frozen() {
     }
 }
 
-/// Neither a mount that only others see nor a raw device can be held still.
+/// Neither a mount in another mount namespace nor a raw device can be frozen.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfreezable_volumes_are_reported_as_crash_consistent() {
     needs_root!();
@@ -100,9 +102,9 @@ async fn unfreezable_volumes_are_reported_as_crash_consistent() {
     }
     daemon.restart().await;
     for node in [&mounted, &raw] {
-        let (snapshot, promise) =
+        let (snapshot, consistency) =
             snapshot_with_consistency(&client, &node.id, &node.id).await.unwrap();
-        assert_eq!(promise, "crash", "{}", node.id);
+        assert_eq!(consistency, "crash", "{}", node.id);
         client.delete_snapshot(&snapshot).await.unwrap();
     }
     let request = v1::CreateVolumeGroupSnapshotRequest {
@@ -146,8 +148,9 @@ async fn raw_writer_without_a_record_is_detected() {
     let torn = snapshot_with_consistency(&client, "torn", &node.id).await;
     expect_code(torn, Code::FailedPrecondition);
     workload.finish();
-    let (snapshot, promise) = snapshot_with_consistency(&client, "quiet", &node.id).await.unwrap();
-    assert_eq!(promise, "crash");
+    let (snapshot, consistency) =
+        snapshot_with_consistency(&client, "quiet", &node.id).await.unwrap();
+    assert_eq!(consistency, "crash");
     client.delete_snapshot(&snapshot).await.unwrap();
     node.unpublish().await.unwrap();
     client.delete(&node.id).await.unwrap();

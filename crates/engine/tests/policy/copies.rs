@@ -1,4 +1,4 @@
-//! Snapshots and clones: of volumes at rest, and of volumes whose writers must be held still.
+//! Snapshots and clones: of volumes at rest, and of volumes whose writers must be frozen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -401,7 +401,7 @@ fn unpublish_leaves_a_target_of_another_volume() {
     fixture.engine.publish_volume(&request).unwrap();
     for _ in 0..2 {
         fixture.unpublish(&first, TARGET).unwrap();
-        let there = fixture.host.mount_at(&path(TARGET)).unwrap().expect("it was taken away");
+        let there = fixture.host.mount_at(&path(TARGET)).unwrap().expect("it is still mounted");
         assert!(there.is_of(&fixture.device(&second)));
     }
     fixture.unstage(&first).unwrap();

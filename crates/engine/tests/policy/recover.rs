@@ -91,7 +91,7 @@ fn an_interrupted_stage_is_undone_by_unstage() {
     fixture.engine.delete_volume(&id).unwrap();
 }
 
-/// Killed after the unmount, before the record was taken away.
+/// Killed after the unmount, before the record was removed.
 #[test]
 fn interrupted_unpublish_is_finished_by_a_repeat() {
     let mut fixture = Fixture::new();

@@ -273,7 +273,7 @@ fn vanished_mount_is_restored() {
     assert_eq!(fixture.host.mounts(), [path(STAGING)]);
 }
 
-/// Its device is the only way to the data that was lost: nothing is taken away then, and the call that
+/// Its device is the only way to the data that was lost: nothing is detached then, and the call that
 /// comes again when it was saved finds everything as it was.
 #[test]
 fn a_refused_detachment_leaves_the_stage_whole() {

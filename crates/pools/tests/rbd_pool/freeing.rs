@@ -23,7 +23,7 @@ fn deleted_images_are_freed_by_one_controller_at_a_time() {
     until("all is free", || fixture.trash_is_empty());
     assert!(begun.elapsed() >= lease, "freed beside another controller");
     // The lease was given back: the next one need not wait.
-    until("it is let go of", || other.lock_holder(LOCK.0, LOCK.1).unwrap().is_none());
+    until("the lock is released", || other.lock_holder(LOCK.0, LOCK.1).unwrap().is_none());
     collector.provisioner().ensure_no_volume(&volume(&collector, "b", 8 * MIB).id).unwrap();
     until("all is free", || fixture.trash_is_empty());
 }

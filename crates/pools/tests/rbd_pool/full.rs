@@ -1,4 +1,4 @@
-//! A Ceph pool that is full: nothing can be added, and all can be taken away.
+//! A Ceph pool that is full: nothing can be created, and everything can be deleted.
 
 use std::fs;
 
