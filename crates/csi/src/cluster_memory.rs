@@ -40,7 +40,7 @@ impl Verdict {
             .then(|| (node.to_string(), Self { pools, forgotten, at }))
     }
 
-    pub fn spelled(&self, node: &str) -> peer::Verdict {
+    pub fn to_proto(&self, node: &str) -> peer::Verdict {
         peer::Verdict {
             node_id: node.to_owned(),
             pools: self.pools.iter().map(ToString::to_string).collect(),

@@ -108,7 +108,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
             let read = &buffer.filled()[before..];
-            if read.is_empty() || this.inbound.is_left() {
+            if read.is_empty() || this.inbound.passes_through() {
                 return Poll::Ready(Ok(()));
             }
             let taken = this.inbound.take(read, &mut this.passed);

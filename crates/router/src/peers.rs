@@ -209,7 +209,7 @@ impl Peers {
         node: &str,
         pools: BTreeSet<PoolId>,
     ) -> Vec<(String, Result<(), String>)> {
-        let verdict = Some(Verdict::now(pools, true).spelled(node));
+        let verdict = Some(Verdict::now(pools, true).to_proto(node));
         let request = peer::ForgetRequest { verdict };
         let mut informed = Vec::new();
         for member in self.members().await.reachable().skip(1) {

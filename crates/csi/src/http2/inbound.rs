@@ -1,9 +1,8 @@
-//! What a peer sends, with an authority that the HTTP library takes.
+//! Rewrites an authority (`:authority`) that the HTTP library would refuse.
 //!
-//! On a UNIX socket the authority of a call means nothing, and many clients put the socket's path
-//! there, which is none. Headers are compressed with what was said before on the connection. So from
-//! the first such call on, each block of headers is put in plain literals; until then every byte
-//! passes as it came.
+//! On a UNIX socket the authority of a call has no meaning, and many clients send the socket's path, which is not a
+//! valid one. Headers are compressed with those of earlier calls on the connection. So from the first such call on,
+//! every block of headers is written again, uncompressed; until then all bytes are forwarded unchanged.
 
 use tonic::codegen::http::uri::Authority;
 
@@ -18,11 +17,11 @@ const MAX_DECODED: usize = 16 << 10;
 const MAX_HELD: usize = 64 << 10;
 
 const AUTHORITY: &[u8] = b":authority";
-/// Which is true: the peer is on this machine.
-const ACCEPTED: &str = "localhost";
+/// True as well: the client is on this machine.
+const REPLACEMENT: &str = "localhost";
 
 pub(crate) struct Inbound {
-    at: At,
+    state: ParserState,
     head: Vec<u8>,
     /// Frames of a block of headers, kept back until its last one is there.
     held: Vec<u8>,
@@ -32,16 +31,16 @@ pub(crate) struct Inbound {
     notice: Option<Malformed>,
 }
 
-enum At {
+enum ParserState {
     /// How many bytes of it have been seen.
     Preface(usize),
     Head,
     /// How many bytes of it are still to come.
     Payload(usize),
-    /// As above, of a frame that is kept back.
+    /// As `Payload`, for a frame that is kept back.
     Fragment(Head, usize),
-    /// From here on it is for the HTTP library to judge.
-    Left,
+    /// Malformed: everything is forwarded unchanged, and the HTTP library refuses it.
+    PassThrough,
 }
 
 /// The headers of one message.
@@ -53,7 +52,7 @@ struct Block {
 impl Default for Inbound {
     fn default() -> Self {
         Self {
-            at: At::Preface(0),
+            state: ParserState::Preface(0),
             head: Vec::new(),
             held: Vec::new(),
             block: None,
@@ -65,31 +64,35 @@ impl Default for Inbound {
 }
 
 impl Inbound {
-    /// Appends to `passed` what the HTTP library is to read. An error is the connection's end: what
-    /// the peer says can neither be understood nor be passed on as it is.
+    /// Appends to `passed` what the HTTP library is to read. An error ends the connection: its bytes can neither be
+    /// parsed nor forwarded unchanged.
     pub(crate) fn take(&mut self, bytes: &[u8], passed: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = match self.at {
-                At::Preface(seen) => self.preface(seen, rest, passed),
-                At::Head => self.head(rest, passed)?,
-                At::Payload(left) => {
+            let taken = match self.state {
+                ParserState::Preface(seen) => self.preface(seen, rest, passed),
+                ParserState::Head => self.head(rest, passed)?,
+                ParserState::Payload(left) => {
                     let taken = left.min(rest.len());
                     passed.extend_from_slice(&rest[..taken]);
-                    self.at = if taken < left { At::Payload(left - taken) } else { At::Head };
+                    self.state = if taken < left {
+                        ParserState::Payload(left - taken)
+                    } else {
+                        ParserState::Head
+                    };
                     taken
                 }
-                At::Fragment(head, left) => {
+                ParserState::Fragment(head, left) => {
                     let taken = left.min(rest.len());
                     self.held.extend_from_slice(&rest[..taken]);
                     if taken < left {
-                        self.at = At::Fragment(head, left - taken);
+                        self.state = ParserState::Fragment(head, left - taken);
                     } else {
                         self.end_of_fragment(head, passed)?;
                     }
                     taken
                 }
-                At::Left => {
+                ParserState::PassThrough => {
                     passed.extend_from_slice(rest);
                     rest.len()
                 }
@@ -99,12 +102,12 @@ impl Inbound {
         Ok(())
     }
 
-    /// Nothing is looked at any more.
-    pub(crate) fn is_left(&self) -> bool {
-        matches!(self.at, At::Left)
+    /// Everything is forwarded without being parsed.
+    pub(crate) fn passes_through(&self) -> bool {
+        matches!(self.state, ParserState::PassThrough)
     }
 
-    /// What the HTTP library will refuse, if there was anything new.
+    /// What the HTTP library will refuse, once for each.
     pub(crate) fn notice(&mut self) -> Option<Malformed> {
         self.notice.take()
     }
@@ -113,13 +116,13 @@ impl Inbound {
         let expected = &PREFACE[seen..];
         let taken = expected.len().min(rest.len());
         passed.extend_from_slice(&rest[..taken]);
-        self.at = if rest[..taken] != expected[..taken] {
+        self.state = if rest[..taken] != expected[..taken] {
             self.notice = Some(Malformed("something other than HTTP/2"));
-            At::Left
+            ParserState::PassThrough
         } else if taken == expected.len() {
-            At::Head
+            ParserState::Head
         } else {
-            At::Preface(seen + taken)
+            ParserState::Preface(seen + taken)
         };
         taken
     }
@@ -135,27 +138,31 @@ impl Inbound {
         if belongs {
             self.held.append(&mut self.head);
             if head.length > MAX_PAYLOAD || self.held.len() + head.length > MAX_HELD {
-                self.leave(Malformed("more than 64 KiB of headers"), passed)?;
+                self.pass_through(Malformed("more than 64 KiB of headers"), passed)?;
             } else if head.length == 0 {
                 self.end_of_fragment(head, passed)?;
             } else {
-                self.at = At::Fragment(head, head.length);
+                self.state = ParserState::Fragment(head, head.length);
             }
         } else if self.block.is_some() {
             self.held.append(&mut self.head);
-            self.leave(Malformed("a frame inside a block of headers"), passed)?;
+            self.pass_through(Malformed("a frame inside a block of headers"), passed)?;
         } else {
             passed.append(&mut self.head);
-            self.at = if head.length == 0 { At::Head } else { At::Payload(head.length) };
+            self.state = if head.length == 0 {
+                ParserState::Head
+            } else {
+                ParserState::Payload(head.length)
+            };
         }
         Ok(taken)
     }
 
     fn end_of_fragment(&mut self, head: Head, passed: &mut Vec<u8>) -> Result<(), Malformed> {
-        self.at = At::Head;
+        self.state = ParserState::Head;
         let payload = &self.held[self.held.len() - head.length..];
         let Some(fragment) = head.fragment(payload) else {
-            return self.leave(Malformed("padding longer than its frame"), passed);
+            return self.pass_through(Malformed("padding longer than its frame"), passed);
         };
         let block = self.block.get_or_insert_with(|| Block { first: head, compressed: Vec::new() });
         block.compressed.extend_from_slice(fragment);
@@ -171,7 +178,7 @@ impl Inbound {
     fn end_of_block(&mut self, block: &Block, passed: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut fields = match self.decoder.decode(&block.compressed) {
             Ok(fields) => fields,
-            Err(malformed) => return self.leave(malformed, passed),
+            Err(malformed) => return self.pass_through(malformed, passed),
         };
         if fields.iter().map(Field::size).sum::<usize>() > MAX_DECODED {
             self.notice = Some(Malformed("more than 16 KiB of headers"));
@@ -182,7 +189,7 @@ impl Inbound {
             return Ok(());
         }
         for field in fields.iter_mut().filter(|field| is_refused(field)) {
-            field.value = ACCEPTED.into();
+            field.value = REPLACEMENT.into();
         }
         self.held.clear();
         frame::put_headers(passed, block.first, &hpack::encode(&fields));
@@ -191,13 +198,13 @@ impl Inbound {
 
     /// The HTTP library says what it thinks of it, if it still knows what the peer refers to: once
     /// blocks were rewritten, its table is another than the peer's.
-    fn leave(&mut self, why: Malformed, passed: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn pass_through(&mut self, why: Malformed, passed: &mut Vec<u8>) -> Result<(), Malformed> {
         if self.is_rewriting {
             return Err(why);
         }
         passed.append(&mut self.held);
         self.block = None;
-        self.at = At::Left;
+        self.state = ParserState::PassThrough;
         self.notice = Some(why);
         Ok(())
     }

@@ -143,7 +143,7 @@ fn malformed_frames_are_left_to_the_library() {
         let (sent, mut passed) = ([greeting(), frames.concat()].concat(), Vec::new());
         inbound.take(&sent, &mut passed).unwrap();
         assert_eq!(passed, sent);
-        assert!(inbound.is_left() && inbound.notice().is_some());
+        assert!(inbound.passes_through() && inbound.notice().is_some());
     }
     let mut passed = Vec::new();
     let mut inbound = Inbound::default();
@@ -170,5 +170,5 @@ fn too_many_headers_are_detected() {
     inbound.take(&sent, &mut passed).unwrap();
     assert_eq!(passed, sent);
     assert_eq!(inbound.notice(), Some(Malformed("more than 16 KiB of headers")));
-    assert!(!inbound.is_left());
+    assert!(!inbound.passes_through());
 }

@@ -37,12 +37,12 @@ impl Peer {
         holds: NameHolds,
         memory: ClusterMemory,
     ) -> Self {
-        // Without one, it is taken for every other daemon of this node id, as before.
+        // Without an instance id, this daemon cannot be told from another one with the same node id.
         let instance = random_id().unwrap_or_default();
         Self { executor, features, holds, memory, instance }
     }
 
-    /// Answered from memory, so that a pool that hangs does not make the whole node seem to be away.
+    /// Answered from memory, so that a hung pool does not make the whole node unreachable.
     fn describe(&self) -> peer::DescribeResponse {
         let (pools, complete) = match self.executor.engine() {
             Ok(engine) => (engine.pool_summaries(), engine.knows_all_pools()),
@@ -60,7 +60,7 @@ impl Peer {
             complete,
             version: self.features.version.clone(),
             members: self.memory.members(),
-            verdicts: verdicts.iter().map(|(node, verdict)| verdict.spelled(node)).collect(),
+            verdicts: verdicts.iter().map(|(node, verdict)| verdict.to_proto(node)).collect(),
             instance: self.instance.clone(),
         }
     }

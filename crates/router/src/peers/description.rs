@@ -43,7 +43,7 @@ impl Description {
         self.pools.extend(missing);
     }
 
-    pub(super) fn spelled(&self, away: &str) -> peer::Member {
+    pub(super) fn to_proto(&self, away: &str) -> peer::Member {
         let pool = |pool: &MemberPool| peer::Pool {
             id: pool.id.to_string(),
             name: pool.name.clone(),

@@ -200,8 +200,8 @@ impl Known {
         let answered = self
             .members
             .values()
-            .map(|peer| peer.description.spelled(peer.away.as_deref().unwrap_or_default()));
-        let others = self.heard_of.values().map(|other| other.spelled(HEARD_OF));
+            .map(|peer| peer.description.to_proto(peer.away.as_deref().unwrap_or_default()));
+        let others = self.heard_of.values().map(|other| other.to_proto(HEARD_OF));
         answered.chain(others).collect()
     }
 }

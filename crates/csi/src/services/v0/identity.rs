@@ -30,8 +30,8 @@ impl V0Identity {
         }
     }
 
-    /// V0-19: an answer cannot say "not yet", so while it starts this is UNAVAILABLE, as for
-    /// every other call, and unlike a plugin that is not well (V0-43).
+    /// V0-19: the response cannot say "not yet", so while the daemon starts Probe answers UNAVAILABLE, as every other
+    /// call does. A failure is FAILED_PRECONDITION (V0-43).
     async fn probe(&self) -> Result<v0::ProbeResponse> {
         match readiness(&self.executor).await? {
             true => Ok(v0::ProbeResponse {}),
