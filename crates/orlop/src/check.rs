@@ -121,7 +121,7 @@ pub(crate) fn check_machine(config: &Config, sockets: &Sockets) -> Result<(), Ch
     overlap::check(config, sockets).map_err(located)?;
     for (setting, socket) in sockets.paths() {
         // A daemon that cannot register serves volumes that are in use, and tries again.
-        if !sockets.registration.as_ref().is_some_and(|registration| registration.path == socket) {
+        if sockets.registration.as_ref().is_none_or(|registration| registration.path != socket) {
             let wrong = |error: orlop_csi::BindError| ConfigError::new(setting, error.to_string());
             orlop_csi::check_socket(socket).map_err(|error| located(wrong(error)))?;
         }

@@ -92,13 +92,13 @@ impl Validity {
 }
 
 fn problem_of_time(error: &rustls::Error) -> Option<Problem> {
-    match error {
-        rustls::Error::InvalidCertificate(
-            CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => Some(Problem::Expired),
-        rustls::Error::InvalidCertificate(
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        ) => Some(Problem::NotYetValid),
-        _ => None,
+    let rustls::Error::InvalidCertificate(error) = error else { return None };
+    if matches!(error, CertificateError::Expired | CertificateError::ExpiredContext { .. }) {
+        return Some(Problem::Expired);
     }
+    let is_early = matches!(
+        error,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }
+    );
+    is_early.then_some(Problem::NotYetValid)
 }
