@@ -12,7 +12,10 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-type driver struct{ name, endpoint string }
+type driver struct {
+	registration.UnimplementedRegistrationServer
+	name, endpoint string
+}
 
 func (d driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
