@@ -61,6 +61,10 @@ async fn at_controller(fixture: &Fixture, calls: &mut ReadOnlyCalls) {
     calls.record("csi.v1.Controller/ListVolumes", client.list_volumes().await);
     calls.record("csi.v1.Controller/GetCapacity", client.capacity().await);
     calls.record("csi.v1.Controller/ControllerGetVolume", client.get_volume(volume).await);
+    let answer = client.health(volume).await;
+    calls.record("csi.v1.Controller/ControllerGetVolumeHealth", answer);
+    let answer = client.list_health().await;
+    calls.record("csi.v1.Controller/ControllerListVolumeHealth", answer);
 }
 
 async fn at_snapshots(fixture: &Fixture, calls: &mut ReadOnlyCalls) {
@@ -93,6 +97,8 @@ async fn at_snapshots(fixture: &Fixture, calls: &mut ReadOnlyCalls) {
 
 async fn at_node(fixture: &Fixture, calls: &mut ReadOnlyCalls) {
     calls.record("csi.v1.Node/NodeGetVolumeStats", fixture.preexisting().node.stats().await);
+    calls.record("csi.v1.Node/NodeGetVolumeHealth", fixture.preexisting().node.health().await);
+    calls.record("csi.v1.Node/NodeGetStorageHealth", fixture.client().storage_health().await);
     let mut node = fixture.client().node();
     let answer = node.node_get_capabilities(v1::NodeGetCapabilitiesRequest::default()).await;
     calls.record("csi.v1.Node/NodeGetCapabilities", answer);

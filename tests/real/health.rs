@@ -1,5 +1,7 @@
 //! Damage is reported, and never made worse.
 
+mod reasons;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

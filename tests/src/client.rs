@@ -151,6 +151,30 @@ impl Client {
         Ok(condition.expect("a condition in the answer"))
     }
 
+    /// As the controller sees it.
+    pub async fn health(&self, volume: &str) -> Answer<v1::VolumeHealth> {
+        let request = v1::ControllerGetVolumeHealthRequest {
+            volume_id: volume.to_owned(),
+            ..Default::default()
+        };
+        let answer = self.controller().controller_get_volume_health(request).await?;
+        Ok(answer.into_inner().volume_health.expect("health in the answer"))
+    }
+
+    pub async fn list_health(&self) -> Answer<Vec<v1::VolumeHealth>> {
+        let request = v1::ControllerListVolumeHealthRequest::default();
+        let answer = self.controller().controller_list_volume_health(request).await?;
+        Ok(answer.into_inner().entries)
+    }
+
+    /// Status and reason of each backend, as this node sees them.
+    pub async fn storage_health(&self) -> Answer<Vec<(v1::StorageHealthErrorType, String)>> {
+        let request = v1::NodeGetStorageHealthRequest::default();
+        let answer = self.node().node_get_storage_health(request).await?.into_inner();
+        let found = answer.backend_health.into_iter();
+        Ok(found.map(|each| (each.status(), each.reason)).collect())
+    }
+
     pub async fn expand(
         &self,
         volume: &str,

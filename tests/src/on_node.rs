@@ -103,6 +103,14 @@ impl OnNode {
         self.client.node_stats(&self.id, &self.target).await
     }
 
+    /// As this node sees it, wherever it is in use here.
+    pub async fn health(&self) -> Answer<v1::VolumeHealth> {
+        let request =
+            v1::NodeGetVolumeHealthRequest { volume_id: self.id.clone(), ..Default::default() };
+        let answer = self.client.node().node_get_volume_health(request).await?;
+        Ok(answer.into_inner().volume_health.expect("health in the answer"))
+    }
+
     /// NodeExpandVolume at the target.
     pub async fn expand(&self, bytes: u64) -> Answer<i64> {
         self.client.node_expand(&self.id, &self.target, bytes).await

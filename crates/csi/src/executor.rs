@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use orlop_engine::request::{CreateVolume, VolumeRef};
 use orlop_engine::{Engine, WaiterLimit};
-use orlop_model::{Error, PoolId, Result};
+use orlop_model::{Error, PoolId, Result, Topology};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinError;
 use tracing::Span;
@@ -242,6 +242,11 @@ impl Executor {
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
         engine.clone().ok_or(Error::Starting)
+    }
+
+    /// Where what is on the pool can be used.
+    pub(crate) fn topology_of(&self, pool: &PoolId) -> Topology {
+        self.engine().map(|engine| engine.topology_of(pool)).unwrap_or_default()
     }
 
     /// Checks the pools at intervals, for as long as it is polled.

@@ -1,9 +1,11 @@
 //! From the model to the wire. Strings and maps stay within what a response may hold (GEN-01,
 //! GEN-02).
 
+mod health;
 mod snapshot;
 mod usage;
 
+pub(crate) use health::{storage_health, volume_health};
 pub(crate) use snapshot::{group_snapshot, snapshot, with_consistency, with_group_consistency};
 pub(crate) use usage::{condition, usage};
 
@@ -22,13 +24,12 @@ pub(crate) const LONGEST_TEXT: usize = 128;
 pub(crate) const READ_ONLY_KEY: &str = "readonly";
 
 pub(crate) fn volume(volume: &Volume) -> v1::Volume {
-    let anywhere = volume.topology.is_empty();
     v1::Volume {
         capacity_bytes: bytes(volume.record.capacity_bytes),
         volume_id: volume.record.id.to_string(),
         volume_context: volume.context.clone(),
         content_source: volume.record.source.as_ref().map(content_source),
-        accessible_topology: if anywhere { Vec::new() } else { vec![topology(&volume.topology)] },
+        accessible_topology: accessible_from(&volume.topology),
     }
 }
 
@@ -69,6 +70,11 @@ pub(crate) fn bytes(count: u64) -> i64 {
 pub(crate) fn topology(topology: &Topology) -> v1::Topology {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     v1::Topology { segments: topology.segments().map(owned).collect() }
+}
+
+/// None, where it can be used everywhere.
+fn accessible_from(usable: &Topology) -> Vec<v1::Topology> {
+    if usable.is_empty() { Vec::new() } else { vec![topology(usable)] }
 }
 
 pub(crate) fn block_metadata(range: &ByteRange) -> v1::BlockMetadata {

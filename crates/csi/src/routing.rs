@@ -91,7 +91,13 @@ fn controller(method: &str, message: &[u8]) -> Option<Scope> {
         "DeleteSnapshot" => of_snapshot(&read::<v1::DeleteSnapshotRequest>(message)?.snapshot_id),
         "GetSnapshot" => of_snapshot(&read::<v1::GetSnapshotRequest>(message)?.snapshot_id),
         "ListSnapshots" => Some(listed_snapshots(&read(message)?)),
-        "ListVolumes" | "GetCapacity" | "ControllerGetCapabilities" => Some(Scope::Everywhere),
+        "ControllerGetVolumeHealth" => {
+            of_volume(&read::<v1::ControllerGetVolumeHealthRequest>(message)?.volume_id)
+        }
+        "ListVolumes"
+        | "GetCapacity"
+        | "ControllerGetCapabilities"
+        | "ControllerListVolumeHealth" => Some(Scope::Everywhere),
         _ => None,
     }
 }

@@ -33,7 +33,8 @@ fn code(error: &Error) -> Code {
         | Error::NoSuchVolumeGroup(_)
         | Error::NotServed { .. }
         | Error::NoSuchNode(_)
-        | Error::NotAtPath { .. } => Code::NotFound,
+        | Error::NotAtPath { .. }
+        | Error::NotOnNode(_) => Code::NotFound,
         Error::Conflict { .. } => Code::AlreadyExists,
         Error::Busy { .. } | Error::StaleToken => Code::Aborted,
         Error::OutOfRange(_) => Code::OutOfRange,

@@ -37,6 +37,7 @@ impl Engine {
         pool.devices().try_detach_unused(id, DeviceAccess::ReadOnly)?;
         pool.devices().try_detach_unused(id, DeviceAccess::ReadWrite)?;
         self.host.save_node_record(id, &NodeRecord::default())?;
+        self.stage_failures.clear(id);
         pool.provisioner().ensure_no_volume(id)
     }
 

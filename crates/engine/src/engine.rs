@@ -16,6 +16,7 @@ use crate::locks::{Locks, WaiterLimit};
 use crate::node_volume_count::{NodeVolumeCount, SharedVolumeCount};
 use crate::pool_breaker::PoolBreaker;
 use crate::request::NodeInfo;
+use crate::stage_failures::StageFailures;
 use crate::volume_group::Membership;
 
 pub(crate) type PoolRef = Arc<dyn Pool>;
@@ -56,6 +57,7 @@ pub struct Engine {
     pub(crate) node_volumes: Arc<NodeVolumeCount>,
     pub(crate) shared_node_volumes: Arc<SharedVolumeCount>,
     pub(crate) membership: Arc<Membership>,
+    pub(crate) stage_failures: Arc<StageFailures>,
 }
 
 impl Engine {
@@ -71,6 +73,7 @@ impl Engine {
             node_volumes: Arc::default(),
             shared_node_volumes: Arc::default(),
             membership: Arc::default(),
+            stage_failures: Arc::default(),
         };
         pools.into_iter().try_fold(none, |engine, pool| engine.with_pool(pool))
     }

@@ -32,8 +32,10 @@ mod recover;
 pub mod request;
 mod sharing;
 mod snapshot;
+mod stage_failures;
 mod validate;
 mod volume_group;
+mod volume_health;
 mod without_pool;
 
 pub use engine::{AbsentPool, Engine, EngineSettings};

@@ -26,6 +26,7 @@ impl Engine {
                 pool.catalogue().volumes(after, wanted)?.into_iter().unzip();
             let conditions = self.conditions_of(pool, &ids);
             for ((id, record), condition) in ids.into_iter().zip(records).zip(conditions) {
+                let condition = condition.unwrap_or_else(|error| Condition::of_error(&error));
                 entries.push(self.status_of(pool, id, record, condition));
             }
             if is_more_than(max, entries.len()) {
@@ -36,11 +37,18 @@ impl Engine {
     }
 
     /// A pool that does not answer is known by heart, but nothing can be said of its data.
-    fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Condition> {
+    pub(crate) fn conditions_of(&self, pool: &PoolRef, ids: &[VolumeId]) -> Vec<Result<Condition>> {
+        self.try_conditions_of(pool, ids)
+            .unwrap_or_else(|error| ids.iter().map(|_| Ok(Condition::of_error(&error))).collect())
+    }
+
+    pub(crate) fn try_conditions_of(
+        &self,
+        pool: &PoolRef,
+        ids: &[VolumeId],
+    ) -> Result<Vec<Result<Condition>>> {
         let asked = ids.to_vec();
-        self.query(pool, move |pool| pool.health().conditions(&asked)).unwrap_or_else(|error| {
-            ids.iter().map(|_| Condition::abnormal(error.to_string())).collect()
-        })
+        self.query(pool, move |pool| pool.health().conditions(&asked))
     }
 
     pub fn volume_status(&self, id: &VolumeId) -> Result<VolumeStatus> {
@@ -52,7 +60,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         let condition = pool.health().condition(id);
-        let condition = condition.unwrap_or_else(|error| Condition::abnormal(error.to_string()));
+        let condition = condition.unwrap_or_else(|error| Condition::of_error(&error));
         Ok(self.status_of(pool, id.clone(), record, condition))
     }
 
@@ -65,9 +73,7 @@ impl Engine {
     ) -> VolumeStatus {
         match record {
             Ok(record) => VolumeStatus { id, volume: Some(Volume::of(pool, record)), condition },
-            Err(error) => {
-                VolumeStatus { id, volume: None, condition: Condition::abnormal(error.to_string()) }
-            }
+            Err(error) => VolumeStatus { id, volume: None, condition: Condition::of_error(&error) },
         }
     }
 

@@ -52,6 +52,15 @@ impl UnrecordedUse {
 
 impl Engine {
     pub fn stage_volume(&self, request: &StageVolume) -> Result<()> {
+        let outcome = self.try_stage_volume(request);
+        match &outcome {
+            Ok(()) => self.stage_failures.clear(&request.volume),
+            Err(error) => self.stage_failures.note(&request.volume, error),
+        }
+        outcome
+    }
+
+    fn try_stage_volume(&self, request: &StageVolume) -> Result<()> {
         let _locks = self.locks.volume_at(request.volume.digest(), &request.path)?;
         let (pool, record) = self.require_subject(&request.volume)?;
         check_context(pool, &record, &request.context)?;

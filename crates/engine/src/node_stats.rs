@@ -1,7 +1,8 @@
 //! NodeGetVolumeStats: how full a volume is, and how this node sees its health.
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Error, NodeRecord, Result, Stage, TargetPath, VolumeId,
+    Condition, Device, DeviceAccess, Error, HealthReason, NodeRecord, Problem, Result, Stage,
+    TargetPath, VolumeId,
 };
 
 use crate::engine::{Engine, PoolRef};
@@ -15,15 +16,7 @@ impl Engine {
         let (pool, _) = self.require_volume(&id)?;
         let node = self.host.node_record(&id)?;
         let stage = self.stage_at(pool, &id, &node, path)?;
-        let device = pool.devices().attached(&id, stage_access(pool, stage))?;
-        if let (Some(_), Some(trouble)) = (&device, device_trouble(pool, &id)?) {
-            return Ok(gone(&trouble));
-        }
-        let stats = match device {
-            None => gone("the volume's device is gone from this node"),
-            Some(device) if stage.capability.is_block() => self.block_stats(&device)?,
-            Some(device) => self.filesystem_stats(pool, &id, stage, path, &device)?,
-        };
+        let stats = self.looked_at(pool, &id, stage, path)?;
         Ok(with_pool_condition(pool, &id, stats))
     }
 
@@ -83,6 +76,38 @@ impl Engine {
         Ok(false)
     }
 
+    /// What is seen of the volume on this node at the path, where it is staged or published.
+    fn looked_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        stage: &Stage,
+        path: &TargetPath,
+    ) -> Result<VolumeStats> {
+        let device = pool.devices().attached(id, stage_access(pool, stage))?;
+        let Some(device) = device else {
+            let gone = "the volume's device is gone from this node";
+            return Ok(unknown(HealthReason::DeviceMissing, gone));
+        };
+        if let Some(trouble) = device_trouble(pool, id)? {
+            return Ok(unknown(HealthReason::DeviceErrors, trouble));
+        }
+        match stage.capability.is_block() {
+            true => self.block_stats(&device),
+            false => self.filesystem_stats(pool, id, stage, path, &device),
+        }
+    }
+
+    pub(crate) fn problems_at(
+        &self,
+        pool: &PoolRef,
+        id: &VolumeId,
+        stage: &Stage,
+        path: &TargetPath,
+    ) -> Result<Vec<Problem>> {
+        Ok(self.looked_at(pool, id, stage, path)?.condition.into_problems())
+    }
+
     fn block_stats(&self, device: &Device) -> Result<VolumeStats> {
         let total_bytes = self.host.device_size(device)?;
         Ok(VolumeStats {
@@ -100,24 +125,27 @@ impl Engine {
         device: &Device,
     ) -> Result<VolumeStats> {
         if !self.is_mounted_from(pool, id, path)? {
-            return Ok(gone("the volume is not mounted there any more"));
+            let gone = "the volume is not mounted there any more";
+            return Ok(unknown(HealthReason::MountMissing, gone));
         }
         let read_only = self.host.mount_at(path)?.is_some_and(|at| at.filesystem_read_only);
         let usage = match self.host.usage(path) {
             Ok(usage) => usage,
-            Err(error) => return Ok(gone(&error.to_string())),
+            Err(error) => return Ok(unknown(HealthReason::FilesystemShutDown, error.to_string())),
         };
         let errors = self.host.filesystem_errors(device)?;
-        let condition = if usage.has_given_up || (read_only && !stage.read_only) {
-            Condition::abnormal("the filesystem has become read-only; look for I/O errors")
-        } else if errors > 0 {
-            Condition::abnormal(format!(
+        let mut condition = Condition::healthy("the filesystem is mounted");
+        if usage.has_given_up || (read_only && !stage.read_only) {
+            let text = "the filesystem has become read-only; look for I/O errors";
+            condition.extend([Problem::new(HealthReason::FilesystemReadOnly, text)]);
+        }
+        if errors > 0 {
+            let text = format!(
                 "the filesystem has counted {errors} errors; look for them in the kernel log, and \
                  check the filesystem when no workload uses it"
-            ))
-        } else {
-            Condition::healthy("the filesystem is mounted")
-        };
+            );
+            condition.extend([Problem::new(HealthReason::FilesystemErrors, text)]);
+        }
         Ok(VolumeStats { usage: VolumeUsage::Filesystem(usage), condition })
     }
 }
@@ -125,16 +153,17 @@ impl Engine {
 /// A full pool is not seen in a mount: writes go well until they are written back. So what the
 /// controller says of the volume is said here as well.
 fn with_pool_condition(pool: &PoolRef, id: &VolumeId, stats: VolumeStats) -> VolumeStats {
-    if stats.condition.abnormal {
+    if stats.condition.is_abnormal() {
         return stats;
     }
+    let VolumeStats { usage, mut condition } = stats;
     match pool.health().condition(id) {
-        Ok(condition) if !condition.abnormal => stats,
-        Ok(condition) => VolumeStats { condition, ..stats },
-        Err(error) => VolumeStats { condition: Condition::abnormal(error.to_string()), ..stats },
+        Ok(seen) => condition.extend(seen.into_problems()),
+        Err(error) => condition.extend([Problem::of(&error)]),
     }
+    VolumeStats { usage, condition }
 }
 
-fn gone(reason: &str) -> VolumeStats {
-    VolumeStats { usage: VolumeUsage::Unknown, condition: Condition::abnormal(reason) }
+fn unknown(reason: HealthReason, message: impl Into<String>) -> VolumeStats {
+    VolumeStats { usage: VolumeUsage::Unknown, condition: Condition::abnormal(reason, message) }
 }

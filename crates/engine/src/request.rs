@@ -7,7 +7,7 @@ use std::fmt;
 use orlop_model::parameters::is_foreign_key;
 use orlop_model::{
     CapabilitySet, CapacityRange, Condition, ContentSource, Error, GroupSnapshotRecord,
-    IoLimitsChange, NameDigest, NodeId, ObjectName, PoolId, Ranges, Result, SnapshotId,
+    IoLimitsChange, NameDigest, NodeId, ObjectName, PoolId, Problem, Ranges, Result, SnapshotId,
     SnapshotRecord, TargetPath, Topology, TopologyRequirement, Usage, VolumeCapability,
     VolumeGroupRecord, VolumeId, VolumeParameters, VolumeRecord,
 };
@@ -77,6 +77,13 @@ pub struct VolumeStatus {
     pub condition: Condition,
 }
 
+/// A volume with at least one problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnwellVolume {
+    pub id: VolumeId,
+    pub problems: Vec<Problem>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Page<Entry, Id> {
     pub entries: Vec<Entry>,
@@ -126,6 +133,8 @@ pub struct CapacityAnswer {
 pub struct CreateSnapshot {
     pub name: ObjectName,
     pub source: VolumeId,
+    /// From where it has to be usable.
+    pub topology: Option<TopologyRequirement>,
 }
 
 #[derive(Debug, Clone, Default)]

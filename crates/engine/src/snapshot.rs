@@ -1,6 +1,9 @@
 //! CreateSnapshot, DeleteSnapshot and reading snapshots back.
 
-use orlop_model::{Error, NameDigest, NewSnapshot, Result, SnapshotId, SnapshotRecord, VolumeId};
+use orlop_model::{
+    Error, NameDigest, NewSnapshot, PoolId, Result, SnapshotId, SnapshotRecord, Topology,
+    TopologyRequirement, VolumeId,
+};
 
 use crate::create::copied_format;
 use crate::difference::differs;
@@ -15,17 +18,18 @@ impl Engine {
         // A snapshot that exists already does not need its source, which may be busy or gone.
         let lock = self.locks.snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
-            return of_source(existing, &request.source);
+            return self.as_requested(existing, request);
         }
         // Volumes come before snapshots, so the lock is taken again.
         drop(lock);
         let _source_lock = self.locks.source_volume(request.source.digest())?;
         let _lock = self.locks.snapshot(&digest)?;
         if let Some(existing) = self.find_snapshot(&digest, &request.source)? {
-            return of_source(existing, &request.source);
+            return self.as_requested(existing, request);
         }
         let _capture_lock = self.locks.exclusive(Key::Capture(request.source.digest().clone()))?;
         let (pool, source) = self.require_subject(&request.source)?;
+        check_usable_from(pool, request.topology.as_ref())?;
         let new = NewSnapshot {
             id: SnapshotId::new(pool.id().clone(), digest),
             name: request.name.clone(),
@@ -37,6 +41,23 @@ impl Engine {
         self.capture_quiesced(pool, &[&source], || draft.capture())?;
         // On a shared pool another controller may have been faster.
         of_source(draft.commit()?, &request.source)
+    }
+
+    fn as_requested(
+        &self,
+        existing: SnapshotRecord,
+        request: &CreateSnapshot,
+    ) -> Result<SnapshotRecord> {
+        let existing = of_source(existing, &request.source)?;
+        if let Some(pool) = self.pools.get(existing.id.pool()) {
+            check_usable_from(pool, request.topology.as_ref())?;
+        }
+        Ok(existing)
+    }
+
+    /// Where what is on the pool can be used; empty means everywhere.
+    pub fn topology_of(&self, pool: &PoolId) -> Topology {
+        self.pools.get(pool).map(|pool| pool.topology().clone()).unwrap_or_default()
     }
 
     /// A member of a group snapshot is deleted with its group.
@@ -82,6 +103,20 @@ impl Engine {
             }
         }
         Ok(None)
+    }
+}
+
+/// A snapshot is where its source is, as it shares extents with it.
+fn check_usable_from(pool: &PoolRef, wanted: Option<&TopologyRequirement>) -> Result<()> {
+    let place = pool.topology();
+    let Some(wanted) = wanted.filter(|_| !place.is_empty()) else { return Ok(()) };
+    match wanted.rank(place) {
+        Some(_) => Ok(()),
+        None => Err(Error::exhausted(format!(
+            "cannot make the snapshot usable from the topology that is asked for: it would be on pool {}, \
+             as its source is; ask for a topology of that volume, or for none",
+            pool.name()
+        ))),
     }
 }
 

@@ -47,6 +47,13 @@ pub enum Error {
     #[error("volume {volume} is not at {path}: {reason}")]
     NotAtPath { volume: String, path: String, reason: String },
 
+    /// The volume may exist, but nothing of it is here.
+    #[error(
+        "volume {0} is not on this node: it is not staged here, and no attempt to stage it has failed \
+         since the daemon started"
+    )]
+    NotOnNode(String),
+
     /// The name or place is taken by something that differs from what was asked for.
     #[error("{what} exists already and differs: {reason}")]
     Conflict { what: String, reason: String },

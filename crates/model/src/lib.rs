@@ -10,6 +10,7 @@ pub mod error;
 pub mod finding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod health_reason;
 pub mod host;
 pub mod id;
 pub mod name;
@@ -23,9 +24,10 @@ pub mod topology;
 pub use capability::{
     AccessMode, AccessType, CapabilitySet, FsType, MountAccess, MountFlags, VolumeCapability,
 };
-pub use condition::{Condition, Usage};
+pub use condition::{Condition, Problem, Usage};
 pub use error::{Error, Reason, Result};
 pub use finding::{BehindDevice, Finding, LabelledDevice, Remedy, Repair};
+pub use health_reason::{HealthReason, Severity};
 pub use host::{
     DeviceMount, DeviceSignature, Host, HostDevices, HostFilesystems, HostFreezing, HostLimits,
     HostMounts, HostRecords, MountRequest, MountState, NodeRecord, Publication, Stage,

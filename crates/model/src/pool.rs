@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::capability::{CapabilitySet, FsType};
-use crate::condition::Condition;
-use crate::error::{Error, Result};
+use crate::condition::{Condition, Problem};
+use crate::error::Result;
 use crate::id::{GroupSnapshotId, NodeId, PoolId, SnapshotId, VolumeGroupId, VolumeId};
 use crate::name::ObjectName;
 use crate::parameters::{IoLimits, Provisioning, VolumeParameters};
@@ -339,10 +339,12 @@ pub trait Health: Send + Sync {
 
     /// The conditions of many volumes, in the order of their ids here. For a pool that need not
     /// be looked at again for each of them.
-    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
-        let abnormal = |error: Error| Condition::abnormal(error.to_string());
-        ids.iter().map(|id| self.condition(id).unwrap_or_else(abnormal)).collect()
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
+        ids.iter().map(|id| self.condition(id)).collect()
     }
+
+    /// What is wrong with the pool as a whole, and so with all volumes in it.
+    fn problems(&self) -> Vec<Problem>;
 }
 
 pub trait StorageProbe: Send + Sync {

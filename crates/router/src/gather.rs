@@ -28,6 +28,7 @@ impl Router {
         match call.path() {
             "/csi.v1.Controller/ListVolumes" => list_volumes(members, call).await,
             "/csi.v1.Controller/ListSnapshots" => list_snapshots(members, call).await,
+            "/csi.v1.Controller/ControllerListVolumeHealth" => list_health(members, call).await,
             "/csi.v1.Controller/GetCapacity" => self.capacity(members, call).await,
             "/csi.v1.Controller/ControllerGetCapabilities" => capabilities(members, call).await,
             "/csi.v0.Controller/ListVolumes" => list_v0_volumes(members, call).await,
@@ -119,6 +120,24 @@ async fn list_volumes(members: &Members, call: &Call) -> Result<Response<Body>, 
     }
     let (entries, next_token) = page.cut(request.max_entries);
     Ok(reply(&v1::ListVolumesResponse { entries, next_token }))
+}
+
+/// As a list of volumes: one that is missing is taken for healthy.
+async fn list_health(members: &Members, call: &Call) -> Result<Response<Body>, Status> {
+    members.require_all("list the health of all volumes")?;
+    let request: v1::ControllerListVolumeHealthRequest = decoded(call)?;
+    let replies = from_each(reachable(members), |target| {
+        let request = call.beside(request.clone());
+        let mut client = Controller::new(target).max_decoding_message_size(LARGEST_LIST);
+        async move { client.controller_list_volume_health(request).await }
+    });
+    let mut page = Page::new();
+    for reply in replies.await? {
+        let id = |entry: &v1::VolumeHealth| entry.volume_id.clone();
+        page.add(reply.entries.into_iter().map(|entry| (id(&entry), entry)), &reply.next_token);
+    }
+    let (entries, next_token) = page.cut(request.max_entries);
+    Ok(reply(&v1::ControllerListVolumeHealthResponse { entries, next_token }))
 }
 
 async fn list_v0_volumes(members: &Members, call: &Call) -> Result<Response<Body>, Status> {

@@ -129,6 +129,14 @@ async fn hung_pool_affects_only_itself() {
     };
     let abnormal: Vec<_> = listed.iter().map(condition).filter(|it| it.abnormal).collect();
     assert_eq!(abnormal.len(), 1, "{abnormal:?}");
+    let unwell = answered(client.list_health()).await.unwrap();
+    assert_eq!(unwell, [answered(client.health(&kept.volume_id)).await.unwrap()]);
+    assert_eq!(unwell[0].health_statuses[0].reason, "PoolUnreachable");
+    let on_node = answered(target.health()).await.unwrap();
+    assert_eq!(on_node.health_statuses[0].reason, "PoolUnreachable");
+    let storage = answered(client.storage_health()).await.unwrap();
+    let unreachable = v1::StorageHealthErrorType::StorageUnreachable;
+    assert_eq!(storage, [(unreachable, "PoolUnreachable".to_owned())]);
     assert!(answered(client.capacity()).await.unwrap().available_capacity > 0);
     let anywhere = answered(client.create("anywhere").size(VOLUME).block().send()).await.unwrap();
     answered(client.delete(&anywhere.volume_id)).await.unwrap();

@@ -47,6 +47,8 @@ async fn controller_codes(client: &Client) -> Vec<(&'static str, Code)> {
         controller_expand_volume(ControllerExpandVolumeRequest),
         controller_get_volume(ControllerGetVolumeRequest),
         controller_modify_volume(ControllerModifyVolumeRequest),
+        controller_get_volume_health(ControllerGetVolumeHealthRequest),
+        controller_list_volume_health(ControllerListVolumeHealthRequest),
     )
 }
 
@@ -58,6 +60,8 @@ async fn node_codes(client: &Client) -> Vec<(&'static str, Code)> {
         node_publish_volume(NodePublishVolumeRequest),
         node_unpublish_volume(NodeUnpublishVolumeRequest),
         node_get_volume_stats(NodeGetVolumeStatsRequest),
+        node_get_volume_health(NodeGetVolumeHealthRequest),
+        node_get_storage_health(NodeGetStorageHealthRequest),
         node_expand_volume(NodeExpandVolumeRequest),
         node_get_capabilities(NodeGetCapabilitiesRequest),
         node_get_info(NodeGetInfoRequest),

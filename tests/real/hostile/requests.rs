@@ -92,7 +92,7 @@ impl Known {
             "volume_group_id" => text(&self.volume_group),
             "node_id" => text("test-node"),
             "staging_target_path" => text(&self.staging),
-            "target_path" | "volume_path" => text(&self.target),
+            "target_path" | "volume_path" | "volume_publish_path" => text(&self.target),
             "volume_capability" => Some(message(field, &self.capability)),
             "volume_capabilities" => Some(Value::List(vec![message(field, &self.capability)])),
             "capacity_range" => {

@@ -1,7 +1,7 @@
 //! Every method that is served.
 
 /// Fuzzing inputs name a method by its index here, so new ones go to the end.
-pub const METHODS: [&str; 59] = [
+pub const METHODS: [&str; 63] = [
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/GetPluginCapabilities",
     "/csi.v1.Identity/Probe",
@@ -61,4 +61,8 @@ pub const METHODS: [&str; 59] = [
     "/volumegroup.Controller/ControllerGetVolumeGroup",
     "/reclaimspace.ReclaimSpaceController/ControllerReclaimSpace",
     "/reclaimspace.ReclaimSpaceNode/NodeReclaimSpace",
+    "/csi.v1.Controller/ControllerListVolumeHealth",
+    "/csi.v1.Controller/ControllerGetVolumeHealth",
+    "/csi.v1.Node/NodeGetVolumeHealth",
+    "/csi.v1.Node/NodeGetStorageHealth",
 ];

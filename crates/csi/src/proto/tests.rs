@@ -62,7 +62,8 @@ fn enums_have_their_values() {
 #[test]
 fn every_enum_begins_with_unknown() {
     for each in enums(&pool()) {
-        assert_eq!(each.default_value().name(), "UNKNOWN", "{}", each.full_name());
+        // Enums of the package share its names, so later ones have longer ones.
+        assert!(each.default_value().name().starts_with("UNKNOWN"), "{}", each.full_name());
         assert_eq!(each.default_value().number(), 0, "{}", each.full_name());
     }
 }

@@ -1,15 +1,15 @@
 //! Snapshots as a caller sees them.
 
 use orlop_engine::request::GroupSnapshot;
-use orlop_model::{Consistency, SnapshotRecord, Timestamp};
+use orlop_model::{Consistency, SnapshotRecord, Timestamp, Topology};
 use tonic::Response;
 use tonic::metadata::MetadataMap;
 
-use super::bytes;
+use super::{bytes, accessible_from};
 use crate::proto::csi::v1;
 
 /// Always ready: a snapshot exists once its data is cut and whole (SN-04, CS-07).
-pub(crate) fn snapshot(record: &SnapshotRecord) -> v1::Snapshot {
+pub(crate) fn snapshot(record: &SnapshotRecord, topology: &Topology) -> v1::Snapshot {
     v1::Snapshot {
         size_bytes: bytes(record.size_bytes),
         snapshot_id: record.id.to_string(),
@@ -17,14 +17,16 @@ pub(crate) fn snapshot(record: &SnapshotRecord) -> v1::Snapshot {
         creation_time: Some(timestamp(record.created)),
         ready_to_use: true,
         group_snapshot_id: record.group.as_ref().map(ToString::to_string).unwrap_or_default(),
+        accessible_topology: accessible_from(topology),
     }
 }
 
 /// GG-18 to GG-24. Ready, as all its members are.
-pub(crate) fn group_snapshot(group: &GroupSnapshot) -> v1::VolumeGroupSnapshot {
+pub(crate) fn group_snapshot(group: &GroupSnapshot, topology: &Topology) -> v1::VolumeGroupSnapshot {
+    let member = |record: &SnapshotRecord| snapshot(record, topology);
     v1::VolumeGroupSnapshot {
         group_snapshot_id: group.record.whole().to_string(),
-        snapshots: group.members.iter().map(snapshot).collect(),
+        snapshots: group.members.iter().map(member).collect(),
         creation_time: Some(timestamp(group.record.created)),
         ready_to_use: true,
     }

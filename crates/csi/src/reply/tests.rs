@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use orlop_engine::request::VolumeUsage;
+use orlop_model::HealthReason::{PoolErrors, RecordDamaged};
 use orlop_model::{Condition, Usage};
 
 use super::*;
@@ -21,10 +22,10 @@ fn texts_are_truncated_at_character_boundaries() {
 
 #[test]
 fn condition_message_is_short_and_never_empty() {
-    let long = condition(&Condition::abnormal("the disk is on fire; ".repeat(20)));
+    let long = condition(&Condition::abnormal(PoolErrors, "the disk is on fire; ".repeat(20)));
     assert!(long.abnormal && long.message.len() <= LONGEST_TEXT);
     assert_eq!(condition(&Condition::healthy("")).message, "healthy");
-    assert_eq!(condition(&Condition::abnormal("")).message, "abnormal");
+    assert_eq!(condition(&Condition::abnormal(PoolErrors, "")).message, "abnormal");
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_damaged_volume_is_listed_by_its_id() {
     let status = VolumeStatus {
         id: "v-0badcafe-00112233445566778899aabbccddeeff".parse().unwrap(),
         volume: None,
-        condition: Condition::abnormal("its record cannot be read"),
+        condition: Condition::abnormal(RecordDamaged, "its record cannot be read"),
     };
     let listed = status_volume(&status);
     assert_eq!(listed.volume_id, status.id.to_string());

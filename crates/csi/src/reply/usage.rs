@@ -9,12 +9,15 @@ use crate::proto::csi::v1::volume_usage::Unit;
 
 /// AL-11: never without a text.
 pub(crate) fn condition(condition: &Condition) -> v1::VolumeCondition {
-    let text = match (condition.message.as_str(), condition.abnormal) {
+    let text = match (condition.message(), condition.is_abnormal()) {
         ("", true) => "abnormal",
         ("", false) => "healthy",
         (text, _) => text,
     };
-    v1::VolumeCondition { abnormal: condition.abnormal, message: shortened(text, LONGEST_TEXT) }
+    v1::VolumeCondition {
+        abnormal: condition.is_abnormal(),
+        message: shortened(text, LONGEST_TEXT),
+    }
 }
 
 pub(crate) fn usage(usage: VolumeUsage) -> Vec<v1::VolumeUsage> {

@@ -1,6 +1,7 @@
 //! csi.v1.Controller: making, deleting, growing and changing volumes here, other calls in the files below.
 //! The table at the end says which calls there are.
 
+mod health;
 mod inspection;
 mod publication;
 mod snapshots;
@@ -144,6 +145,10 @@ unary_calls! {
         delete_snapshot(DeleteSnapshotRequest) -> DeleteSnapshotResponse;
         list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse;
         get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse;
+        controller_list_volume_health(ControllerListVolumeHealthRequest)
+            -> ControllerListVolumeHealthResponse;
+        controller_get_volume_health(ControllerGetVolumeHealthRequest)
+            -> ControllerGetVolumeHealthResponse;
     } and metadata {
         create_snapshot(CreateSnapshotRequest) -> CreateSnapshotResponse;
     }

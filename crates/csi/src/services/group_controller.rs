@@ -54,8 +54,9 @@ impl GroupController {
         let made =
             self.executor.run(home, move |engine| engine.create_group_snapshot(&wanted)).await?;
         note_group(&made.record.id);
+        let topology = self.executor.topology_of(made.record.id.pool());
         let reply = v1::CreateVolumeGroupSnapshotResponse {
-            group_snapshot: Some(reply::group_snapshot(&made)),
+            group_snapshot: Some(reply::group_snapshot(&made, &topology)),
         };
         Ok(reply::with_group_consistency(reply, &made))
     }
@@ -92,8 +93,9 @@ impl GroupController {
         let home = Subject::Pool(id.pool().clone());
         let group =
             self.executor.run(home, move |engine| engine.group_snapshot(&id, &members)).await?;
+        let topology = self.executor.topology_of(group.record.id.pool());
         Ok(v1::GetVolumeGroupSnapshotResponse {
-            group_snapshot: Some(reply::group_snapshot(&group)),
+            group_snapshot: Some(reply::group_snapshot(&group, &topology)),
         })
     }
 }

@@ -60,6 +60,7 @@ fn capabilities(features: &Features) -> Vec<v1::PluginCapability> {
         service(service::Type::ControllerService),
         service(service::Type::VolumeAccessibilityConstraints),
         service(service::Type::SnapshotMetadataService),
+        service(service::Type::SnapshotAccessibilityConstraints),
         expansion,
     ]
     .into_iter()

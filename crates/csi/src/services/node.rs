@@ -1,5 +1,7 @@
 //! csi.v1.Node: volumes where workloads use them. The table at the end says which calls there are.
 
+mod health;
+
 use std::sync::Arc;
 
 use orlop_engine::request::{NodeExpand, PublishVolume, PublishWay, StageVolume};
@@ -12,13 +14,15 @@ use crate::proto::csi::v1;
 use crate::proto::csi::v1::node_service_capability::{self, Rpc, rpc};
 use crate::{parse, reply};
 
-const OFFERED: [rpc::Type; 6] = [
+const OFFERED: [rpc::Type; 8] = [
     rpc::Type::StageUnstageVolume,
     rpc::Type::GetVolumeStats,
     rpc::Type::ExpandVolume,
     rpc::Type::VolumeCondition,
     rpc::Type::SingleNodeMultiWriter,
     rpc::Type::VolumeMountGroup,
+    rpc::Type::GetVolumeHealth,
+    rpc::Type::GetStorageHealth,
 ];
 
 pub(crate) struct Node {
@@ -38,7 +42,9 @@ impl Node {
         note_volume(&request.volume_id);
         let wanted = parse_stage(request, &self.features)?;
         let home = Subject::Node(Some(wanted.volume.pool().clone()));
-        self.executor.run(home, move |engine| engine.stage_volume(&wanted)).await?;
+        let volume = wanted.volume.clone();
+        let staged = self.executor.run(home, move |engine| engine.stage_volume(&wanted)).await;
+        self.note_refusal(&volume, staged)?;
         Ok(v1::NodeStageVolumeResponse {})
     }
 
@@ -240,5 +246,7 @@ unary_calls! {
         node_unpublish_volume(NodeUnpublishVolumeRequest) -> NodeUnpublishVolumeResponse;
         node_get_volume_stats(NodeGetVolumeStatsRequest) -> NodeGetVolumeStatsResponse;
         node_expand_volume(NodeExpandVolumeRequest) -> NodeExpandVolumeResponse;
+        node_get_volume_health(NodeGetVolumeHealthRequest) -> NodeGetVolumeHealthResponse;
+        node_get_storage_health(NodeGetStorageHealthRequest) -> NodeGetStorageHealthResponse;
     }
 }

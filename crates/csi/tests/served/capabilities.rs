@@ -133,6 +133,8 @@ async fn node_reports_its_capabilities() {
             NodeRpc::VolumeCondition,
             NodeRpc::SingleNodeMultiWriter,
             NodeRpc::VolumeMountGroup,
+            NodeRpc::GetVolumeHealth,
+            NodeRpc::GetStorageHealth,
         ]
     );
 }
@@ -140,7 +142,7 @@ async fn node_reports_its_capabilities() {
 #[tokio::test]
 async fn modes_share_identity_and_serve_their_own_services() {
     let all = plugin_capabilities(&Plugin::start().await).await;
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     for (mode, controller, node) in [
         (Mode::Controller, Code::Ok, Code::Unimplemented),
         (Mode::Node, Code::Unimplemented, Code::Ok),

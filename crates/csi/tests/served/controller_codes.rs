@@ -2,7 +2,7 @@
 
 use orlop_csi::proto::csi::v1;
 use orlop_csi::proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
-use orlop_model::Condition;
+use orlop_model::{Condition, HealthReason};
 use tonic::Code;
 
 use crate::plugin::{
@@ -389,7 +389,7 @@ async fn expand_and_modify_change_the_volume() {
 async fn without_attaching_no_nodes_are_listed() {
     let plugin = Plugin::with(Setup { attach: false, ..Setup::default() }).await;
     let id = plugin.volume("a").await.volume_id.parse().unwrap();
-    plugin.pool.set_condition(&id, Condition::abnormal("below the floor"));
+    plugin.pool.set_condition(&id, Condition::abnormal(HealthReason::PoolFull, "below the floor"));
     let listed = plugin.controller().list_volumes(v1::ListVolumesRequest::default()).await;
     let status = listed.unwrap().into_inner().entries.remove(0).status.unwrap();
     assert!(status.published_node_ids.is_empty());

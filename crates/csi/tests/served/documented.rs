@@ -1,5 +1,7 @@
 //! What the manual owes to those who run the plugin.
 
+use orlop_model::{HealthReason, Severity};
+
 const OPERATIONS: &str = include_str!("../../../../docs/operations.md");
 const PROTOCOLS: &str = include_str!("../../../../docs/protocols.md");
 
@@ -28,4 +30,22 @@ fn manual_documents_probe() {
 fn manual_documents_group_consistency() {
     let addons = section(PROTOCOLS, "CSI-Addons");
     assert!(addons.contains("| Consistency | a group is a list"), "{addons}");
+}
+
+/// Each word that a program may meet has a line that says what it means and what to do.
+#[test]
+fn manual_documents_every_reason() {
+    let (_, table) = OPERATIONS.split_once("\n### Reasons\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows.len(), HealthReason::ALL.len());
+    for reason in HealthReason::ALL {
+        let severity = match reason.severity() {
+            Severity::Degraded => "DEGRADED",
+            Severity::Inaccessible => "INACCESSIBLE",
+            Severity::DataLoss => "DATA_LOSS",
+        };
+        let start = format!("| `{}` | {severity} |", reason.as_str());
+        assert!(rows.iter().any(|row| row.starts_with(&start)), "{start}");
+    }
 }

@@ -9,6 +9,7 @@ mod controller_codes;
 mod documented;
 mod gate;
 mod group_snapshots;
+mod health;
 mod interrupted_calls;
 mod node_codes;
 mod plugin;

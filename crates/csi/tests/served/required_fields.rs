@@ -58,6 +58,9 @@ async fn required_in_controller_calls_on_volumes() {
     );
     let get = || v1::ControllerGetVolumeRequest { volume_id: volume_id() };
     needs!(plugin.controller(), controller_get_volume(get()), [volume_id]);
+    let health =
+        || v1::ControllerGetVolumeHealthRequest { volume_id: volume_id(), ..Default::default() };
+    needs!(plugin.controller(), controller_get_volume_health(health()), [volume_id]);
     let expand = || v1::ControllerExpandVolumeRequest {
         volume_id: volume_id(),
         capacity_range: Some(range(1 << 30, 0)),
@@ -139,6 +142,8 @@ async fn required_in_node_calls() {
         ..Default::default()
     };
     needs!(plugin.node(), node_get_volume_stats(stats()), [volume_id, volume_path]);
+    let health = || v1::NodeGetVolumeHealthRequest { volume_id: volume_id(), ..Default::default() };
+    needs!(plugin.node(), node_get_volume_health(health()), [volume_id]);
     let expand = || v1::NodeExpandVolumeRequest {
         volume_id: volume_id(),
         volume_path: path(),

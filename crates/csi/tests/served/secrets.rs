@@ -1,5 +1,7 @@
 //! GEN-37, GEN-38: nothing that could be a secret reaches a log or an error's text.
 
+use std::collections::BTreeMap;
+
 use orlop_csi::proto::csi::v1::group_controller_client::GroupControllerClient;
 use orlop_csi::proto::csi::v1::volume_capability::{AccessType, MountVolume};
 use orlop_csi::proto::csi::{v0, v1};
@@ -91,6 +93,7 @@ async fn send_everywhere(plugin: &Plugin, volume_id: &str) {
             })
             .await,
         );
+        send_with_health_calls(plugin, &volume_id(), &secrets()).await;
         checked(
             controller
                 .delete_volume(v1::DeleteVolumeRequest {
@@ -100,6 +103,23 @@ async fn send_everywhere(plugin: &Plugin, volume_id: &str) {
                 .await,
         );
     }
+}
+
+async fn send_with_health_calls(
+    plugin: &Plugin,
+    volume_id: &str,
+    secrets: &BTreeMap<String, String>,
+) {
+    let request = v1::ControllerGetVolumeHealthRequest {
+        volume_id: volume_id.to_owned(),
+        secrets: secrets.clone(),
+    };
+    checked(plugin.controller().controller_get_volume_health(request).await);
+    let request =
+        v1::ControllerListVolumeHealthRequest { secrets: secrets.clone(), ..Default::default() };
+    checked(plugin.controller().controller_list_volume_health(request).await);
+    let request = v1::NodeGetStorageHealthRequest { secrets: secrets.clone() };
+    checked(plugin.node().node_get_storage_health(request).await);
 }
 
 /// V0-13, VG-48: the same through the services that came later, and the one that came before.

@@ -18,6 +18,18 @@ impl Engine {
         let VolumeRef::Issued(id) = volume else {
             return self.check_vacant(volume, path);
         };
+        self.try_unstage_volume(volume, id, path)?;
+        // The caller wants it here no more.
+        self.stage_failures.clear(id);
+        Ok(())
+    }
+
+    fn try_unstage_volume(
+        &self,
+        volume: &VolumeRef,
+        id: &VolumeId,
+        path: &TargetPath,
+    ) -> Result<()> {
         let _locks = self.locks.volume_at(id.digest(), path)?;
         let Some(pool) = self.pools.get(id.pool()) else {
             return self.unstage_without_pool(id, path);

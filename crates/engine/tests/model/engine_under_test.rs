@@ -412,5 +412,6 @@ fn kind(error: &Error) -> &'static str {
         Error::Damaged { .. } => "damaged",
         Error::Starting | Error::Stopping | Error::Unreachable { .. } => "away",
         Error::Failed { .. } => "failed",
+        Error::NotOnNode(_) => "not on node",
     }
 }

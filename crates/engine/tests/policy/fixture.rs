@@ -273,7 +273,7 @@ pub(crate) fn cloned(name: &str, source: &VolumeId) -> CreateVolume {
 }
 
 pub(crate) fn snapshot(name: &str, source: &VolumeId) -> CreateSnapshot {
-    CreateSnapshot { name: name.parse().unwrap(), source: source.clone() }
+    CreateSnapshot { name: name.parse().unwrap(), source: source.clone(), topology: None }
 }
 
 pub(crate) fn controller_publish(id: &VolumeId, to: &str) -> ControllerPublish {

@@ -265,7 +265,7 @@ fn inline_volume_is_found_by_the_orchestrators_id() {
     let volume = VolumeRef::parse(ID);
     let stats = fixture.engine.volume_stats(&volume, &path(TARGET)).unwrap();
     assert!(matches!(stats.usage, VolumeUsage::Filesystem(_)));
-    assert!(!stats.condition.abnormal);
+    assert!(!stats.condition.is_abnormal());
     let expand = NodeExpand { volume, path: path(TARGET), range: None, capability: None };
     assert_eq!(fixture.engine.expand_node_volume(&expand).unwrap(), 2 * GIB);
 }

@@ -1,7 +1,7 @@
 //! Pages of volumes and snapshots over two pools.
 
 use orlop_engine::request::{CreateVolume, SnapshotFilter};
-use orlop_model::{Condition, Error, NameDigest, SnapshotId, VolumeId};
+use orlop_model::{Condition, Error, HealthReason, NameDigest, SnapshotId, VolumeId};
 
 use crate::fixture::*;
 
@@ -81,7 +81,9 @@ fn a_damaged_volume_is_listed_with_the_reason() {
     let fixture = Fixture::new();
     let [broken, sick, well] = ["broken", "sick", "well"].map(|name| fixture.create(name));
     fixture.pool().damage_volume(&broken, "the record is torn");
-    fixture.pool().set_condition(&sick, Condition::abnormal("below the floor"));
+    fixture
+        .pool()
+        .set_condition(&sick, Condition::abnormal(HealthReason::PoolFull, "below the floor"));
     let listed = fixture.engine.list_volumes(None, 0).unwrap().entries;
     assert_eq!(listed.len(), 3);
     for id in [&broken, &sick, &well] {
@@ -89,10 +91,10 @@ fn a_damaged_volume_is_listed_with_the_reason() {
         let entry = listed.iter().find(|entry| entry.id == *id).unwrap();
         assert_eq!(entry.condition, status.condition);
         assert_eq!(entry.volume.is_some(), *id != broken);
-        assert_eq!(status.condition.abnormal, *id != well);
-        assert!(!status.condition.message.is_empty(), "AL-11");
+        assert_eq!(status.condition.is_abnormal(), *id != well);
+        assert!(!status.condition.message().is_empty(), "AL-11");
     }
-    let torn = fixture.engine.volume_status(&broken).unwrap().condition.message;
+    let torn = fixture.engine.volume_status(&broken).unwrap().condition.message().to_owned();
     assert!(torn.contains("the record is torn"), "{torn}");
 }
 

@@ -12,6 +12,7 @@ mod expand;
 mod fixture;
 mod format;
 mod groups;
+mod health;
 mod hidden;
 mod inline;
 mod lists;

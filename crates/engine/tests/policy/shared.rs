@@ -253,7 +253,7 @@ fn broken_device_is_reported_and_not_staged() {
     here.stage(&id);
     here.pool().break_device(&id, "its export has ended");
     let stats = here.engine.volume_stats(&issued(&id), &path(STAGING)).unwrap();
-    assert!(stats.condition.abnormal);
+    assert!(stats.condition.is_abnormal());
     assert!(matches!(stats.usage, VolumeUsage::Unknown));
     let error = refused!(here.engine.stage_volume(&stage(&id)), Error::Precondition(_));
     assert!(error.to_string().contains("its export has ended"));

@@ -3,7 +3,7 @@
 use orlop_engine::request::{PublishVolume, StageVolume, VolumeRef, VolumeStats, VolumeUsage};
 use orlop_host::memory::Op;
 use orlop_model::AccessMode::*;
-use orlop_model::{Condition, Error, HostMounts, VolumeId};
+use orlop_model::{Condition, Error, HealthReason, HostMounts, VolumeId};
 
 use crate::fixture::*;
 
@@ -22,7 +22,7 @@ fn stats_work_at_staging_and_target_path() {
     for at in [STAGING, TARGET] {
         let stats = stats(&fixture, &id, at).unwrap();
         assert!(matches!(stats.usage, VolumeUsage::Filesystem(_)), "{at}");
-        assert!(!stats.condition.abnormal && !stats.condition.message.is_empty());
+        assert!(!stats.condition.is_abnormal() && !stats.condition.message().is_empty());
     }
 }
 
@@ -34,7 +34,7 @@ fn a_raw_device_has_a_size() {
     fixture.engine.publish_volume(&publish_block(&id, TARGET)).unwrap();
     let stats = stats(&fixture, &id, TARGET).unwrap();
     assert_eq!(stats.usage, VolumeUsage::Block { total_bytes: GIB });
-    assert!(!stats.condition.abnormal);
+    assert!(!stats.condition.is_abnormal());
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn a_filesystem_that_turned_read_only_is_abnormal() {
     fixture.publish(&id);
     fixture.host.turn_filesystem_read_only(&fixture.device(&id));
     for at in [STAGING, TARGET] {
-        assert!(stats(&fixture, &id, at).unwrap().condition.abnormal, "{at}");
+        assert!(stats(&fixture, &id, at).unwrap().condition.is_abnormal(), "{at}");
     }
     // AL-10: the controller looks at the pool, and the pool is well.
-    assert!(!fixture.engine.volume_status(&id).unwrap().condition.abnormal);
+    assert!(!fixture.engine.volume_status(&id).unwrap().condition.is_abnormal());
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn shut_down_filesystem_is_abnormal_at_every_path() {
     fixture.publish(&id);
     fixture.host.let_filesystem_give_up(&fixture.device(&id));
     for at in [STAGING, TARGET] {
-        assert!(stats(&fixture, &id, at).unwrap().condition.abnormal, "{at}");
+        assert!(stats(&fixture, &id, at).unwrap().condition.is_abnormal(), "{at}");
     }
 }
 
@@ -88,7 +88,7 @@ fn intended_read_only_mount_is_normal() {
         .publish_volume(&PublishVolume { capability: reading, ..publish(&id, TARGET) })
         .unwrap();
     for at in [STAGING, TARGET] {
-        assert!(!stats(&fixture, &id, at).unwrap().condition.abnormal, "{at}");
+        assert!(!stats(&fixture, &id, at).unwrap().condition.is_abnormal(), "{at}");
     }
 }
 
@@ -101,7 +101,7 @@ fn read_only_publication_of_a_writable_stage_is_normal() {
         .engine
         .publish_volume(&PublishVolume { read_only: true, ..publish(&id, TARGET) })
         .unwrap();
-    assert!(!stats(&fixture, &id, TARGET).unwrap().condition.abnormal);
+    assert!(!stats(&fixture, &id, TARGET).unwrap().condition.is_abnormal());
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn vanished_mount_is_abnormal() {
     fixture.publish(&id);
     fixture.host.ensure_unmounted(&path(TARGET)).unwrap();
     let gone = stats(&fixture, &id, TARGET).unwrap();
-    assert!(gone.condition.abnormal && gone.usage == VolumeUsage::Unknown);
+    assert!(gone.condition.is_abnormal() && gone.usage == VolumeUsage::Unknown);
     fixture.pool().reboot();
-    assert!(stats(&fixture, &id, STAGING).unwrap().condition.abnormal);
+    assert!(stats(&fixture, &id, STAGING).unwrap().condition.is_abnormal());
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn unreadable_filesystem_is_abnormal() {
     fixture.stage(&id);
     fixture.host.fail_next(Op::MeasureUsage, Error::failed("statfs", "I/O error"));
     let sick = stats(&fixture, &id, STAGING).unwrap();
-    assert!(sick.condition.abnormal && sick.condition.message.contains("I/O error"));
+    assert!(sick.condition.is_abnormal() && sick.condition.message().contains("I/O error"));
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn unhealthy_pool_is_reported_by_controller_and_node() {
     let elsewhere = StageVolume { path: path(RAW_STAGING), ..stage_block(&raw) };
     fixture.engine.stage_volume(&elsewhere).unwrap();
     for (id, at) in [(&id, STAGING), (&raw, RAW_STAGING)] {
-        let sick = Condition::abnormal("below the floor");
+        let sick = Condition::abnormal(HealthReason::PoolFull, "below the floor");
         fixture.pool().set_condition(id, sick.clone());
         assert_eq!(fixture.engine.volume_status(id).unwrap().condition, sick);
         let stats = stats(&fixture, id, at).unwrap();
-        assert_eq!(stats.condition, sick);
+        assert_eq!(stats.condition.problems(), sick.problems());
         assert_ne!(stats.usage, VolumeUsage::Unknown);
     }
 }
@@ -152,7 +152,7 @@ fn counted_filesystem_errors_are_abnormal() {
     fixture.stage(&id);
     fixture.host.count_filesystem_error(&fixture.device(&id));
     let stats = stats(&fixture, &id, STAGING).unwrap();
-    assert!(stats.condition.abnormal && stats.condition.message.contains("1 error"));
+    assert!(stats.condition.is_abnormal() && stats.condition.message().contains("1 error"));
 }
 
 #[test]

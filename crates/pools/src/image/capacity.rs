@@ -140,16 +140,21 @@ impl Capacity {
 
     pub(super) fn check_writable(&self) -> Result<()> {
         self.directory.check_takes_data()?;
-        if self.space()?.read_only {
-            return Err(Error::unreachable(
+        self.read_only()?.map_or(Ok(()), Err)
+    }
+
+    /// That its filesystem takes no writes, if it does not.
+    pub(super) fn read_only(&self) -> Result<Option<Error>> {
+        let refusal = || {
+            Error::unreachable(
                 format!("write to pool {}", self.name()),
                 format!(
                     "the filesystem of {} is read-only; look for its errors in the kernel log",
                     self.directory.root().display()
                 ),
-            ));
-        }
-        Ok(())
+            )
+        };
+        Ok(self.space()?.read_only.then(refusal))
     }
 
     fn headroom(self: &Arc<Self>, ledger: &mut Ledger, freshness: Freshness) -> Result<Headroom> {

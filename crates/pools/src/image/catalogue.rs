@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
 use orlop_model::{
-    Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, Reason, Result, SnapshotId,
-    SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Catalogue, Error, GroupSnapshotId, GroupSnapshotRecord, HealthReason, Problem, Reason, Result,
+    SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 use orlop_sys::file;
 
@@ -381,20 +381,32 @@ pub(super) fn check_length<R: StoredRecord>(
     id: &R::Id,
     length: u64,
 ) -> Result<()> {
+    match problem_of_data(index, id, length)? {
+        None => Ok(()),
+        Some(problem) => Err(index.damaged(id, &problem.message)),
+    }
+}
+
+/// Is the data there, and at least this long?
+pub(super) fn problem_of_data<R: StoredRecord>(
+    index: &ObjectIndex<R>,
+    id: &R::Id,
+    length: u64,
+) -> Result<Option<Problem>> {
     let home = index.directory_of(id);
-    let damaged = |reason: &str| Err(index.damaged(id, reason));
+    let found = |reason, message: &str| Ok(Some(Problem::new(reason, message)));
     match std::fs::symlink_metadata(home.data()) {
-        Ok(data) if !data.is_file() => damaged("its data is not a file"),
-        Ok(data) if data.len() < length => {
-            damaged(&format!("its data has {} bytes, its record says {length}", data.len()))
+        Ok(data) if !data.is_file() => {
+            found(HealthReason::BackingFileReplaced, "its data is not a file")
         }
-        Ok(_) => Ok(()),
+        Ok(data) if data.len() < length => found(
+            HealthReason::BackingFileTruncated,
+            &format!("its data has {} bytes, its record says {length}", data.len()),
+        ),
+        Ok(_) => Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if home.directory().exists() {
-                damaged("its data is missing")
-            } else {
-                damaged("its directory is missing")
-            }
+            let what = if home.directory().exists() { "data" } else { "directory" };
+            found(HealthReason::BackingFileMissing, &format!("its {what} is missing"))
         }
         Err(error) => {
             Err(Error::failed(format!("inspect the data of {} {id}", R::KIND), Reason::of(error)))

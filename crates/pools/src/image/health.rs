@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Condition, Error, Health, Result, StorageProbe, VolumeId, VolumeRecord};
+use orlop_model::{
+    Condition, Error, Health, HealthReason, Problem, Result, StorageProbe, VolumeId, VolumeRecord,
+};
 use orlop_sys::file;
 
 use super::PoolDirectory;
 use super::attach::LoopDevices;
 use super::capacity::Capacity;
-use super::catalogue::{ImageCatalogue, check_length};
+use super::catalogue::{ImageCatalogue, problem_of_data};
 use super::failure::cannot;
 use super::managed::Managed;
 use crate::recorded::Recorded;
@@ -39,10 +41,14 @@ impl Health for ImageHealth {
         self.condition_within(id, &self.outlook())
     }
 
-    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         let outlook = self.outlook();
-        let within = |id| self.condition_within(id, &outlook).unwrap_or_else(abnormal);
-        ids.iter().map(within).collect()
+        ids.iter().map(|id| self.condition_within(id, &outlook)).collect()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let outlook = self.outlook();
+        outlook.unusable.into_iter().chain(outlook.restricted).collect()
     }
 }
 
@@ -67,15 +73,28 @@ impl ImageHealth {
     }
 
     fn outlook(&self) -> Outlook {
+        let unusable = |problem| Outlook { unusable: Some(problem), restricted: Vec::new() };
         let managed = self.directory.managed();
-        if let Some(lost) = managed.and_then(Managed::condition_of_image) {
-            return Outlook::Unwell(lost);
+        if let Some(lost) = managed.and_then(Managed::problem_of_image) {
+            return unusable(lost);
         }
-        match self.check().and_then(|()| self.capacity.below_floor()) {
-            Ok(None) => Outlook::Well,
-            Ok(Some(reason)) => Outlook::Full(reason),
-            Err(error) => Outlook::Unwell(abnormal(error)),
+        let away = |error: Error| Problem::new(HealthReason::PoolUnreachable, error.to_string());
+        let looked = self.directory.check_takes_data().and_then(|()| self.restrictions());
+        match looked {
+            Ok(restricted) => Outlook { unusable: None, restricted },
+            Err(error) => unusable(away(error)),
         }
+    }
+
+    fn restrictions(&self) -> Result<Vec<Problem>> {
+        let mut found = Vec::new();
+        if let Some(refusal) = self.capacity.read_only()? {
+            found.push(Problem::new(HealthReason::PoolReadOnly, refusal.to_string()));
+        }
+        if let Some(text) = self.capacity.below_floor()? {
+            found.push(Problem::new(HealthReason::PoolFull, text));
+        }
+        Ok(found)
     }
 
     fn condition_within(&self, id: &VolumeId, outlook: &Outlook) -> Result<Condition> {
@@ -83,37 +102,29 @@ impl ImageHealth {
         let length = match volumes.length(id) {
             Ok(Some(length)) => length,
             Ok(None) => return Err(VolumeRecord::missing(id)),
-            Err(damaged) => return Ok(abnormal(damaged)),
+            Err(damaged) => return Ok(Condition::of_error(&damaged)),
         };
-        if let Outlook::Unwell(condition) = outlook {
-            return Ok(condition.clone());
+        if let Some(problem) = &outlook.unusable {
+            return Ok(Condition::of(vec![problem.clone()], ""));
         }
+        let mut condition = Condition::healthy("the data is there, with room to write");
         // Before the data itself: what is missing there may be saved from the device.
-        if let Some(lost) = self.devices.condition_of_data(id) {
-            return Ok(lost);
+        condition.extend(self.devices.problem_of_data(id));
+        match problem_of_data(volumes, id, length) {
+            Ok(problem) => condition.extend(problem),
+            Err(error) => condition.extend([Problem::of(&error)]),
         }
-        if let Err(damaged) = check_length(volumes, id, length) {
-            return Ok(abnormal(damaged));
-        }
-        Ok(match outlook {
-            Outlook::Well => Condition::healthy("the data is there, with room to write"),
-            Outlook::Full(reason) => Condition::abnormal(reason.clone()),
-            Outlook::Unwell(condition) => condition.clone(),
-        })
+        // Last: a volume with damaged data has worse to tell.
+        condition.extend(outlook.restricted.iter().cloned());
+        Ok(condition)
     }
 }
 
 /// What is so for all volumes of the pool.
-enum Outlook {
-    Well,
-    /// A volume with damaged data has worse to tell.
-    Full(String),
+struct Outlook {
     /// Then nothing can be said of the data.
-    Unwell(Condition),
-}
-
-fn abnormal(error: Error) -> Condition {
-    Condition::abnormal(error.to_string())
+    unusable: Option<Problem>,
+    restricted: Vec<Problem>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a test says about the health of a pool that only pretends.
 
-use orlop_model::{Condition, Error, Health, Result, StorageProbe, VolumeId};
+use orlop_model::{Condition, Error, Health, Problem, Result, StorageProbe, VolumeId};
 
 use super::MemoryPool;
 use crate::poison::lock;
@@ -20,10 +20,16 @@ impl Health for MemoryPool {
         state.fault("condition")?;
         let volume = state.volumes.get(id).ok_or_else(|| Error::NoSuchVolume(id.to_string()))?;
         Ok(match (volume.checked(), &volume.condition) {
-            (Err(damaged), _) => Condition::abnormal(damaged.to_string()),
+            (Err(damaged), _) => Condition::of_error(&damaged),
             (Ok(_), Some(condition)) => condition.clone(),
             (Ok(_), None) => Condition::healthy("in memory"),
         })
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut state = lock(&self.state);
+        let failed = state.fault("check_health").err();
+        failed.iter().map(Problem::of).chain(state.problems.clone()).collect()
     }
 }
 

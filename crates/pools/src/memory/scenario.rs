@@ -1,6 +1,6 @@
 //! What a test lets happen to a pool that only pretends.
 
-use orlop_model::{ByteRange, Condition, Error, NodeId, Result, SnapshotId, VolumeId};
+use orlop_model::{ByteRange, Condition, Error, NodeId, Problem, Result, SnapshotId, VolumeId};
 
 use super::MemoryPool;
 use super::state::{Fault, Interlude};
@@ -76,6 +76,10 @@ impl MemoryPool {
         if let Some(volume) = lock(&self.state).volumes.get_mut(id) {
             volume.condition = Some(condition);
         }
+    }
+
+    pub fn set_problems(&self, problems: Vec<Problem>) {
+        lock(&self.state).problems = problems;
     }
 
     /// As one that these nodes reach, each with processes of its own.

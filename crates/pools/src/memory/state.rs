@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use orlop_model::{
-    Condition, Device, DeviceAccess, Error, GroupSnapshotId, GroupSnapshotRecord, NodeId, Result,
-    SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
+    Condition, Device, DeviceAccess, Error, GroupSnapshotId, GroupSnapshotRecord, NodeId, Problem,
+    Result, SnapshotId, SnapshotRecord, VolumeGroupId, VolumeGroupRecord, VolumeId, VolumeRecord,
 };
 
 use super::content::Content;
@@ -24,6 +24,8 @@ pub(super) struct PoolState {
     pub(super) sharers: Option<BTreeSet<NodeId>>,
     pub(super) fenced: Vec<(VolumeId, NodeId)>,
     pub(super) faults: Vec<Fault>,
+    /// What is wrong with the pool as a whole.
+    pub(super) problems: Vec<Problem>,
     /// Why nothing works at all.
     pub(super) broken: Option<String>,
     pub(super) interlude: Option<Interlude>,

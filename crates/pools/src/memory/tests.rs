@@ -109,7 +109,7 @@ fn damage_is_an_error_not_absence() {
     pool.damage_volume(&record.id, "as asked");
     assert!(matches!(pool.catalogue().volume(&record.id), Err(Error::Damaged { .. })));
     assert!(pool.provisioner().ensure_no_volume(&record.id).is_err());
-    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    assert!(pool.health().condition(&record.id).unwrap().is_abnormal());
     assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
 }
 

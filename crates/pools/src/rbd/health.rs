@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use orlop_model::{Condition, Error, Health, PoolInfo, Result, StorageProbe, VolumeId};
+use orlop_model::{
+    Condition, Error, Health, HealthReason, PoolInfo, Problem, Result, StorageProbe, VolumeId,
+};
 use orlop_sys::ceph::Access;
 
 use super::capacity::Capacity;
@@ -90,31 +92,29 @@ impl RbdHealth {
     }
 
     fn condition_within(&self, id: &VolumeId, available: &Result<u64>) -> Result<Condition> {
-        let abnormal = |error: &Error| Ok(Condition::abnormal(error.to_string()));
         let known = match self.images.known(id) {
             Ok(Some(known)) => known,
             Ok(None) => return Err(Error::NoSuchVolume(id.to_string())),
-            Err(unwell) => return abnormal(&unwell),
+            Err(unwell) => return Ok(Condition::of_error(&unwell)),
         };
+        let mut condition = Condition::healthy("the image is there, with space to write");
         let looking = || format!("inspect volume {id}");
         let size = self.session.ask(looking, |io| {
             io.open_image_by_id(&known.image_id, None, Access::ReadOnly)?.size()
         });
         match size {
             Ok(size) if size < known.record.capacity_bytes => {
-                return Ok(Condition::abnormal(format!(
+                let text = format!(
                     "its image has {size} bytes, its record promises {}",
                     known.record.capacity_bytes
-                )));
+                );
+                condition.extend([Problem::new(HealthReason::BackingFileTruncated, text)]);
             }
             Ok(_) => {}
-            Err(unwell) => return abnormal(&unwell),
+            Err(unwell) => condition.extend([Problem::of(&unwell)]),
         }
-        match available {
-            Ok(0) => Ok(Condition::abnormal("the Ceph pool is full")),
-            Ok(_) => Ok(Condition::healthy("the image is there, with space to write")),
-            Err(unwell) => abnormal(unwell),
-        }
+        condition.extend(shortage(available));
+        Ok(condition)
     }
 }
 
@@ -134,10 +134,23 @@ impl Health for RbdHealth {
     }
 
     /// The free space is asked for once for all of them.
-    fn conditions(&self, ids: &[VolumeId]) -> Vec<Condition> {
+    fn conditions(&self, ids: &[VolumeId]) -> Vec<Result<Condition>> {
         let available = self.capacity.available();
-        let abnormal = |error: Error| Condition::abnormal(error.to_string());
-        let within = |id| self.condition_within(id, &available).unwrap_or_else(abnormal);
-        ids.iter().map(within).collect()
+        ids.iter().map(|id| self.condition_within(id, &available)).collect()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        match self.check() {
+            Ok(()) => shortage(&self.capacity.available()).into_iter().collect(),
+            Err(unwell) => vec![Problem::of(&unwell)],
+        }
+    }
+}
+
+fn shortage(available: &Result<u64>) -> Option<Problem> {
+    match available {
+        Ok(0) => Some(Problem::new(HealthReason::PoolFull, "the Ceph pool is full")),
+        Ok(_) => None,
+        Err(unwell) => Some(Problem::of(unwell)),
     }
 }

@@ -9,5 +9,6 @@ mod cluster;
 mod confusion;
 mod creating;
 mod groups;
+mod health;
 mod lists;
 mod requests;

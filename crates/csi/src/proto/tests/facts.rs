@@ -1,7 +1,7 @@
 //! Facts of the published interfaces, those above all that are easy to get wrong: where the
 //! versions differ, where numbers do not follow the order of their neighbours.
 
-pub(super) const FIELDS: [(&str, &[&str]); 17] = [
+pub(super) const FIELDS: [(&str, &[&str]); 27] = [
     (
         "csi.v1.CreateVolumeRequest",
         &[
@@ -35,7 +35,36 @@ pub(super) const FIELDS: [(&str, &[&str]); 17] = [
             "4 creation_time",
             "5 ready_to_use",
             "6 group_snapshot_id",
+            "7 accessible_topology",
         ],
+    ),
+    (
+        "csi.v1.CreateSnapshotRequest",
+        &[
+            "1 source_volume_id",
+            "2 name",
+            "3 secrets",
+            "4 parameters",
+            "5 accessibility_requirements",
+        ],
+    ),
+    (
+        "csi.v1.ControllerListVolumeHealthRequest",
+        &["1 max_entries", "2 starting_token", "3 secrets"],
+    ),
+    ("csi.v1.ControllerListVolumeHealthResponse", &["1 entries", "2 next_token"]),
+    ("csi.v1.VolumeHealth", &["1 volume_id", "2 health_statuses"]),
+    ("csi.v1.VolumeHealth.VolumeHealthEntry", &["1 status", "2 reason", "3 message"]),
+    ("csi.v1.ControllerGetVolumeHealthRequest", &["1 volume_id", "2 secrets"]),
+    ("csi.v1.ControllerGetVolumeHealthResponse", &["1 volume_health"]),
+    (
+        "csi.v1.NodeGetVolumeHealthRequest",
+        &["1 volume_id", "2 volume_publish_path", "3 staging_target_path"],
+    ),
+    ("csi.v1.NodeGetStorageHealthRequest", &["1 secrets"]),
+    (
+        "csi.v1.NodeGetStorageHealthResponse.StorageBackendHealth",
+        &["1 status", "2 reason", "3 message", "4 volume_capability"],
     ),
     // v0 has the capabilities before the attributes, v1 the context before the capabilities.
     (
@@ -85,7 +114,7 @@ pub(super) const FIELDS: [(&str, &[&str]); 17] = [
     ),
 ];
 
-pub(super) const ENUMS: [(&str, &[&str]); 7] = [
+pub(super) const ENUMS: [(&str, &[&str]); 10] = [
     (
         "csi.v1.VolumeCapability.AccessMode.Mode",
         &[
@@ -118,6 +147,8 @@ pub(super) const ENUMS: [(&str, &[&str]); 7] = [
             "13 SINGLE_NODE_MULTI_WRITER",
             "14 MODIFY_VOLUME",
             "15 GET_SNAPSHOT",
+            "16 GET_VOLUME_HEALTH",
+            "17 LIST_VOLUME_HEALTH",
         ],
     ),
     (
@@ -130,7 +161,28 @@ pub(super) const ENUMS: [(&str, &[&str]); 7] = [
             "4 VOLUME_CONDITION",
             "5 SINGLE_NODE_MULTI_WRITER",
             "6 VOLUME_MOUNT_GROUP",
+            "7 GET_VOLUME_HEALTH",
+            "8 GET_STORAGE_HEALTH",
         ],
+    ),
+    (
+        "csi.v1.PluginCapability.Service.Type",
+        &[
+            "0 UNKNOWN",
+            "1 CONTROLLER_SERVICE",
+            "2 VOLUME_ACCESSIBILITY_CONSTRAINTS",
+            "3 GROUP_CONTROLLER_SERVICE",
+            "4 SNAPSHOT_METADATA_SERVICE",
+            "5 SNAPSHOT_ACCESSIBILITY_CONSTRAINTS",
+        ],
+    ),
+    (
+        "csi.v1.VolumeHealthErrorType",
+        &["0 UNKNOWN_VOLUME_HEALTH_TYPE", "1 DEGRADED", "2 INACCESSIBLE", "3 DATA_LOSS"],
+    ),
+    (
+        "csi.v1.StorageHealthErrorType",
+        &["0 UNKNOWN_STORAGE_HEALTH_ERROR_TYPE", "1 STORAGE_DEGRADED", "2 STORAGE_UNREACHABLE"],
     ),
     // Online and offline change places between the two interfaces.
     ("csi.v1.PluginCapability.VolumeExpansion.Type", &["0 UNKNOWN", "1 ONLINE", "2 OFFLINE"]),
@@ -153,10 +205,10 @@ pub(super) const ENUMS: [(&str, &[&str]); 7] = [
 /// With the number of methods of each.
 pub(super) const SERVICES: [&str; 12] = [
     "csi.v1.Identity 3",
-    "csi.v1.Controller 15",
+    "csi.v1.Controller 17",
     "csi.v1.GroupController 4",
     "csi.v1.SnapshotMetadata 2",
-    "csi.v1.Node 8",
+    "csi.v1.Node 10",
     "csi.v0.Identity 3",
     "csi.v0.Controller 8",
     "csi.v0.Node 6",
@@ -176,7 +228,7 @@ pub(super) const OPTIONS: [&str; 7] = [
     "EnumValueOptions 1060 csi.v1.alpha_enum_value",
 ];
 
-pub(super) const SECRET_FIELDS: [&str; 26] = [
+pub(super) const SECRET_FIELDS: [&str; 29] = [
     "5 csi.v1.CreateVolumeRequest.secrets",
     "2 csi.v1.DeleteVolumeRequest.secrets",
     "5 csi.v1.ControllerPublishVolumeRequest.secrets",
@@ -188,9 +240,12 @@ pub(super) const SECRET_FIELDS: [&str; 26] = [
     "5 csi.v1.ListSnapshotsRequest.secrets",
     "2 csi.v1.GetSnapshotRequest.secrets",
     "3 csi.v1.ControllerExpandVolumeRequest.secrets",
+    "3 csi.v1.ControllerListVolumeHealthRequest.secrets",
+    "2 csi.v1.ControllerGetVolumeHealthRequest.secrets",
     "5 csi.v1.NodeStageVolumeRequest.secrets",
     "7 csi.v1.NodePublishVolumeRequest.secrets",
     "6 csi.v1.NodeExpandVolumeRequest.secrets",
+    "1 csi.v1.NodeGetStorageHealthRequest.secrets",
     "3 csi.v1.CreateVolumeGroupSnapshotRequest.secrets",
     "3 csi.v1.DeleteVolumeGroupSnapshotRequest.secrets",
     "3 csi.v1.GetVolumeGroupSnapshotRequest.secrets",

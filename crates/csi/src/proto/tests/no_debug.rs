@@ -8,6 +8,7 @@ use protox::prost_reflect::FieldDescriptor;
 
 use super::{assert_same, has_option, pool, reclaimspace, v0, v1, volumegroup};
 use v0::volume_capability as v0_volume_capability;
+use v1::node_get_storage_health_response as v1_storage_health;
 use v1::validate_volume_capabilities_response as v1_validate_response;
 use v1::volume_capability as v1_volume_capability;
 
@@ -40,7 +41,7 @@ macro_rules! messages {
     };
 }
 
-const SENSITIVE: [(&str, bool); 41] = messages! {
+const SENSITIVE: [(&str, bool); 46] = messages! {
     "csi.v1" v1 {
         VolumeCapability,
         CreateVolumeRequest,
@@ -64,7 +65,12 @@ const SENSITIVE: [(&str, bool); 41] = messages! {
         NodeStageVolumeRequest,
         NodePublishVolumeRequest,
         NodeExpandVolumeRequest,
+        ControllerListVolumeHealthRequest,
+        ControllerGetVolumeHealthRequest,
+        NodeGetStorageHealthRequest,
+        NodeGetStorageHealthResponse,
     }
+    "csi.v1.NodeGetStorageHealthResponse" v1_storage_health { StorageBackendHealth }
     "csi.v1.VolumeCapability" v1_volume_capability { MountVolume }
     "csi.v1.ValidateVolumeCapabilitiesResponse" v1_validate_response { Confirmed }
     "csi.v0" v0 {

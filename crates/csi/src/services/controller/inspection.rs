@@ -13,7 +13,7 @@ use crate::proto::csi::v1::{controller_get_volume_response, list_volumes_respons
 use crate::services::note_volume;
 use crate::{parse, reply};
 
-const ALWAYS: [rpc::Type; 11] = [
+const ALWAYS: [rpc::Type; 13] = [
     rpc::Type::CreateDeleteVolume,
     rpc::Type::ListVolumes,
     rpc::Type::GetCapacity,
@@ -25,6 +25,8 @@ const ALWAYS: [rpc::Type; 11] = [
     rpc::Type::GetVolume,
     rpc::Type::SingleNodeMultiWriter,
     rpc::Type::GetSnapshot,
+    rpc::Type::GetVolumeHealth,
+    rpc::Type::ListVolumeHealth,
 ];
 
 const WITH_ATTACH: [rpc::Type; 3] = [

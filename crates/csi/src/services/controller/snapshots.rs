@@ -26,12 +26,13 @@ impl Controller {
         parse::check_snapshot_parameters(&request.parameters)?;
         let wanted = CreateSnapshot {
             name: request.name.parse()?,
+            topology: parse::topology_requirement(request.accessibility_requirements)?,
             source: parse::volume_id("source_volume_id", &request.source_volume_id)?,
         };
         let home = Subject::Pool(wanted.source.pool().clone());
         let made = self.executor.run(home, move |engine| engine.create_snapshot(&wanted)).await?;
         note_snapshot(&made.id);
-        let reply = v1::CreateSnapshotResponse { snapshot: Some(reply::snapshot(&made)) };
+        let reply = v1::CreateSnapshotResponse { snapshot: Some(self.described(&made)) };
         Ok(reply::with_consistency(reply, [&made]))
     }
 
@@ -63,7 +64,7 @@ impl Controller {
             .executor
             .run(Subject::Any, move |engine| engine.list_snapshots(&filter, after.as_ref(), max))
             .await?;
-        let entry = |record: &SnapshotRecord| Entry { snapshot: Some(reply::snapshot(record)) };
+        let entry = |record: &SnapshotRecord| Entry { snapshot: Some(self.described(record)) };
         Ok(v1::ListSnapshotsResponse {
             entries: page.entries.iter().map(entry).collect(),
             next_token: page.next.map(String::from).unwrap_or_default(),
@@ -80,7 +81,11 @@ impl Controller {
         let id = parse::snapshot_id("snapshot_id", &request.snapshot_id)?;
         let home = Subject::Pool(id.pool().clone());
         let record = self.executor.run(home, move |engine| engine.snapshot(&id)).await?;
-        Ok(v1::GetSnapshotResponse { snapshot: Some(reply::snapshot(&record)) })
+        Ok(v1::GetSnapshotResponse { snapshot: Some(self.described(&record)) })
+    }
+
+    fn described(&self, record: &SnapshotRecord) -> v1::Snapshot {
+        reply::snapshot(record, &self.executor.topology_of(record.id.pool()))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::Peer;
-use crate::executor::Subject;
+use crate::executor::{Executor, Subject};
 use crate::proto::peer;
 use crate::proto::peer::take_group_part_response::Stage;
 use crate::services::note_group;
@@ -76,8 +76,8 @@ impl Peer {
         tokio::spawn(async move {
             let taken = executor.run(subject.unwrap_or(Subject::Any), take).await;
             let last = match taken {
-                Ok((group, true)) => Ok(to_response(&group, Stage::Existed)),
-                Ok((group, false)) => Ok(to_response(&group, Stage::Committed)),
+                Ok((group, true)) => Ok(to_response(&executor, &group, Stage::Existed)),
+                Ok((group, false)) => Ok(to_response(&executor, &group, Stage::Committed)),
                 Err(error) => Err(status::from_error(&error)),
             };
             // A router that is gone gets the outcome when it calls again.
@@ -94,7 +94,7 @@ impl Peer {
         let subject = Subject::Pool(id.pool().clone());
         let get = move |engine: &Engine| engine.group_part(&id, &members, &pools);
         let group = self.executor.run(subject, get).await?;
-        Ok(to_response(&group, Stage::Existed))
+        Ok(to_response(&self.executor, &group, Stage::Existed))
     }
 
     pub(super) async fn delete_group_part(
@@ -140,13 +140,18 @@ fn to_proto(stage: GroupStage) -> Stage {
     }
 }
 
-fn to_response(group: &GroupSnapshot, stage: Stage) -> peer::TakeGroupPartResponse {
+fn to_response(
+    executor: &Executor,
+    group: &GroupSnapshot,
+    stage: Stage,
+) -> peer::TakeGroupPartResponse {
+    let topology = executor.topology_of(group.record.id.pool());
     let guarantee = |member: &orlop_model::SnapshotRecord| {
         (member.id.to_string(), member.consistency.as_str().to_owned())
     };
     peer::TakeGroupPartResponse {
         stage: stage.into(),
-        group_snapshot: reply::group_snapshot(group).encode_to_vec(),
+        group_snapshot: reply::group_snapshot(group, &topology).encode_to_vec(),
         consistency: group.members.iter().map(guarantee).collect(),
     }
 }

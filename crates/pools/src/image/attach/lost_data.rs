@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::sync::TryLockError;
 
-use orlop_model::{Condition, DeviceAccess, Error, Result, VolumeId};
+use orlop_model::{DeviceAccess, Error, HealthReason, Problem, Result, VolumeId};
 use orlop_sys::loopdev::{self, LoopDevice, LoopStatus};
 
 use super::{LoopDevices, Slots, label_of};
@@ -74,7 +74,7 @@ impl LoopDevices {
     }
 
     /// Without a wait for a call that is at work on the volume's devices.
-    pub(in crate::image) fn condition_of_data(&self, id: &VolumeId) -> Option<Condition> {
+    pub(in crate::image) fn problem_of_data(&self, id: &VolumeId) -> Option<Problem> {
         let slots = self.known(id)?;
         let slots = match slots.try_lock() {
             Ok(slots) => slots,
@@ -84,11 +84,16 @@ impl LoopDevices {
         let lost = self.first_on_other_file(id, &slots)?;
         let device = lost.device.path();
         let device = device.display();
+        let reason = match fs::symlink_metadata(self.data_of(id)).is_ok() {
+            true => HealthReason::BackingFileReplaced,
+            false => HealthReason::BackingFileMissing,
+        };
         // A condition's message has at most 128 bytes.
-        Some(Condition::abnormal(format!(
+        let text = format!(
             "its data is lost from the pool and only on {device}: copy it with dd, then run losetup \
              --detach {device}"
-        )))
+        );
+        Some(Problem::new(reason, text))
     }
 
     fn first_on_other_file(&self, id: &VolumeId, slots: &Slots) -> Option<LoopStatus> {

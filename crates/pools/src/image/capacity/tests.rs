@@ -113,7 +113,7 @@ fn below_the_floor_creates_fail_and_volumes_warn() {
     let Some(testbed) = Testbed::xfs() else { return };
     let pool = testbed.open();
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
-    assert!(!pool.health().condition(&record.id).unwrap().abnormal);
+    assert!(!pool.health().condition(&record.id).unwrap().is_abnormal());
     drop(pool);
 
     let mut config = testbed.config();
@@ -121,11 +121,11 @@ fn below_the_floor_creates_fail_and_volumes_warn() {
     let pool = ImagePool::open(config).unwrap();
     assert_eq!(largest(&pool, Provisioning::Thin), 0);
     let condition = pool.health().condition(&record.id).unwrap();
-    assert!(condition.abnormal);
+    assert!(condition.is_abnormal());
     assert!(
-        condition.message.starts_with("pool test is below its floor: "),
+        condition.message().starts_with("pool test is below its floor: "),
         "{}",
-        condition.message
+        condition.message()
     );
     let refused = |error: Option<Error>| matches!(error, Some(Error::Exhausted(_)));
     let tiny = volume_of(&pool, "tiny", MIB);

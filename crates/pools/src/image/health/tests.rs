@@ -1,10 +1,14 @@
 use std::fs;
 
-use orlop_model::{DeviceAccess, Error, Pool};
+use orlop_model::{DeviceAccess, Error, HealthReason, Pool, Problem};
 use orlop_sys::file::set_length;
 use orlop_sys::mounts::{self, BindAccess};
 
 use super::super::testbed::*;
+
+fn reasons(problems: &[Problem]) -> Vec<HealthReason> {
+    problems.iter().map(|problem| problem.reason).collect()
+}
 
 #[test]
 fn missing_or_short_data_is_reported_and_not_attached() {
@@ -18,12 +22,15 @@ fn missing_or_short_data_is_reported_and_not_attached() {
     let home = pool.catalogue.volume_index().directory_of(&gone.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
 
-    for (record, expected) in
-        [(&short, "1048576 bytes"), (&missing, "data is missing"), (&gone, "directory is missing")]
-    {
+    for (record, expected, reason) in [
+        (&short, "1048576 bytes", HealthReason::BackingFileTruncated),
+        (&missing, "data is missing", HealthReason::BackingFileMissing),
+        (&gone, "directory is missing", HealthReason::BackingFileMissing),
+    ] {
         let condition = pool.health().condition(&record.id).unwrap();
-        assert!(condition.abnormal);
-        assert!(condition.message.contains(expected), "{}", condition.message);
+        assert_eq!(reasons(condition.problems()), [reason]);
+        assert!(condition.is_abnormal());
+        assert!(condition.message().contains(expected), "{}", condition.message());
         assert_eq!(pool.catalogue().volume(&record.id).unwrap().as_ref(), Some(record));
         let refused = pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite);
         assert!(matches!(refused, Err(Error::Damaged { .. })));
@@ -33,11 +40,10 @@ fn missing_or_short_data_is_reported_and_not_attached() {
 
     let well = create(&pool, &volume_of(&pool, "well", 64 * MIB));
     let conditions = pool.health().conditions(&[short.id, unknown, well.id.clone()]);
-    assert_eq!(
-        conditions.iter().map(|condition| condition.abnormal).collect::<Vec<_>>(),
-        [true, true, false]
-    );
-    assert_eq!(conditions[2], pool.health().condition(&well.id).unwrap());
+    assert!(conditions[0].as_ref().unwrap().is_abnormal());
+    assert!(matches!(conditions[1], Err(Error::NoSuchVolume(_))));
+    assert!(!conditions[2].as_ref().unwrap().is_abnormal());
+    assert_eq!(conditions[2], pool.health().condition(&well.id));
 }
 
 #[test]
@@ -47,8 +53,8 @@ fn healthy_pool_reports_healthy() {
         pool.health().check().unwrap();
         let record = create(&pool, &volume_of(&pool, "a", MIB));
         let condition = pool.health().condition(&record.id).unwrap();
-        assert!(!condition.abnormal);
-        assert!(!condition.message.is_empty());
+        assert!(!condition.is_abnormal());
+        assert!(!condition.message().is_empty());
     }
 }
 
@@ -60,11 +66,14 @@ fn vanished_pool_is_detected() {
     let elsewhere = testbed.pool_path().with_extension("moved");
     fs::rename(testbed.pool_path(), &elsewhere).unwrap();
     assert!(matches!(pool.health().check(), Err(Error::Failed { .. })));
-    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    let condition = pool.health().condition(&record.id).unwrap();
+    assert_eq!(reasons(condition.problems()), [HealthReason::PoolUnreachable]);
+    assert_eq!(pool.health().problems(), condition.problems());
     let refused = pool.provisioner().begin_volume(&volume_of(&pool, "b", MIB)).err();
     assert!(matches!(refused, Some(Error::Unreachable { .. })), "{refused:?}");
     fs::rename(&elsewhere, testbed.pool_path()).unwrap();
     pool.health().check().unwrap();
+    assert_eq!(pool.health().problems(), []);
 }
 
 /// What lies below the mount point of a disk may look like an empty pool.
@@ -105,7 +114,7 @@ fn read_only_filesystem_is_detected() {
     mounts::bind(&path, &path, BindAccess::ReadOnly).unwrap();
     let unwell = pool.health().check().unwrap_err().to_string();
     assert!(unwell.contains("read-only"), "{unwell}");
-    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    assert!(pool.health().condition(&record.id).unwrap().is_abnormal());
     let refused = pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("read-only"), "{refused}");
     mounts::ensure_unmounted(&path).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use orlop_model::{Condition, Error, Finding, PoolId, Result};
+use orlop_model::{Error, Finding, HealthReason, PoolId, Problem, Result};
 use orlop_sys::loopdev::{self, LoopDevice, LoopStatus};
 use orlop_sys::mounts;
 
@@ -39,15 +39,15 @@ impl Managed {
         Err(Error::unreachable(format!("store anything new in pool {pool}"), reason))
     }
 
-    /// The condition of all volumes in the image, if that is lost. A condition's message has at most 128 bytes.
-    pub(in crate::image) fn condition_of_image(&self) -> Option<Condition> {
+    /// The problem of all volumes in the image, if that is lost. A condition's message has at most 128 bytes.
+    pub(in crate::image) fn problem_of_image(&self) -> Option<Problem> {
         let device = self.device.path();
         let text = format!(
             "the pool's image was removed or replaced, and its data is only on {}; orlop doctor says \
              how to save it",
             device.display()
         );
-        self.is_image_lost().then(|| Condition::abnormal(text))
+        self.is_image_lost().then(|| Problem::new(HealthReason::PoolImageLost, text))
     }
 
     /// At a stop: whether the device has to stay as it is, which is then logged.

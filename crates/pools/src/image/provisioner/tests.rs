@@ -343,5 +343,5 @@ fn copy_without_space_cannot_be_committed() {
     assert!(matches!(draft.commit(), Err(Error::Exhausted(_))));
     assert_eq!(pool.catalogue().volume(&new.id).unwrap(), None);
     assert!(listing(&testbed, "staging").is_empty());
-    assert!(pool.health().condition(&volume_id(&pool, "source")).unwrap().abnormal);
+    assert!(pool.health().condition(&volume_id(&pool, "source")).unwrap().is_abnormal());
 }

@@ -79,9 +79,9 @@ fn replaced_data_is_neither_copied_nor_grown() {
     damaged(pool.provisioner().ensure_capacity(id, 32 * MIB).map(drop));
     damaged(pool.devices().refresh_device(id).map(drop));
     let condition = pool.health().condition(id).unwrap();
-    assert!(condition.abnormal && condition.message.len() <= 128, "{condition:?}");
-    assert!(condition.message.contains(device.path.to_str().unwrap()), "{condition:?}");
+    assert!(condition.is_abnormal() && condition.message().len() <= 128, "{condition:?}");
+    assert!(condition.message().contains(device.path.to_str().unwrap()), "{condition:?}");
     tool::run("losetup", ["--detach".as_ref(), device.path.as_os_str()]).unwrap();
-    assert!(!pool.health().condition(id).unwrap().abnormal);
+    assert!(!pool.health().condition(id).unwrap().is_abnormal());
     pool.provisioner().ensure_capacity(id, 32 * MIB).unwrap();
 }

@@ -60,7 +60,7 @@ fn damaged_object_is_neither_deleted_nor_overwritten() {
         damaged(pool.catalogue().update_volume(&record.id, &mut |_| Ok(())).err());
         damaged(pool.provisioner().ensure_no_snapshot(&taken.id).err());
         damaged(pool.provisioner().begin_snapshot(&snapshot_of(&pool, "s", &record)).err());
-        assert!(pool.health().condition(&record.id).unwrap().abnormal);
+        assert!(pool.health().condition(&record.id).unwrap().is_abnormal());
         assert_eq!(pool.catalogue().volumes(None, 0).unwrap().len(), 1);
         assert!(pool.catalogue().volumes(None, 0).unwrap()[0].1.is_err());
         assert!(pool.catalogue().snapshots(None, 0).unwrap().is_empty());
@@ -76,7 +76,7 @@ fn externally_removed_object_is_forgotten() {
     let record = create(&pool, &volume_of(&pool, "a", 64 * MIB));
     let home = pool.catalogue.volume_index().directory_of(&record.id);
     orlop_sys::file::remove_tree(home.directory()).unwrap();
-    assert!(pool.health().condition(&record.id).unwrap().abnormal);
+    assert!(pool.health().condition(&record.id).unwrap().is_abnormal());
     pool.provisioner().ensure_no_volume(&record.id).unwrap();
     assert_eq!(pool.catalogue().volume(&record.id).unwrap(), None);
 }
@@ -123,7 +123,7 @@ fn delete_fails_while_the_pool_is_absent() {
         away(pool.provisioner().ensure_capacity(&record.id, 65 * MIB).err());
         away(pool.devices().ensure_attached(&record.id, DeviceAccess::ReadWrite).err());
         away(pool.provisioner().capacity(orlop_model::Provisioning::Thin).err());
-        assert!(pool.health().condition(&record.id).unwrap().message.contains("gone"));
+        assert!(pool.health().condition(&record.id).unwrap().message().contains("gone"));
         fs::create_dir_all(testbed.pool_path().join("volumes")).unwrap();
     }
     orlop_sys::file::remove_tree(&testbed.pool_path()).unwrap();
