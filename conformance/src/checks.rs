@@ -24,6 +24,7 @@ mod modify_volume;
 mod node_capabilities;
 mod node_expand;
 mod node_faults;
+mod node_health;
 mod node_info;
 mod node_publish;
 mod node_stage;
@@ -33,12 +34,14 @@ mod node_unstage;
 mod operation;
 mod protocol;
 mod reclaim_space;
+mod snapshot_accessibility;
 mod snapshot_message;
 mod snapshot_metadata;
 mod topology;
 mod v0;
 mod validate;
 mod volume_groups;
+mod volume_health;
 mod volume_message;
 
 use crate::check::Section;
@@ -111,6 +114,12 @@ pub fn sections() -> &'static [&'static Section] {
         &volume_groups::FAILURES,
         &addons_identity::SECTION,
         &reclaim_space::SECTION,
+        &volume_health::SECTION,
+        &volume_health::LISTING,
+        &node_health::SECTION,
+        &node_health::STORAGE,
+        &snapshot_accessibility::SECTION,
+        &snapshot_accessibility::STRICTER,
     ]
 }
 

@@ -10,7 +10,7 @@ fn every_table_line_of_the_sheet_is_a_row() {
         line.strip_prefix("| ").and_then(|line| line.split(' ').next()).is_some_and(super::is_id)
     });
     assert_eq!(lines.count(), rows().len());
-    assert_eq!(rows().len(), 762);
+    assert_eq!(rows().len(), 813);
 }
 
 #[test]

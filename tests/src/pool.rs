@@ -1,5 +1,6 @@
 //! Pools to test on: small separate filesystems, or just a directory.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use orlop_sys::file::{self, CloneOutcome};
 use orlop_sys::filesystem::{self, Format, FsKind};
 use orlop_sys::loopdev::{self, AttachOptions};
 use orlop_sys::mounts::{self, FsMount};
+use orlop_sys::tool;
 
 use crate::leaks;
 use crate::scratch::Scratch;
@@ -161,6 +163,17 @@ impl TestPool {
 
     fn unmounted(fs: PoolFs, scratch: Scratch) -> Self {
         Self { fs, path: scratch.ensure_dir("pool"), image: scratch.join("pool.img"), scratch }
+    }
+
+    /// With another filesystem on top, as when its disk was not mounted.
+    pub fn cover(path: &Path) -> Result<(), String> {
+        let words = ["-t", "tmpfs", "none"].map(OsStr::new);
+        let words = words.into_iter().chain([path.as_os_str()]);
+        tool::run("mount", words).map(drop).map_err(|error| error.to_string())
+    }
+
+    pub fn uncover(path: &Path) -> Result<(), String> {
+        tool::run("umount", [path]).map(drop).map_err(|error| error.to_string())
     }
 
     pub fn scratch(&self) -> &Scratch {

@@ -38,8 +38,16 @@ impl RealPlugin {
         options.changed_parameters = pair("readIops", "2000");
         let log = self.log.clone();
         let read = move || std::fs::read_to_string(&log).map_err(|error| error.to_string());
-        options.hooks = Hooks { logs: Some(Arc::new(read)), ..Hooks::default() };
+        options.hooks = Hooks { logs: Some(Arc::new(read)), ..self.outage() };
         options
+    }
+
+    /// Another filesystem covers the pool, as when its disk was not mounted.
+    fn outage(&self) -> Hooks {
+        let (covered, bared) = (self.pool.path.clone(), self.pool.path.clone());
+        let cover = move || TestPool::cover(&covered);
+        let bare = move || TestPool::uncover(&bared);
+        Hooks { breaks: Some(Arc::new(cover)), mends: Some(Arc::new(bare)), ..Hooks::default() }
     }
 
     pub(crate) fn stop(mut self) {

@@ -23,6 +23,7 @@ mod list_volumes;
 mod modify_volume;
 mod node_capabilities;
 mod node_expand;
+mod node_health;
 mod node_info;
 mod node_publish;
 mod node_stage;
@@ -32,12 +33,14 @@ mod node_unstage;
 mod operation;
 mod protocol;
 mod reclaim_space;
+mod snapshot_accessibility;
 mod snapshot_message;
 mod snapshot_metadata;
 mod topology;
 mod v0;
 mod validate;
 mod volume_groups;
+mod volume_health;
 mod volume_message;
 
 use csi_conformance::wire::csi::v1::controller_service_capability::rpc::Type as ControllerRpc;
@@ -98,6 +101,9 @@ pub(crate) fn violations() -> impl Iterator<Item = &'static Violation> {
         volume_groups::ERRORS,
         addons_identity::ALL,
         reclaim_space::ALL,
+        volume_health::ALL,
+        node_health::ALL,
+        snapshot_accessibility::ALL,
     ];
     general::ALL.iter().chain(all).copied().flatten()
 }

@@ -122,6 +122,7 @@ impl CheckContext {
             name: self.name("snapshot"),
             secrets: self.secrets(),
             parameters: self.options().snapshot_parameters.clone(),
+            accessibility_requirements: None,
         }
     }
 

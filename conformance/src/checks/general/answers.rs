@@ -255,6 +255,8 @@ fn offered(features: &PluginFeatures, path: &str) -> Option<bool> {
         "ControllerExpandVolume" => controller(Rpc::ExpandVolume),
         "ControllerGetVolume" => controller(Rpc::GetVolume),
         "ControllerModifyVolume" => controller(Rpc::ModifyVolume),
+        "ControllerGetVolumeHealth" => controller(Rpc::GetVolumeHealth),
+        "ControllerListVolumeHealth" => controller(Rpc::ListVolumeHealth),
         "NodeStageVolume" | "NodeUnstageVolume" => {
             Some(features.has_node(NodeRpc::StageUnstageVolume))
         }
@@ -264,6 +266,8 @@ fn offered(features: &PluginFeatures, path: &str) -> Option<bool> {
             Some(stats.into_iter().any(|rpc| features.has_node(rpc)))
         }
         "NodeExpandVolume" => Some(features.has_node(NodeRpc::ExpandVolume)),
+        "NodeGetVolumeHealth" => Some(features.has_node(NodeRpc::GetVolumeHealth)),
+        "NodeGetStorageHealth" => Some(features.has_node(NodeRpc::GetStorageHealth)),
         "GetMetadataAllocated" | "GetMetadataDelta" => {
             Some(features.has_plugin(PluginService::SnapshotMetadataService))
         }
