@@ -1,6 +1,7 @@
 //! What no longer belongs together, and what would put it right.
 
 use crate::error::Result;
+use crate::health_reason::HealthReason;
 use crate::id::VolumeId;
 use crate::pool::Device;
 
@@ -62,6 +63,19 @@ impl Finding {
             subject: subject.into(),
             problem: problem.into(),
             remedy: Remedy::ByHand(advice.into()),
+        }
+    }
+
+    /// How the health calls name the same, if they tell of it.
+    pub fn health_reason(&self) -> Option<HealthReason> {
+        match self.code {
+            "data-missing" => Some(HealthReason::BackingFileMissing),
+            "data-short" => Some(HealthReason::BackingFileTruncated),
+            "image-lost" => Some(HealthReason::PoolImageLost),
+            "record-damaged" => Some(HealthReason::RecordDamaged),
+            "read-only" => Some(HealthReason::PoolReadOnly),
+            "full" => Some(HealthReason::PoolFull),
+            _ => None,
         }
     }
 

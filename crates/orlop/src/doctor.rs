@@ -10,7 +10,7 @@ mod report;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use orlop_model::{Finding, Remedy};
+use orlop_model::{Finding, HealthReason, Remedy};
 
 use crate::config;
 use crate::served_before::remember_served_pools;
@@ -75,6 +75,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
 
 /// Repaired, if that is wanted and can be done.
 pub(crate) fn judged(finding: Finding, repair: bool) -> Line {
+    let reason = finding.health_reason().map(HealthReason::as_str);
     let Finding { code, subject, problem, remedy } = finding;
     let (remedy, outcome) = match remedy {
         Remedy::ByHand(advice) => (advice, RepairOutcome::ByHand),
@@ -87,5 +88,5 @@ pub(crate) fn judged(finding: Finding, repair: bool) -> Line {
             }
         }
     };
-    Line { code, subject, problem, remedy, outcome }
+    Line { code, reason, subject, problem, remedy, outcome }
 }

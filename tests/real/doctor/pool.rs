@@ -56,6 +56,15 @@ async fn record_without_data_is_quarantined(fs: PoolFs) {
     fixture.client.delete(&id).await.expect("what is gone is deleted");
 }
 
+/// The word of the health calls, for programs and for people.
+#[track_caller]
+fn names_reason(fixture: &Fixture, reason: &str) {
+    let document = fixture.doctor(&[]).text;
+    assert!(document.contains(&format!(r#""reason": "{reason}""#)), "{document}");
+    let lines = fixture.daemon.launch().run(&["doctor"]).stdout;
+    assert!(lines.contains(&format!(" ({reason}); ")), "{lines}");
+}
+
 async fn damaged_objects_are_reported_and_kept(fs: PoolFs) {
     let mut fixture = Fixture::new(fs).await;
     let id = fixture.block_volume("a").await;
@@ -64,11 +73,13 @@ async fn damaged_objects_are_reported_and_kept(fs: PoolFs) {
     let text = fs::read(&record).unwrap();
     fs::write(&record, &text[..text.len() / 2]).unwrap();
     fixture.not_repairable("record-damaged");
+    names_reason(&fixture, "RecordDamaged");
     fs::write(&record, text).unwrap();
 
     let data = fixture.pool.volume_data(&id);
     OpenOptions::new().write(true).open(&data).unwrap().set_len(15 * MIB).unwrap();
     fixture.not_repairable("data-short");
+    names_reason(&fixture, "BackingFileTruncated");
     OpenOptions::new().write(true).open(&data).unwrap().set_len(16 * MIB).unwrap();
 
     let foreign = fixture.pool.path.join("volumes").join(format!("v-00000000-{}", "0".repeat(32)));
@@ -262,7 +273,9 @@ async fn full_missing_headerless_or_copied_pool_is_reported() {
     fixture.block_volume("a").await;
     fixture.daemon.terminate();
     let launch = fixture.daemon.launch().clone();
-    doctor(&launch.clone().env("ORLOP_POOL_FLOOR", "99%"), &[]).expect(1, &[("full", "by-hand")]);
+    let full = doctor(&launch.clone().env("ORLOP_POOL_FLOOR", "99%"), &[]);
+    full.expect(1, &[("full", "by-hand")]);
+    assert!(full.text.contains(r#""reason": "PoolFull""#), "{}", full.text);
 
     let nowhere = launch.clone().env("ORLOP_POOL", fixture.pool.scratch().join("nowhere"));
     doctor(&nowhere, &["--repair"]).expect(1, &[("no-pool", "by-hand")]);

@@ -26,6 +26,9 @@ pub(crate) enum RepairOutcome {
 #[derive(Serialize)]
 pub(crate) struct Line {
     pub(crate) code: &'static str,
+    /// How the health calls name it, for what they tell too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<&'static str>,
     pub(crate) subject: String,
     pub(crate) problem: String,
     pub(crate) remedy: String,
@@ -41,7 +44,8 @@ impl Line {
             RepairOutcome::Failed => format!("not repaired: {}", self.remedy),
             RepairOutcome::ByHand => format!("by hand: {}", self.remedy),
         };
-        format!("{}: {}: {}; {remedy}", self.code, self.subject, self.problem)
+        let reason = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{}: {}: {}{reason}; {remedy}", self.code, self.subject, self.problem)
     }
 }
 
