@@ -170,6 +170,6 @@ async fn size_of_device(t: &CheckContext) -> Outcome {
     }
     let placed = t.placed(&volume, capability).await?;
     let device = t.device_size(&placed.target_path())?;
-    let told = u64::try_from(volume.capacity_bytes).unwrap_or_default();
-    t.expect(device == told, format!("a device of {told} bytes, and not of {device}"))
+    let reported = u64::try_from(volume.capacity_bytes).unwrap_or_default();
+    t.expect(device == reported, format!("a device of {reported} bytes, and not of {device}"))
 }

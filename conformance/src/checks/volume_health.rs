@@ -88,7 +88,7 @@ const LISTED: &[Check] = &[
 const UNSEEN: &[(&str, &str)] = &[
     ("VH-21", "a permission: volumes that come and go while a list is read may be missing from it"),
     ("VH-22", "that no other node can use a volume is not seen from this one"),
-    ("VH-23", "no call loses data on purpose, and what was lost is not told by another call"),
+    ("VH-23", "no call loses data on purpose, and no other call shows what was lost"),
 ];
 
 fn get(t: &CheckContext, volume_id: &str) -> ControllerGetVolumeHealthRequest {

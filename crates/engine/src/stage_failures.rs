@@ -1,4 +1,4 @@
-//! Why the last attempt to stage a volume here failed, for whoever asks for its health. In memory alone: after
+//! Why the last attempt to stage a volume here failed, for those who ask for its health. In memory alone: after
 //! a restart, the orchestrator's next attempt tells it again.
 
 use std::collections::BTreeMap;

@@ -58,6 +58,9 @@ async fn killed_export_is_reported_and_replaced() {
         let condition = used.stats().await.unwrap().volume_condition.unwrap();
         assert!(condition.abnormal, "{condition:?}");
         assert!(condition.message.contains("has ended"), "{condition:?}");
+        let health = used.health().await.unwrap();
+        assert_eq!(health.health_statuses[0].reason, "DeviceErrors");
+        assert_eq!(health.health_statuses[0].message, condition.message, "one source for both");
         expect_code(used.stage().await, Code::FailedPrecondition);
         used.down().await;
         used.up().await;

@@ -62,6 +62,10 @@ async fn full_cluster_allows_delete() {
     let condition = idle.stats().await.unwrap().volume_condition.unwrap();
     assert!(condition.abnormal && condition.message.contains("full"), "{}", condition.message);
     assert_eq!(condition, client.condition(&idle.id).await.unwrap(), "both answers agree");
+    for health in [idle.health().await.unwrap(), client.health(&idle.id).await.unwrap()] {
+        let reasons: Vec<_> = health.health_statuses.iter().map(|it| it.reason.as_str()).collect();
+        assert_eq!(reasons, ["PoolFull"]);
+    }
     assert_eq!(node.log().matches("the Ceph pool is full").count(), 1);
 
     // One that let go by itself, and one that has to be fenced.

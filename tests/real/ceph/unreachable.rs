@@ -43,6 +43,19 @@ async fn assert_away(client: &Client, in_use: &OnNode, idle: &OnNode) {
         assert!(status.message().contains("Ceph"), "call {number}: {status}");
     }
     assert!(is_mounted(&in_use.target));
+    assert_health_away(client, in_use, idle).await;
+}
+
+async fn assert_health_away(client: &Client, in_use: &OnNode, idle: &OnNode) {
+    let names_it = |health: v1::VolumeHealth| {
+        health.health_statuses.iter().any(|entry| entry.reason == "PoolUnreachable")
+    };
+    assert!(names_it(client.health(&idle.id).await.unwrap()));
+    assert!(names_it(in_use.health().await.unwrap()));
+    expect_code(client.list_health().await, Code::Unavailable);
+    let storage = client.storage_health().await.unwrap();
+    let unreachable = v1::StorageHealthErrorType::StorageUnreachable;
+    assert_eq!(storage, [(unreachable, "PoolUnreachable".to_owned())]);
 }
 
 async fn assert_served(client: &Client, name: &str) {

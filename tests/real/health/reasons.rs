@@ -182,7 +182,7 @@ async fn counted_errors_have_their_reason() {
     node.down().await;
 }
 
-/// Both are told: the one is not over because of the other.
+/// Both are reported: the one is not over because of the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_stands_beside_what_is_worse() {
     needs_root!();

@@ -82,7 +82,7 @@ fn lists_go_across_pools() {
     let (one, other) = (on("one", "a"), on("other", "b"));
     fixture.pools[0].set_condition(&one, Condition::abnormal(PoolFull, "full"));
     fixture.pools[1].set_condition(&other, Condition::abnormal(PoolFull, "full"));
-    let mut expected = vec![one, other];
+    let mut expected = [one, other];
     expected.sort();
     let first = fixture.engine.list_unwell_volumes(None, 1).unwrap();
     assert_eq!(ids(&first.entries), expected[..1]);

@@ -86,7 +86,7 @@ fn a_full_pool_refuses_creation_and_allows_deletion() {
     let refused = pool.provisioner().ensure_capacity(&kept.id, 32 * MIB);
     assert!(matches!(refused, Err(Error::Exhausted(_))), "{refused:?}");
     assert_eq!(pool.provisioner().capacity(Provisioning::Thin).unwrap().available_bytes, 0);
-    assert!(pool.health().condition(&kept.id).unwrap().abnormal);
+    assert!(pool.health().condition(&kept.id).unwrap().is_abnormal());
 
     let raw = pool.catalogue().update_volume(&gone.id, &mut |record| {
         record.ephemeral = true;

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use orlop_model::{Error, NewVolume, Pool, Provisioning, VolumeParameters};
+use orlop_model::{Error, HealthReason, NewVolume, Pool, Provisioning, VolumeParameters};
 
 use crate::fixture::{Fixture, MIB, create, new_volume, run, until, volume, volume_id, write};
 
@@ -23,7 +23,7 @@ fn a_volume_is_an_image_with_all_features_and_a_record() {
     assert_eq!(other.catalogue().volume(&record.id).unwrap(), Some(record.clone()));
     let again = create(&other, &new_volume(&other, "a", 64 * MIB));
     assert!(matches!(again, Err(Error::Busy { .. })), "{again:?}");
-    assert!(!pool.health().condition(&record.id).unwrap().abnormal);
+    assert!(!pool.health().condition(&record.id).unwrap().is_abnormal());
     pool.health().check().unwrap();
 }
 
@@ -104,9 +104,11 @@ fn a_damaged_record_is_an_error_and_left_as_it_is() {
     is_damaged(pool.catalogue().volumes(None, 0).unwrap()[0].1.clone().err());
     let (well, missing) = (volume(&pool, "b", MIB), volume_id(&pool, "c"));
     let conditions = pool.health().conditions(&[record.id.clone(), well.id.clone(), missing]);
-    let abnormal: Vec<bool> = conditions.iter().map(|condition| condition.abnormal).collect();
-    assert_eq!(abnormal, [true, false, true], "{conditions:?}");
-    assert_eq!(pool.health().condition(&record.id).unwrap(), conditions[0]);
+    let reasons = conditions[0].as_ref().unwrap().problems().iter().map(|problem| problem.reason);
+    assert_eq!(reasons.collect::<Vec<_>>(), [HealthReason::RecordDamaged], "{conditions:?}");
+    assert!(!conditions[1].as_ref().unwrap().is_abnormal(), "{conditions:?}");
+    assert!(matches!(conditions[2], Err(Error::NoSuchVolume(_))), "{conditions:?}");
+    assert_eq!(pool.health().condition(&record.id), conditions[0]);
     assert_eq!(fixture.image(&record.id).metadata(&key).unwrap().as_deref(), Some("{"));
 }
 
